@@ -1,0 +1,171 @@
+/* What the hook and the node agent say to each other: messages on the socket, and two shared pages.
+ *
+ * The one definition of the protocol. Its Python twin is gpu_hook/protocol.py; tests/gpu_hook/test_protocol.py
+ * compiles this header and compares every size, offset and constant. A change here bumps the version, and
+ * changes the twin and its test in the same commit. The agent speaks this version and the one before.
+ *
+ * Transport: a Unix SEQPACKET socket, `hook.sock` in the kernel's own directory, which the agent listens on.
+ * Which socket a process connects to says whose kernel it is. All integers are in host byte order (both ends
+ * are on one machine). Pages are size-sealed memfds of one page each, passed with ALIQUOT_WELCOME.
+ */
+#ifndef ALIQUOT_PROTOCOL_H
+#define ALIQUOT_PROTOCOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ALIQUOT_PROTOCOL_VERSION 1u
+#define ALIQUOT_MESSAGE_MAGIC 0x314d5141u /* "AQM1" */
+#define ALIQUOT_PAGE_MAGIC 0x31505141u    /* "AQP1" */
+#define ALIQUOT_PAGE_BYTES 4096u
+#define ALIQUOT_MAX_DEVICES 16u /* of one kernel */
+#define ALIQUOT_TEXT_BYTES 192u
+#define ALIQUOT_SOCKET_NAME "hook.sock"
+
+enum aliquot_message_type {
+    /* hook to agent */
+    ALIQUOT_HELLO = 1,          /* first message; also after the agent came back, then with the whole table */
+    ALIQUOT_CREDIT_REQUEST = 2, /* answered by ALIQUOT_CREDIT_GRANT with the same sequence */
+    ALIQUOT_CREDIT_RETURN = 3,  /* no answer */
+    ALIQUOT_SELF_CHECK = 4,     /* result of the check at kernel start; no answer */
+    /* agent to hook */
+    ALIQUOT_WELCOME = 64, /* with two descriptors: the agent's page (read-only), the hook's page */
+    ALIQUOT_REFUSE = 65,  /* with a reason; the agent then closes the connection */
+    ALIQUOT_CREDIT_GRANT = 66,
+    ALIQUOT_CREDIT_RECALL = 67, /* answered by ALIQUOT_CREDIT_RETURN (possibly of 0 bytes), same sequence */
+};
+
+enum aliquot_role {
+    ALIQUOT_ROLE_PROCESS = 1,  /* uses CUDA: has allocations and credit */
+    ALIQUOT_ROLE_OBSERVER = 2, /* only asks NVML */
+    ALIQUOT_ROLE_CHECK = 3,    /* the self-check at kernel start */
+};
+
+enum aliquot_workload_class { ALIQUOT_PRODUCTION = 0, ALIQUOT_OPPORTUNISTIC = 1 };
+
+enum aliquot_refusal {
+    ALIQUOT_REFUSED_VERSION = 1, /* the agent does not speak this version */
+    ALIQUOT_REFUSED_KERNEL = 2,  /* the kernel's grant ended */
+    ALIQUOT_REFUSED_MESSAGE = 3, /* malformed */
+    ALIQUOT_REFUSED_FULL = 4,    /* too many processes of one kernel */
+};
+
+/* What ALIQUOT_SELF_CHECK reports; all set means that interception holds. */
+enum aliquot_self_check {
+    ALIQUOT_CHECK_CUDA_NAME = 1u << 0,      /* dlopen("libcuda.so.1") gives the hook */
+    ALIQUOT_CHECK_CUDA_LINK_NAME = 1u << 1, /* dlopen("libcuda.so") gives the hook */
+    ALIQUOT_CHECK_QUERY = 1u << 2,          /* cuGetProcAddress("cuMemAlloc") answers with the hook's */
+    ALIQUOT_CHECK_NVML_NAME = 1u << 3,      /* dlopen("libnvidia-ml.so.1") gives the hook */
+    ALIQUOT_CHECK_ONE_DRIVER = 1u << 4,     /* the real driver is mapped from its private path only */
+};
+#define ALIQUOT_CHECK_ALL 0x1fu
+
+struct aliquot_header {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;     /* enum aliquot_message_type */
+    uint32_t bytes;    /* of the whole message */
+    uint32_t sequence; /* chosen by the sender of a request, repeated in its answer */
+};
+
+struct aliquot_hello_device {
+    uint8_t uuid[16];
+    uint64_t charged_bytes;
+    uint64_t credit_bytes; /* lent and not charged */
+};
+
+struct aliquot_hello {
+    struct aliquot_header header;
+    uint32_t role;
+    int32_t pid;               /* as the process sees itself; the agent takes the peer's from the socket */
+    uint64_t start_time_ticks; /* field 22 of /proc/self/stat */
+    uint32_t device_count;     /* 0 on a first connection */
+    uint32_t reserved;
+    char name[32]; /* of the program */
+    struct aliquot_hello_device devices[ALIQUOT_MAX_DEVICES];
+};
+
+struct aliquot_credit { /* REQUEST, GRANT, RETURN, RECALL */
+    struct aliquot_header header;
+    uint32_t device; /* index into the agent page's devices */
+    uint32_t deadline_milliseconds; /* RECALL: answer within this time */
+    uint64_t bytes; /* wanted, granted (0: over quota), returned, or wanted back */
+};
+
+struct aliquot_self_check_result {
+    struct aliquot_header header;
+    uint32_t passed; /* bits of enum aliquot_self_check */
+    uint32_t reserved;
+    char text[ALIQUOT_TEXT_BYTES]; /* what was found, when something failed */
+};
+
+struct aliquot_welcome {
+    struct aliquot_header header;
+    uint32_t device_count;
+    uint32_t reserved;
+};
+
+struct aliquot_refuse {
+    struct aliquot_header header;
+    uint32_t reason; /* enum aliquot_refusal */
+    uint32_t reserved;
+    char text[ALIQUOT_TEXT_BYTES];
+};
+
+/* Written by the agent alone; the hook's mapping is read-only. Each word is read with acquire, written with
+ * release; words are independent of each other. */
+struct aliquot_agent_device {
+    uint8_t uuid[16];
+    uint64_t quota_bytes;             /* the limit in force now; the kernel's whole quota on this device */
+    uint64_t charged_elsewhere_bytes; /* by the kernel's other processes; sampled */
+    uint64_t charged_bytes;           /* by all of the kernel's processes; sampled */
+    uint32_t share_hundredths;        /* of this device: 25 means 0.25 */
+    uint32_t reserved_word;
+    uint64_t busy_nanoseconds; /* GPU time of the kernel on this device; sampled */
+    uint64_t reserved[9];
+};
+
+struct aliquot_agent_page {
+    uint32_t magic;
+    uint32_t version;
+    uint64_t generation;     /* of the grant in force */
+    uint32_t gate;           /* 0: open */
+    uint32_t workload_class; /* enum aliquot_workload_class */
+    uint32_t device_count;
+    uint32_t reserved_word;
+    uint64_t reserved[12];
+    struct aliquot_agent_device devices[ALIQUOT_MAX_DEVICES];
+};
+
+/* Written by the hook alone; untrusted by the agent. */
+struct aliquot_hook_device {
+    uint64_t charged_bytes;
+    uint64_t peak_bytes;
+    uint64_t credit_bytes;
+    uint64_t allocations; /* live */
+    uint64_t launches;
+    uint64_t refusals; /* out-of-memory answers because of the quota */
+    uint64_t reserved[10];
+};
+
+struct aliquot_hook_page {
+    uint32_t magic;
+    uint32_t version;
+    int32_t pid;
+    uint32_t reserved_word;
+    uint64_t last_call_nanoseconds; /* CLOCK_MONOTONIC of the last launch, copy or allocation; coarse */
+    uint64_t unknown_symbols;       /* resolved to an address that the hook does not know: possible leaks */
+    uint64_t unaccounted_calls;     /* allocations by families that the hook passes through */
+    uint64_t reserved[11];
+    struct aliquot_hook_device devices[ALIQUOT_MAX_DEVICES];
+};
+
+_Static_assert(sizeof(struct aliquot_header) == 16, "header");
+_Static_assert(sizeof(struct aliquot_hello) == 72 + 32 * ALIQUOT_MAX_DEVICES, "hello");
+_Static_assert(sizeof(struct aliquot_credit) == 32, "credit");
+_Static_assert(sizeof(struct aliquot_agent_device) == 128, "agent device");
+_Static_assert(sizeof(struct aliquot_hook_device) == 128, "hook device");
+_Static_assert(sizeof(struct aliquot_agent_page) <= ALIQUOT_PAGE_BYTES, "agent page");
+_Static_assert(sizeof(struct aliquot_hook_page) <= ALIQUOT_PAGE_BYTES, "hook page");
+
+#endif

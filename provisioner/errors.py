@@ -1,0 +1,80 @@
+"""The exception tree. The gateway maps it to HTTP in one place (gateway/handlers.py); a test holds the map complete.
+
+    AliquotError
+     ├── RequestError            the request itself is wrong                       400
+     │    ├── SizeNameError          a kernelspec name that is no valid size        404 where a name is looked up
+     │    └── NeverFitsError         no node could ever hold it                     409
+     ├── GrantError              the request is right, the grant is not to be had
+     │    ├── QueueTimeoutError      it waited too long behind others               503
+     │    ├── WithdrawnError         its asker gave it up                           410
+     │    ├── LimitError             over the user's limit                          403
+     │    └── GrantLostError         the grant ended under the kernel               409
+     ├── AgentError              the node agent
+     │    ├── AgentUnavailableError  nobody answers at the socket                   503
+     │    ├── AgentProtocolError     it answered what we cannot read                502
+     │    └── DeviceLostError        a device vanished                              503
+     └── LaunchError             the kernel could not be started                   500
+          └── InterceptionError      the hook does not hold in the kernel           500
+"""
+
+from __future__ import annotations
+
+
+class AliquotError(Exception):
+    """Base of all errors that Aliquot raises on purpose. The message says what was asked, found, and to do."""
+
+
+class RequestError(AliquotError):
+    """The request itself is wrong: asking again will not help."""
+
+
+class SizeNameError(RequestError):
+    """A kernelspec name that ends in a size, but not a valid one."""
+
+
+class NeverFitsError(RequestError):
+    """The request is larger than the largest node could ever hold."""
+
+
+class GrantError(AliquotError):
+    """The request is right, but no grant could be had for it."""
+
+
+class QueueTimeoutError(GrantError):
+    """The request waited in the queue for as long as its asker allowed."""
+
+
+class WithdrawnError(GrantError):
+    """The asker gave the request up before it was granted."""
+
+
+class LimitError(GrantError):
+    """The request goes over what its user may hold."""
+
+
+class GrantLostError(GrantError):
+    """The grant ended while its kernel was alive or starting."""
+
+
+class AgentError(AliquotError):
+    """The node agent could not do its part."""
+
+
+class AgentUnavailableError(AgentError):
+    """Nobody answers at the agent's socket."""
+
+
+class AgentProtocolError(AgentError):
+    """The agent answered something that this version cannot read."""
+
+
+class DeviceLostError(AgentError):
+    """A device that was granted, or asked for, is no longer there."""
+
+
+class LaunchError(AliquotError):
+    """The kernel's process could not be started."""
+
+
+class InterceptionError(LaunchError):
+    """The self-check found that the hook does not hold in the kernel's process."""

@@ -1,0 +1,124 @@
+"""The vocabulary: what a kernel asks for, what it was given, what it uses. Frozen values; imports nothing of ours."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_BYTES = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*$", re.IGNORECASE)
+
+
+class Bytes(int):
+    """A number of bytes. Prints in binary units: ``str(Bytes(3 << 30)) == "3.0 GiB"``."""
+
+    @classmethod
+    def parse(cls, text: str) -> Bytes:
+        """Read ``"8g"``, ``"512 MiB"`` or ``"1073741824"``; units are binary. Raises ValueError."""
+        match = _BYTES.match(text)
+        if match is None:
+            raise ValueError(f"asked {text!r} as an amount of memory; write it like 8GiB, 512m or 1073741824")
+        scale = 1 << (10 * "BKMGT".index((match.group(2) or "B").upper()))
+        return cls(Decimal(match.group(1)) * scale)
+
+    def __str__(self) -> str:
+        value = float(self)
+        for unit in _UNITS[:-1]:
+            if abs(value) < 1024:
+                return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+            value /= 1024
+        return f"{value:.1f} {_UNITS[-1]}"
+
+    __repr__ = int.__repr__
+
+
+@dataclass(frozen=True, order=True)
+class GpuShare:
+    """A number of GPUs in steps of 0.01: 0.25 is a quarter of one device, 2.5 two whole ones and half a third."""
+
+    hundredths: int
+
+    def __post_init__(self) -> None:
+        if self.hundredths < 0:
+            raise ValueError(f"asked {self.hundredths / 100:g} GPUs; a share is 0.01 or more")
+
+    @classmethod
+    def parse(cls, text: str) -> GpuShare:
+        """Read ``"0.25"``. Raises ValueError for what is no number, below 0, or finer than 0.01."""
+        try:
+            value = Decimal(text) * 100
+        except InvalidOperation:
+            raise ValueError(f"asked {text!r} GPUs; a share is a number such as 0.25 or 2.5") from None
+        if not value.is_finite() or value != value.to_integral_value():
+            raise ValueError(f"asked {text} GPUs; a share comes in steps of 0.01")
+        return cls(int(value))
+
+    def __str__(self) -> str:
+        whole, rest = divmod(self.hundredths, 100)
+        return f"{whole}.{rest:02d}".rstrip("0").rstrip(".") if rest else str(whole)
+
+    def __float__(self) -> float:
+        return self.hundredths / 100
+
+
+class WorkloadClass(str, Enum):
+    """Production kernels are protected; opportunistic ones use what is spare."""
+
+    PRODUCTION = "production"
+    OPPORTUNISTIC = "opportunistic"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a kernel asks for. ``memory_limit`` None: the share's part of each device's memory."""
+
+    gpus: GpuShare
+    memory_limit: Bytes | None = None
+    workload_class: WorkloadClass = WorkloadClass.PRODUCTION
+
+
+@dataclass(frozen=True)
+class Quota:
+    """The limit in force on one device of a node."""
+
+    uuid: str
+    index: int
+    share: GpuShare
+    memory: Bytes
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A quota, where, for whom, and which generation of it. The one noun that goes down."""
+
+    kernel_id: str
+    owner: str
+    request: Request
+    node: str
+    quotas: tuple[Quota, ...]
+    kernel_dir: str
+    env: tuple[tuple[str, str], ...]
+    generation: int = 1
+
+
+@dataclass(frozen=True)
+class DeviceUsage:
+    """What a kernel uses of one device. Bytes are exact for hooked allocations; GPU time is sampled."""
+
+    uuid: str
+    charged: Bytes
+    peak: Bytes
+    busy_seconds: float
+    refusals: int = 0
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a kernel uses. The one noun that comes up."""
+
+    kernel_id: str
+    devices: tuple[DeviceUsage, ...] = field(default=())
+    processes: tuple[int, ...] = field(default=())
+    interception: str = "unknown"
