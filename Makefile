@@ -1,0 +1,48 @@
+# Each target does its own set-up. `make demo` and `make test` are the two a newcomer needs.
+PYTHON ?= python3
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+.PHONY: help demo lab test check soak bench-gateway screenshot labextension clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+demo: ## Three real notebooks share one GPU: quota, out-of-memory, kill -9 (exits 0 when all held)
+	@$(PYTHON) tools/setup.py demo
+	@$(BIN)/aliquot demo
+
+lab: ## JupyterLab with Aliquot
+	@$(PYTHON) tools/setup.py lab
+	@$(BIN)/aliquot lab
+
+test: check ## All that CI runs: the checks, then every test (no GPU needed)
+	@$(BIN)/pytest
+
+check: ## Lint, types, import contracts, house rules, the C code under a second compiler
+	@$(PYTHON) tools/setup.py test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	tools/check-clang
+	$(BIN)/pytest -q tests/house
+
+soak: ## Long fuzzing and chaos, minutes to an hour
+	@$(PYTHON) tools/setup.py test
+	ALIQUOT_SOAK=1 $(BIN)/pytest --timeout=3600 tests
+
+bench-gateway: ## Kernel start and execute round trip against plain Jupyter Server, interleaved
+	@$(PYTHON) tools/setup.py test
+	@$(BIN)/python benchmarks/gateway.py
+
+screenshot: ## Take docs/images/sidebar.png from a running JupyterLab
+	@$(PYTHON) tools/setup.py test
+	$(BIN)/python tests/labextension/take_screenshot.py docs/images/sidebar.png
+
+labextension: ## Rebuild the committed browser bundle (needs Node 20)
+	@$(PYTHON) tools/setup.py test
+	$(BIN)/jlpm install --immutable
+	$(BIN)/jlpm build:prod
+
+clean: ## Remove the environment and all that was built
+	rm -rf .venv build node_modules .yarn labextension/lib

@@ -1,0 +1,142 @@
+"""Set the project up in `.venv`: environment, Python packages, native libraries; for tests also Chromium and clang.
+
+Needs nothing but Python's standard library and a C compiler. Says what it does, how long it takes, and what to do when a step
+fails; the full output of each step is in build/setup.log. Owns no project logic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+BUILD = ROOT / "build"
+LOG = BUILD / "setup.log"
+HEARTBEAT_SECONDS = 10.0
+BUILD_REQUIREMENTS = (
+    "scikit-build-core>=1.0,<2",
+    "nvidia-cuda-runtime==13.0.*",
+    "nvidia-nvml-dev==13.0.*",
+)
+SYSTEM_PACKAGES = {"chromium": "chromium", "clang": "clang"}  # program: Debian package
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def run_step(title: str, command: Sequence[str]) -> bool:
+    """Run one command with its output in the log, a line a heartbeat while it is silent; True when it succeeded."""
+    say(f"[setup] {title} …")
+    begin = time.monotonic()
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(HEARTBEAT_SECONDS):
+            say(f"[setup]   {title}: {time.monotonic() - begin:.0f} s")
+
+    beater = threading.Thread(target=beat, daemon=True)
+    with LOG.open("a") as log:
+        log.write(f"\n$ {' '.join(command)}\n")
+        log.flush()
+        beater.start()
+        code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT, check=False).returncode
+    done.set()
+    beater.join()
+    if code == 0:
+        say(f"[setup]   done in {time.monotonic() - begin:.0f} s")
+    return code == 0
+
+
+def fail(what: str, remedy: str) -> None:
+    tail = "\n".join(LOG.read_text(errors="replace").splitlines()[-25:]) if LOG.exists() else ""
+    raise SystemExit(f"{tail}\n[setup] failed: {what}\n[setup] {remedy} (whole output: {LOG.relative_to(ROOT)})")
+
+
+def fingerprint(extra: str) -> str:
+    """What the installed state depends on; a change sets up again."""
+    digest = hashlib.sha256(f"{sys.version}{extra}".encode())
+    for path in [ROOT / "pyproject.toml", ROOT / "CMakeLists.txt", *sorted((ROOT / "jupyter-config").rglob("*.json"))]:
+        digest.update(path.read_bytes())
+    for path in sorted((ROOT / "labextension").glob("dist/**/*")):
+        digest.update(str(path.relative_to(ROOT)).encode())
+    return digest.hexdigest()
+
+
+def check_host() -> None:
+    if sys.version_info < (3, 10):
+        raise SystemExit(
+            f"[setup] asked Python 3.10 or newer, found {sys.version.split()[0]}: make PYTHON=/path/to/python3.12 …"
+        )
+    if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
+        raise SystemExit("[setup] no C compiler found: install gcc (Debian: apt-get install gcc)")
+
+
+def make_environment() -> None:
+    if (VENV / "bin" / "python").exists():
+        return
+    if not run_step("creating the environment .venv", [sys.executable, "-m", "venv", str(VENV)]):
+        shutil.rmtree(VENV, ignore_errors=True)
+        fail("python -m venv", "on Debian: apt-get install python3-venv")
+
+
+def install_packages(extra: str) -> None:
+    pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install"]
+    if not run_step("fetching build requirements", [*pip, *BUILD_REQUIREMENTS]):
+        fail("pip install of the build requirements", "is the package index reachable?")
+    title = f"installing Aliquot [{extra}], its Python packages and native libraries"
+    if not run_step(title, [*pip, "--no-build-isolation", "--editable", f".[{extra}]"]):
+        fail("pip install --editable .", "the lines above name the cause")
+
+
+def install_system_packages() -> None:
+    """Chromium for the browser tests, clang for the second compiler's warnings; only as root on Debian."""
+    missing = [package for program, package in SYSTEM_PACKAGES.items() if shutil.which(program) is None]
+    if not missing:
+        return
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        say(f"[setup] not found: {', '.join(missing)}; what needs them is skipped, and says so (install them to run all)")
+        return
+    quiet = ["apt-get", "-q", "-y", "-o", "Dpkg::Use-Pty=0"]
+    install = [*quiet, "install", "--no-install-recommends", *missing, "fonts-dejavu-core"]
+    if not (run_step("apt-get update", [*quiet, "update"]) and run_step(f"installing {', '.join(missing)}", install)):
+        say("[setup]   not installed; what needs them is skipped, and says so")
+
+
+def build_native() -> None:
+    """Rebuild what changed in C; a fraction of a second when nothing did."""
+    for folder in sorted(BUILD.glob("editable-*")):
+        if not run_step("native libraries", ["cmake", "--build", str(folder)]):
+            fail("the native build", "the lines above name the cause")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("extra", choices=["demo", "lab", "test"], help="what to set up for")
+    extra = parser.parse_args().extra
+    check_host()
+    BUILD.mkdir(exist_ok=True)
+    stamp = BUILD / f"setup-{extra}.stamp"
+    want = fingerprint(extra)
+    if not (stamp.exists() and stamp.read_text() == want and (VENV / "bin" / "python").exists()):
+        LOG.write_text("")
+        make_environment()
+        install_packages(extra)
+        stamp.write_text(want)
+    elif shutil.which("cmake"):
+        build_native()
+    if extra == "test":
+        install_system_packages()
+
+
+if __name__ == "__main__":
+    main()
