@@ -1,7 +1,7 @@
-"""Set the project up in `.venv`: environment, Python packages, native libraries; for tests also Chromium and clang.
+"""Set the project up in `.venv`: environment, Python packages, native libraries; for tests also Chromium, clang.
 
-Needs nothing but Python's standard library and a C compiler. Says what it does, how long it takes, and what to do when a step
-fails; the full output of each step is in build/setup.log. Owns no project logic.
+Needs nothing but Python's standard library and a C compiler. Says what it does, how long it takes, and what to
+do when a step fails; the full output of each step is in build/setup.log. Owns no project logic.
 """
 
 from __future__ import annotations
@@ -65,7 +65,11 @@ def fail(what: str, remedy: str) -> None:
 def fingerprint(extra: str) -> str:
     """What the installed state depends on; a change sets up again."""
     digest = hashlib.sha256(f"{sys.version}{extra}".encode())
-    for path in [ROOT / "pyproject.toml", ROOT / "CMakeLists.txt", *sorted((ROOT / "jupyter-config").rglob("*.json"))]:
+    for path in [
+        ROOT / "pyproject.toml",
+        ROOT / "CMakeLists.txt",
+        *sorted((ROOT / "jupyter-config").rglob("*.json")),
+    ]:
         digest.update(path.read_bytes())
     for path in sorted((ROOT / "labextension").glob("dist/**/*")):
         digest.update(str(path.relative_to(ROOT)).encode())
@@ -73,7 +77,7 @@ def fingerprint(extra: str) -> str:
 
 
 def check_host() -> None:
-    if sys.version_info < (3, 10):
+    if sys.version_info < (3, 10):  # noqa: UP036 (whoever calls make may have an old python3)
         raise SystemExit(
             f"[setup] asked Python 3.10 or newer, found {sys.version.split()[0]}: make PYTHON=/path/to/python3.12 …"
         )
@@ -104,7 +108,9 @@ def install_system_packages() -> None:
     if not missing:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        say(f"[setup] not found: {', '.join(missing)}; what needs them is skipped, and says so (install them to run all)")
+        say(
+            f"[setup] not found: {', '.join(missing)}; what needs them is skipped, and says so (install them to run all)"
+        )
         return
     quiet = ["apt-get", "-q", "-y", "-o", "Dpkg::Use-Pty=0"]
     install = [*quiet, "install", "--no-install-recommends", *missing, "fonts-dejavu-core"]

@@ -1,0 +1,50 @@
+"""Documents are part of the product: their links resolve, and versions agree."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_between_documents_resolve(document: Path) -> None:
+    targets = [t for t in LINK.findall(document.read_text()) if "://" not in t and not t.startswith("mailto:")]
+    missing = [t for t in targets if not (document.parent / t).exists()]
+    assert not missing
+
+
+def test_every_document_can_be_reached_from_the_readme() -> None:
+    reached, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        document = waiting.pop()
+        if document in reached or not document.exists():
+            continue
+        reached.add(document)
+        targets = [t for t in LINK.findall(document.read_text()) if "://" not in t]
+        waiting += [(document.parent / t).resolve() for t in targets if t.endswith(".md")]
+    assert not {str(d.relative_to(ROOT)) for d in DOCUMENTS} - {str(d.relative_to(ROOT)) for d in reached}
+
+
+def test_python_and_browser_packages_have_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    package = json.loads((ROOT / "package.json").read_text())
+    assert package["version"] == project["version"]
+
+
+def test_decisions_have_their_four_parts() -> None:
+    for decision in sorted((ROOT / "docs/decisions").glob("[0-9]*.md")):
+        headings = set(re.findall(r"^## (.+)$", decision.read_text(), re.MULTILINE))
+        assert headings >= {"Context", "Decision", "Consequences", "Alternatives"}, decision.name
