@@ -109,7 +109,7 @@ def install_system_packages() -> None:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         say(
-            f"[setup] not found: {', '.join(missing)}; what needs them is skipped, and says so (install them to run all)"
+            f"[setup] not found: {', '.join(missing)}; what needs them is skipped (install them to run all)"
         )
         return
     quiet = ["apt-get", "-q", "-y", "-o", "Dpkg::Use-Pty=0"]
