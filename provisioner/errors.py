@@ -1,10 +1,11 @@
-"""The exception tree. The gateway maps it to HTTP in one place (gateway/handlers.py); a test holds the map complete.
+"""The exception tree. The gateway maps it to HTTP in one place (gateway/http_errors.py); a test holds the map complete.
 
     AliquotError
      ├── RequestError            the request itself is wrong                       400
      │    ├── SizeNameError          a kernelspec name that is no valid size        404 where a name is looked up
      │    └── NeverFitsError         no node could ever hold it                     409
      ├── GrantError              the request is right, the grant is not to be had
+     │    ├── NoRoomError            it fits, but not now: queue, or plan again     503
      │    ├── QueueTimeoutError      it waited too long behind others               503
      │    ├── WithdrawnError         its asker gave it up                           410
      │    ├── LimitError             over the user's limit                          403
@@ -38,6 +39,10 @@ class NeverFitsError(RequestError):
 
 class GrantError(AliquotError):
     """The request is right, but no grant could be had for it."""
+
+
+class NoRoomError(GrantError):
+    """The request fits the node, but not beside what is reserved now."""
 
 
 class QueueTimeoutError(GrantError):

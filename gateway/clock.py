@@ -1,0 +1,33 @@
+"""Time as an argument: what the queue waits by. Tests pass a clock that they turn by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Seconds that only go forward, seconds that people read, and waiting."""
+
+    def now(self) -> float:
+        """Monotonic seconds: deadlines and durations."""
+
+    def wall(self) -> float:
+        """Seconds since the epoch: what is shown."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for this long."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

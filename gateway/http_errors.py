@@ -1,0 +1,34 @@
+"""The exception tree on the wire: one table from AliquotError to HTTP status. Nothing else translates."""
+
+from __future__ import annotations
+
+from aliquot.provisioner import errors
+from tornado.web import HTTPError
+
+HTTP_STATUS: dict[type[errors.AliquotError], int] = {
+    errors.AliquotError: 500,
+    errors.RequestError: 400,
+    errors.SizeNameError: 404,
+    errors.NeverFitsError: 409,
+    errors.GrantError: 409,
+    errors.NoRoomError: 503,
+    errors.QueueTimeoutError: 503,
+    errors.WithdrawnError: 410,
+    errors.LimitError: 403,
+    errors.GrantLostError: 409,
+    errors.AgentError: 503,
+    errors.AgentUnavailableError: 503,
+    errors.AgentProtocolError: 502,
+    errors.DeviceLostError: 503,
+    errors.LaunchError: 500,
+    errors.InterceptionError: 500,
+}
+
+
+def http_error(error: errors.AliquotError) -> HTTPError:
+    """The same message as an HTTPError, with the status of the narrowest class in the table."""
+    status = next(HTTP_STATUS[kind] for kind in type(error).__mro__ if kind in HTTP_STATUS)
+    translated = HTTPError(status)
+    # Set afterwards: as an argument, a percent sign in the message would be read as a format.
+    translated.log_message = str(error)
+    return translated

@@ -1,0 +1,102 @@
+"""Who holds what: the devices as the agent last said, and the grants given here. Admission alone writes it.
+
+Readers get a frozen snapshot, which is replaced whole and never edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from aliquot.gpu_hook.placement import DeviceState
+from aliquot.provisioner.resources import Bytes, GpuShare, Grant
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device of the node; what is reserved there, by whomever, is the agent's word."""
+
+    uuid: str
+    index: int
+    name: str
+    memory: Bytes
+    reserved: GpuShare
+    reserved_memory: Bytes
+    is_lost: bool = False
+
+    def state(self) -> DeviceState:
+        """The same device as placement sees it."""
+        return DeviceState(
+            uuid=self.uuid,
+            index=self.index,
+            memory_bytes=int(self.memory),
+            free_hundredths=max(0, 100 - self.reserved.hundredths),
+            free_bytes=max(0, int(self.memory) - int(self.reserved_memory)),
+            lost=self.is_lost,
+        )
+
+
+@dataclass(frozen=True)
+class Node:
+    """What the agent answered when it was last asked."""
+
+    name: str = ""
+    driver: str = ""
+    devices: tuple[Device, ...] = ()
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A grant that was given and not yet released. Unconfirmed: the agent came back and has not renewed it yet."""
+
+    grant: Grant
+    label: str
+    since: float
+    is_confirmed: bool = True
+
+
+@dataclass(frozen=True)
+class LedgerSnapshot:
+    """The ledger at one moment. ``version`` counts the commits."""
+
+    version: int = 0
+    node: Node = field(default_factory=Node)
+    holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
+
+    def held_by(self, owner: str) -> GpuShare:
+        """What one user holds in all."""
+        held = (h.grant.request.gpus.hundredths for h in self.holdings.values() if h.grant.owner == owner)
+        return GpuShare(sum(held))
+
+
+class Ledger:
+    """The current snapshot and its one door for changes."""
+
+    def __init__(self) -> None:
+        self._current = LedgerSnapshot()
+
+    def snapshot(self) -> LedgerSnapshot:
+        return self._current
+
+    def commit(
+        self,
+        *,
+        node: Node | None = None,
+        granted: Iterable[Holding] = (),
+        released: Iterable[str] = (),
+    ) -> LedgerSnapshot:
+        """Apply one change whole. A holding of a kernel that holds already replaces it."""
+        gone = set(released)
+        holdings = {kernel_id: h for kernel_id, h in self._current.holdings.items() if kernel_id not in gone}
+        holdings.update((holding.grant.kernel_id, holding) for holding in granted)
+        self._current = LedgerSnapshot(
+            version=self._current.version + 1,
+            node=self._current.node if node is None else node,
+            holdings=MappingProxyType(holdings),
+        )
+        return self._current
+
+    def doubt_all(self) -> LedgerSnapshot:
+        """The agent was away: every holding must be renewed with it."""
+        return self.commit(granted=[replace(h, is_confirmed=False) for h in self._current.holdings.values()])

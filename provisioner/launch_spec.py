@@ -1,0 +1,67 @@
+"""Pure: a kernel's command, environment and Grant become what to run. Starts nothing, reads no environment of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .resources import Grant
+
+KERNEL_ID_VARIABLE = "ALIQUOT_KERNEL_ID"
+_PREPEND = "_PREPEND"
+
+
+@dataclass(frozen=True)
+class LaunchSettings:
+    """What the node gives every kernel. ``start_program`` None: no self-check program was built."""
+
+    start_program: str | None = None
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """What to run: a value, and nothing of it is looked up later."""
+
+    kernel_id: str
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    cwd: str | None = None
+
+
+def launch_spec(
+    kernel_id: str,
+    cmd: Sequence[str],
+    env: Mapping[str, str],
+    grant: Grant | None,
+    settings: LaunchSettings,
+    cwd: str | None = None,
+) -> LaunchSpec:
+    """The launch of one kernel. Without a grant it is the kernelspec's own command and environment."""
+    if grant is None:
+        return LaunchSpec(kernel_id, tuple(cmd), _sorted({**env, KERNEL_ID_VARIABLE: kernel_id}), cwd)
+    prefix = () if settings.start_program is None else (settings.start_program,)
+    return LaunchSpec(kernel_id, (*prefix, *cmd), _sorted(_granted_env(kernel_id, env, grant)), cwd)
+
+
+def _granted_env(kernel_id: str, env: Mapping[str, str], grant: Grant) -> dict[str, str]:
+    """The grant's variables win over the user's: CUDA_VISIBLE_DEVICES says which devices were granted."""
+    result = dict(env)
+    for name, value in grant.env:
+        if name.endswith(_PREPEND):
+            target = name.removesuffix(_PREPEND)
+            result[target] = _prepend(value, result.get(target, ""))
+        else:
+            result[name] = value
+    result[KERNEL_ID_VARIABLE] = kernel_id
+    return result
+
+
+def _prepend(first: str, rest: str) -> str:
+    """A kernel started from within a kernel inherits the shim folder: it comes once, and first."""
+    folders = [folder for folder in rest.split(os.pathsep) if folder and folder != first]
+    return os.pathsep.join([first, *folders])
+
+
+def _sorted(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(env.items()))

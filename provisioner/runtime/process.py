@@ -1,0 +1,155 @@
+"""Kernels as processes of this machine. Owns their Popen objects; knows nothing of grants or connections."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+from jupyter_client.launcher import launch_kernel
+
+from ..errors import LaunchError
+from ..launch_spec import KERNEL_ID_VARIABLE, LaunchSpec
+from .base import KernelProcess
+
+_PROC = Path("/proc")
+# The exit status of a process that is not our child is not ours to read.
+UNKNOWN_EXIT_STATUS = 255
+_POLL_SECONDS = 0.1
+
+
+class ProcessRuntime:
+    """Starts, signals and ends kernels as children of this process, each in a session of its own."""
+
+    def __init__(self) -> None:
+        self._children: dict[KernelProcess, Popen[bytes]] = {}
+
+    async def create(self, spec: LaunchSpec, streams: Mapping[str, Any]) -> KernelProcess:
+        try:
+            child = launch_kernel(list(spec.argv), env=dict(spec.env), cwd=spec.cwd, **streams)
+        except OSError as error:
+            raise LaunchError(_launch_failure(spec, error)) from error
+        # We have not reaped it, so its /proc entry stays readable even if it ended at once.
+        process = KernelProcess(spec.kernel_id, child.pid, start_time_ticks(child.pid) or 0, child.pid)
+        self._children[process] = child
+        return process
+
+    async def signal(self, process: KernelProcess, signal_number: int) -> None:
+        if await self.poll(process) is not None:
+            return
+        try:
+            os.killpg(process.process_group, signal_number)
+        except ProcessLookupError:
+            return
+        except PermissionError:
+            # A member of the group changed its user: reach at least the kernel itself.
+            os.kill(process.pid, signal_number)
+
+    async def poll(self, process: KernelProcess) -> int | None:
+        child = self._children.get(process)
+        if child is not None:
+            return child.poll()
+        return None if is_running(process) else UNKNOWN_EXIT_STATUS
+
+    async def wait(self, process: KernelProcess) -> int:
+        while (status := await self.poll(process)) is None:
+            await _wait_for_exit(process.pid)
+        self._forget(process)
+        return status
+
+    async def remove(self, process: KernelProcess) -> None:
+        await self.signal(process, signal.SIGKILL)
+        await self.wait(process)
+
+    async def list(self) -> tuple[KernelProcess, ...]:
+        return await asyncio.get_running_loop().run_in_executor(None, _list_kernels)
+
+    def _forget(self, process: KernelProcess) -> None:
+        child = self._children.pop(process, None)
+        for stream in (child.stdin, child.stdout, child.stderr) if child is not None else ():
+            if stream is not None:
+                stream.close()
+
+
+def start_time_ticks(pid: int) -> int | None:
+    """Field 22 of /proc/<pid>/stat; None once the process is gone."""
+    fields = _stat_fields(pid)
+    return int(fields[19]) if fields else None
+
+
+def is_running(process: KernelProcess) -> bool:
+    """Whether this very process lives: same pid, same start time, not a zombie."""
+    fields = _stat_fields(process.pid)
+    return bool(fields) and fields[0] not in ("Z", "X") and int(fields[19]) == process.start_time_ticks
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """The fields from the third on: the second, the name, may hold blanks and brackets."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()
+
+
+async def _wait_for_exit(pid: int) -> None:
+    """Return when the process may have ended. Uses a pidfd, and short sleeps where the kernel has none."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    except OSError:
+        await asyncio.sleep(_POLL_SECONDS)
+        return
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, ended.set)
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+def _launch_failure(spec: LaunchSpec, error: OSError) -> str:
+    program = os.path.expanduser(spec.argv[0]) if spec.argv else ""
+    if error.errno in (errno.ENOENT, errno.ENOTDIR) and spec.cwd and not os.path.isdir(spec.cwd):
+        return f"asked to start a kernel in {spec.cwd}: there is no such folder"
+    if error.errno == errno.ENOENT:
+        return f"asked to run {program!r}: not found; check argv in the kernelspec's kernel.json"
+    return f"asked to run {program!r}: {error.strerror or error}; check argv in the kernelspec's kernel.json"
+
+
+def _list_kernels() -> tuple[KernelProcess, ...]:
+    """Session leaders that carry our variable, the eldest for each kernel: its children inherit the variable."""
+    eldest: dict[str, KernelProcess] = {}
+    for entry in _PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        process = _as_kernel(int(entry.name))
+        if process is None:
+            continue
+        known = eldest.get(process.kernel_id)
+        if known is None or process.start_time_ticks < known.start_time_ticks:
+            eldest[process.kernel_id] = process
+    return tuple(eldest.values())
+
+
+def _as_kernel(pid: int) -> KernelProcess | None:
+    fields = _stat_fields(pid)
+    if not fields or fields[0] in ("Z", "X") or int(fields[3]) != pid:
+        return None
+    try:
+        environment = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    prefix = f"{KERNEL_ID_VARIABLE}=".encode()
+    for entry in environment:
+        if entry.startswith(prefix):
+            return KernelProcess(entry.removeprefix(prefix).decode(), pid, int(fields[19]), int(fields[2]))
+    return None
