@@ -1,0 +1,103 @@
+// The words that all other modules share: what the server's status says, and the ids of what we register.
+// Imports nothing of ours.
+
+/** The plugin's id; its settings live in schema/plugin.json. */
+export const PLUGIN_ID = '@aliquot/lab:plugin';
+
+/** The domain of our translatable strings. */
+export const TRANSLATION_DOMAIN = 'aliquot';
+
+export namespace CommandIDs {
+  export const show = 'aliquot:show-gpu-kernels';
+}
+
+/** A GPU of the node. `used_bytes` is the driver's figure for the whole device, whoever uses it. */
+export interface IDevice {
+  readonly index: number;
+  readonly uuid: string;
+  readonly name: string;
+  readonly memory_bytes: number;
+  readonly reserved_bytes: number;
+  readonly reserved_gpus: number;
+  readonly used_bytes: number;
+  readonly mine_bytes: number;
+  readonly utilization_percent: number | null;
+  readonly temperature_celsius: number | null;
+  readonly power_watts: number | null;
+  readonly lost: boolean;
+}
+
+/** What one kernel holds of one device. */
+export interface IKernelDevice {
+  readonly uuid: string;
+  readonly index: number;
+  readonly gpus: number;
+  readonly quota_bytes: number;
+  readonly used_bytes: number;
+  readonly peak_bytes: number;
+  readonly busy_seconds: number;
+}
+
+export type KernelState = 'pending' | 'starting' | 'resident' | 'ended';
+
+/** A kernel with a GPU of its own size. */
+export interface IKernel {
+  readonly id: string;
+  readonly name: string;
+  readonly owner: string;
+  readonly label: string;
+  readonly gpus: number;
+  readonly memory_limit_bytes: number | null;
+  readonly workload_class: string;
+  readonly state: KernelState;
+  readonly reason: string | null;
+  readonly queue_position: number | null;
+  readonly execution_state: string | null;
+  readonly quota_bytes: number;
+  readonly used_bytes: number;
+  readonly peak_bytes: number;
+  readonly busy_seconds: number;
+  readonly refusals: number;
+  /** "unknown" until the first GPU call, then "holds" or "failed: …". */
+  readonly interception: string;
+  readonly created: number | string | null;
+  readonly devices: readonly IKernelDevice[];
+}
+
+export interface INode {
+  readonly name: string;
+  readonly driver: 'softgpu' | 'nvidia' | null;
+  readonly enforcer: string | null;
+  readonly agent: 'ok' | 'unavailable';
+  /** What is wrong with the agent and what to do; null when nothing is. */
+  readonly message: string | null;
+}
+
+/** The answer of GET /aliquot/api/status. */
+export interface IStatus {
+  readonly version: string;
+  readonly user: { readonly name: string; readonly role: string };
+  readonly node: INode;
+  readonly devices: readonly IDevice[];
+  readonly kernels: readonly IKernel[];
+  readonly queue: { readonly length: number };
+}
+
+/** Why there is no status: each kind has its own words and remedy in the panel. */
+export type ProblemKind = 'not-installed' | 'forbidden' | 'unreachable' | 'server';
+
+/** A failed request for the status. */
+export class StatusError extends Error {
+  constructor(
+    readonly kind: ProblemKind,
+    message: string
+  ) {
+    super(message);
+    this.name = 'StatusError';
+  }
+}
+
+/** Where a model gets its status from: the client in Lab, a script in tests. */
+export interface IStatusSource {
+  fetch(): Promise<IStatus>;
+}

@@ -1,0 +1,41 @@
+// A bar of memory: one whole, divided. Says its figures to screen readers; the text beside it says them to eyes.
+
+import * as React from 'react';
+
+import { percent } from '../quantities';
+
+export type BarPart = 'mine' | 'others' | 'held' | 'used' | 'tight';
+
+interface IBarProps {
+  label: string;
+  /** What a screen reader says instead of the bare number. */
+  text: string;
+  /** Bytes in use, of `whole`. */
+  value: number;
+  whole: number;
+  /** Drawn from the left, one after the other, in bytes. The rest stays free. */
+  parts: readonly { kind: BarPart; bytes: number }[];
+}
+
+export function MemoryBar(props: IBarProps): JSX.Element {
+  return (
+    <div
+      className="aliquot-Bar"
+      role="meter"
+      aria-label={props.label}
+      aria-valuemin={0}
+      aria-valuemax={props.whole}
+      aria-valuenow={Math.min(props.value, props.whole)}
+      aria-valuetext={props.text}
+      title={props.text}
+    >
+      {props.parts.map(part => (
+        <span
+          key={part.kind}
+          className={`aliquot-Bar-part aliquot-mod-${part.kind}`}
+          style={{ width: percent(part.bytes, props.whole) }}
+        />
+      ))}
+    </div>
+  );
+}

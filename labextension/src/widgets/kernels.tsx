@@ -1,0 +1,164 @@
+// The list of kernels that hold, or wait for, a part of a GPU: size, quota and use, state with its plain reason.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import { interceptionFailure, kernelTitle, notebookPath, showsOwners } from '../model';
+import { formatBytes, formatPart, formatSeconds, formatShare } from '../quantities';
+import { IKernel, IStatus } from '../tokens';
+import { MemoryBar } from './bar';
+import { Notice } from './notice';
+
+interface IKernelsProps {
+  status: IStatus;
+  trans: TranslationBundle;
+  open: (path: string) => void;
+}
+
+export function KernelList({ status, trans, open }: IKernelsProps): JSX.Element {
+  return (
+    <>
+      {status.kernels.length === 0 ? (
+        <p className="aliquot-Empty">
+          {trans.__('No kernel holds a part of a GPU. Pick a kernel with a GPU size in the launcher to start one.')}
+        </p>
+      ) : (
+        <ul className="aliquot-List" aria-label={trans.__('GPU kernels')}>
+          {status.kernels.map(kernel => (
+            <KernelItem key={kernel.id} kernel={kernel} status={status} trans={trans} open={open} />
+          ))}
+        </ul>
+      )}
+      <p className="aliquot-Queue">{queue(status.queue.length, trans)}</p>
+    </>
+  );
+}
+
+function queue(length: number, trans: TranslationBundle): string {
+  return length === 0
+    ? trans.__('No kernel waits for room.')
+    : trans._n('%1 kernel waits for room.', '%1 kernels wait for room.', length);
+}
+
+interface IKernelProps extends IKernelsProps {
+  kernel: IKernel;
+}
+
+function KernelItem(props: IKernelProps): JSX.Element {
+  const { kernel, status, trans } = props;
+  const failure = interceptionFailure(kernel);
+  return (
+    <li className="aliquot-Item" data-state={kernel.state}>
+      <div className="aliquot-Item-head">
+        <KernelTitle {...props} />
+        <span className="aliquot-Item-size">{size(kernel, trans)}</span>
+      </div>
+      {kernel.state === 'resident' && <KernelFigures kernel={kernel} trans={trans} />}
+      <p className="aliquot-Item-line aliquot-mod-quiet">{facts(kernel, status, trans).join(' · ')}</p>
+      {kernel.reason && <p className="aliquot-Item-line">{kernel.reason}</p>}
+      {failure && (
+        <Notice kind="warning">
+          {trans.__('The memory limit does not hold in this kernel: %1', failure)}
+        </Notice>
+      )}
+    </li>
+  );
+}
+
+function KernelTitle({ kernel, status, trans, open }: IKernelProps): JSX.Element {
+  const path = notebookPath(kernel, status);
+  const title = kernelTitle(kernel);
+  const hint = `${kernel.label || kernel.name}\n${kernel.name}`;
+  if (path === null) {
+    return (
+      <span className="aliquot-Item-title" title={hint}>
+        {title}
+      </span>
+    );
+  }
+  return (
+    <button
+      type="button"
+      className="aliquot-Item-title aliquot-Item-link"
+      title={hint}
+      aria-label={trans.__('Open %1', path)}
+      onClick={() => open(path)}
+    >
+      {title}
+    </button>
+  );
+}
+
+function KernelFigures({ kernel, trans }: { kernel: IKernel; trans: TranslationBundle }): JSX.Element {
+  const [used, quota] = formatPart(kernel.used_bytes, kernel.quota_bytes);
+  const text = trans.__('%1 of %2 used, peak %3', used, quota, formatBytes(kernel.peak_bytes));
+  const isTight = kernel.quota_bytes > 0 && kernel.used_bytes >= 0.95 * kernel.quota_bytes;
+  return (
+    <>
+      <MemoryBar
+        label={trans.__('Memory of %1', kernelTitle(kernel))}
+        text={text}
+        value={kernel.used_bytes}
+        whole={kernel.quota_bytes}
+        parts={[{ kind: isTight ? 'tight' : 'used', bytes: kernel.used_bytes }]}
+      />
+      <p className="aliquot-Item-line">{text}</p>
+      {kernel.devices.length > 1 &&
+        kernel.devices.map(device => (
+          <p key={device.uuid} className="aliquot-Item-line aliquot-mod-quiet">
+            {trans.__(
+              'GPU %1: %2 of %3 used',
+              String(device.index),
+              ...formatPart(device.used_bytes, device.quota_bytes)
+            )}
+          </p>
+        ))}
+    </>
+  );
+}
+
+function size(kernel: IKernel, trans: TranslationBundle): string {
+  const share = formatShare(kernel.gpus);
+  return kernel.gpus > 1 ? trans.__('%1 GPUs', share) : trans.__('%1 GPU', share);
+}
+
+function facts(kernel: IKernel, status: IStatus, trans: TranslationBundle): string[] {
+  const said = [state(kernel, trans)];
+  if (showsOwners(status)) {
+    said.push(kernel.owner);
+  }
+  if (kernel.workload_class === 'opportunistic') {
+    said.push(trans.__('opportunistic'));
+  }
+  if (status.devices.length > 1 && kernel.devices.length === 1) {
+    said.push(trans.__('GPU %1', String(kernel.devices[0]?.index)));
+  }
+  if (kernel.busy_seconds > 0) {
+    said.push(trans.__('GPU time %1', formatSeconds(kernel.busy_seconds)));
+  }
+  if (kernel.refusals > 0) {
+    said.push(trans._n('%1 allocation refused', '%1 allocations refused', kernel.refusals));
+  }
+  return said;
+}
+
+function state(kernel: IKernel, trans: TranslationBundle): string {
+  switch (kernel.state) {
+    case 'pending':
+      return kernel.queue_position === null
+        ? trans.__('waiting')
+        : trans.__('waiting: position %1', String(kernel.queue_position));
+    case 'starting':
+      return trans.__('starting');
+    case 'ended':
+      return trans.__('ended');
+    case 'resident':
+      return kernel.execution_state === 'busy'
+        ? trans.__('resident, busy')
+        : kernel.execution_state === 'idle'
+          ? trans.__('resident, idle')
+          : trans.__('resident');
+    default:
+      return String(kernel.state);
+  }
+}

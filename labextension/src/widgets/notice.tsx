@@ -1,0 +1,58 @@
+// Sentences that ask for attention: what is wrong or special, and what to do. Announced by screen readers.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+import { infoIcon, LabIcon } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import { IState } from '../model';
+import { StatusError } from '../tokens';
+
+interface INoticeProps {
+  kind: 'info' | 'warning';
+  icon?: LabIcon;
+  children: React.ReactNode;
+}
+
+export function Notice({ kind, icon = infoIcon, children }: INoticeProps): JSX.Element {
+  return (
+    <div className={`aliquot-Notice aliquot-mod-${kind}`} role={kind === 'warning' ? 'alert' : 'note'}>
+      <icon.react className="aliquot-Notice-icon" tag="span" />
+      <span>{children}</span>
+    </div>
+  );
+}
+
+/** All notices about the state as a whole, the gravest first. */
+export function StateNotices({ state, trans }: { state: IState; trans: TranslationBundle }): JSX.Element {
+  const { status, problem } = state;
+  return (
+    <>
+      {problem && <Notice kind="warning">{explain(problem, trans)}</Notice>}
+      {!problem && status?.node.agent === 'unavailable' && (
+        <Notice kind="warning">
+          {status.node.message || trans.__('The node agent does not answer. Run "aliquot doctor" on the server.')}
+        </Notice>
+      )}
+      {status?.node.driver === 'softgpu' && (
+        <Notice kind="info">{trans.__('Software GPU: compiled GPU code is timed, not executed')}</Notice>
+      )}
+      {!status && !problem && <p className="aliquot-Empty">{trans.__('Looking for GPUs…')}</p>}
+    </>
+  );
+}
+
+function explain(problem: StatusError, trans: TranslationBundle): string {
+  switch (problem.kind) {
+    case 'not-installed':
+      return trans.__(
+        'This Jupyter server does not run Aliquot. Install the package aliquot where the server runs, ' +
+          'check it with "jupyter server extension list", and restart the server.'
+      );
+    case 'forbidden':
+      return trans.__('The server does not let you see its GPUs: %1', problem.message);
+    case 'unreachable':
+      return trans.__('The server does not answer. The figures below are the last known ones; trying again.');
+    case 'server':
+      return trans.__('The server could not say how its GPUs are: %1', problem.message);
+  }
+}

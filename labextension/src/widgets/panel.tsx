@@ -1,0 +1,118 @@
+// The sidebar panel: notices on top, then devices and kernels in Lab's own accordion. Watches the model while shown.
+
+import { ITranslator, TranslationBundle } from '@jupyterlab/translation';
+import { ReactWidget, refreshIcon, SidePanel, ToolbarButton, UseSignal } from '@jupyterlab/ui-components';
+import { IDisposable } from '@lumino/disposable';
+import { Message } from '@lumino/messaging';
+import { Panel } from '@lumino/widgets';
+import * as React from 'react';
+
+import { GpuKernelsModel, IState } from '../model';
+import { TRANSLATION_DOMAIN } from '../tokens';
+import { DeviceList } from './devices';
+import { gpuIcon } from './icons';
+import { KernelList } from './kernels';
+import { StateNotices } from './notice';
+
+export class GpuKernelsPanel extends SidePanel {
+  constructor(options: GpuKernelsPanel.IOptions) {
+    super({ translator: options.translator });
+    const { model, open } = options;
+    this._model = model;
+    const trans = options.translator.load(TRANSLATION_DOMAIN);
+    this.id = GpuKernelsPanel.ID;
+    this.addClass('aliquot-Panel');
+    this.title.icon = gpuIcon;
+    this.title.caption = trans.__('GPU kernels');
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', trans.__('GPU kernels'));
+    this._addRefreshButton(trans);
+    this._addNotices(trans);
+    this._addSection(trans.__('Devices'), state => (
+      <DeviceList devices={state.status?.devices ?? []} trans={trans} />
+    ));
+    this._addSection(trans.__('Kernels'), state =>
+      state.status && <KernelList status={state.status} trans={trans} open={open} />
+    );
+  }
+
+  override dispose(): void {
+    this._unwatch();
+    super.dispose();
+  }
+
+  protected override onAfterShow(message: Message): void {
+    super.onAfterShow(message);
+    this._watch ??= this._model.watch();
+  }
+
+  protected override onAfterAttach(message: Message): void {
+    super.onAfterAttach(message);
+    if (this.isVisible) {
+      this._watch ??= this._model.watch();
+    }
+  }
+
+  protected override onAfterHide(message: Message): void {
+    super.onAfterHide(message);
+    this._unwatch();
+  }
+
+  protected override onBeforeDetach(message: Message): void {
+    this._unwatch();
+    super.onBeforeDetach(message);
+  }
+
+  private _unwatch(): void {
+    this._watch?.dispose();
+    this._watch = null;
+  }
+
+  private _addRefreshButton(trans: TranslationBundle): void {
+    this.toolbar.addItem(
+      'refresh',
+      new ToolbarButton({
+        icon: refreshIcon,
+        tooltip: trans.__('Look at the GPUs now'),
+        onClick: () => void this._model.refresh()
+      })
+    );
+  }
+
+  private _addNotices(trans: TranslationBundle): void {
+    const notices = this._render(state => <StateNotices state={state} trans={trans} />);
+    notices.addClass('aliquot-Notices');
+    this.header.addWidget(notices);
+  }
+
+  private _addSection(label: string, render: (state: IState) => React.ReactNode): void {
+    const section = new Panel();
+    section.addClass('aliquot-Section');
+    section.title.label = label;
+    section.addWidget(this._render(render));
+    this.addWidget(section);
+  }
+
+  private _render(render: (state: IState) => React.ReactNode): ReactWidget {
+    const model = this._model;
+    return ReactWidget.create(
+      <UseSignal signal={model.changed} initialArgs={model.state}>
+        {() => <>{render(model.state)}</>}
+      </UseSignal>
+    );
+  }
+
+  private readonly _model: GpuKernelsModel;
+  private _watch: IDisposable | null = null;
+}
+
+export namespace GpuKernelsPanel {
+  export const ID = 'aliquot-gpu-kernels';
+
+  export interface IOptions {
+    model: GpuKernelsModel;
+    translator: ITranslator;
+    /** Opens the notebook at a path. */
+    open: (path: string) => void;
+  }
+}
