@@ -1,0 +1,14 @@
+"""The gateway: a Jupyter Server extension that gives kernels fractions of GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__version__ = "0.1.0"
+
+
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+    """Called by Jupyter Server to find the extension; imported here, for the command line needs no server."""
+    from aliquot.gateway.extension import AliquotExtension
+
+    return [{"module": "aliquot.gateway.extension", "app": AliquotExtension}]

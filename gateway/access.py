@@ -1,0 +1,45 @@
+"""What somebody who is no administrator may reach on a server of several users: two tables and their reading.
+
+Everything that is not in a table is refused, handlers of other extensions included. Whose kernel it is, auth.py asks.
+"""
+
+from __future__ import annotations
+
+import re
+
+REFUSAL = (
+    "This server gives its users kernels; files, terminals and pages belong to its administrators. "
+    "Connect your own Jupyter to it instead (docs/how-to/two-users.md)."
+)
+
+# Actions by Jupyter's own names of resources. `api` is the version, the status and who I am.
+_ACTIONS: dict[str, frozenset[str]] = {
+    "aliquot": frozenset({"read"}),
+    "api": frozenset({"read"}),
+    "csp": frozenset({"write"}),
+    "kernels": frozenset({"read", "write", "execute"}),
+    "kernelspecs": frozenset({"read"}),
+    "sessions": frozenset({"read", "write"}),
+}
+
+# Not every handler asks the authorizer (JupyterLab's own do not), so paths are a second, outer gate.
+_PATHS = re.compile(
+    r"/(?:"
+    r"api/?|api/(?:spec\.yaml|status|me|security/csp-report)"
+    r"|api/(?:kernels|sessions|kernelspecs)(?:/.*)?"
+    r"|kernelspecs/.*"
+    r"|aliquot/.*"
+    r"|login|logout|static/.*|favicon\.ico"
+    r")"
+)
+
+
+def may_do(action: str, resource: str) -> bool:
+    """Whether a user may do `action` on things of this kind at all."""
+    return action in _ACTIONS.get(resource, frozenset())
+
+
+def may_reach(path: str, base_url: str) -> bool:
+    """Whether a user may reach this path, as it stands in the request: an encoded one is matched as it is."""
+    prefix = base_url.rstrip("/")
+    return path.startswith(prefix) and _PATHS.fullmatch(path[len(prefix) :]) is not None

@@ -1,0 +1,254 @@
+"""Who asks, and what is theirs: one IdentityProvider and one Authorizer in front of every path of the server.
+
+Identity comes from a token that the administrator configured, or the login it led to; never from what a client says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import pwd
+import re
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from aliquot.gateway.access import REFUSAL, may_do, may_reach
+from jupyter_server import CallContext
+from jupyter_server.auth import Authorizer, IdentityProvider, PasswordIdentityProvider
+from jupyter_server.auth import User as JupyterUser
+from jupyter_server.base.handlers import JupyterHandler
+from tornado.web import HTTPError, RequestHandler
+from traitlets import Dict, TraitError, default, validate
+
+ROLES = ("user", "admin")
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class User:
+    """Who asks: a name, unique on this server, and a role ("user" or "admin")."""
+
+    name: str
+    role: str
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether everything on this server is theirs to see and end."""
+        return self.role == "admin"
+
+
+# Owns nothing and reaches nothing: what a request is before, or without, authentication.
+NOBODY = User("", "user")
+
+
+@dataclass
+class AliquotUser(JupyterUser):
+    """Jupyter's user with a role. Only AliquotIdentityProvider makes one, from its configuration."""
+
+    role: str = "user"
+
+
+class KernelOwners(Protocol):
+    """The part of a kernel manager that knows whose kernel it is."""
+
+    def owner_of(self, kernel_id: str) -> str | None:
+        """The owner's name; None for a kernel that is not there."""
+        ...
+
+
+def operating_system_user() -> User:
+    """The account that this server runs as: the one user of a server without configured users."""
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = str(os.getuid())
+    return User(name, "admin")
+
+
+def current_user() -> User:
+    """Who made the request that is being served; the server's own account outside of any request."""
+    handler = CallContext.get(CallContext.JUPYTER_HANDLER)
+    return operating_system_user() if handler is None else user_of(handler)
+
+
+def user_of(handler: JupyterHandler) -> User:
+    """Who made this request, by the identity provider's answer."""
+    found: JupyterUser | None = getattr(handler, "_jupyter_current_user", None)
+    if found is None:
+        return NOBODY
+    if isinstance(found, AliquotUser):
+        return User(found.username, found.role)
+    provider = handler.identity_provider
+    # These invent a new name for each browser: behind them stands one person, the account's owner.
+    if isinstance(provider, AliquotIdentityProvider) or type(provider) in (IdentityProvider, PasswordIdentityProvider):
+        return operating_system_user()
+    return User(found.username, "admin")
+
+
+class AliquotIdentityProvider(PasswordIdentityProvider):
+    """Jupyter's own identity provider, and, once `users` are configured, one token and one role for each of them."""
+
+    users = Dict(
+        help=(
+            "Users of this server: name to a table of `token` (or `token_hash`, its SHA-256 in hex) and `role` "
+            "(user or admin; user if not given). Empty: the server has one user, as Jupyter does by itself."
+        ),
+    ).tag(config=True)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if self.users:
+            if self.hashed_password or (self.token and not self.token_generated):
+                self.log.warning("users are configured: the server's own token and password are not accepted")
+            self.token, self.hashed_password, self.token_generated = "", "", False
+
+    @property
+    def has_users(self) -> bool:
+        """Whether this server tells several people apart."""
+        return bool(self.users)
+
+    @property
+    def auth_enabled(self) -> bool:
+        """Called by Jupyter Server; without it an empty server token would mean access for everybody."""
+        return self.has_users or bool(super().auth_enabled)
+
+    @default("updatable_fields")
+    def _own_updatable_fields(self) -> list[str]:
+        fields: list[str] = [] if self.has_users else self._default_updatable_fields()
+        return fields
+
+    @validate("users")
+    def _users_are_complete(self, proposal: dict[str, Any]) -> dict[str, dict[str, str]]:
+        users: dict[str, dict[str, str]] = proposal["value"]
+        for name, entry in users.items():
+            _check_user(name, entry)
+        if len({_digest_of(entry) for entry in users.values()}) < len(users):
+            raise TraitError("c.AliquotIdentityProvider.users: two users have the same token; give each their own")
+        return users
+
+    async def get_user(self, handler: RequestHandler) -> JupyterUser | None:
+        """Who asks. Called by JupyterHandler.prepare for every request: the place of the outer gate, too."""
+        user = await self._get_user(handler)
+        if isinstance(user, AliquotUser) and user.role != "admin":
+            jupyter_handler = cast(JupyterHandler, handler)
+            if not may_reach(handler.request.path, jupyter_handler.base_url):
+                # Set as prepare does when it refuses a host: the page of the error asks who is logged in.
+                jupyter_handler.current_user = jupyter_handler._jupyter_current_user = None
+                raise HTTPError(403, REFUSAL)
+        return user
+
+    async def get_user_token(self, handler: RequestHandler) -> JupyterUser | None:
+        """The user of the token in the request. Called by `_get_user`."""
+        if not self.has_users:
+            return await super().get_user_token(handler)
+        return self._user_with_token(self.get_token(handler) or "")
+
+    def process_login_form(self, handler: RequestHandler) -> JupyterUser | None:
+        """The user whose token was typed into the login page. Called by the login handler."""
+        if not self.has_users:
+            return super().process_login_form(handler)
+        return self._user_with_token(handler.get_argument("password", default="") or "")
+
+    def user_to_cookie(self, user: JupyterUser) -> str:
+        """A cookie names the user and the token that led to it, so that a withdrawn token ends its logins."""
+        if not isinstance(user, AliquotUser):
+            return str(super().user_to_cookie(user))
+        return json.dumps({"username": user.username, "login": self._login_mark(user.username)})
+
+    def user_from_cookie(self, cookie_value: str) -> JupyterUser | None:
+        """Inverse of `user_to_cookie`; the role is read from the configuration of today."""
+        if not self.has_users:
+            return super().user_from_cookie(cookie_value)
+        cookie = json.loads(cookie_value)
+        name = cookie.get("username", "")
+        if name not in self.users or not hmac.compare_digest(cookie.get("login", ""), self._login_mark(name)):
+            return None
+        return self._user_named(name)
+
+    def _user_with_token(self, token: str) -> AliquotUser | None:
+        presented = hashlib.sha256(token.encode()).hexdigest()
+        found = None
+        # All are compared, so that the time taken tells nothing about which one came close.
+        for name, entry in self.users.items():
+            if hmac.compare_digest(presented, _digest_of(entry)):
+                found = name
+        return None if found is None else self._user_named(found)
+
+    def _user_named(self, name: str) -> AliquotUser:
+        return AliquotUser(name, role=self.users[name].get("role", "user"))
+
+    def _login_mark(self, name: str) -> str:
+        return hashlib.sha256(f"login:{name}:{_digest_of(self.users[name])}".encode()).hexdigest()
+
+
+class AliquotAuthorizer(Authorizer):
+    """Users reach their own kernels and sessions; administrators, and a server's only user, reach everything.
+
+    Somebody else's kernel answers exactly as one that does not exist.
+    """
+
+    async def is_authorized(self, handler: JupyterHandler, user: JupyterUser, action: str, resource: str) -> bool:
+        """Called by Jupyter's `authorized` decorator and its WebSocket handlers, after authentication."""
+        asker = user_of(handler)
+        if asker.is_admin:
+            return True
+        if not asker.name or not may_do(action, resource):
+            return False
+        kernel_id = handler.path_kwargs.get("kernel_id")
+        if kernel_id is not None and not owns(asker, handler.kernel_manager, kernel_id):
+            raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+        session_id = handler.path_kwargs.get("session_id")
+        if session_id is not None and not await _owns_session(asker, handler, session_id):
+            raise HTTPError(404, f"Session not found: session_id={session_id!r}")
+        if resource == "kernels" and handler.request.method == "POST" and kernel_id is None:
+            self._refuse_taken_id(asker, handler)
+        return True
+
+    def _refuse_taken_id(self, asker: User, handler: JupyterHandler) -> None:
+        """A start at an id of the client's choice must not hand out the kernel that already has it."""
+        wanted = (handler.get_json_body() or {}).get("kernel_id")
+        if wanted is not None and wanted in handler.kernel_manager and not owns(asker, handler.kernel_manager, wanted):
+            raise HTTPError(409, f"Kernel already exists: {wanted}")
+
+
+def owns(asker: User, kernel_manager: object, kernel_id: str) -> bool:
+    """Whether this kernel is the asker's to use. A kernel manager that knows no owners gives users nothing."""
+    if asker.is_admin:
+        return True
+    if not hasattr(kernel_manager, "owner_of"):
+        return False
+    owner = cast(KernelOwners, kernel_manager).owner_of(kernel_id)
+    return owner is not None and owner == asker.name
+
+
+async def _owns_session(asker: User, handler: JupyterHandler, session_id: str) -> bool:
+    try:
+        model: dict[str, Any] = await handler.session_manager.get_session(session_id=session_id)
+    except HTTPError:
+        return False
+    return owns(asker, handler.kernel_manager, model["kernel"]["id"])
+
+
+def _check_user(name: object, entry: object) -> None:
+    knob = "c.AliquotIdentityProvider.users"
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise TraitError(f"{knob}: found {name!r} as a user's name; wanted printable text")
+    if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
+        raise TraitError(f"{knob}: found no table of texts for {name!r}; wanted {{'token': …, 'role': …}}")
+    if unknown := set(entry) - {"token", "token_hash", "role"}:
+        raise TraitError(f"{knob}: found {sorted(unknown)} for {name!r}; wanted token or token_hash, and role")
+    if ("token" in entry) == ("token_hash" in entry) or not entry.get("token", entry.get("token_hash")):
+        raise TraitError(f"{knob}: wanted exactly one of token and token_hash for {name!r}, and not an empty one")
+    if "token_hash" in entry and not _SHA256.fullmatch(entry["token_hash"].lower()):
+        raise TraitError(f"{knob}: the token_hash of {name!r} is no SHA-256 in hex (64 digits)")
+    if entry.get("role", "user") not in ROLES:
+        raise TraitError(f"{knob}: found the role {entry['role']!r} for {name!r}; wanted one of {', '.join(ROLES)}")
+
+
+def _digest_of(entry: dict[str, str]) -> str:
+    if "token_hash" in entry:
+        return entry["token_hash"].lower()
+    return hashlib.sha256(entry["token"].encode()).hexdigest()

@@ -1,0 +1,165 @@
+"""Every knob of the server part, each with one default and one help line. It decides nothing.
+
+Set them in a Jupyter configuration file (`c.Aliquot.presets = [...]`) or on the command line
+(`--Aliquot.driver=nvidia`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aliquot.gateway.size_names import parse_size
+from aliquot.provisioner.errors import SizeNameError
+from aliquot.provisioner.resources import Bytes, GpuShare, Request
+from traitlets import Bool, Float, HasTraits, Int, List, TraitError, TraitType, Unicode, validate
+from traitlets.config import Configurable
+
+DRIVERS = ("auto", "nvidia", "softgpu")
+
+# Socket paths are shorter than 108 bytes, and the longest name under the runtime folder takes the rest.
+_LONGEST_RUNTIME_DIR = 50
+
+
+class Aliquot(Configurable):
+    """The server's configuration."""
+
+    presets = List(
+        Unicode(),
+        ["0.25", "0.5", "1", "0.25-low"],
+        help="Sizes listed for each kernelspec, as <gpus>[-<n>g][-low]; other sizes work by name.",
+    ).tag(config=True)
+    largest_gpus = Float(
+        8.0, help="The most GPUs that one kernel may ask for. What the node can hold is checked at the start."
+    ).tag(config=True)
+    user_limit_gpus = Float(
+        0.0, help="The most GPUs that one user may hold or wait for on this server; 0 for no limit."
+    ).tag(config=True)
+    runtime_dir = Unicode(
+        "", help="Folder of the node agent's sockets; empty for the usual places (see agent-protocol.md)."
+    ).tag(config=True)
+    start_agent = Bool(True, help="Start a node agent when none runs on this machine.").tag(config=True)
+    agent_wait_seconds = Float(20.0, help="How long to wait for a node agent that was just started.").tag(config=True)
+    driver = Unicode(
+        "auto",
+        help="What a started agent drives: nvidia, softgpu (the software GPU), or auto: nvidia where there is one.",
+    ).tag(config=True)
+    softgpu_devices = Int(1, help="How many devices a started agent's software GPU has.").tag(config=True)
+    softgpu_memory = Unicode("4GiB", help="Memory of each device of the software GPU.").tag(config=True)
+    softgpu_multiprocessors = Int(16, help="Multiprocessors (SMs) of each device of the software GPU.").tag(config=True)
+    softgpu_link_gbps = Float(8.0, help="Speed of the software GPU's link to the host, in 10^9 bytes a second.").tag(
+        config=True
+    )
+    queue_timeout_seconds = Float(
+        0.0, help="How long a kernel may wait for room before its start fails; 0 for as long as its asker waits."
+    ).tag(config=True)
+    status_refresh_seconds = Float(1.0, help="How often the state of devices and kernels is read.").tag(config=True)
+    require_interception = Bool(
+        False, help="End a kernel whose GPU calls are not seen; if not set it runs on, shown as uncontrolled."
+    ).tag(config=True)
+
+    def preset_requests(self) -> list[Request]:
+        """The presets, read; each once."""
+        return list(dict.fromkeys(parse_size(preset) for preset in self.presets))
+
+    def largest(self) -> GpuShare:
+        """The largest share that one kernel may ask for."""
+        return GpuShare(round(self.largest_gpus * 100))
+
+    def user_limit(self) -> GpuShare | None:
+        """The share that one user may hold, None for no limit."""
+        return GpuShare(round(self.user_limit_gpus * 100)) if self.user_limit_gpus else None
+
+    def softgpu_bytes(self) -> Bytes:
+        """Memory of each device of the software GPU."""
+        return Bytes.parse(self.softgpu_memory)
+
+    @validate("presets")
+    def _presets_are_sizes(self, proposal: dict[str, Any]) -> list[str]:
+        presets: list[str] = proposal["value"]
+        for preset in presets:
+            try:
+                parse_size(preset, self.largest())
+            except SizeNameError as error:
+                raise TraitError(f"c.Aliquot.presets: {error}") from None
+        return presets
+
+    @validate("largest_gpus")
+    def _largest_is_a_share(self, proposal: dict[str, Any]) -> float:
+        return _share(proposal, least=0.01)
+
+    @validate("user_limit_gpus")
+    def _limit_is_a_share(self, proposal: dict[str, Any]) -> float:
+        return _share(proposal, least=0.0)
+
+    @validate("runtime_dir")
+    def _sockets_fit_below(self, proposal: dict[str, Any]) -> str:
+        path: str = proposal["value"]
+        if len(path.encode()) > _LONGEST_RUNTIME_DIR:
+            raise _refused(proposal, f"a path of at most {_LONGEST_RUNTIME_DIR} bytes, for sockets lie below it")
+        if path and not path.startswith("/"):
+            raise _refused(proposal, "an absolute path")
+        return path
+
+    @validate("driver")
+    def _driver_is_known(self, proposal: dict[str, Any]) -> str:
+        driver: str = proposal["value"]
+        if driver not in DRIVERS:
+            raise _refused(proposal, f"one of {', '.join(DRIVERS)}")
+        return driver
+
+    @validate("softgpu_memory")
+    def _memory_is_an_amount(self, proposal: dict[str, Any]) -> str:
+        try:
+            enough = Bytes.parse(proposal["value"]) >= 16 << 20
+        except ValueError:
+            enough = False
+        if not enough:
+            raise _refused(proposal, "an amount of memory of 16MiB or more, such as 4GiB")
+        return str(proposal["value"])
+
+    @validate("softgpu_devices", "softgpu_multiprocessors", "softgpu_link_gbps", "status_refresh_seconds")
+    def _is_above_zero(self, proposal: dict[str, Any]) -> float:
+        if not proposal["value"] > 0:
+            raise _refused(proposal, "a number above 0")
+        return proposal["value"]  # type: ignore[no-any-return]  # traitlets gives the trait's own type
+
+    @validate("agent_wait_seconds", "queue_timeout_seconds")
+    def _is_not_negative(self, proposal: dict[str, Any]) -> float:
+        if not proposal["value"] >= 0:
+            raise _refused(proposal, "a number of seconds, 0 or more")
+        return proposal["value"]  # type: ignore[no-any-return]  # traitlets gives the trait's own type
+
+
+def configuration_page(*classes: type[HasTraits]) -> str:
+    """docs/reference/configuration.md: the knobs of these classes, from their own definitions."""
+    lines = [
+        "# Configuration of the server",
+        "",
+        "Generated from the code. Knobs go into a Jupyter configuration file, for example `jupyter_server_config.py`, "
+        "or on the command line: `--Aliquot.driver=softgpu`.",
+    ]
+    for cls in classes:
+        lines += ["", f"## c.{cls.__name__}", "", "| knob | default | what it does |", "|---|---|---|"]
+        lines += [_row(name, trait) for name, trait in _own_knobs(cls)]
+    return "\n".join(lines) + "\n"
+
+
+def _own_knobs(cls: type[HasTraits]) -> list[tuple[str, TraitType[Any, Any]]]:
+    return [(name, trait) for name, trait in cls.class_own_traits().items() if trait.metadata.get("config")]
+
+
+def _row(name: str, trait: TraitType[Any, Any]) -> str:
+    default = trait.default()
+    help_text = trait.help.replace("|", "\\|")
+    return f"| `{name}` | `{default!r}` | {help_text} |"
+
+
+def _share(proposal: dict[str, Any], least: float) -> float:
+    value: float = proposal["value"]
+    if not least <= value <= 9999 or abs(value * 100 - round(value * 100)) > 1e-6:
+        raise _refused(proposal, f"a number of GPUs from {least:g} to 9999 in steps of 0.01")
+    return value
+
+
+def _refused(proposal: dict[str, Any], wanted: str) -> TraitError:
+    return TraitError(f"c.Aliquot.{proposal['trait'].name}: asked {proposal['value']!r}; wanted {wanted}")

@@ -1,0 +1,112 @@
+"""The kernelspec names that are requests: their grammar and the two functions that read and write it.
+
+Pure: it touches no disk and no server; sizes.py offers the names to Jupyter.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from aliquot.provisioner.errors import SizeNameError
+from aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
+
+GRAMMAR = "<base>.gpu-<gpus>[-<n>g][-low]"
+STEP = GpuShare(1)
+
+_MARK = re.compile(r"\.gpu-", re.IGNORECASE)
+_LOW = "low"
+_GIB = 1 << 30
+_EXAMPLES = "such as python3.gpu-0.25, python3.gpu-2.5-low or python3.gpu-0.5-8g"
+_SHARE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,2})?")
+_FINE_SHARE = re.compile(r"[0-9]{1,4}\.[0-9]{3,}")
+_MEMORY = re.compile(r"([0-9]{1,5})g")
+
+
+@dataclass(frozen=True)
+class SizedName:
+    """A kernelspec name, read: the kernelspec it stands on and what it asks for."""
+
+    base: str
+    request: Request
+
+
+def parse_size_name(name: str, largest: GpuShare | None = None) -> SizedName | None:
+    """Read ``python3.gpu-0.25``; None for a plain name. Raises SizeNameError for a size that is not valid."""
+    marks = list(_MARK.finditer(name))
+    if not marks:
+        return None
+    if len(marks) > 1 or marks[0].start() == 0:
+        raise _refusal(name, "it needs one kernelspec's name before one '.gpu-'", largest)
+    # Jupyter compares kernelspec names without case, so a size is read without it.
+    return SizedName(name[: marks[0].start()], _read(name, name[marks[0].end() :].lower(), largest))
+
+
+def parse_size(size: str, largest: GpuShare | None = None) -> Request:
+    """Read a size without its base, as an administrator writes a preset: ``0.25-low``."""
+    return _read(size, size.lower(), largest)
+
+
+def size_name(base: str, request: Request) -> str:
+    """The name that asks for `request` on `base`: the inverse of `parse_size_name`."""
+    parts = [str(request.gpus)]
+    if request.memory_limit is not None:
+        gib, rest = divmod(request.memory_limit, _GIB)
+        if rest or not gib:
+            raise SizeNameError(
+                f"asked a memory limit of {request.memory_limit} bytes; a kernelspec name carries whole GiB"
+            )
+        parts.append(f"{gib}g")
+    if request.workload_class is WorkloadClass.OPPORTUNISTIC:
+        parts.append(_LOW)
+    return f"{base}.gpu-{'-'.join(parts)}"
+
+
+def describe_grammar(largest: GpuShare | None = None) -> str:
+    """One sentence for error messages and for people: the grammar and the range allowed here."""
+    upper = f"from {STEP} to {largest}" if largest is not None else f"of at least {STEP}"
+    return f"A size is {GRAMMAR} with gpus {upper} in steps of {STEP}, n in GiB; {_EXAMPLES}"
+
+
+def size_label(request: Request) -> str:
+    """What a person reads in a picker: ``0.25 GPU · 8 GiB · low``."""
+    parts = [f"{request.gpus} {'GPU' if request.gpus.hundredths <= 100 else 'GPUs'}"]
+    if request.memory_limit is not None:
+        parts.append(f"{request.memory_limit // _GIB} GiB")
+    if request.workload_class is WorkloadClass.OPPORTUNISTIC:
+        parts.append(_LOW)
+    return " · ".join(parts)
+
+
+def _read(name: str, size: str, largest: GpuShare | None) -> Request:
+    gpus, *options = size.split("-")
+    share = _read_share(name, gpus or size, largest)
+    memory: Bytes | None = None
+    if options and (match := _MEMORY.fullmatch(options[0])):
+        options.pop(0)
+        memory = Bytes(int(match.group(1)) * _GIB)
+        if not memory:
+            raise _refusal(name, "a memory limit is 1 GiB or more", largest)
+    is_low = options == [_LOW]
+    if options and not is_low:
+        raise _refusal(name, f"'-{'-'.join(options)}' is no option (a memory limit comes before -low)", largest)
+    return Request(share, memory, WorkloadClass.OPPORTUNISTIC if is_low else WorkloadClass.PRODUCTION)
+
+
+def _read_share(name: str, text: str, largest: GpuShare | None) -> GpuShare:
+    if text.startswith("-"):
+        raise _refusal(name, f"{text!r} is negative or no number of GPUs", largest)
+    if _FINE_SHARE.fullmatch(text):
+        raise _refusal(name, f"{text} has more than two decimals", largest)
+    if not _SHARE.fullmatch(text):
+        raise _refusal(name, f"{text!r} is no number of GPUs", largest)
+    share = GpuShare.parse(text)
+    if share < STEP:
+        raise _refusal(name, "a share of 0 GPUs is nothing to run on; take the plain kernelspec instead", largest)
+    if largest is not None and share > largest:
+        raise _refusal(name, f"{share} is more than the {largest} GPUs that may be asked for here", largest)
+    return share
+
+
+def _refusal(name: str, found: str, largest: GpuShare | None) -> SizeNameError:
+    return SizeNameError(f"asked {name!r}: {found}. {describe_grammar(largest)}")

@@ -1,0 +1,231 @@
+"""Sizes as Jupyter sees them: a KernelSpecManager that lists the presets and resolves every valid sized name.
+
+It owns no kernelspec: a sized one is derived from its base at each look-up, so a changed base is seen at once.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aliquot.gateway.config import Aliquot
+from aliquot.gateway.size_names import (
+    GRAMMAR,
+    STEP,
+    SizedName,
+    describe_grammar,
+    parse_size_name,
+    size_label,
+    size_name,
+)
+from aliquot.provisioner.errors import SizeNameError
+from aliquot.provisioner.resources import GpuShare, Request
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
+from traitlets import Instance, default
+
+__all__ = [
+    "GRAMMAR",
+    "STEP",
+    "NoSuchBase",
+    "NoSuchSize",
+    "OfferedSize",
+    "SizedKernelSpecManager",
+    "SizedName",
+    "parse_size_name",
+    "size_name",
+]
+
+PROVISIONER = "aliquot"
+_LOCAL_PROVISIONER = "local-provisioner"
+
+
+class NoSuchSize(SizeNameError, NoSuchKernel):
+    """A name that is no valid size. Also Jupyter's NoSuchKernel, so that stock callers treat it as not found."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(name)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class NoSuchBase(NoSuchKernel):
+    """A sized name whose base is not installed, or is not one that Aliquot sizes."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(name)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True)
+class OfferedSize:
+    """One size that is listed: a preset on a base kernelspec."""
+
+    name: str
+    base: str
+    display_name: str
+    request: Request
+
+
+class SizedKernelSpecManager(KernelSpecManager):
+    """Offers each base kernelspec in the administrator's sizes, and resolves any other valid size by its name."""
+
+    settings = Instance(Aliquot, help="Aliquot's configuration.")
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        # Read now, so that a wrong knob ends the server at its start with that message, not a request later.
+        _ = self.settings
+
+    @default("settings")
+    def _settings_from_parent(self) -> Aliquot:
+        return Aliquot(parent=self)
+
+    def find_kernel_specs(self) -> dict[str, str]:
+        """Name → folder of the plain kernelspecs and of the sizes listed. Called by Jupyter's listings."""
+        plain: dict[str, str] = {
+            name: folder for name, folder in super().find_kernel_specs().items() if not self._is_ours(name, folder)
+        }
+        found = dict(plain)
+        for base, folder in plain.items():
+            if self._can_be_sized(base, folder):
+                found |= {size_name(base, request): folder for request in self.settings.preset_requests()}
+        for name, folder in self._allowed_by_name():
+            found.setdefault(name, folder)
+        return found
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+        """The kernelspec of this name. Raises NoSuchKernel, whose message says what is wrong with a size."""
+        folder = self._find_spec_directory(kernel_name.lower())
+        if folder is not None and not self._is_ours(kernel_name, folder):
+            return super().get_kernel_spec(kernel_name)
+        try:
+            sized = parse_size_name(kernel_name, self.settings.largest())
+        except SizeNameError as error:
+            raise NoSuchSize(kernel_name, str(error)) from None
+        if sized is None:
+            return super().get_kernel_spec(kernel_name)
+        return self._derive(kernel_name, sized)
+
+    def remove_kernel_spec(self, name: str) -> str:
+        """Remove a kernelspec's folder. A size has none of its own: removing it would remove its base."""
+        sized = parse_size_name(name)
+        if sized is not None and self._find_spec_directory(name.lower()) is None:
+            raise NoSuchSize(name, f"asked to remove {name!r}; a size has no folder. Remove {sized.base!r} instead")
+        return str(super().remove_kernel_spec(name))
+
+    def offered_sizes(self) -> list[OfferedSize]:
+        """The sizes that are listed, in the order of the presets on each base."""
+        offered = []
+        for name in self.find_kernel_specs():
+            sized = self._read_valid(name)
+            if sized is None or self._is_foreign(name):
+                continue
+            spec = self.get_kernel_spec(name)
+            offered.append(OfferedSize(name, sized.base, spec.display_name, sized.request))
+        return offered
+
+    def _derive(self, name: str, sized: SizedName) -> KernelSpec:
+        folder = self._find_spec_directory(sized.base.lower())
+        if folder is None:
+            raise NoSuchBase(
+                name,
+                f"asked {name!r}: no kernelspec named {sized.base!r} is installed. "
+                "'jupyter kernelspec list' shows those that are",
+            )
+        base = super().get_kernel_spec(sized.base)
+        provisioner = _provisioner_of(base.metadata)
+        if provisioner not in (None, _LOCAL_PROVISIONER):
+            raise NoSuchBase(
+                name,
+                f"asked {name!r}: the kernelspec {sized.base!r} is started by the provisioner {provisioner!r}, "
+                f"which has no sizes. Take {sized.base!r} itself",
+            )
+        return sized_kernel_spec(base, sized)
+
+    def _can_be_sized(self, name: str, folder: str) -> bool:
+        """Whether sizes are listed for it: not for what another provisioner starts, nor for a name like a size's."""
+        if _looks_sized(name):
+            return False
+        return _provisioner_of(_metadata_on_disk(folder)) in (None, _LOCAL_PROVISIONER)
+
+    def _allowed_by_name(self) -> Iterator[tuple[str, str]]:
+        """Sizes that the administrator allowed one by one (`allowed_kernelspecs`), with their base's folder."""
+        for name in self.allowed_kernelspecs:
+            sized = self._read_valid(name)
+            folder = self._find_spec_directory(sized.base.lower()) if sized else None
+            if sized and folder and self._can_be_sized(sized.base, folder):
+                yield name, folder
+
+    def _read_valid(self, name: str) -> SizedName | None:
+        try:
+            return parse_size_name(name, self.settings.largest())
+        except SizeNameError:
+            return None
+
+    def _is_ours(self, name: str, folder: str) -> bool:
+        """A preset's file on disk: written for clients without this manager, and superseded by it here."""
+        return _looks_sized(name) and _provisioner_of(_metadata_on_disk(folder)) == PROVISIONER
+
+    def _is_foreign(self, name: str) -> bool:
+        folder = self._find_spec_directory(name.lower())
+        return folder is not None and not self._is_ours(name, folder)
+
+
+def sized_kernel_spec(base: KernelSpec, sized: SizedName) -> KernelSpec:
+    """The kernelspec that asks for `sized` and runs what `base` runs. A copy: the base is left alone."""
+    request = sized.request
+    config = {"gpus": str(request.gpus), "workload_class": request.workload_class.value}
+    if request.memory_limit is not None:
+        config["memory_limit"] = f"{request.memory_limit >> 30}GiB"
+    metadata = copy.deepcopy(base.metadata)
+    metadata["kernel_provisioner"] = {"provisioner_name": PROVISIONER, "config": config}
+    metadata["aliquot"] = {"base": sized.base.lower(), **config}
+    return type(base)(
+        name=size_name(sized.base, request),
+        argv=list(base.argv),
+        mimetype=base.mimetype,
+        display_name=f"{base.display_name} · {size_label(request)}",
+        language=base.language,
+        kernel_protocol_version=base.kernel_protocol_version,
+        env=dict(base.env),
+        resource_dir=base.resource_dir,
+        interrupt_mode=base.interrupt_mode,
+        metadata=metadata,
+    )
+
+
+def grammar_help(largest: GpuShare) -> str:
+    """The grammar in one sentence, for the REST answer and the command line."""
+    return describe_grammar(largest)
+
+
+def _looks_sized(name: str) -> bool:
+    try:
+        return parse_size_name(name) is not None
+    except SizeNameError:
+        return True
+
+
+def _provisioner_of(metadata: dict[str, Any]) -> str | None:
+    stanza = metadata.get("kernel_provisioner")
+    name = stanza.get("provisioner_name") if isinstance(stanza, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _metadata_on_disk(folder: str) -> dict[str, Any]:
+    """A kernelspec's metadata, {} where it cannot be read: Jupyter itself then warns about that kernelspec."""
+    try:
+        spec = json.loads((Path(folder) / "kernel.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    metadata = spec.get("metadata") if isinstance(spec, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
