@@ -1,0 +1,106 @@
+"""Tables for the terminal: what the node agent says, as people read it. Prints nothing itself, asks nobody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from aliquot.gpu_hook.agent_reports import DeviceStatus, KernelStatus, NodeStatus
+from aliquot.provisioner.resources import Bytes, GpuShare
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+SOFTWARE_GPU_NOTE = "software GPU: compiled GPU code is timed, not executed; these are no figures of a real GPU"
+DRIVER_NAMES = {"nvidia": "NVIDIA driver", "softgpu": "software GPU"}
+
+
+def status_view(status: NodeStatus, queue: Sequence[tuple[str, ...]] | None) -> RenderableType:
+    """A node: its devices, its kernels, and who waits (None: no gateway was asked)."""
+    driver = DRIVER_NAMES.get(status.driver, status.driver)
+    parts: list[RenderableType] = [
+        Text(f"node {status.node} · {driver} · quota by {status.enforcer}"),
+        devices_table(status.devices),
+        kernels_table(status.kernels) if status.kernels else Text("no kernel holds a GPU"),
+    ]
+    if queue is not None:
+        parts.append(queue_table(queue) if queue else Text("nobody waits"))
+    if status.driver == "softgpu":
+        parts.append(Text(SOFTWARE_GPU_NOTE, style="dim"))
+    return Group(*parts)
+
+
+def devices_table(devices: Sequence[DeviceStatus]) -> Table:
+    """One row a device: what is reserved, what is really used."""
+    table = _table("device", "name", "reserved", "memory reserved", "memory used", "memory", "busy")
+    for device in devices:
+        table.add_row(
+            f"gpu{device.index}",
+            f"{device.name} (lost)" if device.lost else device.name,
+            f"{GpuShare(device.reserved_hundredths)} GPU",
+            str(Bytes(device.reserved_bytes)),
+            str(Bytes(device.used_bytes)),
+            str(Bytes(device.memory_bytes)),
+            f"{device.utilization_percent} %",
+            style="red" if device.lost else None,
+        )
+    return table
+
+
+def kernels_table(kernels: Sequence[KernelStatus]) -> Table:
+    """One row a kernel: what it may hold, holds, and held at most."""
+    table = _table("kernel", "owner", "size", "quota", "used", "peak", "GPU time", "hook", "processes", "age")
+    for kernel in sorted(kernels, key=lambda kernel: kernel.created):
+        table.add_row(
+            kernel.label or kernel.kernel_id[:8],
+            kernel.owner,
+            size_text(kernel.hundredths, kernel.workload_class),
+            str(Bytes(sum(device.quota_bytes for device in kernel.devices))),
+            str(Bytes(sum(device.charged_bytes for device in kernel.devices))),
+            str(Bytes(sum(device.peak_bytes for device in kernel.devices))),
+            seconds_text(sum(device.busy_seconds for device in kernel.devices)),
+            kernel.interception,
+            " ".join(map(str, kernel.pids)) or "–",
+            age_text(time.time() - kernel.created),
+        )
+    return table
+
+
+def queue_table(queue: Sequence[tuple[str, ...]]) -> Table:
+    """One row a request that waits."""
+    table = _table("waiting", "owner", "size", "since", "why")
+    for row in queue:
+        table.add_row(*row)
+    return table
+
+
+def size_text(hundredths: int, workload_class: str) -> str:
+    """``0.25 GPU``, with ``low`` for the opportunistic class."""
+    return f"{GpuShare(hundredths)} GPU" + (" low" if workload_class == "opportunistic" else "")
+
+
+def seconds_text(seconds: float) -> str:
+    """GPU time: two decimals below a minute, else minutes."""
+    return f"{seconds:.2f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
+
+
+def age_text(seconds: float) -> str:
+    """``42 s``, ``3 min``, ``5 h``."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
+def console() -> Console:
+    """Standard output: colours and the terminal's width when it is one, else plain lines wide enough not to fold."""
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(highlight=False, width=160, no_color=True)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        is_number = column in {"reserved", "quota", "used", "peak", "memory", "GPU time", "busy", "age"}
+        table.add_column(column, justify="right" if is_number or column.startswith("memory ") else "left")
+    return table
