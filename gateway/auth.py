@@ -226,7 +226,7 @@ def owns(asker: User, kernel_manager: object, kernel_id: str) -> bool:
 
 async def _owns_session(asker: User, handler: JupyterHandler, session_id: str) -> bool:
     try:
-        model: dict[str, Any] = await handler.session_manager.get_session(session_id=session_id)
+        model: dict[str, Any] = await handler.session_manager.get_session(session_id=session_id)  # type: ignore[no-untyped-call]
     except HTTPError:
         return False
     return owns(asker, handler.kernel_manager, model["kernel"]["id"])

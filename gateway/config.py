@@ -6,6 +6,7 @@ Set them in a Jupyter configuration file (`c.Aliquot.presets = [...]`) or on the
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from aliquot.gateway.size_names import parse_size
@@ -43,10 +44,10 @@ class Aliquot(Configurable):
         "auto",
         help="What a started agent drives: nvidia, softgpu (the software GPU), or auto: nvidia where there is one.",
     ).tag(config=True)
-    softgpu_devices = Int(1, help="How many devices a started agent's software GPU has.").tag(config=True)
-    softgpu_memory = Unicode("4GiB", help="Memory of each device of the software GPU.").tag(config=True)
-    softgpu_multiprocessors = Int(16, help="Multiprocessors (SMs) of each device of the software GPU.").tag(config=True)
-    softgpu_link_gbps = Float(8.0, help="Speed of the software GPU's link to the host, in 10^9 bytes a second.").tag(
+    softgpu_devices = Int(0, help="How many devices a started software GPU has; 0 for its default.").tag(config=True)
+    softgpu_memory = Unicode("", help="Memory of each of its devices (4GiB); empty for its default.").tag(config=True)
+    softgpu_sm_count = Int(0, help="Multiprocessors of each of its devices; 0 for its default.").tag(config=True)
+    softgpu_link_gbps = Float(0.0, help="Speed of each one's link to the host, in GB/s; 0 for its default.").tag(
         config=True
     )
     queue_timeout_seconds = Float(
@@ -69,9 +70,9 @@ class Aliquot(Configurable):
         """The share that one user may hold, None for no limit."""
         return GpuShare(round(self.user_limit_gpus * 100)) if self.user_limit_gpus else None
 
-    def softgpu_bytes(self) -> Bytes:
-        """Memory of each device of the software GPU."""
-        return Bytes.parse(self.softgpu_memory)
+    def softgpu_bytes(self) -> Bytes | None:
+        """Memory of each device of the software GPU; None for its own default."""
+        return Bytes.parse(self.softgpu_memory) if self.softgpu_memory else None
 
     @validate("presets")
     def _presets_are_sizes(self, proposal: dict[str, Any]) -> list[str]:
@@ -110,24 +111,24 @@ class Aliquot(Configurable):
     @validate("softgpu_memory")
     def _memory_is_an_amount(self, proposal: dict[str, Any]) -> str:
         try:
-            enough = Bytes.parse(proposal["value"]) >= 16 << 20
+            enough = not proposal["value"] or Bytes.parse(proposal["value"]) >= 16 << 20
         except ValueError:
             enough = False
         if not enough:
             raise _refused(proposal, "an amount of memory of 16MiB or more, such as 4GiB")
         return str(proposal["value"])
 
-    @validate("softgpu_devices", "softgpu_multiprocessors", "softgpu_link_gbps", "status_refresh_seconds")
+    @validate("status_refresh_seconds")
     def _is_above_zero(self, proposal: dict[str, Any]) -> float:
-        if not proposal["value"] > 0:
+        if not 0 < proposal["value"] < math.inf:
             raise _refused(proposal, "a number above 0")
-        return proposal["value"]  # type: ignore[no-any-return]  # traitlets gives the trait's own type
+        return float(proposal["value"])
 
-    @validate("agent_wait_seconds", "queue_timeout_seconds")
+    @validate("agent_wait_seconds", "queue_timeout_seconds", "softgpu_devices", "softgpu_sm_count", "softgpu_link_gbps")
     def _is_not_negative(self, proposal: dict[str, Any]) -> float:
-        if not proposal["value"] >= 0:
-            raise _refused(proposal, "a number of seconds, 0 or more")
-        return proposal["value"]  # type: ignore[no-any-return]  # traitlets gives the trait's own type
+        if not 0 <= proposal["value"] < math.inf:
+            raise _refused(proposal, "a number, 0 or more")
+        return proposal["value"]  # type: ignore[no-any-return]  # int or float, as the trait is
 
 
 def configuration_page(*classes: type[HasTraits]) -> str:
