@@ -29,6 +29,12 @@ export function formatPart(part: number, whole: number): [string, string] {
   return [vanishes ? formatBytes(part) : inUnit, formatBytes(whole)];
 }
 
+/** A part of a whole with the whole's unit: `0.5 GiB` beside `16.0 GiB`, where alone it were `512.0 MiB`. */
+export function formatLike(part: number, whole: number): string {
+  const [figure, all] = formatPart(part, whole);
+  return figure.includes(' ') ? figure : `${figure} ${all.split(' ')[1]}`;
+}
+
 /** `0.25`, `1`, `2.5`: shares come in steps of 0.01. */
 export function formatShare(gpus: number): string {
   return String(Math.round(gpus * 100) / 100);

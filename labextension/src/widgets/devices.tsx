@@ -4,9 +4,10 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { memoryParts } from '../model';
-import { formatPart, formatShare } from '../quantities';
+import { formatLike, formatPart, formatShare } from '../quantities';
 import { IDevice } from '../tokens';
 import { MemoryBar } from './bar';
+import { Facts } from './facts';
 
 interface IDevicesProps {
   devices: readonly IDevice[];
@@ -49,23 +50,17 @@ function DeviceItem({ device, trans }: { device: IDevice; trans: TranslationBund
 
 function DeviceFigures({ device, trans }: { device: IDevice; trans: TranslationBundle }): JSX.Element {
   const parts = memoryParts(device);
-  const [used, whole] = formatPart(device.used_bytes, device.memory_bytes);
-  const [reserved] = formatPart(device.reserved_bytes, device.memory_bytes);
-  const memory = trans.__('%1 of %2 used', used, whole);
-  const held = trans.__('%1 reserved', withUnitOf(reserved, whole));
-  const [mine] = formatPart(parts.mine, device.memory_bytes);
-  const [free] = formatPart(parts.free, device.memory_bytes);
-  const text = [
-    memory,
-    trans.__('%1 by my kernels', withUnitOf(mine, whole)),
-    held,
-    trans.__('%1 free', withUnitOf(free, whole))
-  ].join(', ');
+  const say = (bytes: number): string => formatLike(bytes, device.memory_bytes);
+  const used = trans.__('%1 of %2 used', ...formatPart(device.used_bytes, device.memory_bytes));
+  const mine = trans.__('%1 of it by my kernels', say(parts.mine));
+  const reserved = trans.__('%1 reserved', say(device.reserved_bytes));
+  const share = trans.__('%1 of 1 GPU', formatShare(device.reserved_gpus));
+  const free = trans.__('%1 free', say(parts.free));
   return (
     <>
       <MemoryBar
         label={trans.__('Memory of GPU %1', String(device.index))}
-        text={text}
+        text={`${used}, ${mine}; ${reserved} (${share}), ${free}`}
         value={device.used_bytes}
         whole={device.memory_bytes}
         parts={[
@@ -74,20 +69,18 @@ function DeviceFigures({ device, trans }: { device: IDevice; trans: TranslationB
           { kind: 'held', bytes: parts.held }
         ]}
       />
-      <p className="aliquot-Item-line">
-        {memory}, {held}
-      </p>
-      <p className="aliquot-Item-line aliquot-mod-quiet">{sensors(device, trans).join(' · ')}</p>
+      <p className="aliquot-Item-line">{used}</p>
+      <Facts said={[reserved, free]} />
+      <Facts said={sensed(device, trans)} />
     </>
   );
 }
 
 /** What the device measures of itself; what it does not measure is not shown. */
-function sensors(device: IDevice, trans: TranslationBundle): string[] {
-  const share = formatShare(device.reserved_gpus);
-  const said = [trans.__('%1 of 1 GPU taken', share)];
+function sensed(device: IDevice, trans: TranslationBundle): string[] {
+  const said: string[] = [];
   if (device.utilization_percent !== null) {
-    said.push(trans.__('%1 % busy', String(Math.round(device.utilization_percent))));
+    said.push(trans.__('%1% busy', String(Math.round(device.utilization_percent))));
   }
   if (device.temperature_celsius !== null) {
     said.push(trans.__('%1 °C', String(Math.round(device.temperature_celsius))));
@@ -96,9 +89,4 @@ function sensors(device: IDevice, trans: TranslationBundle): string[] {
     said.push(trans.__('%1 W', String(Math.round(device.power_watts))));
   }
   return said;
-}
-
-/** `12.0` beside `16.0 GiB` is `12.0 GiB`; what brought its own unit keeps it. */
-function withUnitOf(figure: string, whole: string): string {
-  return figure.includes(' ') ? figure : `${figure} ${whole.split(' ')[1] ?? ''}`;
 }

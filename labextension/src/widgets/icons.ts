@@ -1,4 +1,4 @@
-// Our one icon: a chip of which a part is taken. Coloured by the theme's own icon classes.
+// Our icons: a chip of which a part is taken, and the signs of a notice. Coloured by the theme's own icon classes.
 
 import { LabIcon } from '@jupyterlab/ui-components';
 
@@ -12,3 +12,16 @@ const GPU_SVG = `
 </svg>`;
 
 export const gpuIcon = new LabIcon({ name: 'aliquot:gpu', svgstr: GPU_SVG });
+
+const INFO_SVG = `
+<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16" viewBox="0 0 24 24">
+  <path class="jp-icon3" fill="#616161" d="M12 2a10 10 0 1 0 0 20 10 10 0 0 0 0-20zm0 2a8 8 0 1 1 0 16 8 8 0 0 1 0-16zm-1 3v2h2V7zm0 4v6h2v-6z"/>
+</svg>`;
+
+const WARNING_SVG = `
+<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16" viewBox="0 0 24 24">
+  <path class="jp-icon-warn0" fill="#f57c00" d="M12 2 1 21h22zm0 4 7.5 13h-15zm-1 4v5h2v-5zm0 6v2h2v-2z"/>
+</svg>`;
+
+export const noteIcon = new LabIcon({ name: 'aliquot:note', svgstr: INFO_SVG });
+export const warningIcon = new LabIcon({ name: 'aliquot:warning', svgstr: WARNING_SVG });

@@ -5,8 +5,9 @@ import * as React from 'react';
 
 import { interceptionFailure, kernelTitle, notebookPath, showsOwners } from '../model';
 import { formatBytes, formatPart, formatSeconds, formatShare } from '../quantities';
-import { IKernel, IStatus } from '../tokens';
+import { IKernel, IKernelDevice, IStatus } from '../tokens';
 import { MemoryBar } from './bar';
+import { Facts } from './facts';
 import { Notice } from './notice';
 
 interface IKernelsProps {
@@ -54,7 +55,7 @@ function KernelItem(props: IKernelProps): JSX.Element {
         <span className="aliquot-Item-size">{size(kernel, trans)}</span>
       </div>
       {kernel.state === 'resident' && <KernelFigures kernel={kernel} trans={trans} />}
-      <p className="aliquot-Item-line aliquot-mod-quiet">{facts(kernel, status, trans).join(' · ')}</p>
+      <Facts said={facts(kernel, status, trans)} />
       {kernel.reason && <p className="aliquot-Item-line">{kernel.reason}</p>}
       {failure && (
         <Notice kind="warning">
@@ -105,16 +106,15 @@ function KernelFigures({ kernel, trans }: { kernel: IKernel; trans: TranslationB
       <p className="aliquot-Item-line">{text}</p>
       {kernel.devices.length > 1 &&
         kernel.devices.map(device => (
-          <p key={device.uuid} className="aliquot-Item-line aliquot-mod-quiet">
-            {trans.__(
-              'GPU %1: %2 of %3 used',
-              String(device.index),
-              ...formatPart(device.used_bytes, device.quota_bytes)
-            )}
-          </p>
+          <Facts key={device.uuid} said={[onDevice(device, trans)]} />
         ))}
     </>
   );
+}
+
+function onDevice(device: IKernelDevice, trans: TranslationBundle): string {
+  const memory = formatPart(device.used_bytes, device.quota_bytes);
+  return trans.__('GPU %1: %2 of %3 used', String(device.index), ...memory);
 }
 
 function size(kernel: IKernel, trans: TranslationBundle): string {

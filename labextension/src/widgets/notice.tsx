@@ -1,19 +1,19 @@
 // Sentences that ask for attention: what is wrong or special, and what to do. Announced by screen readers.
 
 import { TranslationBundle } from '@jupyterlab/translation';
-import { infoIcon, LabIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { IState } from '../model';
 import { StatusError } from '../tokens';
+import { noteIcon, warningIcon } from './icons';
 
 interface INoticeProps {
   kind: 'info' | 'warning';
-  icon?: LabIcon;
   children: React.ReactNode;
 }
 
-export function Notice({ kind, icon = infoIcon, children }: INoticeProps): JSX.Element {
+export function Notice({ kind, children }: INoticeProps): JSX.Element {
+  const icon = kind === 'warning' ? warningIcon : noteIcon;
   return (
     <div className={`aliquot-Notice aliquot-mod-${kind}`} role={kind === 'warning' ? 'alert' : 'note'}>
       <icon.react className="aliquot-Notice-icon" tag="span" />

@@ -1,10 +1,17 @@
 // The sidebar panel: notices on top, then devices and kernels in Lab's own accordion. Watches the model while shown.
 
 import { ITranslator, TranslationBundle } from '@jupyterlab/translation';
-import { ReactWidget, refreshIcon, SidePanel, ToolbarButton, UseSignal } from '@jupyterlab/ui-components';
+import {
+  PanelWithToolbar,
+  ReactWidget,
+  refreshIcon,
+  SidePanel,
+  ToolbarButton,
+  UseSignal
+} from '@jupyterlab/ui-components';
 import { IDisposable } from '@lumino/disposable';
 import { Message } from '@lumino/messaging';
-import { Panel } from '@lumino/widgets';
+import { AccordionPanel } from '@lumino/widgets';
 import * as React from 'react';
 
 import { GpuKernelsModel, IState } from '../model';
@@ -26,14 +33,20 @@ export class GpuKernelsPanel extends SidePanel {
     this.title.caption = trans.__('GPU kernels');
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('GPU kernels'));
-    this._addRefreshButton(trans);
     this._addNotices(trans);
-    this._addSection(trans.__('Devices'), state => (
-      <DeviceList devices={state.status?.devices ?? []} trans={trans} />
-    ));
-    this._addSection(trans.__('Kernels'), state =>
-      state.status && <KernelList status={state.status} trans={trans} open={open} />
+    this._devices = this._addSection(
+      trans.__('Devices'),
+      state => state.status && <DeviceList devices={state.status.devices} trans={trans} />
     );
+    this._addSection(
+      trans.__('Kernels'),
+      state => state.status && <KernelList status={state.status} trans={trans} open={open} />
+    );
+    this._addRefreshButton(trans);
+    this._accordion.handleMoved.connect(() => {
+      this._isSizedByHand = true;
+    });
+    model.changed.connect(this._onStateChanged, this);
   }
 
   override dispose(): void {
@@ -44,6 +57,7 @@ export class GpuKernelsPanel extends SidePanel {
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
     this._watch ??= this._model.watch();
+    this._fitSections();
   }
 
   protected override onAfterAttach(message: Message): void {
@@ -68,8 +82,33 @@ export class GpuKernelsPanel extends SidePanel {
     this._watch = null;
   }
 
+  private get _accordion(): AccordionPanel {
+    return this.content as AccordionPanel;
+  }
+
+  private _onStateChanged(_: GpuKernelsModel, state: IState): void {
+    const count = state.status?.devices.length ?? 0;
+    if (count !== this._deviceCount) {
+      this._deviceCount = count;
+      this._fitSections();
+    }
+  }
+
+  /** Gives the devices the height they need, up to a half, until the user has chosen another division. */
+  private _fitSections(): void {
+    requestAnimationFrame(() => {
+      const isOpen = this.isVisible && this._accordion.widgets.every(section => section.isVisible);
+      const height = this._accordion.widgets.reduce((sum, section) => sum + section.node.clientHeight, 0);
+      if (isOpen && !this._isSizedByHand && height > 0) {
+        const list = this._devices.node.firstElementChild?.scrollHeight ?? 0;
+        const part = Math.min(list / height, 0.5);
+        this._accordion.setRelativeSizes([part, 1 - part]);
+      }
+    });
+  }
+
   private _addRefreshButton(trans: TranslationBundle): void {
-    this.toolbar.addItem(
+    this._devices.toolbar.addItem(
       'refresh',
       new ToolbarButton({
         icon: refreshIcon,
@@ -85,12 +124,13 @@ export class GpuKernelsPanel extends SidePanel {
     this.header.addWidget(notices);
   }
 
-  private _addSection(label: string, render: (state: IState) => React.ReactNode): void {
-    const section = new Panel();
+  private _addSection(label: string, render: (state: IState) => React.ReactNode): PanelWithToolbar {
+    const section = new PanelWithToolbar();
     section.addClass('aliquot-Section');
     section.title.label = label;
     section.addWidget(this._render(render));
     this.addWidget(section);
+    return section;
   }
 
   private _render(render: (state: IState) => React.ReactNode): ReactWidget {
@@ -103,6 +143,9 @@ export class GpuKernelsPanel extends SidePanel {
   }
 
   private readonly _model: GpuKernelsModel;
+  private readonly _devices: PanelWithToolbar;
+  private _deviceCount = 0;
+  private _isSizedByHand = false;
   private _watch: IDisposable | null = null;
 }
 

@@ -144,6 +144,11 @@
   font-size: var(--jp-ui-font-size0);
 }
 
+.aliquot-Item-fact {
+  display: inline-block;
+  max-width: 100%;
+}
+
 .aliquot-Item > .aliquot-Notice {
   margin-top: 6px;
 }
@@ -153,7 +158,8 @@
   height: 8px;
   margin: 4px 0;
   border-radius: 4px;
-  background: var(--jp-layout-color3);
+  box-shadow: inset 0 0 0 1px var(--jp-border-color1);
+  background: var(--jp-layout-color2);
   overflow: hidden;
 }
 

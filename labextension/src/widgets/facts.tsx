@@ -1,0 +1,19 @@
+// A quiet line of short facts; it breaks between facts, not inside them.
+
+import * as React from 'react';
+
+export function Facts({ said }: { said: readonly string[] }): JSX.Element | null {
+  if (said.length === 0) {
+    return null;
+  }
+  return (
+    <p className="aliquot-Item-line aliquot-mod-quiet">
+      {said.map((fact, index) => (
+        <React.Fragment key={fact}>
+          {index > 0 && ' · '}
+          <span className="aliquot-Item-fact">{fact}</span>
+        </React.Fragment>
+      ))}
+    </p>
+  );
+}

@@ -1,0 +1,81 @@
+"""A JupyterLab without the gateway, one with it, a browser, and scripted answers of the status endpoint."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # take_screenshot.py, a program, shares these modules
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from tests.labextension.lab_page import LabPage, StatusScript
+    from tests.labextension.lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
+else:
+    from lab_page import LabPage, StatusScript
+    from lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
+
+# A look every quarter of a second: tests wait for what they claim, and never long.
+_FAST = {"@aliquot/lab:plugin": {"refreshInterval": 0.5}}
+
+
+@pytest.fixture(scope="session")
+def a_plain_lab() -> Iterator[LabProcess]:
+    """JupyterLab with our lab extension, on a server without our server extension."""
+    with LabProcess(with_aliquot=False, settings=_FAST) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="session")
+def an_aliquot_lab() -> Iterator[LabProcess]:
+    """JupyterLab with both extensions: a real gateway, a real node agent, real kernels."""
+    with LabProcess(with_aliquot=True, settings=_FAST) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def a_browser() -> Iterator[Browser]:
+    """Chromium. One per module: Playwright's loop must not outlive it, or asyncio.run fails elsewhere."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"{CHROMIUM} is missing; install the package chromium to run the browser tests")
+    api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), headless=True, args=CHROMIUM_ARGS
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def a_page(a_browser: Browser) -> Iterator[Page]:
+    """An empty tab with cookies of its own."""
+    context = a_browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(30_000)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def a_script(a_page: Page) -> StatusScript:
+    """What the status endpoint answers in the browser; tests change it as they go."""
+    script = StatusScript()
+    script.serve(a_page)
+    return script
+
+
+@pytest.fixture
+def a_scripted_lab(a_plain_lab: LabProcess, a_page: Page, a_script: StatusScript) -> LabPage:
+    """Lab in the browser, opened, with the script's answers instead of a gateway's."""
+    return LabPage(a_page).open(a_plain_lab.lab_url)
+
+
+@pytest.fixture
+def a_status() -> dict[str, Any]:
+    """A status with one device and one kernel, to be changed at will."""
+    return StatusScript.example()

@@ -1,0 +1,147 @@
+"""What a user does in Lab's page, by role and label, and scripted answers of the status endpoint."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from playwright.sync_api import ConsoleMessage, Locator, Page, Route
+
+GIB = 1 << 30
+_STATUS_URL = re.compile(r"/aliquot/api/status(\?|$)")
+_PANEL_ID = "aliquot-gpu-kernels"
+
+
+class StatusScript:
+    """Answers the status endpoint inside the browser: any state of a node, without having to bring it about."""
+
+    def __init__(self) -> None:
+        self.code = 200
+        self.body: dict[str, Any] = self.example()
+        self.requests = 0
+
+    def serve(self, page: Page) -> None:
+        page.route(_STATUS_URL, self._answer)
+
+    def _answer(self, route: Route) -> None:
+        self.requests += 1
+        route.fulfill(status=self.code, content_type="application/json", body=json.dumps(self.body))
+
+    @staticmethod
+    def example() -> dict[str, Any]:
+        return copy.deepcopy(_EXAMPLE)
+
+    @staticmethod
+    def a_kernel(**changes: Any) -> dict[str, Any]:
+        return {**copy.deepcopy(_EXAMPLE["kernels"][0]), **changes}
+
+
+class LabPage:
+    """JupyterLab in a tab. Collects what the console calls an error."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        page.on("console", self._note)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    def open(self, url: str) -> LabPage:
+        self.page.goto(url)
+        self.wait_until_up()
+        return self
+
+    def reload(self) -> None:
+        # A reload keeps the workspace; the address of `open` would reset it.
+        self.page.goto(self.page.url.split("?")[0])
+        self.wait_until_up()
+
+    def wait_until_up(self) -> None:
+        self.page.locator("#jupyterlab-splash").wait_for(state="detached")
+        self.tab.wait_for()
+
+    @property
+    def tab(self) -> Locator:
+        """Our tab in Lab's side bar."""
+        return self.page.locator(f'.jp-SideBar .lm-TabBar-tab[data-id="{_PANEL_ID}"]')
+
+    @property
+    def panel(self) -> Locator:
+        return self.page.locator(f"#{_PANEL_ID}")
+
+    def show_panel(self) -> Locator:
+        self.tab.click()
+        self.panel.wait_for()
+        return self.panel
+
+    def run_command(self, label: str) -> None:
+        """By the command palette, with the keyboard alone."""
+        self.page.keyboard.press("Control+Shift+C")
+        palette = self.page.get_by_role("textbox", name="Search", exact=False).last
+        palette.wait_for()
+        self.page.keyboard.type(label)
+        self.page.locator(".lm-CommandPalette-item", has_text=label).first.wait_for()
+        self.page.keyboard.press("Enter")
+
+    def _note(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.errors.append(message.text)
+
+
+_EXAMPLE: dict[str, Any] = {
+    "version": "0.1.0",
+    "user": {"name": "ada", "role": "user"},
+    "node": {"name": "here", "driver": "softgpu", "enforcer": "hook", "agent": "ok", "message": None},
+    "devices": [
+        {
+            "index": 0,
+            "uuid": "GPU-a0",
+            "name": "Aliquot Software GPU",
+            "memory_bytes": 16 * GIB,
+            "reserved_bytes": 12 * GIB,
+            "reserved_gpus": 0.75,
+            "used_bytes": int(3.1 * GIB),
+            "mine_bytes": 1 * GIB,
+            "utilization_percent": 37,
+            "temperature_celsius": 41,
+            "power_watts": None,
+            "lost": False,
+        }
+    ],
+    "kernels": [
+        {
+            "id": "k-1",
+            "name": "python3.gpu-0.25",
+            "owner": "ada",
+            "label": "models/train.ipynb",
+            "gpus": 0.25,
+            "memory_limit_bytes": None,
+            "workload_class": "production",
+            "state": "resident",
+            "reason": None,
+            "queue_position": None,
+            "execution_state": "idle",
+            "quota_bytes": 4 * GIB,
+            "used_bytes": 1 * GIB,
+            "peak_bytes": int(2.5 * GIB),
+            "busy_seconds": 12.4,
+            "refusals": 0,
+            "interception": "holds",
+            "created": "2026-01-01T00:00:00Z",
+            "devices": [
+                {
+                    "uuid": "GPU-a0",
+                    "index": 0,
+                    "gpus": 0.25,
+                    "quota_bytes": 4 * GIB,
+                    "used_bytes": 1 * GIB,
+                    "peak_bytes": int(2.5 * GIB),
+                    "busy_seconds": 12.4,
+                }
+            ],
+        }
+    ],
+    "queue": {"length": 0},
+}

@@ -1,0 +1,132 @@
+"""A JupyterLab of our own: one server process with private folders, the committed bundle, and a known address.
+
+Used by the browser tests and by take_screenshot.py. Installs nothing and touches no folder of the user's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BUNDLE = REPOSITORY / "labextension" / "dist"
+CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb"]
+_START_SECONDS = 60.0
+_STOP_SECONDS = 15.0
+
+
+class LabProcess:
+    """A running JupyterLab. Use as a context manager; ``notebooks`` is the folder that it serves."""
+
+    def __init__(self, *, with_aliquot: bool, settings: dict[str, dict[str, object]] | None = None) -> None:
+        self._home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+        self.notebooks = self._home / "work"
+        self.notebooks.mkdir()
+        self._with_aliquot = with_aliquot
+        self._write_folders(settings or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+        self.token = ""
+
+    def __enter__(self) -> LabProcess:
+        try:
+            self._start()
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    @property
+    def lab_url(self) -> str:
+        """The address of Lab with the token in it and an empty workspace."""
+        return f"{self.url}lab?token={self.token}&reset"
+
+    @property
+    def log(self) -> str:
+        """What the server said so far."""
+        path = self._home / "log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def _write_folders(self, settings: dict[str, dict[str, object]]) -> None:
+        extension = self._home / "data" / "labextensions" / "@aliquot" / "lab"
+        extension.parent.mkdir(parents=True)
+        extension.symlink_to(BUNDLE)
+        page_config = self._home / "config" / "labconfig" / "page_config.json"
+        page_config.parent.mkdir(parents=True)
+        # The question about Jupyter's news would lie over the page.
+        page_config.write_text(
+            json.dumps({"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}})
+        )
+        for plugin, values in settings.items():
+            package, _, name = plugin.partition(":")
+            path = self._home / "settings" / package / f"{name}.jupyterlab-settings"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(values))
+
+    def _environment(self) -> dict[str, str]:
+        home = self._home
+        return {
+            **os.environ,
+            "ALIQUOT_RUNTIME_DIR": str(home / "run"),
+            "IPYTHONDIR": str(home / "ipython"),
+            "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+            "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+            "JUPYTER_CONFIG_DIR": str(home / "config"),
+            "JUPYTER_DATA_DIR": str(home / "data"),
+            "JUPYTER_RUNTIME_DIR": str(home / "jupyter"),
+        }
+
+    def _start(self) -> None:
+        extensions = {"jupyterlab": True, "aliquot.gateway": self._with_aliquot}
+        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.port=0"]
+        command += ["--LabApp.expose_app_in_browser=True"]
+        command += [f"--ServerApp.root_dir={self.notebooks}", f"--ServerApp.jpserver_extensions={extensions}"]
+        with (self._home / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self.notebooks,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self._wait_for_address(self._process)
+
+    def _wait_for_address(self, process: subprocess.Popen[bytes]) -> None:
+        """The server writes its address once it listens."""
+        path = self._home / "jupyter" / f"jpserver-{process.pid}.json"
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline and process.poll() is None:
+            try:
+                found = json.loads(path.read_text())
+            except (FileNotFoundError, json.JSONDecodeError):
+                time.sleep(0.05)
+                continue
+            self.url, self.token = found["url"], found["token"]
+            return
+        raise RuntimeError(f"JupyterLab did not start within {_START_SECONDS:.0f} s; it said:\n{self.log}")
+
+    def _stop(self) -> None:
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self._home, ignore_errors=True)

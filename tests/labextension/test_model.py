@@ -1,0 +1,53 @@
+"""Runs model.test.cjs on the sources, compiled into a folder of its own; needs Node and the installed node_modules."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+_REPOSITORY = Path(__file__).resolve().parents[2]
+_TSC = _REPOSITORY / "node_modules" / ".bin" / "tsc"
+_LABEXTENSION = _REPOSITORY / "labextension"
+
+
+@pytest.fixture(scope="module")
+def a_compiled_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    if not _TSC.exists():
+        pytest.skip("node_modules is missing; run `jlpm install --immutable` to test the model")
+    out = tmp_path_factory.mktemp("model")
+    config = {
+        "extends": str(_LABEXTENSION / "tsconfig.json"),
+        "compilerOptions": {
+            "module": "commonjs",
+            "composite": False,
+            "incremental": False,
+            "outDir": str(out),
+            "rootDir": str(_LABEXTENSION / "src"),
+        },
+        "files": [str(_LABEXTENSION / "src" / f"{name}.ts") for name in ("model", "quantities", "tokens")],
+    }
+    (out / "tsconfig.json").write_text(json.dumps(config))
+    done = subprocess.run([str(_TSC), "-p", str(out)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    (out / "node_modules").symlink_to(_REPOSITORY / "node_modules")
+    return out
+
+
+def test_model_keeps_its_promises(a_compiled_model: Path) -> None:
+    script = Path(__file__).with_name("model.test.cjs")
+    done = subprocess.run(
+        ["node", "--test", "--test-reporter=tap", str(script)],
+        env={**os.environ, "ALIQUOT_COMPILED": str(a_compiled_model)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
