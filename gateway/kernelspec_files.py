@@ -12,8 +12,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from aliquot.gateway.sizes import PROVISIONER, SizedKernelSpecManager
+from aliquot.gateway.sizes import SizedKernelSpecManager
 from aliquot.provisioner.errors import AliquotError
+from aliquot.provisioner.grant_record import PROVISIONER_NAME
 from jupyter_client.kernelspec import KernelSpec
 from jupyter_core.paths import jupyter_data_dir
 
@@ -60,7 +61,7 @@ def is_ours(path: Path) -> bool:
     """Whether this kernelspec folder holds a size that we wrote."""
     try:
         metadata = json.loads((path / "kernel.json").read_text(encoding="utf-8"))["metadata"]
-        return "aliquot" in metadata and metadata["kernel_provisioner"]["provisioner_name"] == PROVISIONER
+        return "aliquot" in metadata and metadata["kernel_provisioner"]["provisioner_name"] == PROVISIONER_NAME
     except (OSError, ValueError, KeyError, TypeError):
         return False
 

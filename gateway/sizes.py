@@ -23,6 +23,7 @@ from aliquot.gateway.size_names import (
     size_name,
 )
 from aliquot.provisioner.errors import SizeNameError
+from aliquot.provisioner.grant_record import PROVISIONER_NAME
 from aliquot.provisioner.resources import GpuShare, Request
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
 from traitlets import Instance, default
@@ -39,8 +40,7 @@ __all__ = [
     "size_name",
 ]
 
-PROVISIONER = "aliquot"
-_LOCAL_PROVISIONER = "local-provisioner"
+_LOCAL_PROVISIONER_NAME = "local-provisioner"
 
 
 class NoSuchSize(SizeNameError, NoSuchKernel):
@@ -143,7 +143,7 @@ class SizedKernelSpecManager(KernelSpecManager):
             )
         base = super().get_kernel_spec(sized.base)
         provisioner = _provisioner_of(base.metadata)
-        if provisioner not in (None, _LOCAL_PROVISIONER):
+        if provisioner not in (None, _LOCAL_PROVISIONER_NAME):
             raise NoSuchBase(
                 name,
                 f"asked {name!r}: the kernelspec {sized.base!r} is started by the provisioner {provisioner!r}, "
@@ -155,7 +155,7 @@ class SizedKernelSpecManager(KernelSpecManager):
         """Whether sizes are listed for it: not for what another provisioner starts, nor for a name like a size's."""
         if _looks_sized(name):
             return False
-        return _provisioner_of(_metadata_on_disk(folder)) in (None, _LOCAL_PROVISIONER)
+        return _provisioner_of(_metadata_on_disk(folder)) in (None, _LOCAL_PROVISIONER_NAME)
 
     def _allowed_by_name(self) -> Iterator[tuple[str, str]]:
         """Sizes that the administrator allowed one by one (`allowed_kernelspecs`), with their base's folder."""
@@ -173,7 +173,7 @@ class SizedKernelSpecManager(KernelSpecManager):
 
     def _is_ours(self, name: str, folder: str) -> bool:
         """A preset's file on disk: written for clients without this manager, and superseded by it here."""
-        return _looks_sized(name) and _provisioner_of(_metadata_on_disk(folder)) == PROVISIONER
+        return _looks_sized(name) and _provisioner_of(_metadata_on_disk(folder)) == PROVISIONER_NAME
 
     def _is_foreign(self, name: str) -> bool:
         folder = self._find_spec_directory(name.lower())
@@ -187,7 +187,7 @@ def sized_kernel_spec(base: KernelSpec, sized: SizedName) -> KernelSpec:
     if request.memory_limit is not None:
         config["memory_limit"] = f"{request.memory_limit >> 30}GiB"
     metadata = copy.deepcopy(base.metadata)
-    metadata["kernel_provisioner"] = {"provisioner_name": PROVISIONER, "config": config}
+    metadata["kernel_provisioner"] = {"provisioner_name": PROVISIONER_NAME, "config": config}
     metadata["aliquot"] = {"base": sized.base.lower(), **config}
     return type(base)(
         name=size_name(sized.base, request),

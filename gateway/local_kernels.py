@@ -1,0 +1,96 @@
+"""What this server knows of its own GPU kernels, gathered from those who know it. Keeps nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from aliquot.gateway.admission import AdmissionSnapshot, QueueEntry
+from aliquot.gateway.status import LocalKernel
+from aliquot.provisioner.errors import RequestError
+from aliquot.provisioner.grant_record import stanza_request
+from aliquot.provisioner.resources import Request
+from jupyter_client.kernelspec import NoSuchKernel
+from jupyter_server.services.sessions.sessionmanager import SessionManager
+
+
+class KernelManagers(Protocol):
+    """The part of our kernel manager that knows kernels, their owners and where they are in their lives."""
+
+    def list_kernel_ids(self) -> list[str]:
+        """All kernels, those that wait included."""
+        ...
+
+    def get_kernel(self, kernel_id: str) -> Any:
+        """Jupyter's manager of one kernel."""
+        ...
+
+    def owner_of(self, kernel_id: str) -> str | None:
+        """The owner's name."""
+        ...
+
+    def kernel_state(self, kernel_id: str) -> tuple[str, str | None]:
+        """State, and why."""
+        ...
+
+
+def local_kernels(
+    manager: KernelManagers, snapshot: AdmissionSnapshot, labels: Mapping[str, str]
+) -> tuple[LocalKernel, ...]:
+    """The kernels of this server that ask for a GPU, as they were started, and those that wait here for others."""
+    queue = {entry.kernel_id: entry for entry in snapshot.queue}
+    holdings = {holding.grant.kernel_id: holding for holding in snapshot.holdings}
+    found = []
+    for kernel_id in manager.list_kernel_ids():
+        kernel = manager.get_kernel(kernel_id)
+        request = _request_of(kernel)
+        if request is None:
+            continue
+        state, reason = manager.kernel_state(kernel_id)
+        waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
+        found.append(
+            LocalKernel(
+                id=kernel_id,
+                name=kernel.kernel_name,
+                owner=manager.owner_of(kernel_id) or "",
+                label=labels.get(kernel_id, ""),
+                request=request,
+                state=state,
+                reason=reason,
+                queue_position=waiting.position if waiting else None,
+                execution_state=getattr(kernel, "execution_state", None),
+                created=waiting.since if waiting else holding.since if holding else None,
+                quotas=holding.grant.quotas if holding else (),
+            )
+        )
+    listed = {kernel.id for kernel in found}
+    return (*found, *(_asker_elsewhere(entry) for entry in snapshot.queue if entry.kernel_id not in listed))
+
+
+def session_labels(sessions: SessionManager) -> dict[str, str]:
+    """Kernel id to the notebook's path, from the table of sessions."""
+    sessions.cursor.execute("SELECT kernel_id, path FROM session")
+    return {row["kernel_id"]: row["path"] or "" for row in sessions.cursor.fetchall()}
+
+
+def _request_of(kernel: Any) -> Request | None:
+    """What a kernel's kernelspec asks for; None for a plain kernel, and for one whose kernelspec is gone."""
+    try:
+        return stanza_request(kernel.kernel_spec.metadata)
+    except (NoSuchKernel, RequestError):
+        return None
+
+
+def _asker_elsewhere(entry: QueueEntry) -> LocalKernel:
+    """A kernel that another program of this machine starts, and that waits in this server's queue."""
+    return LocalKernel(
+        id=entry.kernel_id,
+        name="",
+        owner=entry.owner,
+        label=entry.label,
+        request=entry.request,
+        state="pending",
+        reason=entry.reason,
+        queue_position=entry.position,
+        created=entry.since,
+    )

@@ -1,0 +1,143 @@
+"""Prometheus metrics of one server, from the same scene as the status; keeps nothing but the counts of admission.
+
+A registry of its own: several servers in one process do not mix, and Jupyter's own metrics stay where they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from aliquot.gateway.admission import Admission, AdmissionSettings, Agent
+from aliquot.gateway.auth import User
+from aliquot.gateway.clock import Clock
+from aliquot.gateway.status import Report, Scene, status_report
+from aliquot.provisioner.errors import AliquotError, WithdrawnError
+from aliquot.provisioner.resources import Grant, Request
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+_EVERYTHING = User("", "admin")
+_DEVICE = ["device", "uuid", "name"]
+_KERNEL = ["kernel", "owner", "kernelspec", "workload_class", "uuid"]
+
+# Metric, field of a device's report, help.
+_DEVICE_GAUGES = (
+    ("aliquot_device_memory_bytes", "memory_bytes", "Memory of the device."),
+    ("aliquot_device_memory_used_bytes", "used_bytes", "Memory in use, whoever uses it, as the driver says."),
+    ("aliquot_device_memory_reserved_bytes", "reserved_bytes", "Memory promised to kernels."),
+    ("aliquot_device_reserved_gpus", "reserved_gpus", "Share of the device promised to kernels, 1 for all of it."),
+    ("aliquot_device_utilization_percent", "utilization_percent", "How busy the device is, as the driver says."),
+    ("aliquot_device_temperature_celsius", "temperature_celsius", "Temperature of the device."),
+    ("aliquot_device_power_watts", "power_watts", "Power draw of the device."),
+    ("aliquot_device_lost", "lost", "1 for a device that vanished."),
+)
+_KERNEL_GAUGES = (
+    ("aliquot_kernel_gpus", "gpus", "Share of the device that the kernel was granted."),
+    ("aliquot_kernel_memory_quota_bytes", "quota_bytes", "Memory that the kernel may use on the device."),
+    ("aliquot_kernel_memory_used_bytes", "used_bytes", "Memory that the kernel uses on the device."),
+    ("aliquot_kernel_memory_peak_bytes", "peak_bytes", "The most memory that the kernel has used on the device."),
+)
+
+
+class CountedAdmission(Admission):
+    """Admission that counts how its requests ended."""
+
+    def __init__(self, agent: Agent, clock: Clock, settings: AdmissionSettings, log: logging.Logger) -> None:
+        super().__init__(agent, clock, settings, log)
+        self._counts = {"granted": 0, "withdrawn": 0, "refused": 0}
+
+    def counts(self) -> dict[str, int]:
+        """Requests by their end, since the server started."""
+        return dict(self._counts)
+
+    def submit(
+        self, kernel_id: str, owner: str, request: Request, label: str, wait_seconds: float | None = None
+    ) -> asyncio.Future[Grant]:
+        """Called by the kernel manager and the local socket."""
+        try:
+            future = super().submit(kernel_id, owner, request, label, wait_seconds)
+        except AliquotError:
+            self._counts["refused"] += 1
+            raise
+        future.add_done_callback(self._count)
+        return future
+
+    def _count(self, ended: asyncio.Future[Grant]) -> None:
+        if ended.cancelled() or isinstance(ended.exception(), WithdrawnError):
+            self._counts["withdrawn"] += 1
+        else:
+            self._counts["granted" if ended.exception() is None else "refused"] += 1
+
+
+class ServerMetrics(Collector):
+    """Collects when it is asked, so that what it tells is as fresh as the scene."""
+
+    def __init__(self, scene: Callable[[], Scene], counts: Callable[[], Mapping[str, int]]) -> None:
+        self._scene = scene
+        self._counts = counts
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def text(self) -> bytes:
+        """The Prometheus exposition text. Called by GET /aliquot/api/metrics."""
+        return generate_latest(self._registry)
+
+    def describe(self) -> Iterator[Metric]:
+        """Called by CollectorRegistry.register; without it the registry would collect while nothing is there yet."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the registry for each exposition."""
+        report = status_report(self._scene(), _EVERYTHING)
+        yield from _device_metrics(report)
+        yield from _kernel_metrics(report)
+        agent_up = GaugeMetricFamily("aliquot_agent_up", "1 while the node agent answers.")
+        agent_up.add_metric([], float(report["node"]["agent"] == "ok"))
+        queue = GaugeMetricFamily("aliquot_queue_length", "Kernels that wait for room.")
+        queue.add_metric([], float(report["queue"]["length"]))
+        yield agent_up
+        yield queue
+        for name, count in self._counts().items():
+            counter = CounterMetricFamily(f"aliquot_admission_{name}", f"Requests for a GPU that were {name}.")
+            counter.add_metric([], float(count))
+            yield counter
+
+
+def _device_metrics(report: Report) -> Iterator[Metric]:
+    for metric, field, text in _DEVICE_GAUGES:
+        family = GaugeMetricFamily(metric, text, labels=_DEVICE)
+        for device in report["devices"]:
+            if device[field] is not None:
+                family.add_metric([str(device["index"]), device["uuid"], device["name"]], float(device[field]))
+        yield family
+
+
+def _kernel_metrics(report: Report) -> Iterator[Metric]:
+    for metric, field, text in _KERNEL_GAUGES:
+        family = GaugeMetricFamily(metric, text, labels=_KERNEL)
+        for labels, device in _kernel_devices(report):
+            family.add_metric(labels, float(device[field]))
+        yield family
+    busy = CounterMetricFamily("aliquot_kernel_busy_seconds", "GPU time that the kernel has used.", labels=_KERNEL)
+    for labels, device in _kernel_devices(report):
+        busy.add_metric(labels, float(device["busy_seconds"]))
+    yield busy
+    refusals = CounterMetricFamily(
+        "aliquot_kernel_memory_refusals", "Allocations refused for want of quota.", labels=_KERNEL[:-1]
+    )
+    for kernel in report["kernels"]:
+        refusals.add_metric(_labels(kernel), float(kernel["refusals"]))
+    yield refusals
+
+
+def _kernel_devices(report: Report) -> Iterator[tuple[list[str], Report]]:
+    for kernel in report["kernels"]:
+        for device in kernel["devices"]:
+            yield [*_labels(kernel), device["uuid"]], device
+
+
+def _labels(kernel: Report) -> list[str]:
+    return [kernel["id"], kernel["owner"], kernel["name"], kernel["workload_class"]]

@@ -1,0 +1,94 @@
+"""Keeps the agent's last word on devices and kernels for all who look. Never starts an agent, never reserves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+
+from aliquot.gateway.clock import Clock
+from aliquot.gateway.status import NodeView
+from aliquot.gpu_hook.client import AgentClient
+from aliquot.provisioner.agent_errors import answered
+from aliquot.provisioner.errors import AliquotError
+
+_CLIENT_NAME = "gateway status"
+
+
+class NodeWatch:
+    """Asks for the node's status every `seconds`, over a connection of its own."""
+
+    def __init__(self, runtime_dir: Path, clock: Clock, seconds: float, log: logging.Logger) -> None:
+        self._runtime_dir = runtime_dir
+        self._clock = clock
+        self._seconds = seconds
+        self._log = log
+        self._view = NodeView(problems=("The node agent has not been asked yet.",))
+        self._client: AgentClient | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+
+    def view(self) -> NodeView:
+        """What the agent said last, or why it says nothing."""
+        return self._view
+
+    def refresh(self) -> None:
+        """Ask again at once: something changed."""
+        self._hurry.set()
+
+    async def start(self) -> None:
+        """Ask once, then go on in the background."""
+        if self._task is None:
+            await self._look()
+            self._task = asyncio.create_task(self._run(), name="aliquot-node-watch")
+
+    async def stop(self) -> None:
+        """Close the connection. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._disconnect()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wait()
+            try:
+                await self._look()
+            except Exception:
+                self._log.exception("node_watch=failed; it goes on")
+
+    async def _wait(self) -> None:
+        timer = asyncio.ensure_future(self._clock.sleep(self._seconds))
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        try:
+            await asyncio.wait({timer, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            hurry.cancel()
+        self._hurry.clear()
+
+    async def _look(self) -> None:
+        try:
+            if self._client is None:
+                self._client = await self._connect()
+            self._view = NodeView(status=await answered(self._client.status()))
+        except AliquotError as error:
+            self._view = NodeView(problems=(f"The node agent does not answer: {error}.",))
+            await self._disconnect()
+
+    async def _connect(self) -> AgentClient:
+        client = await answered(AgentClient.connect(self._runtime_dir))
+        try:
+            await answered(client.hello(_CLIENT_NAME))
+        except BaseException:
+            await client.close()
+            raise
+        return client
+
+    async def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()

@@ -1,0 +1,197 @@
+"""What the server tells about devices and kernels: one pure function from what is known to what one user may see.
+
+It reads nothing by itself and decides nothing; node_watch.py and local_kernels.py bring what is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from aliquot.gateway.auth import User
+from aliquot.gpu_hook.client import DeviceStatus, KernelStatus, NodeStatus
+from aliquot.provisioner.resources import Quota, Request
+
+Report = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LocalKernel:
+    """A kernel of this server that asks for a GPU, as the server knows it. ``quotas``: what it was granted."""
+
+    id: str
+    name: str
+    owner: str
+    label: str
+    request: Request
+    state: str
+    reason: str | None = None
+    queue_position: int | None = None
+    execution_state: str | None = None
+    created: float | None = None
+    quotas: tuple[Quota, ...] = ()
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """What the agent last said; None while it does not answer. ``problems``: what is wrong, and what to do."""
+
+    status: NodeStatus | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that is known at one moment."""
+
+    version: str
+    node: NodeView = field(default_factory=NodeView)
+    kernels: tuple[LocalKernel, ...] = ()
+    queue_length: int = 0
+
+
+def status_report(scene: Scene, who: User) -> Report:
+    """The answer of GET /aliquot/api/status: aggregates for everybody, kernels for their owner and administrators."""
+    status = scene.node.status
+    return {
+        "version": scene.version,
+        "user": {"name": who.name, "role": who.role},
+        "node": {
+            "name": status.node if status else "",
+            "driver": status.driver if status else None,
+            "enforcer": status.enforcer if status else None,
+            "agent": "ok" if status else "unavailable",
+            "message": " ".join(scene.node.problems) or None,
+        },
+        "devices": [_device(device, _held_by(who, status)) for device in status.devices] if status else [],
+        "kernels": kernel_reports(scene, who),
+        "queue": {"length": scene.queue_length},
+    }
+
+
+def kernel_reports(scene: Scene, who: User) -> list[Report]:
+    """The kernels that this user may see: those of this server, then those that other programs hold."""
+    known = {kernel.kernel_id: kernel for kernel in scene.node.status.kernels} if scene.node.status else {}
+    local = {kernel.id for kernel in scene.kernels}
+    reports = [_local_kernel(kernel, known.get(kernel.id)) for kernel in scene.kernels]
+    reports += [_foreign_kernel(kernel) for kernel in known.values() if kernel.kernel_id not in local]
+    return [report for report in reports if who.is_admin or (who.name and report["owner"] == who.name)]
+
+
+def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
+    usage = _usage(known) if known is not None else _grant_alone(kernel.quotas)
+    created = known.created if known is not None else kernel.created
+    return {
+        "id": kernel.id,
+        "name": kernel.name,
+        "owner": kernel.owner,
+        "label": kernel.label,
+        "gpus": float(kernel.request.gpus),
+        "memory_limit_bytes": None if kernel.request.memory_limit is None else int(kernel.request.memory_limit),
+        "workload_class": kernel.request.workload_class.value,
+        "state": kernel.state,
+        "reason": kernel.reason or None,
+        "queue_position": kernel.queue_position,
+        "execution_state": kernel.execution_state,
+        "created": _iso(created),
+        **usage,
+    }
+
+
+def _foreign_kernel(known: KernelStatus) -> Report:
+    """A kernel that some other program of this machine started, for example nbclient."""
+    state = "ended" if known.ending else "resident" if known.pids else "starting"
+    return {
+        "id": known.kernel_id,
+        "name": dict(known.attributes).get("kernelspec", ""),
+        "owner": known.owner,
+        "label": known.label,
+        "gpus": known.hundredths / 100,
+        "memory_limit_bytes": known.memory_limit,
+        "workload_class": known.workload_class,
+        "state": state,
+        "reason": None,
+        "queue_position": None,
+        "execution_state": None,
+        "created": _iso(known.created),
+        **_usage(known),
+    }
+
+
+def _usage(known: KernelStatus) -> Report:
+    devices = [
+        {
+            "uuid": device.uuid,
+            "index": device.index,
+            "gpus": device.hundredths / 100,
+            "quota_bytes": device.quota_bytes,
+            "used_bytes": device.charged_bytes,
+            "peak_bytes": device.peak_bytes,
+            "busy_seconds": device.busy_seconds,
+        }
+        for device in known.devices
+    ]
+    return {
+        **_sums(devices),
+        "refusals": sum(device.refusals for device in known.devices),
+        "interception": known.interception,
+        "devices": devices,
+    }
+
+
+def _grant_alone(quotas: Sequence[Quota]) -> Report:
+    """What is left to say while the agent does not answer: what was granted."""
+    devices = [
+        {
+            "uuid": quota.uuid,
+            "index": quota.index,
+            "gpus": float(quota.share),
+            "quota_bytes": int(quota.memory),
+            "used_bytes": 0,
+            "peak_bytes": 0,
+            "busy_seconds": 0.0,
+        }
+        for quota in quotas
+    ]
+    return {**_sums(devices), "refusals": 0, "interception": "unknown", "devices": devices}
+
+
+def _sums(devices: Iterable[Mapping[str, Any]]) -> Report:
+    names = ("quota_bytes", "used_bytes", "peak_bytes", "busy_seconds")
+    listed = list(devices)
+    return {name: sum(device[name] for device in listed) for name in names}
+
+
+def _device(device: DeviceStatus, mine: Mapping[str, int]) -> Report:
+    return {
+        "index": device.index,
+        "uuid": device.uuid,
+        "name": device.name,
+        "memory_bytes": device.memory_bytes,
+        "reserved_bytes": device.reserved_bytes,
+        "reserved_gpus": device.reserved_hundredths / 100,
+        "used_bytes": device.used_bytes,
+        "mine_bytes": mine.get(device.uuid, 0),
+        "utilization_percent": device.utilization_percent,
+        "temperature_celsius": device.temperature_celsius,
+        "power_watts": device.power_watts,
+        "lost": device.lost,
+    }
+
+
+def _held_by(who: User, status: NodeStatus | None) -> dict[str, int]:
+    """Bytes by device that this user's own kernels use."""
+    held: dict[str, int] = {}
+    for kernel in status.kernels if status else ():
+        if kernel.owner == who.name:
+            for device in kernel.devices:
+                held[device.uuid] = held.get(device.uuid, 0) + device.charged_bytes
+    return held
+
+
+def _iso(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
