@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 SOFTWARE_GPU_NOTE = "software GPU: compiled GPU code is timed, not executed; these are no figures of a real GPU"
+_NUMBERS = {"reserved", "quota", "used", "peak", "peak used", "memory", "busy", "age"}
 DRIVER_NAMES = {"nvidia": "NVIDIA driver", "softgpu": "software GPU"}
 
 
@@ -32,7 +33,7 @@ def status_view(status: NodeStatus, queue: Sequence[tuple[str, ...]] | None) -> 
 
 def devices_table(devices: Sequence[DeviceStatus]) -> Table:
     """One row a device: what is reserved, what is really used."""
-    table = _table("device", "name", "reserved", "memory reserved", "memory used", "memory", "busy")
+    table = plain_table("device", "name", "reserved", "memory reserved", "memory used", "memory", "busy")
     for device in devices:
         table.add_row(
             f"gpu{device.index}",
@@ -49,7 +50,7 @@ def devices_table(devices: Sequence[DeviceStatus]) -> Table:
 
 def kernels_table(kernels: Sequence[KernelStatus]) -> Table:
     """One row a kernel: what it may hold, holds, and held at most."""
-    table = _table("kernel", "owner", "size", "quota", "used", "peak", "GPU time", "hook", "processes", "age")
+    table = plain_table("kernel", "owner", "size", "quota", "used", "peak", "GPU time", "hook", "processes", "age")
     for kernel in sorted(kernels, key=lambda kernel: kernel.created):
         table.add_row(
             kernel.label or kernel.kernel_id[:8],
@@ -68,7 +69,7 @@ def kernels_table(kernels: Sequence[KernelStatus]) -> Table:
 
 def queue_table(queue: Sequence[tuple[str, ...]]) -> Table:
     """One row a request that waits."""
-    table = _table("waiting", "owner", "size", "since", "why")
+    table = plain_table("waiting", "owner", "size", "since", "why")
     for row in queue:
         table.add_row(*row)
     return table
@@ -98,9 +99,10 @@ def console() -> Console:
     return found if found.is_terminal else Console(highlight=False, width=160, no_color=True)
 
 
-def _table(*columns: str) -> Table:
+def plain_table(*columns: str) -> Table:
+    """A table without lines; numbers to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        is_number = column in {"reserved", "quota", "used", "peak", "memory", "GPU time", "busy", "age"}
-        table.add_column(column, justify="right" if is_number or column.startswith("memory ") else "left")
+        is_number = column in _NUMBERS or column.startswith("memory ") or column.endswith("GPU time")
+        table.add_column(column, justify="right" if is_number else "left")
     return table

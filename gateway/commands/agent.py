@@ -15,7 +15,7 @@ class AgentCommand(PassThroughCommand):
 
     name = "aliquot agent"
     description = """The node agent: one per machine. It owns the ledger of GPU memory and meets every kernel's
-    processes at a socket of their own. aliquot lab, serve and demo start one when none runs; a service unit starts this."""
+    processes at a socket of their own. aliquot lab and serve start one when none runs; a service unit starts this."""
     examples = """
     aliquot agent
     aliquot agent --driver softgpu --softgpu-memory 8GiB

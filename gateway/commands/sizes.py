@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 from aliquot.gateway.commands.command import JSON_FLAG, Command, CommandError
 from aliquot.gateway.config import Aliquot
+from aliquot.gateway.kernelspec_files import install_sizes, sys_prefix_folder, user_folder
 from aliquot.gateway.sizes import OfferedSize, SizedKernelSpecManager, grammar_help
 from aliquot.gateway.tables import console
 from aliquot.provisioner.resources import Bytes
 from jupyter_core.application import JupyterApp
-from jupyter_core.paths import jupyter_data_dir
 from rich.table import Table
 from traitlets import Bool, Unicode
 
@@ -55,9 +53,11 @@ class SizesCommand(Command):
         if not sizes:
             raise CommandError("no kernelspec to offer sizes of: 'jupyter kernelspec list' shows what is installed")
         if self.install:
-            folder = self._folder()
-            for size in sizes:
-                print(write_kernelspec(manager, size.name, folder))
+            done = install_sizes(manager, self._folder())
+            for path in done.written:
+                print(f"wrote {path}")
+            for path in done.removed:
+                print(f"removed {path}: no longer offered")
         elif self.json_output:
             print(json.dumps([_as_json(size) for size in sizes], indent=2, ensure_ascii=False))
         else:
@@ -68,9 +68,7 @@ class SizesCommand(Command):
             raise CommandError("asked more than one place; choose one of --user, --sys-prefix and --prefix")
         if self.prefix:
             return Path(self.prefix).absolute() / "share" / "jupyter" / "kernels"
-        if self.to_sys_prefix:
-            return Path(sys.prefix) / "share" / "jupyter" / "kernels"
-        return Path(jupyter_data_dir()) / "kernels"
+        return sys_prefix_folder() if self.to_sys_prefix else user_folder()
 
     def _print(self, manager: SizedKernelSpecManager, sizes: list[OfferedSize]) -> None:
         table = Table("kernelspec", "shown as", "memory limit", "class", box=None, pad_edge=False, header_style="bold")
@@ -93,22 +91,6 @@ def offered_by_server(command: Command) -> SizedKernelSpecManager:
     config = files.config
     config.merge(command.config)
     return SizedKernelSpecManager(config=config)
-
-
-def write_kernelspec(manager: SizedKernelSpecManager, name: str, folder: Path) -> Path:
-    """Write one size as a kernelspec; the file is replaced whole. Raises CommandError."""
-    spec = manager.get_kernel_spec(name)
-    target = folder / name / "kernel.json"
-    new = target.with_name(f".kernel-{os.getpid()}.json")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        new.write_text(json.dumps(spec.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        new.replace(target)
-    except OSError as error:
-        raise CommandError(
-            f"cannot write {target}: {error.strerror}; choose another place, for example --user"
-        ) from None
-    return target
 
 
 def _as_json(size: OfferedSize) -> dict[str, Any]:

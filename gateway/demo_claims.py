@@ -1,0 +1,141 @@
+"""What the demo claims, and whether it holds: a pure function from what was seen to a list of sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aliquot.gpu_hook.agent_reports import KernelStatus
+from aliquot.provisioner.resources import Bytes
+
+RECLAIM_SECONDS = 1.0
+OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One kernel, as its notebook and the node agent saw it."""
+
+    name: str
+    gpus: str
+    is_greedy: bool
+    is_victim: bool
+    is_finished: bool
+    is_dead: bool
+    error: str
+    outputs: dict[str, str]
+    status: KernelStatus | None
+
+    @property
+    def quota(self) -> Bytes:
+        return Bytes(sum(device.quota_bytes for device in self.status.devices) if self.status else 0)
+
+    @property
+    def peak(self) -> Bytes:
+        return Bytes(sum(device.peak_bytes for device in self.status.devices) if self.status else 0)
+
+    @property
+    def busy_seconds(self) -> float:
+        return sum(device.busy_seconds for device in self.status.devices) if self.status else 0.0
+
+    @property
+    def outcome(self) -> str:
+        """What became of it, in a few words."""
+        if self.error:
+            return self.error
+        if self.is_dead:
+            return "killed in its long cell" if self.is_victim else "its kernel died"
+        if not self.is_finished:
+            return "did not finish"
+        return "out of memory once, went on, finished" if self.is_greedy else "finished"
+
+
+@dataclass(frozen=True)
+class Reclaim:
+    """What happened after the SIGKILL. ``seconds`` None: the bytes did not come back while we looked."""
+
+    held: Bytes
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence of the demo, and the finding when it does not hold."""
+
+    text: str
+    holds: bool
+    found: str = ""
+
+
+def check_claims(kernels: list[Seen], reclaim: Reclaim | None, left: str) -> list[Claim]:
+    """Every claim of the demo. ``left``: what the ledger still held when all kernels had ended; empty for nothing."""
+    return [
+        _shared_one_gpu(kernels),
+        _saw_their_size(kernels),
+        _interception_held(kernels),
+        _stayed_in_quota(kernels),
+        _greedy_was_refused(kernels),
+        _victim_gave_back(kernels, reclaim),
+        _neighbours_unchanged(kernels),
+        Claim("nothing is left in the ledger", not left, left),
+    ]
+
+
+def _shared_one_gpu(kernels: list[Seen]) -> Claim:
+    devices = {device.uuid for kernel in kernels if kernel.status for device in kernel.status.devices}
+    is_known = all(kernel.status for kernel in kernels)
+    return Claim("three kernels shared one GPU", is_known and len(devices) == 1, f"devices: {sorted(devices)}")
+
+
+def _saw_their_size(kernels: list[Seen]) -> Claim:
+    wrong = [k.name for k in kernels if f"{k.quota / _MIB:,.0f} MiB" not in k.outputs.get("size", "")]
+    return Claim("each saw a GPU of its own size, in CUDA and in NVML", not wrong, f"not so in {', '.join(wrong)}")
+
+
+def _interception_held(kernels: list[Seen]) -> Claim:
+    found = {k.name: k.status.interception if k.status else "unknown" for k in kernels}
+    return Claim("the hook's self-check holds in each", set(found.values()) == {"holds"}, str(found))
+
+
+def _stayed_in_quota(kernels: list[Seen]) -> Claim:
+    over = [k.name for k in kernels if not 0 < k.peak <= k.quota]
+    return Claim("nobody held more than its quota", not over, f"peak against quota is wrong in {', '.join(over)}")
+
+
+def _greedy_was_refused(kernels: list[Seen]) -> Claim:
+    text = f"{_names(kernels, 'is_greedy')} asked for twice its share, got {OUT_OF_MEMORY}, and went on"
+    greedy = [k for k in kernels if k.is_greedy]
+    refused = [
+        k
+        for k in greedy
+        if OUT_OF_MEMORY in k.outputs.get("greedy", "")
+        and k.status
+        and sum(device.refusals for device in k.status.devices) > 0
+        and k.is_finished
+    ]
+    found = "; ".join(f"{k.name}: {k.outcome}, printed {k.outputs.get('greedy', '')!r}" for k in greedy)
+    return Claim(text, bool(greedy) and refused == greedy, found)
+
+
+def _victim_gave_back(kernels: list[Seen], reclaim: Reclaim | None) -> Claim:
+    who = _names(kernels, "is_victim")
+    text = f"{who} was killed mid-cell, and its bytes left the ledger within {RECLAIM_SECONDS:.0f} s"
+    if reclaim is None or not any(k.is_victim and k.is_dead for k in kernels):
+        return Claim(text, False, "it could not be killed in its long cell")
+    if reclaim.seconds is None:
+        return Claim(text, False, f"{reclaim.held} were still there")
+    text += f" (after {reclaim.seconds * 1000:.0f} ms: {reclaim.held})"
+    return Claim(text, reclaim.held > 0 and reclaim.seconds < RECLAIM_SECONDS, f"it took {reclaim.seconds:.2f} s")
+
+
+def _neighbours_unchanged(kernels: list[Seen]) -> Claim:
+    changed = [
+        f"{k.name}: {k.outcome}"
+        for k in kernels
+        if not k.is_victim and not (k.is_finished and "unchanged" in k.outputs.get("verify", ""))
+    ]
+    return Claim("the neighbours' contents are unchanged, by their checksums", not changed, "; ".join(changed))
+
+
+def _names(kernels: list[Seen], role: str) -> str:
+    return ", ".join(k.name for k in kernels if getattr(k, role))

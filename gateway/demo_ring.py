@@ -1,0 +1,181 @@
+"""A node agent and a gateway of one's own, in a private runtime folder: started, waited for, and ended without a trace.
+
+Owns its child processes and the folder. Touches no other agent, gateway or kernel of the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from aliquot.gpu_hook.client import AgentClient, AgentUnreachable
+from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
+from aliquot.provisioner.errors import AliquotError
+
+START_SECONDS = 60.0
+STOP_SECONDS = 15.0
+_POLL_SECONDS = 0.05
+_LOG_LINES = 12
+
+
+class RingError(AliquotError):
+    """The agent or the gateway did not start."""
+
+
+@dataclass(frozen=True)
+class RingSettings:
+    """What the agent drives."""
+
+    driver: str = "auto"
+    softgpu_memory: str = "4GiB"
+
+
+class Ring:
+    """An asynchronous context manager: inside it, an agent and a gateway answer."""
+
+    def __init__(self, settings: RingSettings) -> None:
+        self._settings = settings
+        self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._folder = Path(tempfile.mkdtemp(prefix="aliquot-demo-", dir="/tmp"))
+        self._token = secrets.token_hex(24)
+        self.runtime = RuntimeDir(self._folder)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to find this ring, and to leave the user's Jupyter settings alone."""
+        return {
+            "ALIQUOT_RUNTIME_DIR": str(self._folder),
+            "JUPYTER_RUNTIME_DIR": str(self.jupyter_runtime),
+            "JUPYTER_CONFIG_DIR": str(self._folder / "config"),
+            "IPYTHONDIR": str(self._folder / "ipython"),
+        }
+
+    @property
+    def jupyter_runtime(self) -> Path:
+        """Where Jupyter keeps connection files and the servers' addresses."""
+        return self._folder / "jupyter"
+
+    def log_path(self, name: str) -> Path:
+        """The log of one process of the ring."""
+        return self._folder / f"{name}.log"
+
+    async def __aenter__(self) -> Ring:
+        try:
+            for folder in (self.jupyter_runtime, self._folder / "config", self._folder / "ipython"):
+                folder.mkdir(mode=0o700)
+            await self._start_agent()
+            await self._start_gateway()
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._end()
+
+    def gateway_address(self) -> str:
+        """Where the gateway serves HTTP. Raises RingError before it does."""
+        gateway = dict(self._processes)["gateway"]
+        try:
+            return str(json.loads((self.jupyter_runtime / f"jpserver-{gateway.pid}.json").read_text())["url"])
+        except (OSError, ValueError, KeyError):
+            raise RingError("the gateway has not told its address") from None
+
+    async def _start_agent(self) -> None:
+        settings = self._settings
+        self._spawn(
+            "agent",
+            [
+                "agent",
+                "--driver",
+                settings.driver,
+                "--softgpu-devices",
+                "1",
+                "--softgpu-memory",
+                settings.softgpu_memory,
+            ],
+        )
+        await self._until("agent", self._agent_answers)
+
+    async def _start_gateway(self) -> None:
+        options = ["--ServerApp.ip=127.0.0.1", "--ServerApp.port=0", f"--ServerApp.root_dir={self._folder}"]
+        # Only loopback and only for this demonstration, so its user may be root, as in a container.
+        self._spawn("gateway", ["serve", *options, *(["--allow-root"] if os.geteuid() == 0 else [])])
+        await self._until("gateway", self._gateway_answers)
+
+    def _spawn(self, name: str, arguments: list[str]) -> None:
+        with self.log_path(name).open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "aliquot.gateway.app", *arguments],
+                env={**os.environ, **self.environment, "JUPYTER_TOKEN": self._token, "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C in the terminal is for us; we end them in order.
+                start_new_session=True,
+            )
+        self._processes.append((name, process))
+
+    async def _until(self, name: str, answers: object) -> None:
+        process = dict(self._processes)[name]
+        assert callable(answers)
+        deadline = asyncio.get_running_loop().time() + START_SECONDS
+        while not await answers():
+            if process.poll() is not None:
+                raise RingError(f"the {name} ended with status {process.returncode}:\n{self._log_end(name)}")
+            if asyncio.get_running_loop().time() > deadline:
+                raise RingError(f"the {name} did not answer within {START_SECONDS:.0f} s:\n{self._log_end(name)}")
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _agent_answers(self) -> bool:
+        try:
+            async with await AgentClient.connect(self._folder) as client:
+                await client.hello("aliquot demo")
+        except AgentUnreachable:
+            return False
+        return True
+
+    async def _gateway_answers(self) -> bool:
+        try:
+            _, writer = await asyncio.open_unix_connection(self.runtime.gateway_socket)
+            writer.close()
+            await writer.wait_closed()
+            self.gateway_address()
+        except (OSError, RingError):
+            return False
+        return True
+
+    def _log_end(self, name: str) -> str:
+        lines = self.log_path(name).read_text(errors="replace").splitlines()
+        return "\n".join(lines[-_LOG_LINES:]) or "(its log is empty)"
+
+    async def _end(self) -> None:
+        """End what we started, last first, and remove the folder. Never raises for what is already gone."""
+        for _, process in reversed(self._processes):
+            await asyncio.to_thread(_end_process, process)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            softgpu_state_path(self.runtime).unlink()
+
+
+def _end_process(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
