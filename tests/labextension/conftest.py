@@ -21,7 +21,7 @@ else:
     from lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
 
 # A look every quarter of a second: tests wait for what they claim, and never long.
-_FAST = {"@aliquot/lab:plugin": {"refreshInterval": 0.5}}
+_FAST: dict[str, dict[str, Any]] = {"@aliquot/lab:plugin": {"refreshInterval": 0.5}}
 
 
 @pytest.fixture(scope="session")
@@ -45,9 +45,7 @@ def a_browser() -> Iterator[Browser]:
         pytest.skip(f"{CHROMIUM} is missing; install the package chromium to run the browser tests")
     api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=str(CHROMIUM), headless=True, args=CHROMIUM_ARGS
-        )
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=CHROMIUM_ARGS)
         yield browser
         browser.close()
 
@@ -76,6 +74,6 @@ def a_scripted_lab(a_plain_lab: LabProcess, a_page: Page, a_script: StatusScript
 
 
 @pytest.fixture
-def a_status() -> dict[str, Any]:
-    """A status with one device and one kernel, to be changed at will."""
-    return StatusScript.example()
+def an_unscripted_lab(a_plain_lab: LabProcess, a_page: Page) -> LabPage:
+    """Lab in the browser, opened, on a server that knows nothing of Aliquot."""
+    return LabPage(a_page).open(a_plain_lab.lab_url)

@@ -85,6 +85,21 @@ class LabPage:
         self.page.locator(".lm-CommandPalette-item", has_text=label).first.wait_for()
         self.page.keyboard.press("Enter")
 
+    def open_notebook(self, path: str, kernel_name: str) -> None:
+        """Open a notebook on a kernel of this name, and wait until the kernel is attached.
+
+        The status bar tells it; the notebook's own indicator says idle before, and a cell run then is lost.
+        """
+        self.page.evaluate(
+            "([path, name]) => jupyterapp.commands.execute('docmanager:open', {path, kernel: {name}})",
+            [path, kernel_name],
+        )
+        self.page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for()
+
+    def run_cells(self) -> None:
+        """Run the active notebook from top to bottom; returns when its last cell has ended."""
+        self.page.evaluate("jupyterapp.commands.execute('notebook:run-all-cells')")
+
     def _note(self, message: ConsoleMessage) -> None:
         if message.type == "error":
             self.errors.append(message.text)

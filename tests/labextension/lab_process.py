@@ -5,6 +5,7 @@ Used by the browser tests and by take_screenshot.py. Installs nothing and touche
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUNDLE = REPOSITORY / "labextension" / "dist"
@@ -27,7 +29,7 @@ _STOP_SECONDS = 15.0
 class LabProcess:
     """A running JupyterLab. Use as a context manager; ``notebooks`` is the folder that it serves."""
 
-    def __init__(self, *, with_aliquot: bool, settings: dict[str, dict[str, object]] | None = None) -> None:
+    def __init__(self, *, with_aliquot: bool, settings: dict[str, dict[str, Any]] | None = None) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
         self.notebooks = self._home / "work"
         self.notebooks.mkdir()
@@ -61,7 +63,7 @@ class LabProcess:
         path = self._home / "log"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def _write_folders(self, settings: dict[str, dict[str, object]]) -> None:
+    def _write_folders(self, settings: dict[str, dict[str, Any]]) -> None:
         extension = self._home / "data" / "labextensions" / "@aliquot" / "lab"
         extension.parent.mkdir(parents=True)
         extension.symlink_to(BUNDLE)
@@ -129,4 +131,18 @@ class LabProcess:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self._stop_agent()
         shutil.rmtree(self._home, ignore_errors=True)
+
+    def _stop_agent(self) -> None:
+        """The node agent that the gateway started outlives it for half a minute; we do not leave it behind."""
+        path = self._home / "run" / "agent.json"
+        if not path.exists():
+            return
+        pid = int(json.loads(path.read_text())["pid"])
+        deadline = time.monotonic() + _STOP_SECONDS
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+            while time.monotonic() < deadline:
+                os.kill(pid, 0)
+                time.sleep(0.05)

@@ -1,0 +1,86 @@
+"""The whole ring in a browser: sized kernels picked in Lab, run on the software GPU, shown in the panel."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.labextension.lab_page import LabPage
+    from tests.labextension.lab_process import LabProcess
+else:
+    from lab_page import LabPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+_HOLD_HALF_A_GIB = """
+from cuda.bindings import driver
+def checked(answer):
+    assert answer[0] == driver.CUresult.CUDA_SUCCESS, answer[0].name
+    return answer[-1]
+checked(driver.cuInit(0))
+device = checked(driver.cuDeviceGet(0))
+checked(driver.cuCtxSetCurrent(checked(driver.cuDevicePrimaryCtxRetain(device))))
+held = checked(driver.cuMemAlloc(512 << 20))
+print("held" + "!")
+"""
+
+
+@pytest.fixture
+def a_real_lab(an_aliquot_lab: LabProcess, a_page: Page) -> LabPage:
+    """Lab in the browser on a server with Aliquot, opened."""
+    return LabPage(a_page).open(an_aliquot_lab.lab_url)
+
+
+@pytest.fixture
+def a_notebook(an_aliquot_lab: LabProcess) -> str:
+    """The path of a notebook whose one cell holds 512 MiB of GPU memory."""
+    path = f"holds-{uuid.uuid4().hex[:8]}.ipynb"
+    cell = {"cell_type": "code", "id": "hold", "source": _HOLD_HALF_A_GIB, "metadata": {}, "outputs": []}
+    notebook = {"cells": [{**cell, "execution_count": None}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (an_aliquot_lab.notebooks / path).write_text(json.dumps(notebook))
+    return path
+
+
+def test_launcher_and_picker_offer_the_sizes(a_real_lab: LabPage) -> None:
+    page = a_real_lab.page
+    page.locator(".jp-LauncherCard", has_text="0.25 GPU").first.click()
+    page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for()
+    page.evaluate("jupyterapp.commands.execute('notebook:change-kernel')")
+    options = page.get_by_role("dialog").get_by_role("combobox").locator("option")
+    for want in ["0.25 GPU", "0.5 GPU", "1 GPU"]:
+        assert options.filter(has_text=f"· {want}").count() >= 1
+    assert a_real_lab.errors == []
+
+
+def test_cell_in_a_sized_kernel_moves_the_bar(a_real_lab: LabPage, a_notebook: str) -> None:
+    page = a_real_lab.page
+    panel = a_real_lab.show_panel()
+    panel.get_by_text("Aliquot Software GPU").first.wait_for()
+    a_real_lab.open_notebook(a_notebook, "python3.gpu-0.25")
+    kernel = panel.get_by_role("list", name="GPU kernels").get_by_role("listitem").filter(has_text=a_notebook)
+    kernel.get_by_text("0.25 GPU").wait_for()
+    a_real_lab.run_cells()
+    page.locator(".jp-OutputArea-output", has_text="held!").wait_for()
+    kernel.get_by_text("0.5 of 4.0 GiB used").wait_for()
+    page.evaluate("jupyterapp.commands.execute('kernelmenu:shutdown')")
+    page.get_by_role("dialog").get_by_role("button", name="Shut Down").click()
+    kernel.wait_for(state="detached")
+    assert a_real_lab.errors == []
+
+
+def test_a_kernel_in_the_panel_leads_to_its_notebook(a_real_lab: LabPage, a_notebook: str) -> None:
+    page = a_real_lab.page
+    a_real_lab.open_notebook(a_notebook, "python3.gpu-0.25")
+    panel = a_real_lab.show_panel()
+    page.evaluate("jupyterapp.commands.execute('application:close')")
+    tab = page.locator("#jp-main-dock-panel").get_by_role("tab", name=a_notebook)
+    tab.wait_for(state="detached")
+    panel.get_by_role("button", name=f"Open {a_notebook}").click()
+    tab.wait_for()
+    page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for()
