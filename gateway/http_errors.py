@@ -28,7 +28,4 @@ HTTP_STATUS: dict[type[errors.AliquotError], int] = {
 def http_error(error: errors.AliquotError) -> HTTPError:
     """The same message as an HTTPError, with the status of the narrowest class in the table."""
     status = next(HTTP_STATUS[kind] for kind in type(error).__mro__ if kind in HTTP_STATUS)
-    translated = HTTPError(status)
-    # Set afterwards: as an argument, a percent sign in the message would be read as a format.
-    translated.log_message = str(error)
-    return translated
+    return HTTPError(status, str(error))

@@ -14,6 +14,16 @@ from aliquot.provisioner.resources import Bytes, GpuShare, Grant
 
 
 @dataclass(frozen=True)
+class Asker:
+    """For whom, and what people call the kernel: its notebook or kernelspec."""
+
+    kernel_id: str
+    owner: str
+    label: str = ""
+    kernelspec: str = ""
+
+
+@dataclass(frozen=True)
 class Device:
     """One device of the node; what is reserved there, by whomever, is the agent's word."""
 
@@ -51,7 +61,7 @@ class Holding:
     """A grant that was given and not yet released. Unconfirmed: the agent came back and has not renewed it yet."""
 
     grant: Grant
-    label: str
+    asker: Asker
     since: float
     is_confirmed: bool = True
 

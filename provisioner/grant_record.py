@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from aliquot.gpu_hook.client import KernelGrant
+
 from .errors import AgentProtocolError, RequestError
 from .resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
+
+PROVISIONER_NAME = "aliquot"
 
 
 def request_record(request: Request) -> dict[str, Any]:
@@ -46,6 +50,39 @@ def parse_request(gpus: str, memory_limit: str = "", workload_class: str = "") -
         return Request(share, limit, WorkloadClass(workload_class or WorkloadClass.PRODUCTION.value))
     except ValueError as error:
         raise RequestError(str(error)) from error
+
+
+def stanza_request(metadata: Mapping[str, Any]) -> Request | None:
+    """The request in a kernelspec's metadata; None for a kernelspec without a size. Raises RequestError."""
+    stanza = metadata.get("kernel_provisioner")
+    if not isinstance(stanza, Mapping) or stanza.get("provisioner_name") != PROVISIONER_NAME:
+        return None
+    config = stanza.get("config")
+    if not isinstance(config, Mapping) or not config.get("gpus"):
+        return None
+    texts = (str(config.get(name) or "") for name in ("gpus", "memory_limit", "workload_class"))
+    return parse_request(*texts)
+
+
+def agent_grant(answer: KernelGrant) -> Grant:
+    """The agent's answer as the noun that goes down."""
+    return Grant(
+        kernel_id=answer.kernel_id,
+        owner=answer.owner,
+        request=Request(
+            gpus=GpuShare(answer.hundredths),
+            memory_limit=None if answer.memory_limit is None else Bytes(answer.memory_limit),
+            workload_class=WorkloadClass(answer.workload_class),
+        ),
+        node=answer.node,
+        quotas=tuple(
+            Quota(device.uuid, device.index, GpuShare(device.hundredths), Bytes(device.quota_bytes))
+            for device in answer.devices
+        ),
+        kernel_dir=answer.kernel_dir,
+        env=tuple(sorted(answer.env)),
+        generation=answer.generation,
+    )
 
 
 def grant_record(grant: Grant) -> dict[str, Any]:

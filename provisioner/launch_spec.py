@@ -1,4 +1,4 @@
-"""Pure: a kernel's command, environment and Grant become what to run. Starts nothing, reads no environment of its own."""
+"""Pure: a kernel's command, environment and Grant become what to run. Starts nothing, looks nothing up."""
 
 from __future__ import annotations
 

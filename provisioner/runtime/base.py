@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..launch_spec import LaunchSpec
+from aliquot.provisioner.launch_spec import LaunchSpec
 
 
 @dataclass(frozen=True)

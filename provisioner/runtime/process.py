@@ -11,10 +11,10 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
+from aliquot.provisioner.errors import LaunchError
+from aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, LaunchSpec
 from jupyter_client.launcher import launch_kernel
 
-from ..errors import LaunchError
-from ..launch_spec import KERNEL_ID_VARIABLE, LaunchSpec
 from .base import KernelProcess
 
 _PROC = Path("/proc")

@@ -1,0 +1,114 @@
+"""Who waits: the requests that have no grant yet, in order of arrival. A request leaves it exactly once.
+
+Written by admission alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from aliquot.provisioner.errors import AliquotError, WithdrawnError
+from aliquot.provisioner.resources import GpuShare, Grant, Request
+
+from .ledger import Asker
+from .planner import Pending
+
+
+@dataclass(frozen=True)
+class QueueEntry:
+    """One waiting request, as people see it. ``since`` is in seconds since the epoch."""
+
+    kernel_id: str
+    owner: str
+    request: Request
+    label: str
+    position: int
+    reason: str
+    since: float
+
+
+@dataclass
+class Waiting:
+    """One request in the queue. ``reason`` is written by admission after each cycle."""
+
+    asker: Asker
+    pending: Pending
+    shown_since: float
+    future: asyncio.Future[Grant]
+    reason: str = "waiting for its turn"
+
+
+class RequestQueue:
+    """Requests in order of arrival. ``outcomes`` counts how they left."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Waiting] = {}
+        self.outcomes: Counter[str] = Counter(submitted=0, granted=0, refused=0, withdrawn=0)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(list(self._waiting.values()))
+
+    def __contains__(self, kernel_id: str) -> bool:
+        return kernel_id in self._waiting
+
+    def get(self, kernel_id: str) -> Waiting | None:
+        return self._waiting.get(kernel_id)
+
+    def add(self, waiting: Waiting) -> None:
+        self._waiting[waiting.asker.kernel_id] = waiting
+        self.outcomes["submitted"] += 1
+
+    def grant(self, waiting: Waiting, grant: Grant) -> bool:
+        """Hand the grant over; False when its asker had left meanwhile."""
+        if self._waiting.get(waiting.asker.kernel_id) is not waiting or waiting.future.done():
+            return False
+        self._leave(waiting, "granted")
+        waiting.future.set_result(grant)
+        return True
+
+    def refuse(self, waiting: Waiting, error: AliquotError) -> None:
+        if self._waiting.get(waiting.asker.kernel_id) is waiting:
+            self._leave(waiting, "refused")
+            if not waiting.future.done():
+                waiting.future.set_exception(error)
+
+    def withdraw(self, kernel_id: str, reason: str) -> bool:
+        """Take a request out; tells whether it was there."""
+        waiting = self._waiting.get(kernel_id)
+        if waiting is None:
+            return False
+        self._leave(waiting, "withdrawn")
+        if not waiting.future.done():
+            asked = waiting.pending.request.gpus
+            waiting.future.set_exception(WithdrawnError(f"asked {asked} GPU; withdrawn: {reason}"))
+        return True
+
+    def asked_by(self, owner: str) -> GpuShare:
+        """What one user waits for in all."""
+        asked = (w.pending.request.gpus.hundredths for w in self._waiting.values() if w.asker.owner == owner)
+        return GpuShare(sum(asked))
+
+    def entries(self) -> tuple[QueueEntry, ...]:
+        """The queue, frozen."""
+        return tuple(
+            QueueEntry(
+                kernel_id=waiting.asker.kernel_id,
+                owner=waiting.asker.owner,
+                request=waiting.pending.request,
+                label=waiting.asker.label,
+                position=position,
+                reason=waiting.reason,
+                since=waiting.shown_since,
+            )
+            for position, waiting in enumerate(self._waiting.values(), 1)
+        )
+
+    def _leave(self, waiting: Waiting, outcome: str) -> None:
+        del self._waiting[waiting.asker.kernel_id]
+        self.outcomes[outcome] += 1

@@ -1,0 +1,60 @@
+"""What the agent's client raises, as our exception tree: the one place where agent codes become exceptions.
+
+Also bounds every question to the agent in time, so that one that hangs is an agent that is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from aliquot.gpu_hook.client import AgentClientError, AgentRefused, AgentUnreachable
+
+from .errors import (
+    AgentError,
+    AgentProtocolError,
+    AgentUnavailableError,
+    AliquotError,
+    DeviceLostError,
+    GrantError,
+    GrantLostError,
+    NeverFitsError,
+    NoRoomError,
+    RequestError,
+)
+
+T = TypeVar("T")
+_ANSWER_SECONDS = 10.0
+
+_BY_CODE: dict[str, type[AliquotError]] = {
+    "bad_request": RequestError,
+    "never_fits": NeverFitsError,
+    "no_room": NoRoomError,
+    "device_lost": DeviceLostError,
+    "conflict": GrantError,
+    "not_found": GrantLostError,
+    "version": AgentProtocolError,
+    "internal": AgentError,
+}
+
+
+def agent_error(error: AgentClientError) -> AliquotError:
+    """The same message, in the class that callers of ours know."""
+    if isinstance(error, AgentRefused):
+        return _BY_CODE.get(error.code, AgentProtocolError)(str(error))
+    if isinstance(error, AgentUnreachable):
+        return AgentUnavailableError(str(error))
+    return AgentProtocolError(str(error))
+
+
+async def answered(question: Awaitable[T], seconds: float = _ANSWER_SECONDS) -> T:
+    """The agent's answer. Raises AliquotError, also when none came in time."""
+    try:
+        return await asyncio.wait_for(question, seconds)
+    except asyncio.TimeoutError:
+        raise AgentUnavailableError(
+            f"the node agent did not answer within {seconds:g} s; see its agent.log, and aliquot doctor"
+        ) from None
+    except AgentClientError as error:
+        raise agent_error(error) from error

@@ -1,0 +1,210 @@
+"""Holding a grant for a kernel's life: keeps a connection to who gave it, and renews it when that one went away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from aliquot.gpu_hook.client import AgentClient, AgentClientError
+
+from .agent_errors import answered
+from .errors import AgentUnavailableError, AliquotError
+from .gateway_door import GatewayConnection, NoGatewayError
+from .grant_record import agent_grant
+from .resources import Grant
+from .runtime.base import KernelProcess
+
+_FIRST_RETRY_SECONDS = 0.2
+_LAST_RETRY_SECONDS = 5.0
+_RELEASE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Names:
+    """What people call a kernel: its notebook, or else its kernelspec; and the kernelspec's name."""
+
+    label: str
+    kernelspec: str
+
+    def attributes(self) -> dict[str, str]:
+        return {"kernelspec": self.kernelspec}
+
+
+class Connection(Protocol):
+    """An open connection that keeps a reservation alive."""
+
+    async def lost(self) -> None:
+        """Return when it is lost."""
+
+    async def bind(self, grant: Grant, process: KernelProcess) -> None:
+        """Tell the kernel's process. Raises AliquotError."""
+
+    async def close(self, ending: Grant | None = None) -> None:
+        """Close it, after ending that grant at the other side. Raises AliquotError when it could not be told."""
+
+
+class AgentHolder:
+    """A reservation held by a connection to the node agent."""
+
+    def __init__(self, client: AgentClient) -> None:
+        self._client = client
+
+    async def lost(self) -> None:
+        with contextlib.suppress(AgentClientError):
+            async for _ in self._client.subscribe():
+                pass
+
+    async def bind(self, grant: Grant, process: KernelProcess) -> None:
+        await answered(self._client.bind(grant.kernel_id, process.pid, process.start_time_ticks))
+
+    async def close(self, ending: Grant | None = None) -> None:
+        try:
+            if ending is not None:
+                await answered(self._client.release(ending.kernel_id), _RELEASE_SECONDS)
+        finally:
+            await self._client.close()
+
+
+class GatewayHolder:
+    """A reservation that the gateway holds for us, as long as our connection to it is open."""
+
+    def __init__(self, connection: GatewayConnection, runtime_dir: Path) -> None:
+        self._connection = connection
+        self._runtime_dir = runtime_dir
+
+    async def lost(self) -> None:
+        await self._connection.lost()
+
+    async def bind(self, grant: Grant, process: KernelProcess) -> None:
+        # The gateway is told first: it then ends the grant when the process ends, whatever becomes of us.
+        with contextlib.suppress(NoGatewayError):
+            await self._connection.bound(process.pid, process.start_time_ticks)
+        await bind_process(grant, process, self._runtime_dir)
+
+    async def close(self, ending: Grant | None = None) -> None:
+        try:
+            if ending is not None:
+                await answered(self._connection.release(), _RELEASE_SECONDS)
+        except NoGatewayError as error:
+            raise AgentUnavailableError(str(error)) from error
+        finally:
+            await self._connection.close()
+
+
+async def bind_process(grant: Grant, process: KernelProcess, runtime_dir: Path) -> None:
+    """Tell the agent a kernel's process over a connection of its own. Raises AliquotError."""
+    async with await answered(AgentClient.connect(runtime_dir)) as client:
+        await answered(client.bind(grant.kernel_id, process.pid, process.start_time_ticks))
+
+
+class GrantHold:
+    """One grant, held until release. ``connection`` None: adopted, to be renewed with the agent."""
+
+    def __init__(
+        self, grant: Grant, names: Names, connection: Connection | None, runtime_dir: Path, log: logging.Logger
+    ) -> None:
+        self.grant = grant
+        self._names = names
+        self._connection = connection
+        self._runtime_dir = runtime_dir
+        self._log = log
+        self._process: KernelProcess | None = None
+        self._is_released = False
+        self._loop = asyncio.get_running_loop()
+        self._keeper = asyncio.create_task(self._keep(), name=f"aliquot-hold-{grant.kernel_id}")
+
+    async def bind(self, process: KernelProcess) -> None:
+        """Tell the process. An agent that is away just now is told when it is back. Raises AliquotError."""
+        self._process = process
+        try:
+            if self._connection is not None and self._is_here():
+                await self._connection.bind(self.grant, process)
+            else:
+                await bind_process(self.grant, process, self._runtime_dir)
+        except AgentUnavailableError as error:
+            self._log.warning("kernel=%s bind=later reason=%s", self.grant.kernel_id, error)
+
+    async def release(self) -> None:
+        """End the grant; idempotent. Should nobody hear of it, our closed connection ends it at the agent."""
+        if self._is_released:
+            return
+        self._is_released = True
+        connection = self._connection if self._is_here() else None
+        if self._is_here():
+            await self._stop_keeper()
+        try:
+            if connection is not None:
+                await connection.close(ending=self.grant)
+            else:
+                await self._release_at_agent()
+        except AliquotError as error:
+            self._log.info("kernel=%s release=unheard reason=%s", self.grant.kernel_id, error)
+
+    async def _release_at_agent(self) -> None:
+        """For a connection that is lost, or that belongs to an event loop which has ended."""
+        async with await answered(AgentClient.connect(self._runtime_dir)) as client:
+            await answered(client.release(self.grant.kernel_id), _RELEASE_SECONDS)
+
+    async def _stop_keeper(self) -> None:
+        self._keeper.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._keeper
+
+    def _is_here(self) -> bool:
+        """Whether we run in the loop that the connection belongs to: a blocking client may use several in turn."""
+        return asyncio.get_running_loop() is self._loop
+
+    async def _keep(self) -> None:
+        """Renew the reservation with the agent whenever the connection that held it is lost."""
+        delay = _FIRST_RETRY_SECONDS
+        while True:
+            if self._connection is not None:
+                await self._connection.lost()
+                lost, self._connection = self._connection, None
+                await lost.close()
+                delay = _FIRST_RETRY_SECONDS
+                self._log.warning("kernel=%s hold=lost; renewing with the node agent", self.grant.kernel_id)
+            try:
+                self._connection = await self._renew()
+            except AgentUnavailableError:
+                await asyncio.sleep(delay)
+            except AliquotError as error:
+                self._log.warning("kernel=%s hold=refused reason=%s", self.grant.kernel_id, error)
+                await asyncio.sleep(delay)
+            delay = min(2 * delay, _LAST_RETRY_SECONDS)
+
+    async def _renew(self) -> Connection:
+        """Become a holder again: asking for the same reservation is idempotent. Raises AliquotError."""
+        client = await answered(AgentClient.connect(self._runtime_dir))
+        try:
+            self.grant = await reserve_again(client, self.grant, self._names)
+            holder = AgentHolder(client)
+            if self._process is not None:
+                await holder.bind(self.grant, self._process)
+        except BaseException:
+            await client.close()
+            raise
+        self._log.info("kernel=%s hold=renewed generation=%d", self.grant.kernel_id, self.grant.generation)
+        return holder
+
+
+async def reserve_again(client: AgentClient, grant: Grant, names: Names) -> Grant:
+    """Reserve what the grant says once more, where it says. Raises AliquotError."""
+    request = grant.request
+    answer = await answered(
+        client.reserve(
+            grant.kernel_id,
+            owner=grant.owner,
+            hundredths=request.gpus.hundredths,
+            memory_limit=None if request.memory_limit is None else int(request.memory_limit),
+            workload_class=request.workload_class.value,
+            label=names.label,
+            placement={quota.uuid: quota.share.hundredths for quota in grant.quotas},
+            attributes=names.attributes(),
+        )
+    )
+    return agent_grant(answer)

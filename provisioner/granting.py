@@ -1,0 +1,201 @@
+"""How a kernel that nobody gave a Grant gets one: from this node's gateway, else from its node agent.
+
+Asks, waits within the asker's patience, and says why not. Holding what was granted is grant_hold's matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import pwd
+from dataclasses import dataclass
+from pathlib import Path
+
+from aliquot.gpu_hook.client import AgentClient, AgentClientError, NodeStatus
+from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
+from aliquot.gpu_hook.placement import format_bytes, format_gpus
+
+from .agent_errors import answered
+from .errors import AgentUnavailableError, LimitError, NoRoomError, QueueTimeoutError
+from .gateway_door import GatewayConnection, NoGatewayError
+from .grant_hold import AgentHolder, GatewayHolder, GrantHold, Names
+from .grant_record import agent_grant
+from .resources import GpuShare, Grant, Request
+
+# An agent tells when room may have returned; should that be missed, we ask again after this long.
+_ASK_AGAIN_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, for which kernel, and how long its asker waits. ``limit``: all that one user may hold."""
+
+    kernel_id: str
+    request: Request
+    names: Names
+    wait_seconds: float
+    limit: GpuShare | None = None
+
+    @property
+    def asked(self) -> str:
+        asked = format_gpus(self.request.gpus.hundredths)
+        limit = self.request.memory_limit
+        return asked if limit is None else f"{asked} with {format_bytes(limit)}"
+
+
+async def ask(question: Question, log: logging.Logger) -> GrantHold:
+    """A grant, held by an open connection until it is released. Raises AliquotError."""
+    runtime = find_runtime_dir()
+    started = asyncio.get_running_loop().time()
+    try:
+        return await _ask_gateway(question, runtime, log)
+    except NoGatewayError as error:
+        log.debug("kernel=%s gateway=none reason=%s", question.kernel_id, error)
+    waited = asyncio.get_running_loop().time() - started
+    return await _ask_agent(question, runtime, max(0.0, question.wait_seconds - waited), log)
+
+
+def user_name() -> str:
+    """Whose kernel it is where no gateway tells: the operating system's user."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+async def _ask_gateway(question: Question, runtime: RuntimeDir, log: logging.Logger) -> GrantHold:
+    connection = await GatewayConnection.connect(runtime.gateway_socket)
+    try:
+        grant = await connection.ask(
+            question.kernel_id,
+            question.request,
+            question.names.label,
+            question.names.kernelspec,
+            question.wait_seconds,
+        )
+    except BaseException:
+        await connection.close()
+        raise
+    return _hold(question, grant, GatewayHolder(connection, runtime.path), runtime.path, log)
+
+
+async def _ask_agent(
+    question: Question, runtime: RuntimeDir, wait_seconds: float, log: logging.Logger
+) -> GrantHold:
+    try:
+        client = await answered(AgentClient.connect(runtime.path))
+    except AgentUnavailableError as error:
+        raise AgentUnavailableError(
+            f"asked {question.asked}; no gateway and no node agent run here: {error}. "
+            "'aliquot lab' or 'aliquot agent' starts one; 'aliquot doctor' shows what is there"
+        ) from error
+    try:
+        await _check_limit(question, client)
+        grant = await _reserve(question, client, wait_seconds)
+    except BaseException:
+        # An asker that gives up leaves nothing behind: closing ends what the agent may just have reserved.
+        await client.close()
+        raise
+    return _hold(question, grant, AgentHolder(client), runtime.path, log)
+
+
+def _hold(
+    question: Question, grant: Grant, holder: AgentHolder | GatewayHolder, path: Path, log: logging.Logger
+) -> GrantHold:
+    log.info("kernel=%s granted=%s owner=%s", question.kernel_id, question.request.gpus, grant.owner)
+    return GrantHold(grant, question.names, holder, path, log)
+
+
+async def _check_limit(question: Question, client: AgentClient) -> None:
+    if question.limit is None:
+        return
+    status = await answered(client.status())
+    held = sum(kernel.hundredths for kernel in status.kernels if kernel.owner == user_name())
+    if held + question.request.gpus.hundredths > question.limit.hundredths:
+        raise LimitError(
+            f"asked {question.asked}; {user_name()} holds {format_gpus(held)} and may hold {question.limit} in all "
+            "(AliquotProvisioner.local_limit). Ask for less, or end a kernel"
+        )
+
+
+async def _reserve(question: Question, client: AgentClient, wait_seconds: float) -> Grant:
+    """Ask, and ask again whenever room may have returned, until the asker's patience ends."""
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    changes = _Changes(client)
+    try:
+        while True:
+            try:
+                return await _reserve_now(question, client)
+            except NoRoomError:
+                left = started + wait_seconds - loop.time()
+                if left <= 0:
+                    raise await _waited_too_long(question, client, loop.time() - started) from None
+                await changes.wait(min(left, _ASK_AGAIN_SECONDS))
+    finally:
+        await changes.close()
+
+
+async def _reserve_now(question: Question, client: AgentClient) -> Grant:
+    request = question.request
+    reserved = client.reserve(
+        question.kernel_id,
+        owner=user_name(),
+        hundredths=request.gpus.hundredths,
+        memory_limit=None if request.memory_limit is None else int(request.memory_limit),
+        workload_class=request.workload_class.value,
+        label=question.names.label,
+        attributes=question.names.attributes(),
+    )
+    return agent_grant(await answered(reserved))
+
+
+async def _waited_too_long(question: Question, client: AgentClient, waited: float) -> QueueTimeoutError:
+    status = await answered(client.status())
+    return QueueTimeoutError(
+        f"asked {question.asked}; {_found(status)}; waited {waited:.0f} s in the queue of the node agent. "
+        "Ask for less, end a kernel that is not needed, or try again"
+    )
+
+
+def _found(status: NodeStatus) -> str:
+    """What is free, and who is before us."""
+    free = ", ".join(
+        f"{max(0, 100 - device.reserved_hundredths) / 100:g} free on gpu{device.index}"
+        + f" with {format_bytes(max(0, device.memory_bytes - device.reserved_bytes))}"
+        for device in status.devices
+        if not device.lost
+    )
+    held = ", ".join(
+        f"{kernel.owner} {kernel.hundredths / 100:g}" + (f" ({kernel.label})" if kernel.label else "")
+        for kernel in status.kernels
+    )
+    return f"{free or 'no device'}; held by {held or 'nobody'}"
+
+
+class _Changes:
+    """The agent's ``changed`` events, one waiter at a time. Its task ends with close."""
+
+    def __init__(self, client: AgentClient) -> None:
+        self._changed = asyncio.Event()
+        self._listener = asyncio.create_task(self._listen(client))
+
+    async def wait(self, seconds: float) -> None:
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        self._changed.clear()
+
+    async def close(self) -> None:
+        self._listener.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._listener
+
+    async def _listen(self, client: AgentClient) -> None:
+        # A lost connection is a change: the next question then fails and says why.
+        try:
+            async for _ in client.subscribe():
+                self._changed.set()
+        except AgentClientError:
+            self._changed.set()

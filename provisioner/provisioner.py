@@ -1,0 +1,236 @@
+"""The kernel provisioner: the lifecycle verbs that jupyter_client calls, and the Grant that the kernel holds.
+
+What to run is launch_spec's decision, how is the runtime's, and whence a grant comes granting's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from aliquot.gpu_hook.paths import native_dir
+from jupyter_client.connect import KernelConnectionInfo
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+from traitlets import Float, Unicode
+
+from .errors import AgentUnavailableError, RequestError, WithdrawnError
+from .grant_hold import GrantHold, Names, bind_process
+from .grant_record import grant_record, parse_request, read_grant
+from .granting import Question, ask
+from .launch_spec import LaunchSettings, LaunchSpec, launch_spec
+from .resources import GpuShare, Grant, Request
+from .runtime.base import KernelProcess, Runtime
+from .runtime.process import ProcessRuntime
+
+_END_SECONDS = 5.0
+# Keyword arguments of start_kernel that are ours or Jupyter's, and not Popen's.
+_NOT_STREAMS = frozenset({"env", "cwd", "extra_arguments", "kernel_id", "grant"})
+
+
+class AliquotProvisioner(LocalProvisioner):
+    """Starts a kernel within a grant. Without a size it is a plain local kernel."""
+
+    # LocalProvisioner is inherited for what surrounds the process: connection file, cached ports, Curve keys, path
+    # resolution. Everything that touches the process is overridden, so that runtimes can be exchanged.
+
+    gpus = Unicode("", help="GPUs of the kernel, such as 0.25 or 2.5; empty: a kernel without a GPU.").tag(config=True)
+    memory_limit = Unicode(
+        "", help="Memory limit, such as 8GiB; empty: the share's part of each device's memory."
+    ).tag(config=True)
+    workload_class = Unicode("production", help="production or opportunistic.").tag(config=True)
+    wait_seconds = Float(
+        50.0, help="How long a kernel that asks for its grant by itself waits; below its client's start time-out."
+    ).tag(config=True)
+    local_limit = Unicode(
+        "", help="GPUs that one user may hold in all where no gateway decides; empty: as many as the node has."
+    ).tag(config=True)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.grant: Grant | None = None
+        self._runtime: Runtime = ProcessRuntime()
+        self._kernel: KernelProcess | None = None
+        self._hold: GrantHold | None = None
+        self._asking: asyncio.Future[GrantHold] | None = None
+        self._is_withdrawn = False
+
+    # ---- before the launch
+
+    async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
+        """Called by KernelManager.pre_start_kernel, at a restart too: the grant held then is kept.
+
+        ``grant`` is the gateway's, by value; without one this asks for its own. Raises AliquotError.
+        """
+        given: Grant | None = kwargs.pop("grant", None)
+        if self.grant is None:
+            await self._get_grant(given, self._names(kwargs.get("env")))
+        try:
+            prepared: dict[str, Any] = await super().pre_launch(**kwargs)
+        except BaseException:
+            await self._let_go()
+            raise
+        return prepared
+
+    def withdraw(self) -> bool:
+        """Give up asking for a grant, if that is what happens now. pre_launch then raises WithdrawnError."""
+        if self._asking is None or self._asking.done():
+            return False
+        self._is_withdrawn = True
+        return self._asking.cancel()
+
+    def request(self) -> Request | None:
+        """What the kernelspec asks for. Raises RequestError."""
+        return parse_request(self.gpus, self.memory_limit, self.workload_class) if self.gpus else None
+
+    async def _get_grant(self, given: Grant | None, names: Names) -> None:
+        request = self.request()
+        if given is not None or request is None:
+            self.grant = given
+            return
+        question = Question(self.kernel_id, request, names, self.wait_seconds, self._limit())
+        self._asking = asyncio.ensure_future(ask(question, self.log))
+        try:
+            self._hold = await self._asking
+        except asyncio.CancelledError:
+            await _drop(self._asking)
+            if self._is_withdrawn:
+                raise WithdrawnError(f"asked {question.asked}; withdrawn while it waited") from None
+            raise
+        finally:
+            self._asking, self._is_withdrawn = None, False
+        self.grant = self._hold.grant
+
+    def _names(self, env: Any) -> Names:
+        """The kernelspec read from disk knows its name by its folder alone."""
+        spec = self.kernel_spec
+        session = env.get("JPY_SESSION_NAME", "") if isinstance(env, dict) else ""
+        name = spec.name or os.path.basename(spec.resource_dir)
+        return Names(os.path.basename(session) or spec.display_name or name, name)
+
+    def _limit(self) -> GpuShare | None:
+        try:
+            return GpuShare.parse(self.local_limit) if self.local_limit else None
+        except ValueError as error:
+            raise RequestError(f"AliquotProvisioner.local_limit: {error}") from error
+
+    # ---- the launch
+
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
+        """Called by KernelManager.launch_kernel. Raises LaunchError; nothing is left behind then."""
+        streams = {name: value for name, value in kwargs.items() if name not in _NOT_STREAMS}
+        spec = self._launch_spec(cmd, kwargs["env"], kwargs.get("cwd"))
+        try:
+            self._kernel = await self._runtime.create(spec, streams)
+            await self._bind(self._kernel)
+        except BaseException:
+            await self._end_process()
+            await self._let_go()
+            raise
+        self.pid, self.pgid = self._kernel.pid, self._kernel.process_group
+        self.cwd = kwargs.get("cwd", Path.cwd())
+        return self.connection_info
+
+    def _launch_spec(self, cmd: list[str], env: dict[str, str], cwd: str | os.PathLike[str] | None) -> LaunchSpec:
+        program = native_dir() / "bin" / "aliquot-kernel-start"
+        settings = LaunchSettings(start_program=str(program) if os.access(program, os.X_OK) else None)
+        folder = None if cwd is None else os.fspath(cwd)
+        return launch_spec(self.kernel_id, cmd, env, self.grant, settings, folder)
+
+    async def _bind(self, process: KernelProcess) -> None:
+        if self._hold is not None:
+            await self._hold.bind(process)
+        elif self.grant is not None:
+            try:
+                await bind_process(self.grant, process, Path(self.grant.kernel_dir).parent.parent)
+            except AgentUnavailableError as error:
+                # The gateway's own connection holds the grant, and renews it when the agent is back.
+                self.log.warning("kernel=%s bind=missed reason=%s", self.kernel_id, error)
+
+    # ---- the process
+
+    @property
+    def has_process(self) -> bool:
+        """Asked by KernelManager throughout."""
+        return self._kernel is not None
+
+    async def poll(self) -> int | None:
+        """Called by KernelManager.is_alive, and so by the restarter. None while the kernel runs."""
+        return 0 if self._kernel is None else await self._runtime.poll(self._kernel)
+
+    async def wait(self) -> int | None:
+        """Called by KernelManager.finish_shutdown and kill_kernel. Afterwards there is no process."""
+        if self._kernel is None:
+            return 0
+        status = await self._runtime.wait(self._kernel)
+        self._kernel = None
+        return status
+
+    async def send_signal(self, signum: int) -> None:
+        """Called by KernelManager.signal_kernel and interrupt_kernel: the whole process group gets it."""
+        if self._kernel is not None:
+            await self._runtime.signal(self._kernel, signum)
+
+    async def kill(self, restart: bool = False) -> None:
+        """Called by KernelManager.kill_kernel."""
+        await self.send_signal(signal.SIGKILL)
+
+    async def terminate(self, restart: bool = False) -> None:
+        """Called by KernelManager.finish_shutdown, half way through its patience."""
+        await self.send_signal(signal.SIGTERM)
+
+    async def cleanup(self, restart: bool = False) -> None:
+        """Called by KernelManager.cleanup_resources. Before a restart the grant is kept, else it ends here."""
+        if not restart:
+            await self._end_process()
+            await self._let_go()
+        await super().cleanup(restart=restart)
+        if not restart:
+            self.ports_cached = False
+
+    async def _end_process(self) -> None:
+        """Kill what still runs. One that cannot even be killed is left to the agent, which watches its end."""
+        if self._kernel is None:
+            return
+        try:
+            await asyncio.wait_for(self._runtime.remove(self._kernel), _END_SECONDS)
+        except asyncio.TimeoutError:
+            self.log.error("kernel=%s pid=%d end=timeout", self.kernel_id, self._kernel.pid)
+        self._kernel = None
+
+    async def _let_go(self) -> None:
+        """End the grant if it was ours to ask for; the gateway ends those that it gave."""
+        hold, self._hold, self.grant = self._hold, None, None
+        if hold is not None:
+            await hold.release()
+
+    # ---- the record
+
+    async def get_provisioner_info(self) -> dict[str, Any]:
+        """Called by who keeps records of kernels: JSON-safe but for the connection key, which is Jupyter's bytes."""
+        info: dict[str, Any] = await super().get_provisioner_info()
+        process = self._kernel
+        info["grant"] = None if self.grant is None else grant_record(self.grant)
+        info["is_self_granted"] = self._hold is not None
+        info["process"] = None if process is None else [process.pid, process.start_time_ticks, process.process_group]
+        return info
+
+    async def load_provisioner_info(self, provisioner_info: dict[str, Any]) -> None:
+        """Called by who adopts a running kernel. A grant that was ours to hold is held again."""
+        await super().load_provisioner_info(provisioner_info)
+        record, process = provisioner_info["grant"], provisioner_info["process"]
+        self.grant = None if record is None else read_grant(record)
+        self._kernel = None if process is None else KernelProcess(self.kernel_id, *process)
+        if self.grant is not None and provisioner_info["is_self_granted"]:
+            runtime_dir = Path(self.grant.kernel_dir).parent.parent
+            self._hold = GrantHold(self.grant, self._names(None), None, runtime_dir, self.log)
+            if self._kernel is not None:
+                await self._hold.bind(self._kernel)
+
+
+async def _drop(asking: asyncio.Future[GrantHold]) -> None:
+    """Let go of what was granted in the very moment in which its asker gave up."""
+    if asking.done() and not asking.cancelled() and asking.exception() is None:
+        await asking.result().release()
