@@ -1,0 +1,171 @@
+"""Byte credit of one kernel on one device: lend, recall idle credit from the kernel's other processes, answer.
+
+Knows no sockets: it speaks to its kernel's processes through a ``Courier``. An answer is all of what was asked, or 0:
+a hook asks for a chunk first and, refused, again for exactly what it needs. Requests are answered in their order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from .ledger import Ledger
+
+
+class Timer(Protocol):
+    """What ``call_later`` returns."""
+
+    def cancel(self) -> None: ...
+
+
+class Courier(Protocol):
+    """Carries messages to the kernel's processes, by the number of their session."""
+
+    def grant(self, process: int, device: int, amount: int, sequence: int) -> None: ...
+
+    def recall(self, process: int, device: int, amount: int, sequence: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class _Request:
+    process: int
+    amount: int
+    sequence: int
+
+
+class CreditDesk:
+    """The queue of credit requests for one device of one kernel. One at a time is at the desk; it may be recalling."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        kernel_id: str,
+        device: int,
+        courier: Courier,
+        call_later: Callable[[float, Callable[[], None]], Timer],
+        recall_seconds: float,
+    ) -> None:
+        self._ledger = ledger
+        self._kernel_id = kernel_id
+        self._device = device
+        self._courier = courier
+        self._call_later = call_later
+        self._recall_seconds = recall_seconds
+        self._queue: deque[_Request] = deque()
+        self._awaited: set[int] = set()  # processes whose answer the request at the desk waits for
+        self._unanswered: dict[int, int] = {}  # process -> sequence of a recall it has not answered, late ones too
+        self._deadline: Timer | None = None
+        self._next_sequence = 1
+        self._is_open = True
+        self._is_waiting_for_adoption = False
+
+    def request(self, process: int, amount: int, sequence: int) -> None:
+        """A process wants ``amount`` bytes; it is answered now or within the recall's deadline."""
+        self._queue.append(_Request(process, amount, sequence))
+        if len(self._queue) == 1:
+            self._serve()
+
+    def returned(self, process: int, amount: int, sequence: int) -> None:
+        """A process returned credit, by itself or as the answer to a recall. Raises LedgerError."""
+        self._ledger.take_back(self._kernel_id, self._device, process, amount)
+        if self._unanswered.get(process) == sequence:
+            del self._unanswered[process]
+            self._awaited.discard(process)
+        self._go_on()
+
+    def left(self, process: int) -> None:
+        """A process ended; the ledger has its loans back already."""
+        at_the_desk = self._queue[0] if self._queue else None
+        self._queue = deque(request for request in self._queue if request.process != process)
+        self._unanswered.pop(process, None)
+        self._awaited.discard(process)
+        if at_the_desk is not None and at_the_desk.process == process:
+            self._leave_desk()
+            self._serve()
+        else:
+            self._go_on()
+
+    def hold(self) -> None:
+        """Answer nobody yet: processes that have loans are still to say so, after the agent came back."""
+        self._is_waiting_for_adoption = True
+
+    def resume(self) -> None:
+        """All known processes said what they have, or had their time."""
+        if self._is_waiting_for_adoption:
+            self._is_waiting_for_adoption = False
+            self._serve()
+
+    def close(self) -> None:
+        """The kernel's grant ends: answer everybody with 0, now and from now on."""
+        self._is_open = False
+        self._is_waiting_for_adoption = False
+        self._leave_desk()
+        self._serve()
+
+    def _serve(self) -> None:
+        """Answer the queue until it is empty, or until the first request has to wait."""
+        while self._queue and not self._is_waiting_for_adoption:
+            request = self._queue[0]
+            if not self._is_open or self._is_beyond_quota(request):
+                self._answer(0)
+            elif self._ledger.lend(self._kernel_id, self._device, request.process, request.amount):
+                self._answer(request.amount)
+            elif not self._recall(request):
+                self._answer(0)
+            else:
+                return
+
+    def _is_beyond_quota(self, request: _Request) -> bool:
+        account = self._ledger.accounts(self._kernel_id)[self._device]
+        return request.amount == 0 or request.amount > account.part.quota_bytes
+
+    def _recall(self, request: _Request) -> bool:
+        """Ask the other processes for what is short; tells whether there is anybody to wait for.
+
+        One that left an earlier recall unanswered (it is stopped) is neither asked nor waited for again until it
+        answers: else every allocation of its siblings would take the whole deadline.
+        """
+        account = self._ledger.accounts(self._kernel_id)[self._device]
+        short = request.amount - account.room
+        for process, loan in account.loans.items():
+            if process != request.process and loan.bytes > 0 and process not in self._unanswered:
+                self._unanswered[process] = self._next_sequence
+                self._awaited.add(process)
+        for process in sorted(self._awaited):
+            self._courier.recall(process, self._device, min(short, account.loans[process].bytes), self._next_sequence)
+        self._next_sequence = self._next_sequence % 0xFFFFFFFF + 1
+        if self._awaited:
+            self._deadline = self._call_later(self._recall_seconds, self._expire)
+        return bool(self._awaited)
+
+    def _go_on(self) -> None:
+        """Something came back: see whether the request at the desk can be answered now."""
+        if self._deadline is None:
+            return
+        request = self._queue[0]
+        account = self._ledger.accounts(self._kernel_id)[self._device]
+        if account.room >= request.amount or not self._awaited:
+            self._settle()
+
+    def _expire(self) -> None:
+        self._settle()
+
+    def _settle(self) -> None:
+        """End the recall: lend if it is enough now, else refuse."""
+        self._leave_desk()
+        request = self._queue[0]
+        lent = self._ledger.lend(self._kernel_id, self._device, request.process, request.amount)
+        self._answer(request.amount if lent else 0)
+        self._serve()
+
+    def _answer(self, amount: int) -> None:
+        request = self._queue.popleft()
+        self._courier.grant(request.process, self._device, amount, request.sequence)
+
+    def _leave_desk(self) -> None:
+        self._awaited.clear()
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

@@ -1,0 +1,137 @@
+"""grant.json: what of a kernel must outlive the agent. Replaced whole; read again after a restart, with suspicion."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aliquot.gpu_hook.paths import KERNEL_ID
+from aliquot.gpu_hook.placement import Part
+
+_NAME = "grant.json"
+_VERSION = 1
+
+
+class JournalError(Exception):
+    """A grant.json that is not ours, or not whole."""
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What was asked and what was given. Never changes while its generation is in force."""
+
+    kernel_id: str
+    owner: str
+    hundredths: int
+    memory_limit: int | None
+    workload_class: str
+    label: str
+    attributes: Mapping[str, str]
+    parts: tuple[Part, ...]
+    created: float
+    generation: int = 1
+
+    def is_same_request(self, other: Reservation) -> bool:
+        """Whether somebody asked for the same again; where it was placed, and how it is shown, is not the request."""
+        return (self.owner, self.hundredths, self.memory_limit, self.workload_class) == (
+            other.owner,
+            other.hundredths,
+            other.memory_limit,
+            other.workload_class,
+        )
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process by pid and start time, so that a pid used again is another process."""
+
+    pid: int
+    start_time_ticks: int
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What ended processes of a kernel leave in its record, for one device."""
+
+    peak_bytes: int = 0
+    busy_seconds: float = 0.0
+    refusals: int = 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The whole of a grant.json."""
+
+    reservation: Reservation
+    interception: str = "unknown"
+    bound: tuple[Process, ...] = ()
+    sessions: tuple[Process, ...] = ()
+    tallies: tuple[Tally, ...] = field(default=())
+
+
+def write_entry(folder: Path, entry: Entry) -> None:
+    """Replace the file. Not synced: it is of use only while the processes live, so no power cut needs it."""
+    new = folder / f"{_NAME}.new"
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+        json.dump({"version": _VERSION, **asdict(entry)}, file)
+    os.replace(new, folder / _NAME)
+
+
+def read_entry(folder: Path) -> Entry:
+    """Raises JournalError for whatever is not a whole entry of this folder's kernel."""
+    try:
+        data = json.loads((folder / _NAME).read_bytes())
+        if data["version"] != _VERSION:
+            raise JournalError(f"{folder / _NAME} is of version {data['version']}, this agent reads {_VERSION}")
+        entry = Entry(
+            reservation=_read_reservation(data["reservation"]),
+            interception=str(data["interception"]),
+            bound=tuple(_read_process(process) for process in data["bound"]),
+            sessions=tuple(_read_process(process) for process in data["sessions"]),
+            tallies=tuple(
+                Tally(int(t["peak_bytes"]), float(t["busy_seconds"]), int(t["refusals"])) for t in data["tallies"]
+            ),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise JournalError(f"{folder / _NAME} cannot be read: {error!r}") from error
+    if entry.reservation.kernel_id != folder.name or not KERNEL_ID.fullmatch(folder.name):
+        raise JournalError(f"{folder / _NAME} is of another kernel")
+    if len(entry.tallies) != len(entry.reservation.parts) or not entry.reservation.parts:
+        raise JournalError(f"{folder / _NAME} does not agree with itself about devices")
+    return entry
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a kernel's folder and the plain files and sockets in it; leaves what it did not make."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            with contextlib.suppress(OSError):
+                path.unlink()
+        folder.rmdir()
+
+
+def _read_reservation(data: Mapping[str, Any]) -> Reservation:
+    limit = data["memory_limit"]
+    return Reservation(
+        kernel_id=str(data["kernel_id"]),
+        owner=str(data["owner"]),
+        hundredths=int(data["hundredths"]),
+        memory_limit=None if limit is None else int(limit),
+        workload_class=str(data["workload_class"]),
+        label=str(data["label"]),
+        attributes={str(key): str(value) for key, value in data["attributes"].items()},
+        parts=tuple(
+            Part(str(p["uuid"]), int(p["index"]), int(p["hundredths"]), int(p["quota_bytes"])) for p in data["parts"]
+        ),
+        created=float(data["created"]),
+        generation=int(data["generation"]),
+    )
+
+
+def _read_process(data: Mapping[str, Any]) -> Process:
+    return Process(int(data["pid"]), int(data["start_time_ticks"]))

@@ -1,0 +1,325 @@
+"""One kernel on this node: its reservation, who holds it, its processes and their credit.
+
+Joins door, sessions, ledger and desks. Knows nothing of other kernels, and does not decide when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.protocol import (
+    Credit,
+    Hello,
+    MalformedError,
+    MessageType,
+    RefusalReason,
+    Role,
+    SelfCheck,
+    SelfCheckResult,
+)
+
+from .credit import CreditDesk
+from .door import HookDoor
+from .journal import Entry, Process, remove_folder, write_entry
+from .ledger import Account, Ledger, LedgerError
+from .pages import AgentSide, HookSide
+from .processes import ProcessWatch
+from .session import HookSession
+from .usage import DeviceUse, KernelUsage
+
+log = logging.getLogger(__name__)
+
+MAX_SESSIONS = 256  # of one kernel
+
+_session_numbers = itertools.count(1)
+
+
+class Kernel:
+    """Made when its reservation is in the ledger already. ``left`` is called with the pid of a process that left."""
+
+    def __init__(
+        self, entry: Entry, folder: Path, ledger: Ledger, recall_seconds: float, left: Callable[[Kernel, int], None]
+    ) -> None:
+        """Raises OSError when its folder or its socket cannot be made."""
+        self.reservation = entry.reservation
+        self.interception = entry.interception
+        self.folder = folder
+        self.connections: set[int] = set()
+        self.is_ending = False
+        self.usage = KernelUsage(entry.tallies)
+        self._ledger = ledger
+        self._recall_seconds = recall_seconds
+        self._left = left
+        self._is_closed = False
+        self._sessions: dict[int, HookSession] = {}  # joined
+        self._visitors: set[HookSession] = set()  # connected, have not said HELLO
+        self._bound: dict[int, ProcessWatch] = {}
+        self._expected: dict[int, ProcessWatch] = {}  # were connected to the agent before us, are not yet to us
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._open()
+        self.write_journal()
+
+    @property
+    def kernel_id(self) -> str:
+        return self.reservation.kernel_id
+
+    @property
+    def is_held(self) -> bool:
+        return bool(self.connections or self._bound or self._sessions or self._expected)
+
+    @property
+    def is_expecting(self) -> bool:
+        """Whether processes that were connected before the agent's restart are still to come back."""
+        return bool(self._expected)
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a process of it is connected."""
+        return bool(self._sessions)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all its processes that we know, the bound one too."""
+        return sorted({*self._bound, *(session.pid for session in self._sessions.values())})
+
+    @property
+    def accounts(self) -> tuple[Account, ...]:
+        return self._ledger.accounts(self.kernel_id)
+
+    def bind(self, pid: int, start_time_ticks: int) -> bool:
+        """Watch the kernel's process; tells whether it is there."""
+        is_there = self._watch(self._bound, Process(pid, start_time_ticks))
+        if is_there:
+            self.write_journal()
+        return is_there
+
+    def restore(self, entry: Entry) -> None:
+        """After a restart of the agent: watch what was bound, expect back what was connected.
+
+        Until those have told what they have, nobody gets credit that may be theirs.
+        """
+        for process in entry.bound:
+            self._watch(self._bound, process)
+        for process in entry.sessions:
+            self._watch(self._expected, process)
+        if self._expected:
+            for desk in self._desks:
+                desk.hold()
+
+    def stop_expecting(self) -> None:
+        """The grace for processes to come back is over."""
+        for watch in self._expected.values():
+            watch.close()
+        self._expected.clear()
+        self._resume()
+
+    def end(self) -> bool:
+        """Let go of all holders; tells whether nothing of it is left on the devices.
+
+        A process that still has bytes cannot be made to give them up without killing it. It gets no more, and its
+        session keeps the reservation until it ends: what is on a device stays in the ledger.
+        """
+        self.is_ending = True
+        self.connections.clear()
+        self.stop_expecting()
+        for watch in self._bound.values():
+            watch.close()
+        self._bound.clear()
+        self._close_entrance()
+        for desk in self._desks:
+            desk.close()
+        for session in list(self._sessions.values()):
+            if not session.is_alive:
+                session.close()
+            else:
+                self._drop_without_bytes(session)
+        return not self._sessions
+
+    def revive(self) -> None:
+        """Somebody asked again for what was ending."""
+        self.is_ending = False
+        self._open()
+
+    def close(self, keep: bool) -> None:
+        """Stop serving it: it ended, or the agent does and leaves it to the next one (``keep``)."""
+        if keep:
+            self.write_journal()
+        self._is_closed = True
+        self._close_entrance()
+        for watch in (*self._bound.values(), *self._expected.values()):
+            watch.close()
+        for session in list(self._sessions.values()):
+            session.close()
+        if not keep:
+            remove_folder(self.folder)
+
+    def write_journal(self) -> None:
+        """Replace grant.json. A full file system costs the restart, not the kernel."""
+        entry = Entry(
+            reservation=self.reservation,
+            interception=self.interception,
+            bound=tuple(Process(w.pid, w.start_time_ticks) for w in self._bound.values()),
+            sessions=tuple(
+                Process(s.pid, s.start_time_ticks) for s in self._sessions.values() if s.role is not Role.OBSERVER
+            ),
+            tallies=self.usage.tallies,
+        )
+        try:
+            write_entry(self.folder, entry)
+        except OSError as error:
+            log.error("event=journal_failed kernel=%s error=%r", self.kernel_id, str(error))
+
+    def sample(self) -> bool:
+        """Look at the hooks' pages and write ours; tells whether something changed."""
+        return self.usage.sample(self._sessions.values(), self.accounts)
+
+    def add_busy(self, uuid: str, seconds: float) -> None:
+        """GPU time of one of its processes."""
+        for device, part in enumerate(self.reservation.parts):
+            if part.uuid == uuid:
+                self.usage.add_busy(device, seconds)
+
+    def report(self) -> tuple[DeviceUse, ...]:
+        return self.usage.report(tuple(self._sessions.values()), self.accounts)
+
+    # Called by sessions (SessionOwner).
+
+    def join(self, session: HookSession, hello: Hello) -> None:
+        self._visitors.discard(session)
+        if self.is_ending:
+            return session.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
+        if len(self._sessions) >= MAX_SESSIONS:
+            return session.refuse(RefusalReason.FULL, f"the kernel has {MAX_SESSIONS} processes already")
+        self._adopt(session, hello)
+        self._sessions[session.number] = session
+        reservation = self.reservation
+        workload_class = protocol.WorkloadClass[reservation.workload_class.upper()]
+        try:
+            agent_side = AgentSide(reservation.parts, reservation.generation, workload_class)
+            session.open_pages(agent_side, HookSide())
+        except OSError as error:
+            log.error("event=pages_failed kernel=%s error=%r", self.kernel_id, str(error))
+            return session.close()
+        log.info("event=joined kernel=%s pid=%d role=%s", self.kernel_id, session.pid, hello.role.name)
+        expected = self._expected.pop(session.pid, None) if session.role is not Role.OBSERVER else None
+        if expected is not None:
+            expected.close()
+            self._resume()
+        self.write_journal()
+        self.sample()
+
+    def take(self, session: HookSession, message: Credit | SelfCheckResult) -> None:
+        if isinstance(message, SelfCheckResult):
+            is_whole = message.passed == SelfCheck.ALL
+            self.interception = "holds" if is_whole else f"failed: {message.text or message.passed!r}"
+            self.write_journal()
+            return
+        if message.device >= len(self._desks):
+            raise MalformedError(f"got device {message.device}; the kernel has {len(self._desks)}")
+        desk = self._desks[message.device]
+        if message.type is MessageType.CREDIT_REQUEST:
+            desk.request(session.number, message.bytes, message.sequence)
+        else:
+            desk.returned(session.number, message.bytes, message.sequence)
+            if self.is_ending:
+                return self._drop_without_bytes(session)
+        self.sample()
+
+    def leave(self, session: HookSession) -> None:
+        if session in self._visitors:
+            self._visitors.discard(session)
+            return
+        if self._sessions.pop(session.number, None) is None:
+            return
+        self.usage.retire(session, self.accounts)
+        returned = self._ledger.end_process(self.kernel_id, session.number)
+        log.info("event=left kernel=%s pid=%d returned_bytes=%d", self.kernel_id, session.pid, returned)
+        if self._is_closed:
+            return
+        for desk in self._desks:
+            desk.left(session.number)
+        self.sample()
+        self.write_journal()
+        self._left(self, session.pid)
+
+    # Called by the desks (Courier).
+
+    def grant(self, process: int, device: int, amount: int, sequence: int) -> None:
+        self._sessions[process].send(Credit(MessageType.CREDIT_GRANT, device, amount, sequence))
+
+    def recall(self, process: int, device: int, amount: int, sequence: int) -> None:
+        deadline = int(self._recall_seconds * 1000)
+        self._sessions[process].send(Credit(MessageType.CREDIT_RECALL, device, amount, sequence, deadline))
+
+    def _open(self) -> None:
+        self._door = HookDoor(self.folder / protocol.SOCKET_NAME, self._accept)
+        call_later = asyncio.get_running_loop().call_later
+        self._desks = [
+            CreditDesk(self._ledger, self.kernel_id, device, self, call_later, self._recall_seconds)
+            for device in range(len(self.reservation.parts))
+        ]
+
+    def _accept(self, connection: socket.socket) -> None:
+        self._visitors.add(HookSession(next(_session_numbers), connection, self))
+
+    def _close_entrance(self) -> None:
+        self._door.close()
+        for visitor in list(self._visitors):
+            visitor.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
+
+    def _adopt(self, session: HookSession, hello: Hello) -> None:
+        """Enter the table of a process that was here before the agent. Raises MalformedError, LedgerError."""
+        if hello.devices and hello.role is Role.OBSERVER:
+            raise MalformedError("an observer has no bytes")
+        index = {protocol.device_uuid_bytes(part.uuid): i for i, part in enumerate(self.reservation.parts)}
+        if any(device.uuid not in index for device in hello.devices):
+            raise MalformedError("got bytes on a device that the kernel does not have")
+        try:
+            for device in hello.devices:
+                amount = device.charged_bytes + device.credit_bytes
+                self._ledger.adopt(self.kernel_id, index[device.uuid], session.number, amount)
+        except LedgerError:
+            self._ledger.end_process(self.kernel_id, session.number)
+            raise
+
+    def _drop_without_bytes(self, session: HookSession) -> None:
+        loans = (account.loans.get(session.number) for account in self.accounts)
+        if not any(loan is not None and loan.bytes for loan in loans):
+            session.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
+
+    def _watch(self, watches: dict[int, ProcessWatch], process: Process) -> bool:
+        """Watch a process as one of ``watches``; tells whether it is there, and is that one."""
+        known = watches.get(process.pid)
+        if known is not None and known.start_time_ticks == process.start_time_ticks:
+            return True
+
+        def ended() -> None:
+            watches.pop(process.pid, None)
+            if watches is self._expected:
+                self._resume()
+            else:
+                self.write_journal()
+            self._left(self, process.pid)
+
+        try:
+            watch = ProcessWatch(process.pid, ended)
+        except ProcessLookupError:
+            return False
+        if watch.start_time_ticks != process.start_time_ticks:
+            watch.close()
+            return False
+        if known is not None:
+            known.close()
+        watches[process.pid] = watch
+        return True
+
+    def _resume(self) -> None:
+        if not self._expected:
+            for desk in self._desks:
+                desk.resume()

@@ -1,0 +1,190 @@
+"""The ledger of bytes: who reserved what of each device, and which process was lent how much of it.
+
+Pure data: no clock, no socket, no page. Written by the agent's event loop alone. Invariants, after every call:
+
+    for each device:  sum of the reserved bytes <= its memory, sum of the reserved hundredths <= 100
+    for each kernel and device:  sum of the lent bytes <= its quota, save what was adopted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from aliquot.gpu_hook.placement import WHOLE, DeviceState, Part
+
+
+class LedgerError(Exception):
+    """A broken invariant: a defect of the agent, or a hook that claims what it was never lent."""
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What does not change about a device."""
+
+    uuid: str
+    index: int
+    name: str
+    memory_bytes: int
+
+
+@dataclass
+class Loan:
+    """What one process was lent of one device. ``most`` is its high-water mark."""
+
+    bytes: int = 0
+    most: int = 0
+
+
+@dataclass
+class Account:
+    """One kernel on one device. ``lent`` is the sum over ``loans``, kept beside them."""
+
+    part: Part
+    lent: int = 0
+    loans: dict[int, Loan] = field(default_factory=dict)
+
+    @property
+    def room(self) -> int:
+        """Bytes that may still be lent; never negative, even when adoption went over the quota."""
+        return max(0, self.part.quota_bytes - self.lent)
+
+
+class Ledger:
+    """Devices, reservations of kernels, loans of processes."""
+
+    def __init__(self) -> None:
+        self._devices: dict[str, DeviceFacts] = {}
+        self._lost: set[str] = set()
+        self._kernels: dict[str, tuple[Account, ...]] = {}
+        self._reserved_bytes: dict[str, int] = {}
+        self._reserved_hundredths: dict[str, int] = {}
+
+    def set_devices(self, devices: Iterable[DeviceFacts], lost: Iterable[str] = ()) -> None:
+        """Tell which devices there are. A device that is gone stays known as lost while a kernel is on it."""
+        found = {device.uuid: device for device in devices}
+        missing = {uuid for uuid in self._devices if uuid not in found}
+        for uuid in missing:
+            if self._reserved_hundredths.get(uuid):
+                found[uuid] = self._devices[uuid]
+        self._devices = dict(sorted(found.items(), key=lambda item: item[1].index))
+        self._lost = (set(lost) | missing) & set(found)
+
+    @property
+    def devices(self) -> Sequence[DeviceFacts]:
+        return tuple(self._devices.values())
+
+    def is_lost(self, uuid: str) -> bool:
+        return uuid in self._lost
+
+    def device_states(self) -> tuple[DeviceState, ...]:
+        """A snapshot for ``placement.place``."""
+        return tuple(
+            DeviceState(
+                uuid=device.uuid,
+                index=device.index,
+                memory_bytes=device.memory_bytes,
+                free_hundredths=WHOLE - self._reserved_hundredths.get(device.uuid, 0),
+                free_bytes=device.memory_bytes - self._reserved_bytes.get(device.uuid, 0),
+                lost=device.uuid in self._lost,
+            )
+            for device in self._devices.values()
+        )
+
+    def reserved(self, uuid: str) -> tuple[int, int]:
+        """Hundredths and bytes of the device that are reserved."""
+        return self._reserved_hundredths.get(uuid, 0), self._reserved_bytes.get(uuid, 0)
+
+    def reserve(self, kernel_id: str, parts: Sequence[Part]) -> None:
+        """Enter a reservation whole, or raise LedgerError and enter nothing."""
+        if kernel_id in self._kernels:
+            raise LedgerError(f"kernel {kernel_id} has a reservation already")
+        states = {state.uuid: state for state in self.device_states()}
+        for part in parts:
+            state = states.get(part.uuid)
+            if state is None or part.hundredths > state.free_hundredths or part.quota_bytes > state.free_bytes:
+                raise LedgerError(f"kernel {kernel_id} does not fit on device {part.uuid}")
+        self._kernels[kernel_id] = tuple(Account(part) for part in parts)
+        for part in parts:
+            self._reserved_bytes[part.uuid] = self._reserved_bytes.get(part.uuid, 0) + part.quota_bytes
+            self._reserved_hundredths[part.uuid] = self._reserved_hundredths.get(part.uuid, 0) + part.hundredths
+
+    def release(self, kernel_id: str) -> bool:
+        """Take a reservation out, with its loans; tells whether it was there."""
+        accounts = self._kernels.pop(kernel_id, None)
+        for account in accounts or ():
+            self._reserved_bytes[account.part.uuid] -= account.part.quota_bytes
+            self._reserved_hundredths[account.part.uuid] -= account.part.hundredths
+        return accounts is not None
+
+    def accounts(self, kernel_id: str) -> tuple[Account, ...]:
+        """The kernel's accounts, in the order of its grant; to be read, not written."""
+        return self._kernels[kernel_id]
+
+    def kernels(self) -> Iterator[str]:
+        return iter(self._kernels)
+
+    def lend(self, kernel_id: str, device: int, process: int, amount: int) -> bool:
+        """Lend all of ``amount``, or nothing. ``device`` is an index into the kernel's grant."""
+        account = self._account(kernel_id, device)
+        if amount < 0 or amount > account.room:
+            return False
+        self._add(account, process, amount)
+        return True
+
+    def adopt(self, kernel_id: str, device: int, process: int, amount: int) -> None:
+        """Enter what a process already has, as it says after the agent came back.
+
+        The bytes are on the device whatever we think of them, so this may pass the quota (then nothing is lent until
+        enough came back), but never the device's memory: such a claim is false. Raises LedgerError.
+        """
+        account = self._account(kernel_id, device)
+        memory = self._devices[account.part.uuid].memory_bytes
+        if amount < 0 or account.lent + amount > memory:
+            raise LedgerError(f"claims {amount} bytes of a device that has {memory}")
+        self._add(account, process, amount)
+
+    def take_back(self, kernel_id: str, device: int, process: int, amount: int) -> None:
+        """A process returns credit. Raises LedgerError when it returns more than it was lent."""
+        account = self._account(kernel_id, device)
+        loan = account.loans.get(process)
+        if amount < 0 or amount > (loan.bytes if loan else 0):
+            raise LedgerError(f"returns {amount} bytes, was lent {loan.bytes if loan else 0}")
+        if loan is not None:
+            loan.bytes -= amount
+            account.lent -= amount
+
+    def end_process(self, kernel_id: str, process: int) -> int:
+        """Take back all that a process was lent; tells how much that was."""
+        total = 0
+        for account in self._kernels.get(kernel_id, ()):
+            loan = account.loans.pop(process, None)
+            if loan is not None:
+                account.lent -= loan.bytes
+                total += loan.bytes
+        return total
+
+    def check(self) -> None:
+        """Raise LedgerError when an invariant is broken. For tests, and cheap enough for a sanity check."""
+        for uuid, device in self._devices.items():
+            accounts = [a for accounts in self._kernels.values() for a in accounts if a.part.uuid == uuid]
+            bytes_, hundredths = sum(a.part.quota_bytes for a in accounts), sum(a.part.hundredths for a in accounts)
+            if (hundredths, bytes_) != self.reserved(uuid):
+                raise LedgerError(f"device {uuid}: the sums of its reservations are off")
+            if bytes_ > device.memory_bytes or hundredths > WHOLE:
+                raise LedgerError(f"device {uuid}: reserved over what it has")
+            if any(a.lent != sum(loan.bytes for loan in a.loans.values()) for a in accounts):
+                raise LedgerError(f"device {uuid}: the sums of its loans are off")
+
+    def _account(self, kernel_id: str, device: int) -> Account:
+        accounts = self._kernels.get(kernel_id, ())
+        if not 0 <= device < len(accounts):
+            raise LedgerError(f"names device {device}; the kernel has {len(accounts)}")
+        return accounts[device]
+
+    @staticmethod
+    def _add(account: Account, process: int, amount: int) -> None:
+        loan = account.loans.setdefault(process, Loan())
+        loan.bytes += amount
+        loan.most = max(loan.most, loan.bytes)
+        account.lent += amount

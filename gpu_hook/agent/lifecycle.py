@@ -1,0 +1,120 @@
+"""Beginning and end of an agent: one per runtime folder, what it leaves there, when it ends by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aliquot.gpu_hook.paths import RuntimeDir
+
+log = logging.getLogger(__name__)
+
+_LOCK_SECONDS = 3.0  # an agent that is ending has closed its socket, and holds its lock a little longer
+_RETRY_SECONDS = 0.05
+
+
+class StartError(Exception):
+    """The agent cannot start; the message is for the user."""
+
+
+class AgentLock:
+    """agent.lock: who holds it is the agent of the folder. The kernel lets it go with the process."""
+
+    def __init__(self, runtime: RuntimeDir) -> None:
+        """Raises StartError when another agent holds it."""
+        try:
+            self._descriptor = os.open(runtime.agent_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StartError(f"cannot open {runtime.agent_lock}: {error.strerror}") from error
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while not self._try():
+            if _answers(runtime.agent_socket) or time.monotonic() > deadline:
+                pid = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                os.close(self._descriptor)
+                raise StartError(
+                    f"an agent runs on {runtime.path} already (pid {pid}); use it, end it, or set ALIQUOT_RUNTIME_DIR"
+                )
+            time.sleep(_RETRY_SECONDS)
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def close(self) -> None:
+        """Let another agent have the folder. The file stays: removing a lock file is a race."""
+        os.close(self._descriptor)
+
+    def _try(self) -> bool:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def write_agent_info(runtime: RuntimeDir, info: dict[str, Any]) -> None:
+    """Replace agent.json. Raises OSError."""
+    new = runtime.agent_info.with_suffix(".json.new")
+    new.write_text(json.dumps({"pid": os.getpid(), "started": time.time(), **info}) + "\n")
+    os.replace(new, runtime.agent_info)
+
+
+def raise_descriptor_limit() -> None:
+    """Each process of each kernel costs two descriptors, each kernel one: the usual 1,024 are soon gone."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def log_to(path: Path | None) -> None:
+    """Log to a file, or to stderr. Raises StartError."""
+    try:
+        handler = logging.StreamHandler(sys.stderr) if path is None else logging.FileHandler(path, delay=False)
+    except OSError as error:
+        raise StartError(f"cannot write the log {path}: {error.strerror}") from error
+    handler.setFormatter(logging.Formatter("time=%(asctime)s level=%(levelname)s module=%(module)s %(message)s"))
+    root = logging.getLogger("aliquot")
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    root.propagate = False
+
+
+def end_on_signals(end: asyncio.Event) -> None:
+    """SIGTERM and SIGINT end the agent in order."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end.set)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal of whoever started it may go
+
+
+async def end_when_idle(is_idle: Callable[[], bool], idle_seconds: float, end: asyncio.Event) -> None:
+    """Set ``end`` when the agent was idle for so long."""
+    loop = asyncio.get_running_loop()
+    idle_since = loop.time()
+    while True:
+        if not is_idle():
+            idle_since = loop.time()
+        elif loop.time() - idle_since >= idle_seconds:
+            log.info("event=idle seconds=%g", idle_seconds)
+            end.set()
+            return
+        await asyncio.sleep(min(1.0, idle_seconds / 4))
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(1)
+        try:
+            connection.connect(os.fspath(path))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,179 @@
+"""The node agent, put together: the only place where its objects are made and joined."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from aliquot.gpu_hook.paths import Driver, PathError, choose_driver, prepare_runtime_dir, softgpu_state_path
+
+from .control import ControlServer
+from .devices import DeviceMonitor, DeviceSource, DriverError
+from .ledger import Ledger
+from .lifecycle import (
+    AgentLock,
+    StartError,
+    end_on_signals,
+    end_when_idle,
+    log_to,
+    raise_descriptor_limit,
+    write_agent_info,
+)
+from .nvml import NvmlSource, softgpu_environment
+from .operations import CONTROL_VERSION, Node, Operations
+from .reservations import Reservations
+from .settings import AgentSettings, read_arguments
+from .softgpu_state import remove_unused
+from .status import ENFORCER, describe_devices, describe_kernel
+
+log = logging.getLogger(__name__)
+
+OpenSource = Callable[[Driver], DeviceSource]
+FindDriver = Callable[[str], Driver]
+
+
+class Agent:
+    """Made when the lock is held and the driver runs. ``serve`` returns when it is to end."""
+
+    def __init__(self, settings: AgentSettings, node: Node, source: DeviceSource) -> None:
+        self._settings = settings
+        self._node = node
+        self._end = asyncio.Event()
+        self._ledger = Ledger()
+        self._monitor = DeviceMonitor(source, self._saw_devices)
+        self._reservations = Reservations(self._ledger, settings, self._tell_change, self._monitor.hurry)
+        self._operations = Operations(node, self._reservations, self._describe, self._subscribe, self._end.set)
+        self._control = ControlServer(self._operations.answer, self._reservations.drop_connection)
+
+    async def serve(self) -> None:
+        """Raises StartError; after that, runs until a signal, ``shutdown``, or the idle time."""
+        settings = self._settings
+        await self._monitor.look()
+        self._reservations.restore()
+        try:
+            info = {"version": CONTROL_VERSION, "driver": self._node.driver.kind, "node": self._node.name}
+            write_agent_info(settings.runtime, info)
+            await self._control.listen(settings.runtime.agent_socket)
+        except OSError as error:
+            raise StartError(f"cannot listen in {settings.runtime.path}: {error.strerror or error}") from error
+        log.info("event=started pid=%d folder=%s driver=%s", os.getpid(), settings.runtime.path, self._node.driver.kind)
+        end_on_signals(self._end)
+        jobs = [self._monitor.run(settings.device_period_seconds), self._sample_pages()]
+        if settings.exit_when_idle_seconds is not None:
+            jobs.append(end_when_idle(self._is_idle, settings.exit_when_idle_seconds, self._end))
+        tasks = [asyncio.create_task(job) for job in jobs]
+        try:
+            await self._end.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Leave the folder to the next agent: kernels that live keep their grant.json."""
+        await self._control.close()
+        self._reservations.close()
+        await self._monitor.close()
+        with contextlib.suppress(OSError):
+            self._settings.runtime.agent_info.unlink()
+        log.info("event=ended pid=%d", os.getpid())
+
+    async def _sample_pages(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.page_period_seconds)
+            try:
+                self._reservations.sample()
+            except Exception:
+                log.exception("event=sample_failed")
+
+    def _saw_devices(self) -> None:
+        readings = self._monitor.readings
+        before = self._ledger.device_states()
+        self._ledger.set_devices((r.facts for r in readings), (r.facts.uuid for r in readings if r.is_lost))
+        self._reservations.book_busy(readings)
+        if before and self._ledger.device_states() != before:
+            log.warning("event=devices_changed lost=%s", [s.index for s in self._ledger.device_states() if s.lost])
+            self._tell_change()
+
+    def _subscribe(self, connection: int) -> None:
+        self._control.subscribe(connection)
+
+    def _tell_change(self) -> None:
+        self._control.tell_change()
+
+    def _is_idle(self) -> bool:
+        return not self._control.connections and not len(self._reservations)
+
+    def _describe(self) -> dict[str, Any]:
+        kernels = list(self._reservations.kernels)
+        return {
+            "node": self._node.name,
+            "driver": self._node.driver.kind,
+            "enforcer": ENFORCER,
+            "devices": describe_devices(self._ledger, self._monitor.readings, kernels),
+            "kernels": [describe_kernel(kernel) for kernel in kernels],
+            "connections": self._control.connections,
+        }
+
+
+def run_agent(
+    settings: AgentSettings, open_source: OpenSource = NvmlSource, find_driver: FindDriver = choose_driver
+) -> int:
+    """Run an agent in the foreground until it ends; the exit code. A failure to start is one line on stderr."""
+    try:
+        log_to(settings.log_file)
+        prepare_runtime_dir(settings.runtime)
+        driver = find_driver(settings.driver)
+        lock = AgentLock(settings.runtime)
+    except (PathError, StartError) as error:
+        return _fail(str(error))
+    try:
+        return _run_locked(settings, driver, open_source)
+    finally:
+        lock.close()
+
+
+def _run_locked(settings: AgentSettings, driver: Driver, open_source: OpenSource) -> int:
+    driver_env: dict[str, str] = {}
+    state = softgpu_state_path(settings.runtime)
+    if driver.kind == "softgpu":
+        remove_unused(state)
+        driver_env = softgpu_environment(state, settings.softgpu)
+        os.environ.update(driver_env)  # read by the library in this process
+    node = Node(platform.node() or "localhost", driver, driver_env, settings.exit_when_idle_seconds is not None)
+    try:
+        raise_descriptor_limit()
+        asyncio.run(_run(settings, node, open_source))
+    except (DriverError, StartError) as error:
+        return _fail(str(error))
+    finally:
+        if driver.kind == "softgpu":
+            remove_unused(state)
+    return 0
+
+
+async def _run(settings: AgentSettings, node: Node, open_source: OpenSource) -> None:
+    agent = Agent(settings, node, open_source(node.driver))
+    gc.freeze()  # a full collection over what never changes would only be a pause
+    try:
+        await agent.serve()
+    finally:
+        await agent.close()
+
+
+def _fail(message: str) -> int:
+    log.error("event=not_started reason=%r", message)
+    print(f"aliquot agent: {message}", file=sys.stderr)
+    return 1
+
+
+def main() -> int:
+    """Called by ``python -m aliquot.gpu_hook.agent``."""
+    return run_agent(read_arguments())

@@ -1,0 +1,136 @@
+"""Readings through NVML, of the NVIDIA driver or of the software GPU: the same code on both.
+
+The chosen library is loaded by its absolute path first; glibc then answers pynvml's dlopen of the same SONAME with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import pynvml  # type: ignore[import-untyped, unused-ignore]
+from aliquot.gpu_hook.paths import Driver
+
+from .devices import DeviceReading, DriverError
+from .ledger import DeviceFacts
+from .settings import SoftGpuSettings
+
+_Result = TypeVar("_Result")
+_GONE = {
+    pynvml.NVML_ERROR_GPU_IS_LOST,
+    pynvml.NVML_ERROR_NOT_FOUND,
+    pynvml.NVML_ERROR_UNKNOWN,
+    pynvml.NVML_ERROR_RESET_REQUIRED,
+    pynvml.NVML_ERROR_INVALID_ARGUMENT,
+}
+
+
+class NvmlSource:
+    """Owns NVML of this process. Implements ``devices.DeviceSource``."""
+
+    def __init__(self, driver: Driver) -> None:
+        """Raises DriverError when the library does not load, does not start, or has no device."""
+        try:
+            ctypes.CDLL(os.fspath(driver.nvml), mode=ctypes.RTLD_GLOBAL)
+            pynvml.nvmlInit()
+            self._handles = [_find_device(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        except OSError as error:
+            raise DriverError(f"cannot load {driver.nvml}: {error}") from error
+        except pynvml.NVMLError as error:
+            raise DriverError(f"NVML of {driver.nvml} does not start: {error}") from error
+        if not self._handles:
+            raise DriverError(f"NVML of {driver.nvml} has no device; see nvidia-smi")
+        self._last_sample = dict.fromkeys((facts.uuid for facts, _ in self._handles), 0)
+        self._last_look = dict.fromkeys(self._last_sample, time.monotonic())
+
+    def read(self) -> tuple[DeviceReading, ...]:
+        return tuple(self._read_device(facts, handle) for facts, handle in self._handles)
+
+    def close(self) -> None:
+        try:
+            pynvml.nvmlShutdown()
+        except pynvml.NVMLError as error:
+            raise DriverError(f"NVML does not end: {error}") from error
+
+    def _read_device(self, facts: DeviceFacts, handle: Any) -> DeviceReading:
+        try:
+            used = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+        except pynvml.NVMLError as error:
+            if error.value in _GONE:
+                return DeviceReading(facts, is_lost=True)
+            used = 0
+        utilization = _optional(lambda: int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu))
+        power = _optional(lambda: float(pynvml.nvmlDeviceGetPowerUsage(handle)) / 1000)
+        return DeviceReading(
+            facts,
+            used_bytes=used,
+            utilization_percent=utilization or 0,
+            temperature_celsius=_optional(
+                lambda: int(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
+            ),
+            power_watts=power,
+            busy=self._read_busy(facts.uuid, handle),
+        )
+
+    def _read_busy(self, uuid: str, handle: Any) -> dict[int, float]:
+        """GPU time by pid since the look before: each sample's utilisation times what it covers.
+
+        NVML gives a process the percentage over the time since ``last_sample``, one record each, so a record covers
+        the time between the two looks; several records of one process split it.
+        """
+        now = time.monotonic()
+        elapsed, self._last_look[uuid] = now - self._last_look[uuid], now
+        samples = _optional(lambda: pynvml.nvmlDeviceGetProcessUtilization(handle, self._last_sample[uuid])) or []
+        records: dict[int, list[int]] = {}
+        for sample in samples:
+            if sample.timeStamp > self._last_sample[uuid] and 0 <= sample.smUtil <= 100:
+                records.setdefault(int(sample.pid), []).append(int(sample.smUtil))
+        self._last_sample[uuid] = max([self._last_sample[uuid], *(int(s.timeStamp) for s in samples)])
+        return {pid: sum(utils) / len(utils) / 100 * elapsed for pid, utils in records.items() if any(utils)}
+
+
+def softgpu_environment(state: os.PathLike[str], settings: SoftGpuSettings) -> dict[str, str]:
+    """What tells the software GPU's libraries which machine to be; the agent and its kernels need the same."""
+    knobs: Mapping[str, int | float | None] = {
+        "DEVICES": settings.devices,
+        "MEMORY": settings.memory_bytes,
+        "SM_COUNT": settings.sm_count,
+        "LINK_GBPS": settings.link_gbps,
+    }
+    chosen = {f"ALIQUOT_SOFTGPU_{name}": f"{value:.15g}" for name, value in knobs.items() if value is not None}
+    return {"ALIQUOT_SOFTGPU_STATE": os.fspath(state), **chosen}
+
+
+def _find_device(index: int) -> tuple[DeviceFacts, Any]:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    facts = DeviceFacts(
+        uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
+        index=index,
+        name=_text(pynvml.nvmlDeviceGetName(handle)),
+        memory_bytes=_usable_memory(handle),
+    )
+    return facts, handle
+
+
+def _usable_memory(handle: Any) -> int:
+    """What the driver keeps for itself cannot be promised to a kernel; only the newer record tells it."""
+    record = _optional(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2))
+    if record is not None:
+        return int(record.total) - int(record.reserved)
+    return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+
+
+def _text(value: str | bytes) -> str:
+    """Older pynvml answers bytes."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _optional(read: Callable[[], _Result]) -> _Result | None:
+    """What a device may not have; None then."""
+    try:
+        return read()
+    except pynvml.NVMLError:
+        return None

@@ -1,0 +1,86 @@
+"""Watching processes that are not our children: a pidfd where the kernel of this machine has them, else a poll.
+
+A process is named by its pid and its start time, so that a pid used again is not taken for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+from collections.abc import Callable
+from pathlib import Path
+
+_POLL_SECONDS = 0.25  # only where pidfd_open is missing (Linux before 5.3, some sandboxes)
+
+
+def start_time_ticks(pid: int) -> int | None:
+    """Field 22 of /proc/PID/stat, or None when there is no such process (a zombie counts as none)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (OSError, ValueError):
+        return None
+    fields = text[text.rfind(")") + 2 :].split()
+    return None if len(fields) < 20 or fields[0] in "ZX" else int(fields[19])
+
+
+class ProcessWatch:
+    """Calls ``ended`` once, on the loop, when the process ends. Owned by who made it, who calls ``close``."""
+
+    def __init__(self, pid: int, ended: Callable[[], None]) -> None:
+        """Raises ProcessLookupError when there is no such process now."""
+        self.pid = pid
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._descriptor: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_ended = False
+        try:
+            self._descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            raise
+        except (OSError, AttributeError):
+            pass  # no pidfd here: poll
+        ticks = start_time_ticks(pid)
+        if ticks is None:
+            self.close()
+            raise ProcessLookupError(f"no process {pid}")
+        self.start_time_ticks = ticks
+        if self._descriptor is None:
+            self._timer = self._loop.call_later(_POLL_SECONDS, self._poll)
+        else:
+            self._loop.add_reader(self._descriptor, self._tell)
+
+    @property
+    def is_alive(self) -> bool:
+        """Asked of the kernel, not of what the loop has heard so far."""
+        if self._has_ended:
+            return False
+        if self._descriptor is None:
+            return start_time_ticks(self.pid) == self.start_time_ticks
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        return not poll.poll(0)
+
+    def close(self) -> None:
+        """Stop watching. Idempotent."""
+        if self._descriptor is not None:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = None
+            self._has_ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._has_ended = True
+
+    def _poll(self) -> None:
+        if start_time_ticks(self.pid) != self.start_time_ticks:
+            self._tell()
+        else:
+            self._timer = self._loop.call_later(_POLL_SECONDS, self._poll)
+
+    def _tell(self) -> None:
+        self.close()
+        self._has_ended = True
+        self._ended()

@@ -1,0 +1,216 @@
+"""All kernels of this node: reserve, bind, release, who holds what, and the end of what nobody holds.
+
+The one place that makes and ends kernels, and the only caller of ``Ledger.reserve`` and ``release``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from aliquot.gpu_hook.placement import Refusal, place
+
+from .devices import DeviceReading
+from .journal import Entry, JournalError, Reservation, Tally, read_entry, remove_folder
+from .kernel import Kernel
+from .ledger import Ledger, LedgerError
+from .settings import AgentSettings
+
+log = logging.getLogger(__name__)
+
+
+class Refused(Exception):
+    """A request that is answered with no. ``code`` is one of docs/reference/agent-protocol.md."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Reservations:
+    """``changed`` is called when what could be reserved changed; ``process_left`` when one left a kernel."""
+
+    def __init__(
+        self, ledger: Ledger, settings: AgentSettings, changed: Callable[[], None], process_left: Callable[[], None]
+    ) -> None:
+        self.ledger = ledger
+        self._settings = settings
+        self._changed = changed
+        self._process_left = process_left
+        self._kernels: dict[str, Kernel] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}  # of kernels that nobody holds
+        self._departed: dict[int, tuple[str, int]] = {}  # pid -> kernel id, looks at the devices since it left
+
+    @property
+    def kernels(self) -> Iterable[Kernel]:
+        return self._kernels.values()
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def reserve(self, asked: Reservation, placement: Mapping[str, int] | None, connection: int) -> Kernel:
+        """Reserve for a connection, or make it another holder of the same. Raises Refused."""
+        kernel = self._kernels.get(asked.kernel_id)
+        if kernel is not None:
+            if not kernel.reservation.is_same_request(asked):
+                raise Refused(
+                    "conflict",
+                    f"kernel {asked.kernel_id} exists with another request "
+                    f"({kernel.reservation.hundredths / 100:g} GPU for {kernel.reservation.owner}); release it first",
+                )
+            if kernel.is_ending:
+                kernel.revive()
+            kernel.connections.add(connection)
+            self._stop_timer(kernel)
+            return kernel
+        parts = place(self.ledger.device_states(), asked.hundredths, asked.memory_limit, placement)
+        if isinstance(parts, Refusal):
+            log.info("event=refused kernel=%s code=%s message=%r", asked.kernel_id, parts.code, parts.message)
+            raise Refused(parts.code, parts.message)
+        reservation = replace(asked, parts=parts)
+        kernel = self._add(Entry(reservation, tallies=tuple(Tally() for _ in parts)))
+        kernel.connections.add(connection)
+        log.info("event=reserved kernel=%s owner=%r parts=%s", asked.kernel_id, asked.owner, _show(reservation))
+        self._changed()
+        return kernel
+
+    def bind(self, kernel_id: str, pid: int, start_time_ticks: int) -> None:
+        """Raises Refused."""
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None or kernel.is_ending:
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here; reserve it first")
+        if not kernel.bind(pid, start_time_ticks):
+            raise Refused("bad_request", f"no process {pid} that started at tick {start_time_ticks} is alive here")
+        self._stop_timer(kernel)
+
+    def release(self, kernel_id: str) -> bool:
+        """End a reservation; tells whether it was there."""
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None:
+            return False
+        self._stop_timer(kernel)
+        was_ending = kernel.is_ending
+        if kernel.end():
+            self._finish(kernel)
+        else:
+            log.info("event=ending kernel=%s pids=%s", kernel_id, kernel.pids)
+        return not was_ending
+
+    def drop_connection(self, connection: int) -> None:
+        """A control connection closed: it holds nothing any more."""
+        for kernel in list(self._kernels.values()):
+            if connection in kernel.connections:
+                kernel.connections.discard(connection)
+                self._check_holders(kernel)
+
+    def restore(self) -> None:
+        """Read the kernels that an agent before us left. What is not whole, or does not fit, is removed."""
+        for folder in sorted(self._settings.runtime.kernels.iterdir()):
+            if not folder.is_dir():
+                continue
+            try:
+                entry = read_entry(folder)
+                kernel = self._add(entry)
+            except (JournalError, Refused) as error:
+                log.warning("event=not_restored folder=%s reason=%r", folder, str(error))
+                remove_folder(folder)
+                continue
+            kernel.restore(entry)
+            log.info("event=restored kernel=%s parts=%s", kernel.kernel_id, _show(kernel.reservation))
+            loop = asyncio.get_running_loop()
+            self._timers[kernel.kernel_id] = loop.call_later(
+                self._settings.restart_grace_seconds, self._end_grace, kernel
+            )
+
+    def sample(self) -> None:
+        """Look at the pages of all kernels that have processes."""
+        for kernel in self._kernels.values():
+            if kernel.is_in_use:
+                kernel.sample()
+
+    def book_busy(self, readings: Iterable[DeviceReading]) -> None:
+        """Book GPU time of processes on their kernels, those that left since the look before included."""
+        owners = {pid: kernel_id for pid, (kernel_id, _) in self._departed.items()}
+        owners.update((pid, kernel.kernel_id) for kernel in self._kernels.values() for pid in kernel.pids)
+        for reading in readings:
+            for pid, seconds in reading.busy.items():
+                kernel = self._kernels.get(owners.get(pid, ""))
+                if kernel is not None:
+                    kernel.add_busy(reading.facts.uuid, seconds)
+        # The look that was under way when a process left may not have seen its last work: the next one does.
+        self._departed = {pid: (kernel, 1) for pid, (kernel, looks) in self._departed.items() if looks == 0}
+
+    def close(self) -> None:
+        """The agent ends: leave what is held to the next one."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for kernel in self._kernels.values():
+            kernel.close(keep=kernel.is_held and not kernel.is_ending)
+        self._kernels.clear()
+
+    def _add(self, entry: Entry) -> Kernel:
+        """Enter a reservation and open its kernel, or neither. Raises Refused."""
+        reservation = entry.reservation
+        try:
+            self.ledger.reserve(reservation.kernel_id, reservation.parts)
+        except LedgerError as error:
+            raise Refused("no_room", str(error)) from error
+        folder = self._settings.runtime.kernel(reservation.kernel_id)
+        try:
+            kernel = Kernel(entry, folder, self.ledger, self._settings.recall_seconds, self._left)
+        except OSError as error:
+            self.ledger.release(reservation.kernel_id)
+            remove_folder(folder)
+            raise Refused("internal", f"cannot make the kernel's folder {folder}: {error.strerror}") from error
+        self._kernels[reservation.kernel_id] = kernel
+        return kernel
+
+    def _left(self, kernel: Kernel, pid: int) -> None:
+        """Called by a kernel when one of its processes left."""
+        self._departed[pid] = (kernel.kernel_id, 0)
+        self._process_left()
+        self._check_holders(kernel)
+
+    def _check_holders(self, kernel: Kernel) -> None:
+        """A holder may have been the last. Two seconds let a restarted one come back."""
+        if kernel.is_ending:
+            if not kernel.is_in_use:
+                self._finish(kernel)
+        elif not kernel.is_held and kernel.kernel_id not in self._timers:
+            loop = asyncio.get_running_loop()
+            self._timers[kernel.kernel_id] = loop.call_later(self._settings.orphan_seconds, self._end_orphan, kernel)
+
+    def _end_grace(self, kernel: Kernel) -> None:
+        self._timers.pop(kernel.kernel_id, None)
+        kernel.stop_expecting()
+        if not kernel.is_held:
+            self._end_orphan(kernel)
+
+    def _end_orphan(self, kernel: Kernel) -> None:
+        self._timers.pop(kernel.kernel_id, None)
+        if not kernel.is_held:
+            log.info("event=orphaned kernel=%s", kernel.kernel_id)
+            self.release(kernel.kernel_id)
+
+    def _finish(self, kernel: Kernel) -> None:
+        if self._kernels.get(kernel.kernel_id) is not kernel:
+            return  # ended by the last of its sessions, while we asked them to end
+        self._stop_timer(kernel)
+        del self._kernels[kernel.kernel_id]
+        kernel.close(keep=False)
+        self.ledger.release(kernel.kernel_id)
+        log.info("event=released kernel=%s", kernel.kernel_id)
+        self._changed()
+
+    def _stop_timer(self, kernel: Kernel) -> None:
+        """Somebody holds it (again), or it ended. After a restart the timer is also what ends the waiting."""
+        timer = self._timers.get(kernel.kernel_id)
+        if timer is not None and not kernel.is_expecting:
+            timer.cancel()
+            del self._timers[kernel.kernel_id]
+
+
+def _show(reservation: Reservation) -> str:
+    return ",".join(f"gpu{part.index}:{part.hundredths}:{part.quota_bytes}" for part in reservation.parts)

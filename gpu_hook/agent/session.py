@@ -1,0 +1,187 @@
+"""One process of a kernel at its hook socket: reads and checks its messages, owns its two pages, notices its end.
+
+What it sends is untrusted: anything that the header does not allow is refused and ends the connection, nothing more.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import logging
+import socket
+import struct
+from typing import Protocol
+
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.protocol import (
+    Credit,
+    Hello,
+    MalformedError,
+    Message,
+    MessageType,
+    RefusalReason,
+    Role,
+    SelfCheckResult,
+)
+
+from .ledger import LedgerError
+from .pages import AgentSide, HookSide
+from .processes import ProcessWatch
+
+log = logging.getLogger(__name__)
+
+_HELLO_SECONDS = 5.0
+_MESSAGES_A_TURN = 16  # so that one process that floods us does not keep the loop from the others
+_PEER = struct.Struct("iII")
+
+
+class SessionOwner(Protocol):
+    """The kernel that a session belongs to."""
+
+    def join(self, session: HookSession, hello: Hello) -> None: ...
+
+    def take(self, session: HookSession, message: Credit | SelfCheckResult) -> None: ...
+
+    def leave(self, session: HookSession) -> None: ...
+
+
+class HookSession:
+    """``number`` names it within the agent; the ledger's loans are under it."""
+
+    def __init__(self, number: int, connection: socket.socket, owner: SessionOwner) -> None:
+        """Raises OSError (ProcessLookupError too) when the peer is gone already."""
+        self.number = number
+        self.role = Role.OBSERVER
+        self.agent_side: AgentSide | None = None
+        self.hook_side: HookSide | None = None
+        self._connection = connection
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._is_joined = False
+        self._is_closed = False
+        self._closing: asyncio.Handle | None = None
+        connection.setblocking(False)
+        self.pid: int = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
+        # A child that inherited the socket would keep it open after its parent's end.
+        self._process = ProcessWatch(self.pid, self._process_ended)
+        self._timer = self._loop.call_later(_HELLO_SECONDS, self._hello_is_late)
+        self._loop.add_reader(connection.fileno(), self._read)
+
+    @property
+    def start_time_ticks(self) -> int:
+        return self._process.start_time_ticks
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive
+
+    def open_pages(self, agent_side: AgentSide, hook_side: HookSide) -> None:
+        """Welcome the process, and hand it its pages."""
+        self.agent_side, self.hook_side = agent_side, hook_side
+        descriptors = array.array("i", [agent_side.descriptor, hook_side.descriptor])
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors.tobytes())]
+        welcome = protocol.pack(protocol.Welcome(agent_side.device_count))
+        try:
+            self._connection.sendmsg([welcome], rights)
+        except OSError as error:
+            self._close_soon(f"cannot be welcomed: {error}")
+        finally:
+            agent_side.close_descriptor()
+            hook_side.close_descriptor()
+
+    def send(self, message: Message) -> None:
+        """Send one message. A process that does not read is dropped, later: the caller may be iterating."""
+        if self._is_closed:
+            return
+        try:
+            self._connection.send(protocol.pack(message))
+        except OSError as error:
+            self._close_soon(f"cannot be written to: {error}")
+
+    def refuse(self, reason: RefusalReason, text: str) -> None:
+        """Say why, and close."""
+        log.info("event=hook_refused pid=%d reason=%s text=%r", self.pid, reason.name, text)
+        self.send(protocol.Refuse(reason, text))
+        self.close()
+
+    def close(self) -> None:
+        """End the session; the owner takes back what the process was lent. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._timer.cancel()
+        if self._closing is not None:
+            self._closing.cancel()
+        self._process.close()
+        self._loop.remove_reader(self._connection.fileno())
+        self._connection.close()
+        try:
+            self._owner.leave(self)
+        finally:
+            for page in (self.agent_side, self.hook_side):
+                if page is not None:
+                    page.close()
+
+    def _close_soon(self, why: str) -> None:
+        if self._closing is None:
+            log.info("event=hook_dropped pid=%d reason=%r", self.pid, why)
+            self._closing = self._loop.call_soon(self.close)
+
+    def _process_ended(self) -> None:
+        self.close()
+
+    def _hello_is_late(self) -> None:
+        self.refuse(RefusalReason.MESSAGE, f"no HELLO within {_HELLO_SECONDS:g} s")
+
+    def _read(self) -> None:
+        for _ in range(_MESSAGES_A_TURN):
+            if self._is_closed:
+                return
+            try:
+                datagram, ancillary, _, _ = self._connection.recvmsg(
+                    protocol.LARGEST_MESSAGE + 1, socket.CMSG_SPACE(64)
+                )
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                return self.close()
+            _drop_descriptors(ancillary)
+            if not datagram:
+                return self.close()
+            self._take(datagram)
+
+    def _take(self, datagram: bytes) -> None:
+        try:
+            self._dispatch(protocol.unpack(datagram))
+        except MalformedError as error:
+            self.refuse(error.reason, str(error))
+        except LedgerError as error:
+            self.refuse(RefusalReason.MESSAGE, str(error))
+
+    def _dispatch(self, message: Message) -> None:
+        if isinstance(message, Hello):
+            if self._is_joined:
+                raise MalformedError("got a second HELLO")
+            self._is_joined = True
+            self._timer.cancel()
+            self.role = message.role
+            self._owner.join(self, message)
+            return
+        if not self._is_joined:
+            raise MalformedError("got another message before HELLO")
+        if isinstance(message, Credit):
+            if message.type not in (MessageType.CREDIT_REQUEST, MessageType.CREDIT_RETURN):
+                raise MalformedError(f"got {message.type.name}, which only the agent sends")
+            if self.role is Role.OBSERVER:
+                raise MalformedError("an observer has no credit")
+        elif not isinstance(message, SelfCheckResult):
+            raise MalformedError("got a message that only the agent sends")
+        self._owner.take(self, message)
+
+
+def _drop_descriptors(ancillary: list[tuple[int, int, bytes]]) -> None:
+    """Nobody was asked to pass descriptors: close them, or a hostile peer fills our table."""
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            for descriptor in array.array("i", data[: len(data) - len(data) % 4]):
+                socket.close(descriptor)

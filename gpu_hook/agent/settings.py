@@ -1,0 +1,114 @@
+"""What a node agent can be told at its start. Read once; nothing here changes while it runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
+
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+@dataclass(frozen=True)
+class SoftGpuSettings:
+    """The machine that the software GPU plays. None: its own default."""
+
+    devices: int | None = None
+    memory_bytes: int | None = None
+    sm_count: int | None = None
+    link_gbps: float | None = None
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    """One value for each option of ``aliquot agent``."""
+
+    runtime: RuntimeDir
+    driver: str = "auto"
+    softgpu: SoftGpuSettings = field(default_factory=SoftGpuSettings)
+    exit_when_idle_seconds: float | None = None
+    log_file: Path | None = None
+    orphan_seconds: float = 2.0
+    restart_grace_seconds: float = 10.0
+    recall_seconds: float = 0.2
+    page_period_seconds: float = 0.05
+    device_period_seconds: float = 1.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the agent, for its own command line and for ``aliquot agent``."""
+    parser.add_argument("--runtime-dir", type=Path, help="folder of the agent's sockets (ALIQUOT_RUNTIME_DIR)")
+    parser.add_argument(
+        "--driver",
+        choices=("auto", "nvidia", "softgpu"),
+        default="auto",
+        help="what lies below: the NVIDIA driver, or the software GPU (default: what is found)",
+    )
+    parser.add_argument("--softgpu-devices", type=_positive_int, metavar="N", help="devices of the software GPU")
+    parser.add_argument("--softgpu-memory", type=parse_bytes, metavar="BYTES", help="memory of each, for example 16GiB")
+    parser.add_argument("--softgpu-sm-count", type=_positive_int, metavar="N", help="multiprocessors of each")
+    parser.add_argument("--softgpu-link-gbps", type=_positive_float, metavar="X", help="speed of each one's link, GB/s")
+    parser.add_argument(
+        "--exit-when-idle",
+        type=_positive_float,
+        metavar="SECONDS",
+        help="end after so long without a connection, a kernel and a process",
+    )
+    parser.add_argument("--log-file", type=Path, help="append the log to this file (default: stderr)")
+
+
+def read_arguments(arguments: Sequence[str] | None = None) -> AgentSettings:
+    """Parse a command line; ends the program with a usage message when it is wrong."""
+    parser = argparse.ArgumentParser(prog="aliquot agent", description="The node agent: one per machine.")
+    add_arguments(parser)
+    return settings_from(parser.parse_args(arguments))
+
+
+def settings_from(options: argparse.Namespace) -> AgentSettings:
+    """Settings from what ``add_arguments`` parsed."""
+    folder: Path | None = options.runtime_dir
+    return AgentSettings(
+        runtime=find_runtime_dir() if folder is None else RuntimeDir(Path(os.path.abspath(folder))),
+        driver=options.driver,
+        softgpu=SoftGpuSettings(
+            devices=options.softgpu_devices,
+            memory_bytes=options.softgpu_memory,
+            sm_count=options.softgpu_sm_count,
+            link_gbps=options.softgpu_link_gbps,
+        ),
+        exit_when_idle_seconds=options.exit_when_idle,
+        log_file=options.log_file,
+    )
+
+
+def parse_bytes(text: str) -> int:
+    """``16GiB``, ``512m`` or ``1073741824``; units are binary."""
+    lowered = text.strip().lower().removesuffix("ib").removesuffix("b")
+    number, unit = (lowered[:-1], lowered[-1:]) if lowered[-1:].isalpha() else (lowered, "")
+    try:
+        amount = int(float(number) * _UNITS[unit])
+    except (KeyError, ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"asked {text!r} as an amount of memory; write it like 16GiB") from None
+    if amount < 1:
+        raise argparse.ArgumentTypeError(f"asked {text!r} as an amount of memory; ask for more than 0")
+    return amount
+
+
+def _positive_int(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"asked {text!r}; ask for a whole number from 1 on")
+    return int(text)
+
+
+def _positive_float(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"asked {text!r}; ask for a number above 0")
+    return value

@@ -1,0 +1,112 @@
+"""What the agent tells about itself: status and grant, as JSON objects. Reads, changes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aliquot.gpu_hook.paths import Driver, shim_dir
+
+from .devices import DeviceReading
+from .kernel import Kernel
+from .ledger import Ledger
+
+ENFORCER = "hook"
+
+
+def describe_devices(
+    ledger: Ledger, readings: Iterable[DeviceReading], kernels: Iterable[Kernel]
+) -> list[dict[str, Any]]:
+    """One object a device. A device that NVML did not see this time is lost."""
+    seen = {reading.facts.uuid: reading for reading in readings}
+    charged: dict[str, int] = {}
+    for kernel in kernels:
+        if kernel.is_in_use:
+            for part, use in zip(kernel.reservation.parts, kernel.report(), strict=True):
+                charged[part.uuid] = charged.get(part.uuid, 0) + use.charged_bytes
+    result = []
+    for facts in ledger.devices:
+        hundredths, reserved = ledger.reserved(facts.uuid)
+        reading = seen.get(facts.uuid, DeviceReading(facts, is_lost=True))
+        result.append(
+            {
+                "index": facts.index,
+                "uuid": facts.uuid,
+                "name": facts.name,
+                "memory_bytes": facts.memory_bytes,
+                "reserved_bytes": reserved,
+                "reserved_hundredths": hundredths,
+                "used_bytes": reading.used_bytes,
+                "charged_bytes": charged.get(facts.uuid, 0),
+                "utilization_percent": reading.utilization_percent,
+                "temperature_celsius": reading.temperature_celsius,
+                "power_watts": reading.power_watts,
+                "lost": ledger.is_lost(facts.uuid) or reading.is_lost,
+            }
+        )
+    return result
+
+
+def describe_kernel(kernel: Kernel) -> dict[str, Any]:
+    reservation = kernel.reservation
+    return {
+        "kernel_id": reservation.kernel_id,
+        "owner": reservation.owner,
+        "label": reservation.label,
+        "hundredths": reservation.hundredths,
+        "memory_limit": reservation.memory_limit,
+        "workload_class": reservation.workload_class,
+        "generation": reservation.generation,
+        "attributes": reservation.attributes,
+        "created": reservation.created,
+        "interception": kernel.interception,
+        "pids": kernel.pids,
+        "ending": kernel.is_ending,
+        "devices": [
+            {
+                "uuid": account.part.uuid,
+                "index": account.part.index,
+                "hundredths": account.part.hundredths,
+                "quota_bytes": account.part.quota_bytes,
+                "charged_bytes": use.charged_bytes,
+                "lent_bytes": account.lent,
+                "peak_bytes": use.peak_bytes,
+                "busy_seconds": round(use.busy_seconds, 6),
+                "refusals": use.refusals,
+            }
+            for account, use in zip(kernel.accounts, kernel.report(), strict=True)
+        ],
+    }
+
+
+def describe_grant(kernel: Kernel, node: str, driver: Driver, driver_env: Mapping[str, str]) -> dict[str, Any]:
+    """What a kernel's process needs, in the order of its devices: that is how CUDA will number them."""
+    reservation = kernel.reservation
+    return {
+        "kernel_id": reservation.kernel_id,
+        "owner": reservation.owner,
+        "generation": reservation.generation,
+        "node": node,
+        "hundredths": reservation.hundredths,
+        "memory_limit": reservation.memory_limit,
+        "workload_class": reservation.workload_class,
+        "devices": [
+            {
+                "uuid": part.uuid,
+                "index": part.index,
+                "hundredths": part.hundredths,
+                "quota_bytes": part.quota_bytes,
+            }
+            for part in reservation.parts
+        ],
+        "kernel_dir": os.fspath(kernel.folder),
+        "env": {
+            "LD_LIBRARY_PATH_PREPEND": os.fspath(shim_dir()),
+            "CUDA_VISIBLE_DEVICES": ",".join(part.uuid for part in reservation.parts),
+            "ALIQUOT_KERNEL_DIR": os.fspath(kernel.folder),
+            "ALIQUOT_REAL_CUDA": os.fspath(driver.cuda),
+            "ALIQUOT_REAL_NVML": os.fspath(driver.nvml),
+            **driver_env,
+        },
+    }

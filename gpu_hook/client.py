@@ -1,0 +1,301 @@
+"""The only door from Python to the node agent: an asyncio client, and a synchronous question for the command line.
+
+One connection, no reconnecting and no retries: that is the caller's matter. When the connection is lost, every
+waiter fails at once. Exceptions:
+
+    AgentClientError
+     ├── AgentUnreachable    nobody answers at the socket, or the connection was lost
+     ├── AgentRefused        the agent answered no; ``code`` is one of docs/reference/agent-protocol.md
+     └── AgentUnreadable     the agent answered what this version cannot read
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .agent_process import AgentFacts, AgentStartError, find_agent, start_agent
+from .agent_reports import (
+    AgentHello,
+    DeviceGrant,
+    DeviceStatus,
+    KernelDeviceStatus,
+    KernelGrant,
+    KernelStatus,
+    NodeStatus,
+    UnreadableReportError,
+    read_grant,
+    read_hello,
+    read_status,
+)
+from .paths import PathError, RuntimeDir, check_runtime_dir, find_runtime_dir
+
+__all__ = [
+    "PROTOCOL_VERSION",
+    "AgentClient",
+    "AgentClientError",
+    "AgentFacts",
+    "AgentHello",
+    "AgentRefused",
+    "AgentStartError",
+    "AgentUnreachable",
+    "AgentUnreadable",
+    "DeviceGrant",
+    "DeviceStatus",
+    "KernelDeviceStatus",
+    "KernelGrant",
+    "KernelStatus",
+    "NodeStatus",
+    "find_agent",
+    "query",
+    "read_status",
+    "start_agent",
+]
+
+PROTOCOL_VERSION = 1
+_LONGEST_ANSWER = 64 << 20
+_Report = TypeVar("_Report")
+
+
+class AgentClientError(Exception):
+    """Base of what this module raises."""
+
+
+class AgentUnreachable(AgentClientError):
+    """Nobody answers at the agent's socket, or the connection was lost."""
+
+
+class AgentRefused(AgentClientError):
+    """The agent answered no."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class AgentUnreadable(AgentClientError):
+    """The agent answered what this version cannot read."""
+
+
+class AgentClient:
+    """One control connection. It holds the reservations that it asked for: closing it lets them go."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: Path) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._path = path
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._subscribers: set[asyncio.Queue[bool]] = set()
+        self._last_id = 0
+        self._is_closed = False
+        self._lost: AgentUnreachable | None = None
+        self._listener = asyncio.create_task(self._listen(), name="aliquot-agent-client")
+
+    @classmethod
+    async def connect(cls, runtime_dir: str | os.PathLike[str] | None = None, *, seconds: float = 5) -> AgentClient:
+        """Connect to the agent of ``runtime_dir`` (default: this user's). Raises AgentUnreachable."""
+        path = agent_socket_path(runtime_dir)
+        try:
+            opening = asyncio.open_unix_connection(path, limit=_LONGEST_ANSWER)
+            reader, writer = await asyncio.wait_for(opening, seconds)
+        except (OSError, asyncio.TimeoutError) as error:
+            raise _unreachable(path, error) from error
+        return cls(reader, writer, path)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._lost is None
+
+    async def hello(self, name: str) -> AgentHello:
+        """Introduce this client, and check that both speak the same version."""
+        return _readable(read_hello, await self.ask("hello", version=PROTOCOL_VERSION, name=name))
+
+    async def status(self) -> NodeStatus:
+        return _readable(read_status, await self.ask("status"))
+
+    async def reserve(
+        self,
+        kernel_id: str,
+        *,
+        owner: str,
+        hundredths: int,
+        memory_limit: int | None = None,
+        workload_class: str = "production",
+        label: str = "",
+        placement: Mapping[str, int] | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> KernelGrant:
+        """Reserve, or become another holder of the same reservation. Raises AgentRefused."""
+        fields: dict[str, Any] = {
+            "kernel_id": kernel_id,
+            "owner": owner,
+            "hundredths": hundredths,
+            "memory_limit": memory_limit,
+            "workload_class": workload_class,
+            "label": label,
+            "attributes": dict(attributes or {}),
+        }
+        if placement is not None:
+            fields["placement"] = [{"uuid": uuid, "hundredths": part} for uuid, part in placement.items()]
+        answer = await self.ask("reserve", **fields)
+        return _readable(read_grant, answer.get("grant"))
+
+    async def bind(self, kernel_id: str, pid: int, start_time_ticks: int) -> None:
+        """Tell the kernel's process, which from now on holds the reservation as well."""
+        await self.ask("bind", kernel_id=kernel_id, pid=pid, start_time_ticks=start_time_ticks)
+
+    async def release(self, kernel_id: str) -> bool:
+        """End a reservation; tells whether it was there."""
+        return bool((await self.ask("release", kernel_id=kernel_id)).get("released"))
+
+    async def shutdown(self) -> None:
+        """End the agent; refused where it runs as a service."""
+        await self.ask("shutdown")
+
+    async def subscribe(self) -> AsyncIterator[None]:
+        """Yield whenever what could be reserved may have changed; changes that meet a busy reader become one.
+
+        Raises AgentUnreachable when the connection is lost, and ends when this client is closed.
+        """
+        events: asyncio.Queue[bool] = asyncio.Queue(maxsize=1)
+        self._subscribers.add(events)
+        try:
+            await self.ask("subscribe")
+            while await events.get():
+                yield
+            if self._lost is not None and not self._is_closed:
+                raise self._lost
+        finally:
+            self._subscribers.discard(events)
+
+    async def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        """Send one request and return its answer's fields. Raises AgentUnreachable and AgentRefused."""
+        if self._lost is not None:
+            raise self._lost
+        self._last_id += 1
+        number = self._last_id
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        try:
+            self._writer.write(_line({"id": number, "op": op, **fields}))
+            with contextlib.suppress(ConnectionError):  # the listener tells it to every waiter
+                await self._writer.drain()
+            return _checked(await answer)
+        finally:
+            self._answers.pop(number, None)
+
+    async def close(self) -> None:
+        """Close the connection and let go of what it holds. Idempotent."""
+        self._is_closed = True
+        self._writer.close()
+        self._listener.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._listener
+        self._fail(AgentUnreachable(f"the connection to the agent at {self._path} was closed by us"))
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def __aenter__(self) -> AgentClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _listen(self) -> None:
+        reason = "it closed the connection"
+        try:
+            while line := await self._reader.readline():
+                self._take(json.loads(line))
+        except (OSError, ValueError) as error:
+            reason = str(error) or type(error).__name__
+        self._fail(AgentUnreachable(f"lost the agent at {self._path}: {reason}; see aliquot doctor"))
+
+    def _take(self, message: Any) -> None:
+        if not isinstance(message, dict):
+            raise ValueError(f"it sent {type(message).__name__} instead of an object")
+        if "event" in message:
+            for events in self._subscribers:
+                if events.empty():
+                    events.put_nowait(True)
+            return
+        answer = self._answers.get(message.get("id", 0))
+        if answer is not None and not answer.done():
+            answer.set_result(message)
+
+    def _fail(self, error: AgentUnreachable) -> None:
+        if self._lost is not None:
+            return
+        self._lost = error
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(error)
+        for events in self._subscribers:
+            if not events.empty():
+                events.get_nowait()
+            events.put_nowait(False)
+        self._writer.close()
+
+
+def query(
+    op: str, *, runtime_dir: str | os.PathLike[str] | None = None, seconds: float = 5, **fields: Any
+) -> dict[str, Any]:
+    """Ask one question without asyncio, and return the answer's fields. Raises the exceptions of this module."""
+    path = agent_socket_path(runtime_dir)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(seconds)
+            connection.connect(os.fspath(path))
+            connection.sendall(_line({"id": 1, "op": op, **fields}))
+            with connection.makefile("rb") as answers:
+                line = answers.readline(_LONGEST_ANSWER)
+    except OSError as error:
+        raise _unreachable(path, error) from error
+    if not line.endswith(b"\n"):
+        raise AgentUnreachable(f"the agent at {path} closed the connection without an answer")
+    try:
+        return _checked(json.loads(line))
+    except ValueError as error:
+        raise AgentUnreadable(f"the agent at {path} answered what is no JSON: {line[:80]!r}") from error
+
+
+def agent_socket_path(runtime_dir: str | os.PathLike[str] | None = None) -> Path:
+    """Where the agent of this folder listens. Raises AgentUnreachable where no agent could listen."""
+    runtime = find_runtime_dir() if runtime_dir is None else RuntimeDir(Path(runtime_dir).absolute())
+    try:
+        check_runtime_dir(runtime)
+    except PathError as error:
+        raise AgentUnreachable(str(error)) from error
+    return runtime.agent_socket
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def _checked(message: dict[str, Any]) -> dict[str, Any]:
+    if message.get("ok") is True:
+        return message
+    raise AgentRefused(str(message.get("code", "internal")), str(message.get("message", "no reason given")))
+
+
+def _readable(read: Callable[[Mapping[str, Any]], _Report], report: Any) -> _Report:
+    try:
+        return read(report if isinstance(report, dict) else {})
+    except UnreadableReportError as error:
+        raise AgentUnreadable(str(error)) from error
+
+
+def _unreachable(path: Path, error: Exception) -> AgentUnreachable:
+    if isinstance(error, FileNotFoundError):
+        found = "there is no socket"
+    elif isinstance(error, ConnectionRefusedError):
+        found = "the socket is stale, its agent ended"
+    else:
+        found = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
+    return AgentUnreachable(f"no node agent answers at {path}: {found}; start one with: aliquot agent")

@@ -1,0 +1,210 @@
+"""Where things are on this machine: the runtime folder, our native libraries, the NVIDIA driver.
+
+Reads the environment in ``find_runtime_dir`` alone. Creates nothing but the runtime folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import stat
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_RUNTIME_DIR = 50  # characters: the longest socket below it must stay under the 108 bytes of sun_path
+KERNEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,35}")
+
+_SERVICE_DIR = Path("/run/aliquot")
+_DRIVER_DIRS = (
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib/wsl/lib",
+    "/run/opengl-driver/lib",
+)
+_DRIVER_DEVICES = ("/dev/nvidiactl", "/dev/dxg")
+
+
+class PathError(Exception):
+    """A folder or library that is needed is not there, or not usable. Says what was found and what to do."""
+
+
+@dataclass(frozen=True)
+class RuntimeDir:
+    """The runtime folder and the names in it."""
+
+    path: Path
+
+    @property
+    def agent_socket(self) -> Path:
+        return self.path / "agent.sock"
+
+    @property
+    def agent_lock(self) -> Path:
+        return self.path / "agent.lock"
+
+    @property
+    def start_lock(self) -> Path:
+        return self.path / "start.lock"
+
+    @property
+    def agent_info(self) -> Path:
+        return self.path / "agent.json"
+
+    @property
+    def agent_log(self) -> Path:
+        return self.path / "agent.log"
+
+    @property
+    def gateway_socket(self) -> Path:
+        return self.path / "gateway.sock"
+
+    @property
+    def gateway_lock(self) -> Path:
+        return self.path / "gateway.lock"
+
+    @property
+    def kernels(self) -> Path:
+        return self.path / "kernels"
+
+    def kernel(self, kernel_id: str) -> Path:
+        return self.kernels / kernel_id
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The libraries below the hook, by absolute path. ``kind`` is ``nvidia`` or ``softgpu``."""
+
+    kind: str
+    cuda: Path
+    nvml: Path
+
+
+def find_runtime_dir(environ: Mapping[str, str] | None = None) -> RuntimeDir:
+    """Choose the runtime folder; it may not exist yet. The order is that of docs/reference/agent-protocol.md."""
+    env = os.environ if environ is None else environ
+    if chosen := env.get("ALIQUOT_RUNTIME_DIR"):
+        return RuntimeDir(Path(chosen).absolute())
+    service = RuntimeDir(_SERVICE_DIR)
+    if service.agent_socket.exists() or (os.geteuid() == 0 and os.access("/run", os.W_OK)):
+        return service
+    if (session := env.get("XDG_RUNTIME_DIR")) and Path(session).is_dir():
+        return RuntimeDir(Path(session).absolute() / "aliquot")
+    return RuntimeDir(Path(f"/tmp/aliquot-{os.geteuid()}"))
+
+
+def check_runtime_dir(runtime: RuntimeDir) -> None:
+    """Raise PathError when the folder's name is too long, or when it is there but not ours alone."""
+    if len(os.fsencode(runtime.path)) > MAX_RUNTIME_DIR:
+        raise PathError(
+            f"the runtime folder {runtime.path} has {len(os.fsencode(runtime.path))} characters, at most "
+            f"{MAX_RUNTIME_DIR} fit into a socket's path; set ALIQUOT_RUNTIME_DIR to a shorter one"
+        )
+    try:
+        found = runtime.path.lstat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise PathError(f"cannot look at the runtime folder {runtime.path}: {error.strerror}") from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise PathError(f"the runtime folder {runtime.path} is no folder; remove it or set ALIQUOT_RUNTIME_DIR")
+    if found.st_uid != os.geteuid():
+        raise PathError(
+            f"the runtime folder {runtime.path} belongs to user {found.st_uid}, we are user {os.geteuid()}; "
+            "set ALIQUOT_RUNTIME_DIR to a folder of your own"
+        )
+
+
+def prepare_runtime_dir(runtime: RuntimeDir) -> None:
+    """Create the folder, private to us. Raises PathError."""
+    check_runtime_dir(runtime)
+    try:
+        runtime.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_runtime_dir(runtime)  # again: somebody else may have been first
+        runtime.path.chmod(0o700)
+        runtime.kernels.mkdir(mode=0o700, exist_ok=True)
+        probe = runtime.path / f".probe-{os.getpid()}"
+        probe.touch(mode=0o600)
+        probe.unlink()
+    except OSError as error:
+        raise PathError(
+            f"cannot write into the runtime folder {runtime.path}: {error.strerror}; "
+            "make it writable or set ALIQUOT_RUNTIME_DIR"
+        ) from error
+
+
+def softgpu_state_path(runtime: RuntimeDir) -> Path:
+    """The shared file that is the software GPU of this runtime folder, and of no other."""
+    name = hashlib.sha256(os.fsencode(runtime.path.resolve())).hexdigest()[:8]
+    return Path("/dev/shm") / f"aliquot-{os.geteuid()}-{name}"
+
+
+def native_dir() -> Path:
+    """``aliquot/native``: beside the packages, not resolved, since an editable install is a folder of links."""
+    return Path(__file__).absolute().parent.parent / "native"
+
+
+def shim_dir() -> Path:
+    """The hook's libraries, to be put first on LD_LIBRARY_PATH."""
+    return native_dir() / "shim"
+
+
+def softgpu_driver() -> Driver:
+    """The software GPU's libraries. Raises PathError when they were not built."""
+    folder = native_dir() / "softgpu"
+    driver = Driver("softgpu", folder / "libcuda.so.1", folder / "libnvidia-ml.so.1")
+    for library in (driver.cuda, driver.nvml):
+        if not library.exists():
+            raise PathError(f"the software GPU's {library} is missing; install aliquot again (pip install .)")
+    return driver
+
+
+def nvidia_driver() -> Driver | None:
+    """The NVIDIA driver of this machine, or None where its libraries or its device are missing."""
+    if not any(os.path.exists(device) for device in _DRIVER_DEVICES):
+        return None
+    cuda, nvml = _find_library("libcuda.so.1"), _find_library("libnvidia-ml.so.1")
+    return Driver("nvidia", cuda, nvml) if cuda and nvml else None
+
+
+def choose_driver(kind: str = "auto") -> Driver:
+    """``nvidia`` where there is one, else the software GPU. Raises PathError."""
+    if kind not in ("auto", "nvidia", "softgpu"):
+        raise PathError(f"asked driver {kind!r}; choose auto, nvidia or softgpu")
+    if kind == "softgpu":
+        return softgpu_driver()
+    found = nvidia_driver()
+    if found is None and kind == "nvidia":
+        raise PathError(
+            f"asked the NVIDIA driver; found no libcuda.so.1 and libnvidia-ml.so.1 with one of "
+            f"{', '.join(_DRIVER_DEVICES)}; install the driver, or use --driver softgpu"
+        )
+    return found or softgpu_driver()
+
+
+def _find_library(name: str) -> Path | None:
+    candidates = [Path(folder) / name for folder in _DRIVER_DIRS]
+    for path in [*_cached_libraries(name), *candidates]:
+        # A shim of ours may have been put into the loader's cache: it is not the driver.
+        if path.is_file() and path.parent.resolve() not in (shim_dir().resolve(), native_dir() / "softgpu"):
+            return path
+    return None
+
+
+def _cached_libraries(name: str) -> list[Path]:
+    """What the loader's cache says about ``name``, for this machine's architecture."""
+    for tool in ("/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"):
+        try:
+            listing = subprocess.run([tool, "-p"], capture_output=True, text=True, timeout=10, check=False).stdout
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        lines = (line.strip() for line in listing.splitlines())
+        found = [line.split(" => ") for line in lines if line.startswith(f"{name} ") and " => " in line]
+        tag = {"x86_64": "x86-64", "aarch64": "AArch64"}.get(platform.machine(), "")
+        return [Path(path) for label, path in found if tag in label]
+    return []

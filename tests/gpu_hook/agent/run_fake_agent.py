@@ -1,0 +1,43 @@
+"""A node agent over devices that do not exist, for tests that need none: what ``aliquot agent`` runs, less NVML.
+
+The folder's ``devices`` file says how many devices of 1 GiB there are, which are lost, and how busy pids are; it is
+read at each look, so that a test can change it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from aliquot.gpu_hook.agent.devices import DeviceReading
+from aliquot.gpu_hook.agent.ledger import DeviceFacts
+from aliquot.gpu_hook.agent.main import run_agent
+from aliquot.gpu_hook.agent.settings import read_arguments
+from aliquot.gpu_hook.paths import Driver
+
+
+class FakeSource:
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def read(self) -> tuple[DeviceReading, ...]:
+        data = json.loads(self._file.read_text())
+        return tuple(
+            DeviceReading(
+                DeviceFacts(f"GPU-00000000-0000-0000-0000-00000000000{index}", index, "Fake", 1 << 30),
+                used_bytes=123,
+                is_lost=index in data.get("lost", []),
+                busy={int(pid): seconds for pid, seconds in data.get("busy", {}).items()},
+            )
+            for index in range(data["count"])
+        )
+
+    def close(self) -> None:
+        pass
+
+
+if __name__ == "__main__":
+    settings = read_arguments()
+    driver = Driver("nvidia", Path("/nowhere/libcuda.so.1"), Path("/nowhere/libnvidia-ml.so.1"))
+    sys.exit(run_agent(settings, lambda _: FakeSource(settings.runtime.path / "devices"), find_driver=lambda _: driver))
