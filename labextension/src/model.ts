@@ -119,10 +119,10 @@ export function notebookPath(kernel: IKernel, status: IStatus): string | null {
   return isPath && kernel.owner === status.user.name ? kernel.label : null;
 }
 
-/** What to call a kernel: its notebook's file name, its label, or its kernelspec. */
+/** What to call a kernel: its notebook's file name, its label, its kernelspec, or for want of these its id. */
 export function kernelTitle(kernel: IKernel): string {
   const label = kernel.label.trim();
-  return (/\.ipynb$/i.test(label) ? label.split('/').pop() : label) || kernel.name;
+  return (/\.ipynb$/i.test(label) ? label.split('/').pop() : label) || kernel.name || kernel.id.slice(0, 8);
 }
 
 /** Whether kernels show their owner: to an administrator, and wherever one is not the user's own. */

@@ -60,7 +60,7 @@ export interface IKernel {
   readonly refusals: number;
   /** "unknown" until the first GPU call, then "holds" or "failed: …". */
   readonly interception: string;
-  readonly created: number | string | null;
+  readonly created: string | null;
   readonly devices: readonly IKernelDevice[];
 }
 

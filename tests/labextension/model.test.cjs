@@ -203,10 +203,11 @@ test('only a path of mine opens a notebook', () => {
 });
 
 test('a kernel is called by its notebook, its label or its kernelspec', () => {
-  const title = label => derived.kernelTitle({ label, name: 'python3.gpu-0.25' });
+  const title = (label, name = 'python3.gpu-0.25') => derived.kernelTitle({ id: '0123456789', label, name });
   assert.equal(title('models/train.ipynb'), 'train.ipynb');
   assert.equal(title('nightly run'), 'nightly run');
   assert.equal(title(' '), 'python3.gpu-0.25');
+  assert.equal(title('', ''), '01234567');
 });
 
 test('a failed self-check gives its reason, a good one none', () => {

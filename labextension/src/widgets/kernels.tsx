@@ -69,7 +69,7 @@ function KernelItem(props: IKernelProps): JSX.Element {
 function KernelTitle({ kernel, status, trans, open }: IKernelProps): JSX.Element {
   const path = notebookPath(kernel, status);
   const title = kernelTitle(kernel);
-  const hint = `${kernel.label || kernel.name}\n${kernel.name}`;
+  const hint = [kernel.label, kernel.name, kernel.id].filter(Boolean).join('\n');
   if (path === null) {
     return (
       <span className="aliquot-Item-title" title={hint}>

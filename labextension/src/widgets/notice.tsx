@@ -4,7 +4,7 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { IState } from '../model';
-import { StatusError } from '../tokens';
+import { INode, StatusError } from '../tokens';
 import { noteIcon, warningIcon } from './icons';
 
 interface INoticeProps {
@@ -25,20 +25,23 @@ export function Notice({ kind, children }: INoticeProps): JSX.Element {
 /** All notices about the state as a whole, the gravest first. */
 export function StateNotices({ state, trans }: { state: IState; trans: TranslationBundle }): JSX.Element {
   const { status, problem } = state;
+  const trouble = status && nodeTrouble(status.node, trans);
   return (
     <>
       {problem && <Notice kind="warning">{explain(problem, trans)}</Notice>}
-      {!problem && status?.node.agent === 'unavailable' && (
-        <Notice kind="warning">
-          {status.node.message || trans.__('The node agent does not answer. Run "aliquot doctor" on the server.')}
-        </Notice>
-      )}
+      {!problem && trouble && <Notice kind="warning">{trouble}</Notice>}
       {status?.node.driver === 'softgpu' && (
         <Notice kind="info">{trans.__('Software GPU: compiled GPU code is timed, not executed')}</Notice>
       )}
       {!status && !problem && <p className="aliquot-Empty">{trans.__('Looking for GPUs…')}</p>}
     </>
   );
+}
+
+/** What is wrong with the node and what to do, in the server's words; null when nothing is. */
+function nodeTrouble(node: INode, trans: TranslationBundle): string | null {
+  const isSilent = node.agent === 'unavailable' && !node.message;
+  return isSilent ? trans.__('The node agent does not answer. Run "aliquot doctor" on the server.') : node.message;
 }
 
 function explain(problem: StatusError, trans: TranslationBundle): string {
