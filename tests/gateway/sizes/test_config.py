@@ -1,0 +1,67 @@
+"""The knobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gateway.auth import AliquotIdentityProvider
+from aliquot.gateway.config import Aliquot, configuration_page
+from aliquot.provisioner.resources import GpuShare
+from traitlets import TraitError
+from traitlets.config import Config
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "configuration.md"
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "want"),
+    [
+        ("presets", ["0.333"], "more than two decimals"),
+        ("presets", ["9"], "more than the 8 GPUs"),
+        ("largest_gpus", 0.0, "from 0.01"),
+        ("largest_gpus", 0.001, "steps of 0.01"),
+        ("user_limit_gpus", -1.0, "from 0"),
+        ("user_limit_gpus", float("nan"), "from 0"),
+        ("driver", "amd", "one of auto, nvidia, softgpu"),
+        ("runtime_dir", "here", "an absolute path"),
+        ("runtime_dir", "/" + "x" * 60, "at most 50 bytes"),
+        ("softgpu_memory", "lots", "such as 4GiB"),
+        ("softgpu_memory", "1k", "16MiB or more"),
+        ("softgpu_devices", -1, "0 or more"),
+        ("softgpu_link_gbps", float("inf"), "0 or more"),
+        ("agent_wait_seconds", -1.0, "0 or more"),
+        ("status_refresh_seconds", 0.0, "above 0"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_knobs_name(knob: str, value: Any, want: str) -> None:
+    with pytest.raises(TraitError) as caught:
+        Aliquot(config=Config({"Aliquot": {knob: value}}))
+    assert f"c.Aliquot.{knob}" in str(caught.value)
+    assert want in str(caught.value)
+
+
+def test_presets_are_read_once_each() -> None:
+    settings = Aliquot(config=Config({"Aliquot": {"presets": ["0.5", "0.50", "1"]}}))
+    assert [request.gpus for request in settings.preset_requests()] == [GpuShare(50), GpuShare(100)]
+
+
+def test_a_larger_largest_allows_larger_presets() -> None:
+    settings = Aliquot(config=Config({"Aliquot": {"presets": ["16"], "largest_gpus": 16.0}}))
+    assert settings.largest() == GpuShare(1600)
+
+
+def test_no_limit_is_none() -> None:
+    assert Aliquot().user_limit() is None
+    assert Aliquot(user_limit_gpus=1.5).user_limit() == GpuShare(150)
+
+
+def test_every_knob_has_a_help_line() -> None:
+    for cls in (Aliquot, AliquotIdentityProvider):
+        silent = [name for name, trait in cls.class_own_traits(config=True).items() if not trait.help]
+        assert not silent
+
+
+def test_the_configuration_page_is_generated() -> None:
+    assert PAGE.read_text() == configuration_page(Aliquot, AliquotIdentityProvider)

@@ -1,0 +1,110 @@
+"""The grammar of sized kernelspec names."""
+
+from __future__ import annotations
+
+import pytest
+from aliquot.gateway.size_names import SizedName, parse_size, parse_size_name, size_label, size_name
+from aliquot.provisioner.errors import SizeNameError
+from aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
+from hypothesis import given
+from hypothesis import strategies as st
+
+GIB = 1 << 30
+LOW = WorkloadClass.OPPORTUNISTIC
+
+bases = st.text("abcdefghijklmnopqrstuvwxyz0123456789._-", min_size=1, max_size=20).filter(
+    lambda b: ".gpu-" not in f"{b}."
+)
+requests = st.builds(
+    Request,
+    gpus=st.integers(1, 999_999).map(GpuShare),
+    memory_limit=st.none() | st.integers(1, 99_999).map(lambda gib: Bytes(gib * GIB)),
+    workload_class=st.sampled_from(WorkloadClass),
+)
+
+
+@given(base=bases, request=requests)
+def test_a_name_is_read_back_as_it_was_written(base: str, request: Request) -> None:
+    assert parse_size_name(size_name(base, request)) == SizedName(base, request)
+
+
+@given(name=st.text(max_size=40) | st.builds("{}.gpu-{}".format, bases, st.text("0123456789.-glow", max_size=12)))
+def test_every_name_is_plain_or_valid_or_refused_by_our_error(name: str) -> None:
+    try:
+        sized = parse_size_name(name, GpuShare(800))
+    except SizeNameError as error:
+        assert "<base>.gpu-<gpus>" in str(error)
+    else:
+        assert sized is None or parse_size_name(size_name(sized.base, sized.request)) == sized
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("python3.gpu-0.25", Request(GpuShare(25))),
+        ("python3.gpu-2.5", Request(GpuShare(250))),
+        ("python3.gpu-1", Request(GpuShare(100))),
+        ("python3.gpu-1.0", Request(GpuShare(100))),
+        ("python3.gpu-0.25-low", Request(GpuShare(25), None, LOW)),
+        ("python3.gpu-0.5-8g", Request(GpuShare(50), Bytes(8 * GIB))),
+        ("python3.gpu-0.5-8g-low", Request(GpuShare(50), Bytes(8 * GIB), LOW)),
+        ("Python3.GPU-0.5-8G-LOW", Request(GpuShare(50), Bytes(8 * GIB), LOW)),
+    ],
+)
+def test_a_valid_name_is_its_request(name: str, want: Request) -> None:
+    sized = parse_size_name(name)
+    assert sized is not None
+    assert sized.request == want
+
+
+@pytest.mark.parametrize("name", ["python3", "python3.gpu", "gpu-1", "python3-gpu-1", ""])
+def test_a_plain_name_is_no_size(name: str) -> None:
+    assert parse_size_name(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("python3.gpu-0", "a share of 0 GPUs"),
+        ("python3.gpu-0.00", "a share of 0 GPUs"),
+        ("python3.gpu--0.5", "negative"),
+        ("python3.gpu-0.255", "more than two decimals"),
+        ("python3.gpu-0.250", "more than two decimals"),
+        ("python3.gpu-half", "no number of GPUs"),
+        ("python3.gpu-", "no number of GPUs"),
+        ("python3.gpu-.5", "no number of GPUs"),
+        ("python3.gpu-1e1", "no number of GPUs"),
+        ("python3.gpu-nan", "no number of GPUs"),
+        ("python3.gpu-٢", "no number of GPUs"),
+        ("python3.gpu-8.01", "more than the 8 GPUs"),
+        ("python3.gpu-99999999", "no number of GPUs"),
+        ("python3.gpu-0.5-0g", "1 GiB or more"),
+        ("python3.gpu-0.5-8", "no option"),
+        ("python3.gpu-0.5-low-8g", "comes before -low"),
+        ("python3.gpu-0.5-low-low", "no option"),
+        ("python3.gpu-0.5-high", "no option"),
+        (".gpu-0.5", "one kernelspec's name"),
+        ("python3.gpu-0.5.gpu-0.5", "one kernelspec's name"),
+    ],
+)
+def test_an_invalid_size_is_refused_with_grammar_and_range(name: str, want: str) -> None:
+    with pytest.raises(SizeNameError) as caught:
+        parse_size_name(name, GpuShare(800))
+    message = str(caught.value)
+    assert want in message
+    assert repr(name) in message
+    assert "<base>.gpu-<gpus>[-<n>g][-low] with gpus from 0.01 to 8 in steps of 0.01" in message
+
+
+def test_a_preset_is_a_size_without_its_base() -> None:
+    assert parse_size("0.25-low") == Request(GpuShare(25), None, LOW)
+
+
+def test_a_memory_limit_that_is_no_whole_gib_has_no_name() -> None:
+    with pytest.raises(SizeNameError, match="whole GiB"):
+        size_name("python3", Request(GpuShare(25), Bytes(GIB + 1)))
+
+
+def test_the_label_says_share_limit_and_class() -> None:
+    want = "2.5 GPUs · 8 GiB · low"
+    assert size_label(Request(GpuShare(250), Bytes(8 * GIB), LOW)) == want
