@@ -12,6 +12,7 @@ from aliquot.gateway.sizes import SizedKernelSpecManager
 from traitlets.config import Config
 
 WriteKernelSpec = Callable[..., Path]
+Make = Callable[..., SizedKernelSpecManager]
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def write_kernelspec(kernels_folder: Path) -> WriteKernelSpec:
 
 
 @pytest.fixture
-def make_manager(kernels_folder: Path) -> Callable[..., SizedKernelSpecManager]:
+def make_manager(kernels_folder: Path) -> Make:
     def make(**knobs: Any) -> SizedKernelSpecManager:
         allowed = knobs.pop("allowed_kernelspecs", set())
         return SizedKernelSpecManager(
@@ -56,9 +57,7 @@ def make_manager(kernels_folder: Path) -> Callable[..., SizedKernelSpecManager]:
 
 
 @pytest.fixture
-def a_manager(
-    write_kernelspec: WriteKernelSpec, make_manager: Callable[..., SizedKernelSpecManager]
-) -> SizedKernelSpecManager:
+def a_manager(write_kernelspec: WriteKernelSpec, make_manager: Make) -> SizedKernelSpecManager:
     """One base, `julia`, and the default presets."""
     write_kernelspec("julia", "Julia 1.11")
     return make_manager()

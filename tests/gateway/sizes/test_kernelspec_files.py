@@ -58,10 +58,8 @@ def test_files_written_here_are_not_a_base_of_more_sizes(
 
 
 def test_the_packaged_files_are_the_default_presets_of_python3() -> None:
-    manager = SizedKernelSpecManager()
-    assert [path.name for path in PACKAGED] == sorted(
-        size.name for size in manager.offered_sizes() if size.base == "python3"
-    )
+    want = sorted(size.name for size in SizedKernelSpecManager().offered_sizes() if size.base == "python3")
+    assert [path.name for path in PACKAGED] == want
 
 
 @pytest.mark.parametrize("path", PACKAGED, ids=lambda path: path.name)

@@ -32,10 +32,9 @@ def test_a_name_is_read_back_as_it_was_written(base: str, request: Request) -> N
 def test_every_name_is_plain_or_valid_or_refused_by_our_error(name: str) -> None:
     try:
         sized = parse_size_name(name, GpuShare(800))
-    except SizeNameError as error:
-        assert "<base>.gpu-<gpus>" in str(error)
-    else:
-        assert sized is None or parse_size_name(size_name(sized.base, sized.request)) == sized
+    except SizeNameError:
+        return
+    assert sized is None or parse_size_name(size_name(sized.base, sized.request)) == sized
 
 
 @pytest.mark.parametrize(

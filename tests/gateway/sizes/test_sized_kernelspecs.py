@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ from aliquot.provisioner.errors import SizeNameError
 from aliquot.provisioner.grant_record import stanza_request
 from jupyter_client.kernelspec import NoSuchKernel
 
-from .conftest import WriteKernelSpec
+from .conftest import Make, WriteKernelSpec
 
-Make = Callable[..., SizedKernelSpecManager]
 OURS = {"kernel_provisioner": {"provisioner_name": "aliquot", "config": {"gpus": "0.25"}}, "aliquot": {"base": "julia"}}
 
 
@@ -64,7 +62,7 @@ def test_a_size_over_the_configured_largest_is_refused(write_kernelspec: WriteKe
     write_kernelspec("julia")
     manager = make_manager(largest_gpus=2.0)
     assert manager.get_kernel_spec("julia.gpu-2")
-    with pytest.raises(NoSuchSize, match="from 0.01 to 2 "):
+    with pytest.raises(NoSuchSize, match=r"from 0\.01 to 2 "):
         manager.get_kernel_spec("julia.gpu-2.01")
 
 
@@ -78,18 +76,14 @@ def test_a_plain_unknown_name_is_jupyters_own_error(a_manager: SizedKernelSpecMa
         a_manager.get_kernel_spec("fortran")
 
 
-def test_a_kernelspec_of_another_provisioner_has_no_sizes(
-    write_kernelspec: WriteKernelSpec, make_manager: Make
-) -> None:
+def test_another_provisioners_kernelspec_has_no_sizes(write_kernelspec: WriteKernelSpec, make_manager: Make) -> None:
     write_kernelspec("far", metadata={"kernel_provisioner": {"provisioner_name": "local-provisioner"}})
     write_kernelspec("away", metadata={"kernel_provisioner": {"provisioner_name": "somebody-elses"}})
     manager = make_manager(presets=["1"])
     assert set(manager.find_kernel_specs()) == {"far", "far.gpu-1", "away"}
 
 
-def test_a_presets_file_does_not_appear_twice_and_is_no_base(
-    write_kernelspec: WriteKernelSpec, make_manager: Make
-) -> None:
+def test_a_presets_file_is_listed_once_and_is_no_base(write_kernelspec: WriteKernelSpec, make_manager: Make) -> None:
     write_kernelspec("julia", "Julia 1.11")
     write_kernelspec("julia.gpu-0.25", "an old name", OURS)
     write_kernelspec("julia.gpu-4", "not offered any more", OURS)
