@@ -1,6 +1,6 @@
 """The demonstration: three notebooks share one GPU; one asks for too much, one is killed, and each claim is checked.
 
-Conducts; the processes are demo_ring's, the notebooks demo_notebook's, the judgement demo_claims'.
+Conducts; the processes are private_ring's, the notebooks demo_notebook's, the judgement demo_claims'.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from aliquot.gateway.demo_claims import Claim, Reclaim, Seen, check_claims
 from aliquot.gateway.demo_notebook import NotebookRun, Part, Report
-from aliquot.gateway.demo_ring import Ring
 from aliquot.gateway.kernelspec_files import install_sizes
+from aliquot.gateway.private_ring import Ring
 from aliquot.gateway.sizes import SizedKernelSpecManager
 from aliquot.gpu_hook.agent_reports import KernelStatus, NodeStatus
 from aliquot.gpu_hook.client import AgentClient

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Generator
 
-from aliquot.gateway.commands.command import CommandError, PassThroughCommand
-from aliquot.gpu_hook.agent.settings import add_arguments
-from aliquot.gpu_hook.paths import PathError
+from aliquot.gateway.commands.command import PassThroughCommand
+from aliquot.gpu_hook.agent.settings import add_arguments, read_arguments
 
 
 class AgentCommand(PassThroughCommand):
@@ -34,12 +33,9 @@ class AgentCommand(PassThroughCommand):
 
     def start(self) -> None:
         """Called by Application.start: becomes the agent, and returns when that ends."""
-        from aliquot.gpu_hook.agent.main import main
+        from aliquot.gpu_hook.agent.main import run_agent
 
-        try:
-            self.exit(main(self.extra_args))
-        except PathError as error:
-            raise CommandError(str(error)) from None
+        self.exit(run_agent(read_arguments(self.extra_args)))
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:

@@ -27,7 +27,7 @@ class DemoCommand(Command):
     """Three kernels, one GPU."""
 
     name = "aliquot demo"
-    description = """Three notebooks of different sizes share one GPU: NVIDIA's where there is one, else the software GPU.
+    description = """Three notebooks of different sizes share one GPU: NVIDIA's if there is one, else the software GPU.
 
     One asks for more than its share and gets CUDA's out-of-memory error; one is killed with SIGKILL in the middle of a
     cell, and its memory is back at once; the others notice nothing. Each of these is checked. It runs an agent and a
@@ -69,8 +69,8 @@ class DemoCommand(Command):
 
     async def _run(self, notebook: Path, screen: Console) -> Result:
         from aliquot.gateway.demo import hold_demo, provide_kernelspecs
-        from aliquot.gateway.demo_ring import Ring, RingSettings
         from aliquot.gateway.demo_view import DemoView
+        from aliquot.gateway.private_ring import Ring, RingSettings
 
         _cancel_on_signals()
         ring = Ring(RingSettings(self.driver, self.softgpu_memory))

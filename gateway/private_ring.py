@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -42,12 +43,13 @@ class RingSettings:
 
 
 class Ring:
-    """An asynchronous context manager: inside it, an agent and a gateway answer."""
+    """An asynchronous context manager: inside it an agent answers, and a gateway if one is wanted."""
 
-    def __init__(self, settings: RingSettings) -> None:
+    def __init__(self, settings: RingSettings, has_gateway: bool = True) -> None:
         self._settings = settings
+        self._has_gateway = has_gateway
         self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
-        self._folder = Path(tempfile.mkdtemp(prefix="aliquot-demo-", dir="/tmp"))
+        self._folder = Path(tempfile.mkdtemp(prefix="aliquot-own-", dir="/tmp"))
         self._token = secrets.token_hex(24)
         self.runtime = RuntimeDir(self._folder)
 
@@ -75,7 +77,8 @@ class Ring:
             for folder in (self.jupyter_runtime, self._folder / "config", self._folder / "ipython"):
                 folder.mkdir(mode=0o700)
             await self._start_agent()
-            await self._start_gateway()
+            if self._has_gateway:
+                await self._start_gateway()
         except BaseException:
             await self._end()
             raise
@@ -95,19 +98,8 @@ class Ring:
             raise RingError("the gateway has not told its address") from None
 
     async def _start_agent(self) -> None:
-        settings = self._settings
-        self._spawn(
-            "agent",
-            [
-                "agent",
-                "--driver",
-                settings.driver,
-                "--softgpu-devices",
-                "1",
-                "--softgpu-memory",
-                settings.softgpu_memory,
-            ],
-        )
+        options = ["--driver", self._settings.driver, "--softgpu-devices", "1"]
+        self._spawn("agent", ["agent", *options, "--softgpu-memory", self._settings.softgpu_memory])
         await self._until("agent", self._agent_answers)
 
     async def _start_gateway(self) -> None:
@@ -129,9 +121,8 @@ class Ring:
             )
         self._processes.append((name, process))
 
-    async def _until(self, name: str, answers: object) -> None:
+    async def _until(self, name: str, answers: Callable[[], Awaitable[bool]]) -> None:
         process = dict(self._processes)[name]
-        assert callable(answers)
         deadline = asyncio.get_running_loop().time() + START_SECONDS
         while not await answers():
             if process.poll() is not None:
@@ -143,7 +134,7 @@ class Ring:
     async def _agent_answers(self) -> bool:
         try:
             async with await AgentClient.connect(self._folder) as client:
-                await client.hello("aliquot demo")
+                await client.hello("aliquot")
         except AgentUnreachable:
             return False
         return True

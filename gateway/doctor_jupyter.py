@@ -1,0 +1,97 @@
+"""The doctor's look at Jupyter: provisioner, kernelspecs on disk, server and lab extension. Changes nothing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from pathlib import Path
+from typing import Any
+
+from aliquot.gateway.commands.server import EXTENSION, SERVER_CLASSES
+from aliquot.gateway.doctor import FAIL, OK, WARN, Finding
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_core.application import JupyterApp
+from jupyter_core.paths import jupyter_config_path, jupyter_path
+from jupyter_server.extension.config import ExtensionConfigManager
+
+LAB_EXTENSION = "@aliquot/lab"
+_INSTALL = "install again: pip install aliquot"
+
+
+def look_at_provisioner() -> list[Finding]:
+    """How jupyter_client finds us, in any client."""
+    found = importlib.metadata.entry_points(group="jupyter_client.kernel_provisioners", name="aliquot")
+    if not found:
+        return [Finding("provisioner", FAIL, "jupyter_client does not know the provisioner 'aliquot'", _INSTALL)]
+    return [Finding("provisioner", OK, f"{next(iter(found)).value}")]
+
+
+def look_at_kernelspecs() -> list[Finding]:
+    """The presets on disk, which nbclient, papermill and VS Code read."""
+    names = sorted(name for name in KernelSpecManager().find_kernel_specs() if ".gpu-" in name)
+    if names:
+        return [Finding("kernelspecs", OK, f"on disk: {', '.join(names)}")]
+    found = "no sizes on disk: JupyterLab offers them, nbclient, papermill and VS Code do not see them"
+    return [Finding("kernelspecs", WARN, found, "aliquot sizes --install --user")]
+
+
+def look_at_server() -> list[Finding]:
+    """Whether a plain `jupyter lab` or `jupyter server` has our extension and our classes."""
+    application = JupyterApp(config_file_name="jupyter_server_config")
+    application.load_config_file()
+    manager = ExtensionConfigManager(read_config_path=application.config_file_paths)
+    extensions: dict[str, bool] = manager.get_jpserver_extensions()  # type: ignore[no-untyped-call]  # jupyter_server's
+    remedy = f"jupyter server extension enable --user {EXTENSION}; aliquot lab and aliquot serve work without"
+    findings = [Finding("server extension", OK, f"{EXTENSION} is enabled for every Jupyter server")]
+    if not extensions.get(EXTENSION):
+        findings = [Finding("server extension", WARN, f"{EXTENSION} is not enabled for plain Jupyter servers", remedy)]
+    return [*findings, *_look_at_classes(dict(application.config.get("ServerApp", {})))]
+
+
+def _look_at_classes(configured: dict[str, Any]) -> list[Finding]:
+    """The kernel manager by itself, for it decides whether sizes work; the others together."""
+    names = {trait: _class_name(configured.get(trait)) for trait in SERVER_CLASSES}
+    findings = [
+        Finding("kernel manager", OK, f"{names['kernel_manager_class']} is configured"),
+        Finding("server classes", OK, "sizes, sessions, identity and authorization are ours"),
+    ]
+    for number, traits in enumerate((["kernel_manager_class"], list(SERVER_CLASSES)[1:])):
+        others = [trait for trait in traits if names[trait] != SERVER_CLASSES[trait]]
+        if others:
+            found = ", ".join(f"{trait}: {names[trait] or 'not configured'}" for trait in others)
+            remedy = " ".join(f"--ServerApp.{trait}={SERVER_CLASSES[trait]}" for trait in others)
+            remedy = f"aliquot lab sets them by itself; else: jupyter lab {remedy}"
+            findings[number] = Finding(findings[number].about, WARN, found, remedy)
+    return findings
+
+
+def _class_name(configured: Any) -> str:
+    if configured is None or isinstance(configured, str):
+        return configured or ""
+    return f"{configured.__module__}.{configured.__qualname__}"
+
+
+def look_at_lab_extension() -> list[Finding]:
+    """Whether JupyterLab has our panel and our kernel picker."""
+    folders = [Path(folder) / LAB_EXTENSION for folder in jupyter_path("labextensions")]
+    found = next((folder for folder in folders if (folder / "package.json").is_file()), None)
+    if found is None:
+        return [Finding("lab extension", WARN, f"{LAB_EXTENSION} is not installed: no sidebar, no picker", _INSTALL)]
+    disabled_by = [str(path) for path in _page_configs() if _disables(path)]
+    if disabled_by:
+        remedy = f"jupyter labextension enable {LAB_EXTENSION}"
+        return [Finding("lab extension", WARN, f"{LAB_EXTENSION} is disabled by {', '.join(disabled_by)}", remedy)]
+    version = json.loads((found / "package.json").read_text(encoding="utf-8")).get("version", "of unknown version")
+    return [Finding("lab extension", OK, f"{LAB_EXTENSION} {version} in {found}")]
+
+
+def _page_configs() -> list[Path]:
+    return [Path(folder) / "labconfig" / "page_config.json" for folder in jupyter_config_path()]
+
+
+def _disables(path: Path) -> bool:
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        return bool(settings.get("disabledExtensions", {}).get(LAB_EXTENSION))
+    except (OSError, ValueError, AttributeError):
+        return False

@@ -1,0 +1,96 @@
+"""The doctor's look at GPU, NVML and hook: a short-lived agent of its own, a process in a kernel's environment.
+
+The user's own agent and ledger are left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+from aliquot.gateway.doctor import FAIL, OK, Finding
+from aliquot.gateway.private_ring import Ring, RingError, RingSettings
+from aliquot.gpu_hook.agent_reports import NodeStatus
+from aliquot.gpu_hook.client import AgentClient, AgentClientError
+from aliquot.gpu_hook.paths import native_dir
+from aliquot.provisioner.grant_record import agent_grant
+from aliquot.provisioner.launch_spec import LaunchSettings, LaunchSpec, launch_spec
+from aliquot.provisioner.resources import Bytes
+
+_KERNEL = "doctor"
+_CHECK_SECONDS = 20.0
+_REPORT_SECONDS = 3.0
+
+
+def look_at_node() -> Sequence[Finding]:
+    """Devices by NVML, and the hook's self-check."""
+    return asyncio.run(_look())
+
+
+async def _look() -> list[Finding]:
+    ring = Ring(RingSettings(), has_gateway=False)
+    try:
+        async with ring, await AgentClient.connect(ring.runtime.path) as agent:
+            status = await agent.status()
+            return [*_devices(status), await _self_check(agent)]
+    except (RingError, AgentClientError) as error:
+        return [Finding("devices", FAIL, f"no node agent could be started: {error}", "the lines above name the cause")]
+
+
+def _devices(status: NodeStatus) -> list[Finding]:
+    if not status.devices:
+        remedy = "look at nvidia-smi; or choose the software GPU: --driver softgpu"
+        return [Finding("devices", FAIL, f"NVML of driver {status.driver} names no device", remedy)]
+    return [
+        Finding("devices", OK, f"gpu{d.index}: {d.name}, {Bytes(d.memory_bytes)}, {d.uuid} (by NVML, {status.driver})")
+        for d in status.devices
+    ]
+
+
+async def _self_check(agent: AgentClient) -> Finding:
+    """What a kernel would find: run the start program in a kernel's environment, around one that does nothing."""
+    program = native_dir() / "bin" / "aliquot-kernel-start"
+    granted = agent_grant(await agent.reserve(_KERNEL, owner="doctor", hundredths=1, label="aliquot doctor"))
+    spec = launch_spec(_KERNEL, ["true"], os.environ, granted, LaunchSettings(str(program)))
+    try:
+        code, said = await _run(spec)
+        interception = await _interception(agent)
+    except (OSError, asyncio.TimeoutError) as error:
+        reason = str(error) or f"it did not end within {_CHECK_SECONDS:.0f} s"
+        return Finding("self-check", FAIL, f"{program} could not be run: {reason}", "install again: pip install .")
+    finally:
+        await agent.release(_KERNEL)
+    if code == 0 and interception == "holds":
+        return Finding("self-check", OK, "in a kernel's environment every CUDA and NVML name leads to the hook")
+    found = f"{interception}; exit status {code}{': ' + said if said else ''}"
+    remedy = "a preloaded library or an absolute path goes past the hook: look at LD_PRELOAD and LD_LIBRARY_PATH"
+    return Finding("self-check", FAIL, found, remedy)
+
+
+async def _run(spec: LaunchSpec) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        *spec.argv,
+        env=dict(spec.env),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), _CHECK_SECONDS)
+    except asyncio.TimeoutError:
+        process.kill()
+        await process.wait()
+        raise
+    return process.returncode or 0, output.decode(errors="replace").strip()
+
+
+async def _interception(agent: AgentClient) -> str:
+    """What the check told the agent; it arrives by another way than the process's end."""
+    deadline = asyncio.get_running_loop().time() + _REPORT_SECONDS
+    while True:
+        kernels = {kernel.kernel_id: kernel for kernel in (await agent.status()).kernels}
+        found = kernels[_KERNEL].interception if _KERNEL in kernels else "unknown"
+        if found != "unknown" or asyncio.get_running_loop().time() > deadline:
+            return found
+        await asyncio.sleep(0.02)
