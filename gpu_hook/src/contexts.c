@@ -1,0 +1,171 @@
+#include "contexts.h"
+
+#include "activation.h"
+#include "allocations.h"
+#include "charge.h"
+#include "driver.h"
+#include "launch.h"
+
+#include <pthread.h>
+
+/* Held over calls that make or end a context: a driver gives a new context the address of an ended one, whose
+ * allocations must be refunded before anybody can allocate in the new one. */
+static struct {
+    pthread_mutex_t lifecycle;
+} state = {.lifecycle = PTHREAD_MUTEX_INITIALIZER};
+
+void contexts_reset(void)
+{
+    pthread_mutex_init(&state.lifecycle, NULL);
+}
+
+static bool begin_change(void)
+{
+    bool acts = activation_enter();
+    if (acts)
+        pthread_mutex_lock(&state.lifecycle);
+    return acts;
+}
+
+static CUresult end_change(bool acts, CUresult result)
+{
+    launch_forget_device();
+    if (acts) {
+        pthread_mutex_unlock(&state.lifecycle);
+        activation_leave();
+    }
+    return result;
+}
+
+CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
+{
+    bool acts = begin_change();
+    return end_change(acts, driver()->cuCtxCreate(context, flags, device));
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
+{
+    bool acts = begin_change();
+    return end_change(acts, driver()->cuCtxCreate_v2(context, flags, device));
+}
+
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *parameters, int count, unsigned int flags,
+                        CUdevice device)
+{
+    bool acts = begin_change();
+    return end_change(acts, driver()->cuCtxCreate_v3(context, parameters, count, flags, device));
+}
+
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
+{
+    bool acts = begin_change();
+    return end_change(acts, driver()->cuCtxCreate_v4(context, parameters, flags, device));
+}
+
+static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
+{
+    bool acts = begin_change();
+    CUresult result = real(context);
+    if (acts && result == CUDA_SUCCESS)
+        allocations_take_context(context, charge_refund);
+    return end_change(acts, result);
+}
+
+CUresult cuCtxDestroy(CUcontext context)
+{
+    return destroy(context, driver()->cuCtxDestroy);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
+    return destroy(context, driver()->cuCtxDestroy_v2);
+}
+
+/* Ends the context only when it drops the last use of it, which the driver alone knows: attaching is the old way of
+ * counting uses, and a context that was ended answers to nothing. */
+CUresult cuCtxDetach(CUcontext context)
+{
+    bool acts = begin_change();
+    CUresult result = driver()->cuCtxDetach(context);
+    unsigned int version;
+    if (acts && result == CUDA_SUCCESS && driver()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS)
+        allocations_take_context(context, charge_refund);
+    return end_change(acts, result);
+}
+
+CUresult cuCtxSetCurrent(CUcontext context)
+{
+    launch_forget_device();
+    return driver()->cuCtxSetCurrent(context);
+}
+
+CUresult cuCtxPushCurrent(CUcontext context)
+{
+    launch_forget_device();
+    return driver()->cuCtxPushCurrent(context);
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+    launch_forget_device();
+    return driver()->cuCtxPushCurrent_v2(context);
+}
+
+CUresult cuCtxPopCurrent(CUcontext *context)
+{
+    launch_forget_device();
+    return driver()->cuCtxPopCurrent(context);
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
+    launch_forget_device();
+    return driver()->cuCtxPopCurrent_v2(context);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    bool acts = begin_change();
+    return end_change(acts, driver()->cuDevicePrimaryCtxRetain(context, device));
+}
+
+static bool is_primary_active(CUdevice device)
+{
+    unsigned int flags;
+    int is_active = 0;
+    return driver()->cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && is_active;
+}
+
+/* The context's handle is learnt by one more use of it, for it may have been made by a path that we do not see. */
+static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice))
+{
+    bool acts = begin_change();
+    CUcontext context = NULL;
+    if (acts && is_primary_active(device) &&
+        driver()->cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS)
+        driver()->cuDevicePrimaryCtxRelease_v2(device);
+    CUresult result = real(device);
+    if (context && result == CUDA_SUCCESS && !is_primary_active(device))
+        allocations_take_context(context, charge_refund);
+    return end_change(acts, result);
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    return end_primary(device, driver()->cuDevicePrimaryCtxRelease);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    return end_primary(device, driver()->cuDevicePrimaryCtxRelease_v2);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+    return end_primary(device, driver()->cuDevicePrimaryCtxReset);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+    return end_primary(device, driver()->cuDevicePrimaryCtxReset_v2);
+}

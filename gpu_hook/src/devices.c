@@ -1,0 +1,41 @@
+#include "devices.h"
+
+#include "driver.h"
+#include "page.h"
+
+#include <string.h>
+
+static struct {
+    struct {
+        uint8_t uuid[16];
+        bool is_known; /* written with release after uuid; two threads may both write the same */
+    } devices[DEVICES_MAX];
+} state;
+
+bool devices_uuid(int device, uint8_t uuid[16])
+{
+    if (device < 0 || device >= DEVICES_MAX)
+        return false;
+    if (!__atomic_load_n(&state.devices[device].is_known, __ATOMIC_ACQUIRE)) {
+        CUuuid found;
+        /* The first version, for MIG too: it names the parent, as NVML does for the agent. */
+        if (driver()->cuDeviceGetUuid(&found, device) != CUDA_SUCCESS)
+            return false;
+        memcpy(state.devices[device].uuid, found.bytes, 16);
+        __atomic_store_n(&state.devices[device].is_known, true, __ATOMIC_RELEASE);
+    }
+    memcpy(uuid, state.devices[device].uuid, 16);
+    return true;
+}
+
+int devices_page_index(int device)
+{
+    uint8_t uuid[16];
+    return devices_uuid(device, uuid) ? page_device_index(uuid) : -1;
+}
+
+int devices_current(void)
+{
+    CUdevice device;
+    return driver()->cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+}

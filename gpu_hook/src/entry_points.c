@@ -1,0 +1,103 @@
+#include "entry_points.h"
+
+#include "log.h"
+#include "version.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    pthread_once_t once;
+    void *handle;
+    struct entry_library library;
+    void **known; /* real addresses in ascending order; NULL if there was no memory for them */
+    unsigned known_count;
+} state = {.once = PTHREAD_ONCE_INIT};
+
+static int compare_addresses(const void *left, const void *right)
+{
+    const char *a = *(void *const *)left, *b = *(void *const *)right;
+    return (a > b) - (a < b);
+}
+
+static int compare_name(const void *name, const void *row)
+{
+    return strcmp(name, *(const char *const *)row);
+}
+
+static void *open_real(const struct entry_library *library)
+{
+    if (!library->path) {
+        LOG("event=no_real_library variable=%s reason=not_set", library->variable);
+        return NULL;
+    }
+    if (library->path[0] != '/') {
+        LOG("event=no_real_library variable=%s path=%s reason=not_absolute", library->variable, library->path);
+        return NULL;
+    }
+    void *handle = dlopen(library->path, RTLD_LOCAL | RTLD_NOW);
+    if (!handle) {
+        const char *reason = dlerror();
+        LOG("event=no_real_library variable=%s reason=\"%s\"", library->variable, reason ? reason : "unknown");
+        return NULL;
+    }
+    if (dlsym(handle, ALIQUOT_HOOK_MARKER)) {
+        LOG("event=no_real_library variable=%s path=%s reason=is_the_shim", library->variable, library->path);
+        dlclose(handle);
+        return NULL;
+    }
+    return handle;
+}
+
+static void load(void)
+{
+    state.library = entry_library();
+    const struct entry_library *library = &state.library;
+    state.handle = open_real(library);
+    state.known = state.handle ? malloc(entry_count * sizeof *state.known) : NULL;
+    for (unsigned i = 0; i < entry_count; i++) {
+        void *real = state.handle ? dlsym(state.handle, entry_names[i]) : NULL;
+        if (real && state.known)
+            state.known[state.known_count++] = real;
+        void *target = real ? real : state.handle ? library->absent : library->unavailable;
+        __atomic_store_n(&entry_targets[i], target, __ATOMIC_RELEASE);
+    }
+    if (state.known)
+        qsort(state.known, state.known_count, sizeof *state.known, compare_addresses);
+}
+
+bool entry_points_load(void)
+{
+    pthread_once(&state.once, load);
+    return state.handle != NULL;
+}
+
+void *entry_resolve(unsigned index)
+{
+    entry_points_load();
+    return __atomic_load_n(&entry_targets[index], __ATOMIC_ACQUIRE);
+}
+
+void *entry_points_find(const char *name)
+{
+    if (!state.handle)
+        return NULL;
+    const char *const *row = bsearch(name, entry_names, entry_count, sizeof *entry_names, compare_name);
+    if (!row)
+        return NULL;
+    void *target = entry_targets[row - entry_names];
+    return target == state.library.absent ? NULL : target;
+}
+
+void *entry_points_fallback(void)
+{
+    return state.handle ? state.library.absent : state.library.unavailable;
+}
+
+bool entry_points_knows(const void *address)
+{
+    return state.known &&
+           bsearch(&address, state.known, state.known_count, sizeof *state.known, compare_addresses) != NULL;
+}

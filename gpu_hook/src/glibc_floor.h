@@ -1,0 +1,25 @@
+/* Binds functions that glibc 2.34 moved into libc.so.6 under a new version to their first version, which every glibc
+ * since has: the shim must load on glibc 2.28. Included in front of every C file by the build. */
+#if defined(__x86_64__)
+#define GLIBC_FIRST "GLIBC_2.2.5"
+#define GLIBC_SETCLOCK "GLIBC_2.3.3"
+#elif defined(__aarch64__)
+#define GLIBC_FIRST "GLIBC_2.17"
+#define GLIBC_SETCLOCK "GLIBC_2.17"
+#else
+#error "the hook is built for x86-64 and aarch64"
+#endif
+#define BIND_FIRST(name) __asm__(".symver " #name ", " #name "@" GLIBC_FIRST)
+
+BIND_FIRST(dladdr);
+BIND_FIRST(dlclose);
+BIND_FIRST(dlerror);
+BIND_FIRST(dlopen);
+BIND_FIRST(dlsym);
+BIND_FIRST(pthread_attr_setstacksize);
+BIND_FIRST(pthread_create);
+BIND_FIRST(pthread_key_create);
+BIND_FIRST(pthread_once);
+BIND_FIRST(pthread_setspecific);
+BIND_FIRST(pthread_sigmask);
+__asm__(".symver pthread_condattr_setclock, pthread_condattr_setclock@" GLIBC_SETCLOCK);

@@ -1,0 +1,17 @@
+/* Entry points of launches: one look at the gate, one counter of this thread. The session's thread adds the counters
+ * up, so that a launch never takes a lock or the time. */
+#ifndef ALIQUOT_LAUNCH_H
+#define ALIQUOT_LAUNCH_H
+
+#include <stdbool.h>
+
+/* This thread's current device may have changed. */
+void launch_forget_device(void);
+
+/* Called on the session's thread: writes the counts to the page. False: nothing was launched since the last time. */
+bool launch_tick(void);
+
+/* In the child of a fork. */
+void launch_reset(void);
+
+#endif

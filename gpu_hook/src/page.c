@@ -1,0 +1,107 @@
+#include "page.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static struct {
+    struct aliquot_agent_page *agent; /* set once, by page_prepare */
+    struct aliquot_hook_page *hook;
+    size_t mapped_bytes; /* one page of the machine, at least ALIQUOT_PAGE_BYTES */
+} state;
+
+static void *map_private(void *address, int fixed)
+{
+    return mmap(address, state.mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+}
+
+bool page_prepare(void)
+{
+    if (state.hook)
+        return true;
+    state.mapped_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    void *agent = map_private(NULL, 0);
+    void *hook = map_private(NULL, 0);
+    if (agent == MAP_FAILED || hook == MAP_FAILED) {
+        if (agent != MAP_FAILED)
+            munmap(agent, state.mapped_bytes);
+        if (hook != MAP_FAILED)
+            munmap(hook, state.mapped_bytes);
+        return false;
+    }
+    __atomic_store_n(&state.agent, agent, __ATOMIC_RELEASE);
+    __atomic_store_n(&state.hook, hook, __ATOMIC_RELEASE);
+    return true;
+}
+
+/* A file that could shrink would turn a read of the page into SIGBUS in the user's kernel. */
+static int check_descriptor(int descriptor)
+{
+    off_t bytes = lseek(descriptor, 0, SEEK_END);
+    int seals = fcntl(descriptor, F_GET_SEALS);
+    if (bytes < 0 || seals < 0)
+        return errno;
+    if (bytes < (off_t)ALIQUOT_PAGE_BYTES || !(seals & F_SEAL_SHRINK))
+        return EINVAL;
+    return 0;
+}
+
+int page_install(int agent_descriptor, int hook_descriptor)
+{
+    int failure = check_descriptor(agent_descriptor);
+    if (!failure)
+        failure = check_descriptor(hook_descriptor);
+    if (failure)
+        return failure;
+    void *agent = mmap(NULL, state.mapped_bytes, PROT_READ, MAP_SHARED, agent_descriptor, 0);
+    if (agent == MAP_FAILED)
+        return errno;
+    const struct aliquot_agent_page *page = agent;
+    bool is_ours = page->magic == ALIQUOT_PAGE_MAGIC && page->version == ALIQUOT_PROTOCOL_VERSION &&
+                   page->device_count <= ALIQUOT_MAX_DEVICES;
+    munmap(agent, state.mapped_bytes);
+    if (!is_ours)
+        return EPROTO;
+    if (mmap(state.hook, state.mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, hook_descriptor, 0) ==
+        MAP_FAILED)
+        return errno;
+    if (mmap(state.agent, state.mapped_bytes, PROT_READ, MAP_SHARED | MAP_FIXED, agent_descriptor, 0) == MAP_FAILED)
+        return errno;
+    struct aliquot_hook_page *hook = state.hook;
+    hook->version = ALIQUOT_PROTOCOL_VERSION;
+    hook->pid = (int32_t)getpid();
+    __atomic_store_n(&hook->magic, ALIQUOT_PAGE_MAGIC, __ATOMIC_RELEASE);
+    return 0;
+}
+
+void page_forget(void)
+{
+    if (!state.hook)
+        return;
+    map_private(state.agent, MAP_FIXED);
+    map_private(state.hook, MAP_FIXED);
+}
+
+const struct aliquot_agent_page *page_agent(void)
+{
+    return __atomic_load_n(&state.agent, __ATOMIC_ACQUIRE);
+}
+
+struct aliquot_hook_page *page_hook(void)
+{
+    return __atomic_load_n(&state.hook, __ATOMIC_ACQUIRE);
+}
+
+int page_device_index(const uint8_t uuid[16])
+{
+    const struct aliquot_agent_page *page = page_agent();
+    if (!page)
+        return -1;
+    uint32_t count = __atomic_load_n(&page->device_count, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < count && i < ALIQUOT_MAX_DEVICES; i++)
+        if (memcmp(page->devices[i].uuid, uuid, 16) == 0)
+            return (int)i;
+    return -1;
+}

@@ -1,0 +1,42 @@
+/* The two shared pages: the agent's, mapped read-only, and the hook's own. Their addresses never change, so readers
+ * need no lock: before the agent is known, and after a fork, private pages of zeroes stand there. */
+#ifndef ALIQUOT_PAGE_H
+#define ALIQUOT_PAGE_H
+
+#include "aliquot_protocol.h"
+
+#include <stdbool.h>
+
+/* Makes the private pages; called before any other function here. False: no memory. */
+bool page_prepare(void);
+
+/* Maps what the agent sent over the private pages. Returns 0 or an errno; closes nothing. */
+int page_install(int agent_descriptor, int hook_descriptor);
+
+/* Puts private pages back. Safe in a fork handler. */
+void page_forget(void);
+
+/* NULL before page_prepare. */
+const struct aliquot_agent_page *page_agent(void);
+struct aliquot_hook_page *page_hook(void);
+
+/* Index of the device in the agent's page; -1: not granted. */
+int page_device_index(const uint8_t uuid[16]);
+
+static inline uint64_t page_read(const uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static inline void page_write(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+/* For counters that several threads raise and that need not be exact before the next message. */
+static inline void page_add(uint64_t *word, uint64_t value)
+{
+    __atomic_fetch_add(word, value, __ATOMIC_RELEASE);
+}
+
+#endif

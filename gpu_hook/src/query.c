@@ -1,0 +1,87 @@
+/* Entry points that tell a program how much memory there is: it sees the quota, not the device. */
+#include "activation.h"
+#include "devices.h"
+#include "driver.h"
+#include "quota.h"
+
+#include <limits.h>
+
+static uint64_t lesser(uint64_t left, uint64_t right)
+{
+    return left < right ? left : right;
+}
+
+static unsigned int saturate(uint64_t bytes)
+{
+    return bytes < UINT_MAX ? (unsigned int)bytes : UINT_MAX;
+}
+
+/* What is free is also bounded by what is really free: other kernels may have borrowed it. */
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    size_t real_free = 0, real_total = 0;
+    bool acts = activation_enter();
+    if (!acts)
+        return driver()->cuMemGetInfo_v2(free_bytes, total_bytes);
+    CUresult result = driver()->cuMemGetInfo_v2(&real_free, &real_total);
+    struct quota_view view;
+    if (result == CUDA_SUCCESS) {
+        if (!quota_view(devices_current(), &view))
+            view = (struct quota_view){.total_bytes = real_total, .free_bytes = 0};
+        if (free_bytes)
+            *free_bytes = lesser(view.free_bytes, real_free);
+        if (total_bytes)
+            *total_bytes = lesser(view.total_bytes, real_total);
+    }
+    activation_leave();
+    return result;
+}
+
+CUresult cuMemGetInfo(unsigned int *free_bytes, unsigned int *total_bytes)
+{
+    size_t wide_free = 0, wide_total = 0;
+    bool acts = activation_enter();
+    if (!acts)
+        return driver()->cuMemGetInfo(free_bytes, total_bytes);
+    activation_leave();
+    CUresult result = cuMemGetInfo_v2(&wide_free, &wide_total);
+    if (result == CUDA_SUCCESS) {
+        if (free_bytes)
+            *free_bytes = saturate(wide_free);
+        if (total_bytes)
+            *total_bytes = saturate(wide_total);
+    }
+    return result;
+}
+
+static void limit_total(CUdevice device, uint64_t *bytes)
+{
+    struct quota_view view;
+    if (!activation_enter())
+        return;
+    if (quota_view(device, &view))
+        *bytes = lesser(view.total_bytes, *bytes);
+    activation_leave();
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    CUresult result = driver()->cuDeviceTotalMem_v2(bytes, device);
+    if (result == CUDA_SUCCESS) {
+        uint64_t limited = *bytes;
+        limit_total(device, &limited);
+        *bytes = limited;
+    }
+    return result;
+}
+
+CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice device)
+{
+    CUresult result = driver()->cuDeviceTotalMem(bytes, device);
+    if (result == CUDA_SUCCESS) {
+        uint64_t limited = *bytes;
+        limit_total(device, &limited);
+        *bytes = saturate(limited);
+    }
+    return result;
+}

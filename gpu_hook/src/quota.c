@@ -1,0 +1,263 @@
+#include "quota.h"
+
+#include "devices.h"
+#include "log.h"
+#include "page.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#define MIB ((uint64_t)1 << 20)
+#define SMALL_GRAIN 512u
+#define LARGE_GRAIN (2 * MIB)
+#define CHUNK (64 * MIB)          /* asked for at once, so that most allocations ask nobody */
+#define SPARE_BOUND (2 * CHUNK)   /* spare credit above this goes back, down to one chunk */
+
+struct device { /* guarded by its mutex */
+    pthread_mutex_t mutex;
+    uint64_t lent;
+    uint64_t spare; /* lent and not charged */
+    uint64_t owed;  /* given up since the last HELLO and not yet told to the agent */
+    uint64_t peak;
+    uint64_t allocations;
+    uint64_t refusals;
+};
+
+static struct {
+    pthread_once_t once;
+    struct device devices[DEVICES_MAX];
+} state = {.once = PTHREAD_ONCE_INIT};
+
+static void prepare(void)
+{
+    for (int i = 0; i < DEVICES_MAX; i++)
+        pthread_mutex_init(&state.devices[i].mutex, NULL);
+}
+
+static struct device *lock_device(int device)
+{
+    pthread_once(&state.once, prepare);
+    struct device *locked = &state.devices[device];
+    pthread_mutex_lock(&locked->mutex);
+    return locked;
+}
+
+/* A driver carves small allocations out of blocks in steps of 512 B, and maps large ones in pages of 2 MiB: the
+ * quota counts what is gone from the device, not what was asked. */
+uint64_t quota_rounded(uint64_t bytes)
+{
+    uint64_t grain = bytes < MIB ? SMALL_GRAIN : LARGE_GRAIN;
+    return bytes > UINT64_MAX - grain ? UINT64_MAX : (bytes + grain - 1) / grain * grain;
+}
+
+/* With the device locked. */
+static void publish(int device, const struct device *locked)
+{
+    int index = devices_page_index(device);
+    struct aliquot_hook_page *page = page_hook();
+    if (index < 0 || !page)
+        return;
+    struct aliquot_hook_device *words = &page->devices[index];
+    page_write(&words->charged_bytes, locked->lent - locked->spare);
+    page_write(&words->peak_bytes, locked->peak);
+    page_write(&words->credit_bytes, locked->spare);
+    page_write(&words->allocations, locked->allocations);
+    page_write(&words->refusals, locked->refusals);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    page_write(&page->last_call_nanoseconds, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+}
+
+/* With the device locked, so that a HELLO never counts what is on its way back. */
+static void give_up_spare(int device, struct device *locked, uint64_t bytes, uint32_t sequence, bool is_answer)
+{
+    locked->spare -= bytes;
+    locked->lent -= bytes;
+    int index = devices_page_index(device);
+    uint64_t told = bytes + locked->owed;
+    if (index >= 0 && (told || is_answer) && session_send_credit((uint32_t)index, told, sequence))
+        locked->owed = 0;
+    else
+        locked->owed = told;
+}
+
+/* How much to ask for: a whole chunk, unless the quota seems too short for it. */
+static uint64_t asked_bytes(int index, const struct device *locked, uint64_t missing)
+{
+    const struct aliquot_agent_device *words = &page_agent()->devices[index];
+    uint64_t quota = page_read(&words->quota_bytes);
+    uint64_t taken = page_read(&words->charged_elsewhere_bytes) + locked->lent;
+    uint64_t room = quota > taken ? quota - taken : 0;
+    uint64_t wanted = room < CHUNK ? room : CHUNK;
+    return wanted > missing ? wanted : missing;
+}
+
+static bool refuse(int device, uint64_t bytes, const char *reason)
+{
+    struct device *locked = lock_device(device);
+    locked->refusals++;
+    publish(device, locked);
+    uint64_t charged = locked->lent - locked->spare;
+    pthread_mutex_unlock(&locked->mutex);
+    LOG("event=out_of_memory device=%d asked=%llu charged=%llu reason=\"%s\"", device, (unsigned long long)bytes,
+        (unsigned long long)charged, reason);
+    return false;
+}
+
+/* With the device locked. */
+static void take_spare(int device, struct device *locked, uint64_t bytes)
+{
+    locked->spare -= bytes;
+    uint64_t charged = locked->lent - locked->spare;
+    if (charged > locked->peak)
+        locked->peak = charged;
+    publish(device, locked);
+}
+
+/* Asks the agent once. Returns 1: ask again or look again; 0: over quota; -1: no agent. */
+static int borrow(int device, uint64_t missing, uint64_t asked)
+{
+    uint8_t uuid[16];
+    uint64_t granted = 0;
+    if (!devices_uuid(device, uuid))
+        return 0;
+    int failure = session_request_credit(uuid, asked, &granted);
+    if (failure) {
+        LOG("event=no_credit device=%d asked=%llu reason=\"%s\"", device, (unsigned long long)asked,
+            strerror(failure));
+        return -1;
+    }
+    return granted > 0 || asked > missing ? 1 : 0;
+}
+
+bool quota_charge(int device, uint64_t bytes)
+{
+    if (device < 0 || device >= DEVICES_MAX)
+        return false;
+    bool is_first = true;
+    for (;;) {
+        struct device *locked = lock_device(device);
+        if (locked->spare >= bytes) {
+            take_spare(device, locked, bytes);
+            pthread_mutex_unlock(&locked->mutex);
+            return true;
+        }
+        uint64_t missing = bytes - locked->spare;
+        int index = devices_page_index(device);
+        uint64_t asked = is_first && index >= 0 ? asked_bytes(index, locked, missing) : missing;
+        pthread_mutex_unlock(&locked->mutex);
+        if (index < 0 && session_is_registered())
+            return refuse(device, bytes, "the device is not granted to this kernel");
+        int answer = borrow(device, missing, asked);
+        if (answer == 0)
+            return refuse(device, bytes, "over quota");
+        if (answer < 0)
+            return false;
+        is_first = false;
+    }
+}
+
+void quota_refund(int device, uint64_t bytes)
+{
+    struct device *locked = lock_device(device);
+    locked->spare += bytes;
+    if (locked->spare > SPARE_BOUND)
+        give_up_spare(device, locked, locked->spare - CHUNK, 0, false);
+    publish(device, locked);
+    pthread_mutex_unlock(&locked->mutex);
+}
+
+void quota_count(int device, int change)
+{
+    struct device *locked = lock_device(device);
+    locked->allocations += (uint64_t)(int64_t)change;
+    publish(device, locked);
+    pthread_mutex_unlock(&locked->mutex);
+}
+
+bool quota_view(int device, struct quota_view *view)
+{
+    if (device < 0 || device >= DEVICES_MAX || !session_is_registered())
+        return false;
+    int index = devices_page_index(device);
+    if (index < 0) {
+        *view = (struct quota_view){0, 0};
+        return true;
+    }
+    const struct aliquot_agent_device *words = &page_agent()->devices[index];
+    struct device *locked = lock_device(device);
+    uint64_t taken = page_read(&words->charged_elsewhere_bytes) + (locked->lent - locked->spare);
+    pthread_mutex_unlock(&locked->mutex);
+    view->total_bytes = page_read(&words->quota_bytes);
+    view->free_bytes = view->total_bytes > taken ? view->total_bytes - taken : 0;
+    return true;
+}
+
+uint32_t quota_describe(struct aliquot_hello_device devices[ALIQUOT_MAX_DEVICES])
+{
+    uint32_t count = 0;
+    for (int i = 0; i < DEVICES_MAX && count < ALIQUOT_MAX_DEVICES; i++) {
+        struct device *locked = lock_device(i);
+        if (locked->lent && devices_uuid(i, devices[count].uuid)) {
+            devices[count].charged_bytes = locked->lent - locked->spare;
+            devices[count].credit_bytes = locked->spare;
+            count++;
+        }
+        locked->owed = 0;
+        pthread_mutex_unlock(&locked->mutex);
+    }
+    return count;
+}
+
+void quota_registered(void)
+{
+    for (int i = 0; i < DEVICES_MAX; i++) {
+        struct device *locked = lock_device(i);
+        if (locked->owed)
+            give_up_spare(i, locked, 0, 0, false);
+        if (locked->lent || locked->peak)
+            publish(i, locked);
+        pthread_mutex_unlock(&locked->mutex);
+    }
+}
+
+static int device_of_page_index(uint32_t page_index)
+{
+    for (int i = 0; i < DEVICES_MAX; i++)
+        if (devices_page_index(i) == (int)page_index)
+            return i;
+    return -1;
+}
+
+void quota_granted(uint32_t page_index, uint64_t bytes)
+{
+    int device = device_of_page_index(page_index);
+    if (device < 0)
+        return;
+    struct device *locked = lock_device(device);
+    locked->lent += bytes;
+    locked->spare += bytes;
+    publish(device, locked);
+    pthread_mutex_unlock(&locked->mutex);
+}
+
+void quota_recalled(const struct aliquot_credit *recall)
+{
+    int device = device_of_page_index(recall->device);
+    if (device < 0) {
+        session_send_credit(recall->device, 0, recall->header.sequence);
+        return;
+    }
+    struct device *locked = lock_device(device);
+    uint64_t bytes = locked->spare < recall->bytes ? locked->spare : recall->bytes;
+    give_up_spare(device, locked, bytes, recall->header.sequence, true);
+    publish(device, locked);
+    pthread_mutex_unlock(&locked->mutex);
+}
+
+void quota_reset(void)
+{
+    memset(state.devices, 0, sizeof state.devices);
+    prepare();
+}

@@ -1,0 +1,324 @@
+#include "session.h"
+
+#include "log.h"
+#include "page.h"
+#include "socket.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define STACK_BYTES (256u << 10) /* static TLS of the program comes out of it */
+#define TICK_MILLISECONDS 50
+#define FIRST_BACKOFF_MILLISECONDS 100
+#define LAST_BACKOFF_MILLISECONDS 1000
+#define WELCOME_MILLISECONDS 2000
+#define START_MILLISECONDS 1000
+#define FIRST_REQUEST_MILLISECONDS 2000
+#define REQUEST_MILLISECONDS 5000
+
+struct waiter { /* lives on the requester's stack, linked while it waits */
+    struct waiter *next;
+    uint32_t sequence;
+    bool is_answered;
+    uint64_t granted;
+};
+
+/* Guarded by the mutex, save `owner` (set before the thread starts) and `wake` (set once). */
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    const struct session_owner *owner;
+    struct waiter *waiters;
+    int connection; /* -1 unless registered */
+    int candidate;  /* a connection that is not registered yet; kept for session_leave */
+    int wake;       /* eventfd */
+    uint32_t sequence;
+    uint32_t connections; /* number of registrations so far */
+    bool is_running;
+    bool has_attempted;
+    bool has_waited; /* the one long wait of a process that never registered is over */
+    int last_failure;
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .connection = -1, .candidate = -1, .wake = -1};
+
+static struct timespec deadline_after(unsigned milliseconds)
+{
+    struct timespec when;
+    clock_gettime(CLOCK_MONOTONIC, &when);
+    when.tv_sec += milliseconds / 1000;
+    when.tv_nsec += (long)(milliseconds % 1000) * 1000000;
+    if (when.tv_nsec >= 1000000000) {
+        when.tv_sec++;
+        when.tv_nsec -= 1000000000;
+    }
+    return when;
+}
+
+static void note_failure(int failure)
+{
+    pthread_mutex_lock(&state.mutex);
+    bool is_news = failure != state.last_failure;
+    state.last_failure = failure;
+    state.has_attempted = true;
+    pthread_cond_broadcast(&state.changed);
+    pthread_mutex_unlock(&state.mutex);
+    if (is_news)
+        LOG("event=not_registered socket=%s/%s reason=\"%s\"", settings()->kernel_dir, ALIQUOT_SOCKET_NAME,
+            strerror(failure));
+}
+
+static bool register_once(void)
+{
+    int descriptor = socket_connect(settings()->kernel_dir);
+    if (descriptor < 0) {
+        note_failure(-descriptor);
+        return false;
+    }
+    pthread_mutex_lock(&state.mutex);
+    state.candidate = descriptor;
+    pthread_mutex_unlock(&state.mutex);
+    union socket_message hello;
+    socket_fill_hello(&hello.hello, ALIQUOT_ROLE_PROCESS);
+    hello.hello.device_count = state.owner->describe(hello.hello.devices);
+    int failure = socket_register(descriptor, &hello, WELCOME_MILLISECONDS);
+    pthread_mutex_lock(&state.mutex);
+    state.candidate = -1;
+    if (!failure) {
+        state.connection = descriptor;
+        state.connections++;
+        state.last_failure = 0;
+    }
+    pthread_mutex_unlock(&state.mutex);
+    if (failure) {
+        close(descriptor);
+        note_failure(failure);
+        return false;
+    }
+    state.owner->registered();
+    pthread_mutex_lock(&state.mutex);
+    state.has_attempted = true;
+    pthread_cond_broadcast(&state.changed);
+    pthread_mutex_unlock(&state.mutex);
+    LOG("event=registered");
+    return true;
+}
+
+static void answer_waiter(const struct aliquot_credit *grant)
+{
+    pthread_mutex_lock(&state.mutex);
+    for (struct waiter *waiter = state.waiters; waiter; waiter = waiter->next)
+        if (waiter->sequence == grant->header.sequence && !waiter->is_answered) {
+            waiter->is_answered = true;
+            waiter->granted = grant->bytes;
+        }
+    pthread_cond_broadcast(&state.changed);
+    pthread_mutex_unlock(&state.mutex);
+}
+
+static void handle_message(const union socket_message *message)
+{
+    const struct aliquot_header *header = &message->header;
+    bool is_credit = header->bytes == sizeof message->credit && message->credit.device < ALIQUOT_MAX_DEVICES;
+    if (header->type == ALIQUOT_CREDIT_GRANT && is_credit) {
+        /* Credit first, then the waiter: it looks at the credit, not at the number. */
+        if (message->credit.bytes)
+            state.owner->granted(message->credit.device, message->credit.bytes);
+        answer_waiter(&message->credit);
+    } else if (header->type == ALIQUOT_CREDIT_RECALL && is_credit) {
+        state.owner->recalled(&message->credit);
+    } else {
+        LOG("event=unexpected_message type=%u bytes=%u", header->type, header->bytes);
+    }
+}
+
+/* Returns when the connection is of no more use. */
+static int serve(int descriptor)
+{
+    bool is_active = true;
+    for (;;) {
+        struct pollfd wanted[2] = {{.fd = descriptor, .events = POLLIN}, {.fd = state.wake, .events = POLLIN}};
+        int ready = poll(wanted, 2, is_active ? TICK_MILLISECONDS : -1);
+        if (ready < 0 && errno != EINTR)
+            return errno;
+        uint64_t count;
+        bool is_woken = ready > 0 && (wanted[1].revents & POLLIN) && read(state.wake, &count, sizeof count) > 0;
+        if (ready > 0 && wanted[0].revents) {
+            struct socket_received received;
+            int failure = socket_receive(descriptor, &received);
+            if (failure && failure != EAGAIN)
+                return failure;
+            for (int i = 0; !failure && i < 2; i++)
+                if (received.descriptors[i] >= 0)
+                    close(received.descriptors[i]);
+            if (!failure)
+                handle_message(&received.message);
+        }
+        if (is_woken || ready == 0)
+            is_active = state.owner->tick();
+    }
+}
+
+static void pause_before_retry(int milliseconds)
+{
+    struct timespec length = {milliseconds / 1000, (milliseconds % 1000) * 1000000L};
+    while (nanosleep(&length, &length) != 0 && errno == EINTR)
+        ;
+}
+
+static void *run(void *unused)
+{
+    int backoff = FIRST_BACKOFF_MILLISECONDS;
+    for (;;) {
+        if (!register_once()) {
+            pause_before_retry(backoff);
+            backoff = backoff * 2 < LAST_BACKOFF_MILLISECONDS ? backoff * 2 : LAST_BACKOFF_MILLISECONDS;
+            continue;
+        }
+        backoff = FIRST_BACKOFF_MILLISECONDS;
+        int descriptor = state.connection;
+        int failure = serve(descriptor);
+        pthread_mutex_lock(&state.mutex);
+        state.connection = -1;
+        pthread_cond_broadcast(&state.changed);
+        pthread_mutex_unlock(&state.mutex);
+        close(descriptor);
+        LOG("event=agent_lost reason=\"%s\"", strerror(failure));
+        pause_before_retry(backoff);
+    }
+    return unused;
+}
+
+/* With the mutex held. A guest's thread takes no signal that is meant for the user's own threads. */
+static void start_thread(void)
+{
+    sigset_t all, previous;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_sigmask(SIG_SETMASK, &all, &previous);
+    int failure = pthread_create(&thread, &attributes, run, NULL);
+    pthread_sigmask(SIG_SETMASK, &previous, NULL);
+    pthread_attr_destroy(&attributes);
+    state.is_running = failure == 0;
+    if (failure)
+        LOG("event=no_thread reason=\"%s\"", strerror(failure));
+}
+
+void session_start(const struct session_owner *owner)
+{
+    pthread_mutex_lock(&state.mutex);
+    if (!state.is_running) {
+        pthread_condattr_t monotonic;
+        pthread_condattr_init(&monotonic);
+        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+        pthread_cond_init(&state.changed, &monotonic);
+        pthread_condattr_destroy(&monotonic);
+        state.owner = owner;
+        if (state.wake < 0)
+            state.wake = socket_move_away(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        if (state.wake >= 0)
+            start_thread();
+    }
+    struct timespec deadline = deadline_after(START_MILLISECONDS);
+    while (state.is_running && !state.has_attempted)
+        if (pthread_cond_timedwait(&state.changed, &state.mutex, &deadline) == ETIMEDOUT)
+            break;
+    pthread_mutex_unlock(&state.mutex);
+}
+
+/* With the mutex held: sends the request on the present connection. Returns its number, 0 if there is none. */
+static uint32_t send_request(struct waiter *waiter, const uint8_t uuid[16], uint64_t bytes)
+{
+    int device = page_device_index(uuid);
+    if (state.connection < 0 || device < 0)
+        return 0;
+    union socket_message message = {.credit = {.device = (uint32_t)device, .bytes = bytes}};
+    message.header.sequence = waiter->sequence = ++state.sequence;
+    return socket_send(state.connection, &message, ALIQUOT_CREDIT_REQUEST, sizeof message.credit) == 0
+               ? state.connections
+               : 0;
+}
+
+int session_request_credit(const uint8_t uuid[16], uint64_t bytes, uint64_t *granted)
+{
+    struct waiter waiter = {0};
+    uint32_t asked_on = 0;
+    bool is_late = false;
+    pthread_mutex_lock(&state.mutex);
+    bool was_registered = state.connections > 0;
+    struct timespec deadline =
+        deadline_after(was_registered ? REQUEST_MILLISECONDS : state.has_waited ? 0 : FIRST_REQUEST_MILLISECONDS);
+    waiter.next = state.waiters;
+    state.waiters = &waiter;
+    while (state.is_running && !waiter.is_answered && !is_late) {
+        /* A new connection knows nothing of a request that was sent on the old one. */
+        if (state.connection >= 0 && asked_on != state.connections)
+            asked_on = send_request(&waiter, uuid, bytes);
+        is_late = pthread_cond_timedwait(&state.changed, &state.mutex, &deadline) == ETIMEDOUT;
+    }
+    for (struct waiter **link = &state.waiters; *link; link = &(*link)->next)
+        if (*link == &waiter) {
+            *link = waiter.next;
+            break;
+        }
+    if (state.connections == 0)
+        state.has_waited = true;
+    int failure = waiter.is_answered ? 0 : state.last_failure ? state.last_failure : ETIMEDOUT;
+    *granted = waiter.granted;
+    pthread_mutex_unlock(&state.mutex);
+    return failure;
+}
+
+bool session_send_credit(uint32_t device, uint64_t bytes, uint32_t sequence)
+{
+    union socket_message message = {.credit = {.device = device, .bytes = bytes}};
+    message.header.sequence = sequence;
+    pthread_mutex_lock(&state.mutex);
+    bool is_sent = state.connection >= 0 &&
+                   socket_send(state.connection, &message, ALIQUOT_CREDIT_RETURN, sizeof message.credit) == 0;
+    pthread_mutex_unlock(&state.mutex);
+    return is_sent;
+}
+
+bool session_is_registered(void)
+{
+    pthread_mutex_lock(&state.mutex);
+    bool is_registered = state.connections > 0;
+    pthread_mutex_unlock(&state.mutex);
+    return is_registered;
+}
+
+void session_wake(void)
+{
+    uint64_t one = 1;
+    if (state.wake >= 0 && write(state.wake, &one, sizeof one) < 0) {
+        /* The counter is full: the thread is awake already. */
+    }
+}
+
+void session_leave(void)
+{
+    int descriptors[] = {state.connection, state.candidate, state.wake};
+    for (unsigned i = 0; i < sizeof descriptors / sizeof *descriptors; i++)
+        if (descriptors[i] >= 0)
+            close(descriptors[i]);
+    state.connection = state.candidate = state.wake = -1;
+}
+
+void session_reset(void)
+{
+    session_leave();
+    pthread_mutex_init(&state.mutex, NULL);
+    state.waiters = NULL;
+    state.connections = 0;
+    state.is_running = state.has_attempted = state.has_waited = false;
+    state.last_failure = 0;
+}

@@ -1,0 +1,40 @@
+/* This process's registration with the node agent: one connection, one thread that alone reads it, reconnects when
+ * the agent was restarted, and answers recalls. Knows nothing of allocations: the owner is asked and told by calls. */
+#ifndef ALIQUOT_SESSION_H
+#define ALIQUOT_SESSION_H
+
+#include "aliquot_protocol.h"
+
+#include <stdbool.h>
+
+/* All are called on the session's thread, without any lock of the session held. */
+struct session_owner {
+    uint32_t (*describe)(struct aliquot_hello_device devices[ALIQUOT_MAX_DEVICES]); /* for HELLO; returns the count */
+    void (*registered)(void); /* the pages are in place */
+    void (*granted)(uint32_t device, uint64_t bytes);
+    void (*recalled)(const struct aliquot_credit *recall); /* must answer by session_send_credit */
+    bool (*tick)(void); /* every 50 ms while it returns true; then again after session_wake */
+};
+
+/* Starts the thread and waits, at most a second, for the first attempt to register. Idempotent. */
+void session_start(const struct session_owner *owner);
+
+/* Asks for credit and waits for the answer. Returns 0 with what was granted (0: over quota), or an errno: no agent
+ * within 5 s; within 2 s, and only once, when the agent was never there. */
+int session_request_credit(const uint8_t uuid[16], uint64_t bytes, uint64_t *granted);
+
+/* Sends a CREDIT_RETURN. False: not connected, or the agent is slow; the caller still owes it. Never waits. */
+bool session_send_credit(uint32_t device, uint64_t bytes, uint32_t sequence);
+
+bool session_is_registered(void);
+
+/* Makes the thread tick again. */
+void session_wake(void);
+
+/* In the child of a fork, in the fork handler: closes what keeps the parent's registration alive. */
+void session_leave(void);
+
+/* In the child of a fork, at its own cuInit: as if never started. */
+void session_reset(void);
+
+#endif

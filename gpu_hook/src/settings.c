@@ -1,0 +1,32 @@
+#include "settings.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    pthread_once_t once;
+    struct settings values;
+} state = {.once = PTHREAD_ONCE_INIT};
+
+static const char *read_variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? strdup(value) : NULL;
+}
+
+static void read_environment(void)
+{
+    const char *hook = getenv("ALIQUOT_HOOK");
+    state.values.kernel_dir = read_variable("ALIQUOT_KERNEL_DIR");
+    state.values.real_cuda = read_variable("ALIQUOT_REAL_CUDA");
+    state.values.real_nvml = read_variable("ALIQUOT_REAL_NVML");
+    state.values.log_path = read_variable("ALIQUOT_HOOK_LOG");
+    state.values.is_on = state.values.kernel_dir && !(hook && strcmp(hook, "off") == 0);
+}
+
+const struct settings *settings(void)
+{
+    pthread_once(&state.once, read_environment);
+    return &state.values;
+}

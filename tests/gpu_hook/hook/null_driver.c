@@ -1,0 +1,192 @@
+/* A driver with nothing behind it: memory is a counter, a launch is a counter. For tests of the shim that need a
+ * driver with a known state, and for measuring what the shim itself costs. NULL_DRIVER_BYTES sets each device's size. */
+#define __CUDA_API_VERSION_INTERNAL
+#pragma GCC visibility push(default)
+#include <cuda.h>
+#pragma GCC visibility pop
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEVICES 2
+#define SLOTS 65536
+
+static struct {
+    pthread_mutex_t mutex;
+    size_t used[DEVICES];
+    size_t bytes[SLOTS];
+    unsigned char device[SLOTS];
+    unsigned next;
+    unsigned long long launches;
+    int is_ready;
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static __thread CUcontext current;
+static char contexts[DEVICES];
+
+static size_t capacity(void)
+{
+    const char *text = getenv("NULL_DRIVER_BYTES");
+    return text ? strtoull(text, NULL, 10) : (size_t)1 << 30;
+}
+
+static int current_device(void)
+{
+    return current ? (int)((char *)current - contexts) : -1;
+}
+
+CUresult cuInit(unsigned int flags)
+{
+    state.is_ready = 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+    *version = CUDA_VERSION;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+    *count = DEVICES;
+    return state.is_ready ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    *device = ordinal;
+    return ordinal >= 0 && ordinal < DEVICES ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+/* Device i is made of bytes of value 0x10 + i. */
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
+{
+    memset(uuid->bytes, 0x10 + device, sizeof uuid->bytes);
+    return device >= 0 && device < DEVICES ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    *context = (CUcontext)(contexts + device);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context)
+{
+    current = context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context)
+{
+    *context = current;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+    if (!current)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *device = current_device();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
+{
+    int device = current_device();
+    if (device < 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&state.mutex);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (state.used[device] + bytes <= capacity()) {
+        while (state.bytes[state.next % SLOTS])
+            state.next++;
+        unsigned slot = state.next++ % SLOTS;
+        state.bytes[slot] = bytes;
+        state.device[slot] = (unsigned char)device;
+        state.used[device] += bytes;
+        *pointer = ((CUdeviceptr)slot + 1) << 32;
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&state.mutex);
+    return result;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr pointer)
+{
+    if (!pointer)
+        return CUDA_SUCCESS;
+    unsigned slot = (unsigned)(pointer >> 32) - 1;
+    pthread_mutex_lock(&state.mutex);
+    CUresult result = slot < SLOTS && state.bytes[slot] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS) {
+        state.used[state.device[slot]] -= state.bytes[slot];
+        state.bytes[slot] = 0;
+    }
+    pthread_mutex_unlock(&state.mutex);
+    return result;
+}
+
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    int device = current_device();
+    if (device < 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *total_bytes = capacity();
+    *free_bytes = capacity() - state.used[device];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    *bytes = capacity();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+                        unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,
+                        CUstream stream, void **parameters, void **extra)
+{
+    state.launches++;
+    return CUDA_SUCCESS;
+}
+
+/* Takes a float and an int: shows that a forwarder keeps vector registers. */
+CUresult cuParamSetf(CUfunction function, int offset, float value)
+{
+    return offset == 7 && value == 2.5f ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* A function that no header knows, as new drivers have. */
+static CUresult answer_unknown(void)
+{
+    return CUDA_ERROR_NOT_PERMITTED;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status)
+{
+    static const struct {
+        const char *name;
+        void *function;
+    } table[] = {{"cuMemAlloc", (void *)cuMemAlloc_v2},
+                 {"cuMemFree", (void *)cuMemFree_v2},
+                 {"cuInit", (void *)cuInit},
+                 {"cuLaunchKernel", (void *)cuLaunchKernel},
+                 {"cuDeviceGetCount", (void *)cuDeviceGetCount},
+                 {"cuGetProcAddress", (void *)cuGetProcAddress_v2},
+                 {"cuSubgridCreate", (void *)answer_unknown}};
+    for (unsigned i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i].name, symbol) == 0) {
+            *function = table[i].function;
+            if (status)
+                *status = CU_GET_PROC_ADDRESS_SUCCESS;
+            return CUDA_SUCCESS;
+        }
+    *function = NULL;
+    if (status)
+        *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return CUDA_SUCCESS;
+}
