@@ -127,6 +127,7 @@ export class GpuKernelsPanel extends SidePanel {
   private _addSection(label: string, render: (state: IState) => React.ReactNode): PanelWithToolbar {
     const section = new PanelWithToolbar();
     section.addClass('aliquot-Section');
+    section.node.tabIndex = 0; // a list without links is scrolled by keyboard through its section
     section.title.label = label;
     section.addWidget(this._render(render));
     this.addWidget(section);
