@@ -26,6 +26,8 @@ from .ledger import Asker, Holding, Ledger, Node
 from .planner import Admit, Pending, never_fits, plan
 from .request_queue import QueueEntry, RequestQueue, Waiting
 
+__all__ = ["Admission", "AdmissionSettings", "AdmissionSnapshot", "Agent", "Asker", "QueueEntry"]
+
 
 class Agent(Protocol):
     """The node agent, as agent_link.AgentLink gives it."""
@@ -133,7 +135,11 @@ class Admission:
             raise WithdrawnError("asked for a grant; the gateway is stopping")
         if kernel_id in self._queue or self._holds(kernel_id):
             raise GrantError(f"asked a grant for kernel {kernel_id}; it waits for one or holds one already")
-        self.check(asker.owner, request)
+        try:
+            self.check(asker.owner, request)
+        except AliquotError:
+            self._queue.outcomes["refused"] += 1
+            raise
         future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
         now = self._clock.now()
         patience = [w for w in (wait_seconds, self._settings.queue_timeout_seconds) if w is not None]

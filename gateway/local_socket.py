@@ -137,7 +137,8 @@ class LocalSocket:
                     told = entry.reason
                     await peer.send({"event": "waiting", "reason": told})
                 change = asyncio.ensure_future(changed.wait())
-                await asyncio.wait({future, gone, change}, return_when=asyncio.FIRST_COMPLETED)
+                waits: set[asyncio.Future[Any]] = {future, gone, change}
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 change.cancel()
                 changed.clear()
             return asker, future.result()

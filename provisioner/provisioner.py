@@ -74,12 +74,17 @@ class AliquotProvisioner(LocalProvisioner):
             raise
         return prepared
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether pre_launch waits for a grant just now."""
+        return self._asking is not None and not self._asking.done()
+
     def withdraw(self) -> bool:
         """Give up asking for a grant, if that is what happens now. pre_launch then raises WithdrawnError."""
         if self._asking is None or self._asking.done():
             return False
         self._is_withdrawn = True
-        return self._asking.cancel()
+        return bool(self._asking.cancel())
 
     def request(self) -> Request | None:
         """What the kernelspec asks for. Raises RequestError."""

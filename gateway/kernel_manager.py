@@ -1,0 +1,260 @@
+"""The kernels of this server: whose they are, which of them wait for a grant, and how each of them ends.
+
+Who gets a grant is admission's matter, and a single kernel's start managed_kernel's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aliquot.gpu_hook.paths import KERNEL_ID
+from aliquot.provisioner.errors import AliquotError
+from aliquot.provisioner.grant_record import stanza_request
+from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+from tornado.web import HTTPError
+from traitlets import Bool, default
+
+from .admission import Admission
+from .auth import current_user
+from .http_errors import http_error
+from .managed_kernel import ManagedKernel
+
+
+class AliquotKernelManager(AsyncMappingKernelManager):
+    """Jupyter's kernel manager, with owners and grants. ``admission`` is set by the extension; None: it is not loaded."""
+
+    use_pending_kernels = Bool(
+        True, help="Whether a start is answered before the kernel has its grant. Without it, a start waits in the request."
+    ).tag(config=True)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.admission: Admission | None = None
+        self.owners: dict[str, str] = {}
+        self._stopping: dict[str, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    @default("kernel_manager_class")
+    def _managed_kernels(self) -> str:
+        return "aliquot.gateway.managed_kernel.ManagedKernel"
+
+    # ---- what others ask
+
+    def owner_of(self, kernel_id: str) -> str | None:
+        """Whose kernel it is; None for one that is not there. Asked by the authorizer."""
+        return self.owners.get(kernel_id)
+
+    def kernel_state(self, kernel_id: str) -> tuple[str, str]:
+        """Where it is in its life (pending, starting, resident, ended), and why. Raises HTTPError 404."""
+        self._check_kernel_id(kernel_id)
+        kernel = self.get_kernel(kernel_id)
+        waiting = _waiting_reason(kernel)
+        if waiting is not None:
+            return "pending", waiting
+        if kernel.execution_state == "dead":
+            return "ended", kernel.reason
+        state = "starting" if not kernel.ready.done() or kernel.execution_state == "starting" else "resident"
+        return state, kernel.reason
+
+    def kernel_model(self, kernel_id: str) -> dict[str, Any]:
+        """Called by Jupyter's handlers for each kernel they show. A kernel that waits says why."""
+        model: dict[str, Any] = super().kernel_model(kernel_id)
+        waiting = _waiting_reason(self.get_kernel(kernel_id))
+        if waiting is not None:
+            model["execution_state"], model["reason"] = "starting", waiting
+        return model
+
+    def list_kernels(self) -> list[dict[str, Any]]:
+        """Called by GET /api/kernels: a user's own kernels, all of them for an administrator."""
+        user = current_user()
+        kernels: list[dict[str, Any]] = super().list_kernels()
+        return kernels if user.is_admin else [k for k in kernels if self.owners.get(k["id"]) == user.name]
+
+    # ---- start
+
+    async def _async_start_kernel(
+        self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any
+    ) -> str:
+        """Called by POST /api/kernels and by sessions. Raises HTTPError for what could never start."""
+        user = current_user()
+        if kernel_id is not None and kernel_id in self:
+            if not user.is_admin and self.owners.get(kernel_id) != user.name:
+                raise HTTPError(409, f"Kernel already exists: {kernel_id}")
+            return str(await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs))
+        kernel_id = kernel_id or self.new_kernel_id()
+        if not KERNEL_ID.fullmatch(kernel_id):
+            raise HTTPError(400, f"asked kernel id {kernel_id!r}; an id has 1 to 36 letters, digits, '_', '.', '-'")
+        is_sized = self._check_start(kwargs.get("kernel_name"), user.name)
+        self.owners[kernel_id] = user.name
+        try:
+            await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)
+            if not is_sized:
+                # As Jupyter does without pending kernels: a plain start is answered when it is done.
+                await self._finish_start(kernel_id)
+        except BaseException as error:
+            self.owners.pop(kernel_id, None)
+            if isinstance(error, AliquotError):
+                raise http_error(error) from error
+            raise
+        return kernel_id
+
+    start_kernel = _async_start_kernel
+
+    def _check_start(self, kernel_name: str | None, owner: str) -> bool:
+        """Whether this kernelspec asks for a grant. Raises HTTPError for what waiting cannot help, and NoSuchKernel."""
+        try:
+            spec = self.kernel_spec_manager.get_kernel_spec(kernel_name or self.default_kernel_name)
+            request = stanza_request(spec.metadata)
+            if request is not None and self.admission is not None:
+                self.admission.check(owner, request)
+        except AliquotError as error:
+            raise http_error(error) from error
+        return request is not None
+
+    async def _finish_start(self, kernel_id: str) -> None:
+        kernel = self.get_kernel(kernel_id)
+        task = self._pending_kernels.get(kernel_id)
+        if task is not None:
+            await asyncio.shield(task)
+        failure = kernel.start_failure() if isinstance(kernel, ManagedKernel) else kernel.ready.exception()
+        if failure is not None:
+            KERNEL_CURRENTLY_RUNNING_TOTAL.labels(type=kernel.kernel_name).dec()
+            self.remove_kernel(kernel_id)
+            raise failure
+        watching = self._pending_kernel_tasks.get(kernel_id)
+        if watching is not None:
+            await asyncio.shield(watching)
+
+    def pre_start_kernel(self, kernel_name: str | None, kwargs: dict[str, Any]) -> tuple[Any, str, str]:
+        """Called by MultiKernelManager.start_kernel: makes the kernel's own manager."""
+        kernel, name, kernel_id = super().pre_start_kernel(kernel_name, kwargs)
+        if isinstance(kernel, ManagedKernel):
+            kernel.kernel_id, kernel.admission = kernel_id, self.admission
+            kernel.owner = self.owners.get(kernel_id) or current_user().name
+        return kernel, name, kernel_id
+
+    async def _add_kernel_when_ready(self, kernel_id: str, km: Any, kernel_awaitable: Any) -> None:
+        """Called by MultiKernelManager.start_kernel as a task: sees a start through, and logs how it ended."""
+        try:
+            await kernel_awaitable
+            if not self.use_pending_kernels:
+                self._kernels[kernel_id] = km
+        except AliquotError as error:
+            self.log.info("kernel=%s start=%s reason=%s", kernel_id, type(error).__name__, error)
+        except Exception:
+            self.log.exception("kernel=%s start=failed", kernel_id)
+        finally:
+            self._pending_kernels.pop(kernel_id, None)
+
+    async def _finish_kernel_start(self, kernel_id: str) -> None:
+        """Called by MappingKernelManager.start_kernel as a task, which a shutdown cancels.
+
+        Shielded: cancelling it must not cancel the kernel's own future, which others wait for.
+        """
+        kernel = self.get_kernel(kernel_id)
+        try:
+            await asyncio.shield(kernel.ready)
+        except Exception as error:
+            self.log.debug("kernel=%s never became ready: %s", kernel_id, error)
+            return
+        if kernel_id in self:
+            await super()._finish_kernel_start(kernel_id)
+
+    # ---- restart, interrupt
+
+    async def _async_restart_kernel(self, kernel_id: str, now: bool = False) -> Any:
+        """Called by POST /api/kernels/{id}/restart.
+
+        A kernel that waits keeps its place: nothing of it runs yet. One whose start failed is started again.
+        """
+        self._check_kernel_id(kernel_id)
+        kernel = self.get_kernel(kernel_id)
+        if isinstance(kernel, ManagedKernel):
+            if kernel_id in self._pending_kernels and kernel_id not in self._stopping:
+                return None
+            if kernel.start_failure() is not None:
+                return self._start_again(kernel_id, kernel)
+        return await super()._async_restart_kernel(kernel_id, now=now)
+
+    restart_kernel = _async_restart_kernel
+
+    def _start_again(self, kernel_id: str, kernel: ManagedKernel) -> None:
+        self.stop_watching_activity(kernel_id)
+        kernel.execution_state, kernel.reason = "starting", ""
+        starting = kernel.start_kernel(**kernel.start_arguments)
+        self._pending_kernels[kernel_id] = asyncio.create_task(
+            self._add_kernel_when_ready(kernel_id, kernel, starting)
+        )
+        self._pending_kernel_tasks[kernel_id] = asyncio.create_task(self._finish_kernel_start(kernel_id))
+
+    def interrupt_kernel(self, kernel_id: str) -> Any:
+        """Called by POST /api/kernels/{id}/interrupt. Raises HTTPError 409 for a kernel that does not run."""
+        self._check_kernel_id(kernel_id)
+        state, reason = self.kernel_state(kernel_id)
+        if state == "ended" or not self.get_kernel(kernel_id).ready.done():
+            found = f"it is {state}" + (f" ({reason})" if reason else "")
+            raise HTTPError(409, f"asked to interrupt kernel {kernel_id}; {found}, so there is nothing to interrupt")
+        return super().interrupt_kernel(kernel_id)
+
+    # ---- end
+
+    async def _async_shutdown_kernel(self, kernel_id: str, now: bool = False, restart: bool = False) -> None:
+        """Called by DELETE /api/kernels/{id}, by culling and by sessions. Returns when it has ended, with its grant.
+
+        Asked twice, it ends once, and both are answered then.
+        """
+        stopping = self._stopping.get(kernel_id)
+        if stopping is None:
+            self._check_kernel_id(kernel_id)
+            stopping = asyncio.create_task(self._stop(kernel_id, now, restart), name=f"aliquot-stop-{kernel_id}")
+            self._stopping[kernel_id] = stopping
+            stopping.add_done_callback(lambda _: self._stopping.pop(kernel_id, None))
+        await asyncio.shield(stopping)
+
+    shutdown_kernel = _async_shutdown_kernel
+
+    async def _stop(self, kernel_id: str, now: bool, restart: bool) -> None:
+        kernel = self.get_kernel(kernel_id)
+        if isinstance(kernel, ManagedKernel):
+            kernel.withdraw()
+        await super()._async_shutdown_kernel(kernel_id, now=now, restart=restart)
+        ending = self._pending_kernels.get(kernel_id)
+        if ending is not None:
+            await ending
+        if kernel_id in self and not restart:
+            raise HTTPError(500, f"asked to end kernel {kernel_id}; it could not be ended, see the server's log")
+
+    def remove_kernel(self, kernel_id: str) -> Any:
+        """Called by MultiKernelManager when a kernel has ended, or never started."""
+        self.owners.pop(kernel_id, None)
+        self._kernel_connections.pop(kernel_id, None)
+        return super().remove_kernel(kernel_id)
+
+    def _handle_kernel_died(self, kernel_id: str) -> None:
+        """Called by the restarter that has given up. Jupyter forgets the kernel then; its grant must end, too."""
+        kernel = self._kernels.get(kernel_id)
+        super()._handle_kernel_died(kernel_id)
+        if kernel is not None:
+            ending = asyncio.ensure_future(kernel._async_cleanup_resources(restart=False))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+    async def _async_shutdown_all(self, now: bool = False) -> None:
+        """Called when the server stops. One kernel that cannot be ended does not keep the others."""
+        kernel_ids = self.list_kernel_ids()
+        starting = [task for kernel_id, task in self._pending_kernels.items() if kernel_id not in self._kernels]
+        for task in starting:
+            task.cancel()
+        stops = [self._async_shutdown_kernel(kernel_id, now=now) for kernel_id in kernel_ids]
+        results = await asyncio.gather(*stops, *starting, *self._ending, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                self.log.error("shutdown=failed reason=%s", result)
+
+    shutdown_all = _async_shutdown_all
+
+
+def _waiting_reason(kernel: Any) -> str | None:
+    return kernel.waiting_reason() if isinstance(kernel, ManagedKernel) else None

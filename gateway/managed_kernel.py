@@ -1,0 +1,127 @@
+"""One kernel of this server: waits for its grant, starts within it, and gives it back at its end.
+
+The grant comes from admission and is handed to the provisioner by value. Without admission the provisioner asks by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from aliquot.provisioner.errors import AliquotError, WithdrawnError
+from aliquot.provisioner.grant_record import stanza_request
+from aliquot.provisioner.provisioner import AliquotProvisioner
+from aliquot.provisioner.resources import Grant, Request
+from jupyter_server.services.kernels.kernelmanager import ServerKernelManager, emit_kernel_action_event
+
+from .admission import Admission
+from .ledger import Asker
+
+_ASKING = "asking for a GPU"
+
+
+class ManagedKernel(ServerKernelManager):
+    """Jupyter's manager of one kernel, with a grant. Made by AliquotKernelManager.pre_start_kernel."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.admission: Admission | None = None
+        self.owner = ""
+        # What the first start was asked with: a start that failed can be tried again.
+        self.start_arguments: dict[str, Any] = {}
+        self._grant: Grant | None = None
+
+    def request(self) -> Request | None:
+        """What its kernelspec asks for; None for a plain kernel. Raises RequestError."""
+        return stanza_request(self.kernel_spec.metadata)
+
+    def waiting_reason(self) -> str | None:
+        """Why it waits for a grant; None when it does not."""
+        entry = None if self.admission is None else self.admission.waiting(self.kernel_id)
+        if entry is not None:
+            return entry.reason
+        return _ASKING if isinstance(self.provisioner, AliquotProvisioner) and self.provisioner.is_asking else None
+
+    def withdraw(self) -> bool:
+        """Give up waiting for a grant; tells whether it waited. Its start then fails with WithdrawnError."""
+        if self.admission is not None and self.admission.withdraw(self.kernel_id):
+            return True
+        return isinstance(self.provisioner, AliquotProvisioner) and self.provisioner.withdraw()
+
+    def start_failure(self) -> BaseException | None:
+        """Why the last start failed; None when it did not, or is under way."""
+        ready = self._ready
+        return ready.exception() if ready is not None and ready.done() and not ready.cancelled() else None
+
+    @emit_kernel_action_event(success_msg="Kernel {kernel_id} was started.")
+    async def start_kernel(self, **kwargs: Any) -> None:
+        """Called by the multi-kernel manager. The grant is waited for here, so that it need not wait."""
+        self.start_arguments = dict(kwargs)
+        await self._async_start_kernel(**kwargs)
+
+    async def _async_start_kernel(self, **kwargs: Any) -> None:
+        """Called by start_kernel, and by KernelManager.restart_kernel with the old arguments.
+
+        Jupyter's own does the same without the wait, and logs each failure with its traceback.
+        """
+        self.kernel_id = self.kernel_id or kwargs["kernel_id"]
+        if self._ready is None or self._ready.done():
+            self._ready = asyncio.get_running_loop().create_future()
+        ready = self._ready
+        try:
+            grant = await self._get_grant(kwargs)
+            if grant is not None:
+                kwargs["grant"] = grant
+            self._attempted_start = True
+            command, kwargs = await self._async_pre_start_kernel(**kwargs)
+            await self._async_launch_kernel(command, **kwargs)
+            await self._async_post_start_kernel(**kwargs)
+        except BaseException as error:
+            await asyncio.shield(self._give_up(error))
+            _fail(ready, error)
+            raise
+        if not ready.done():
+            ready.set_result(None)
+
+    async def _get_grant(self, kwargs: dict[str, Any]) -> Grant | None:
+        """The grant it holds, or the one it waits for; None for a plain kernel. Raises AliquotError."""
+        request = self.request()
+        if request is None or self.admission is None:
+            return None
+        if self._grant is None:
+            session = (kwargs.get("env") or {}).get("JPY_SESSION_NAME", "")
+            label = os.path.basename(session) or self.kernel_name
+            asker = Asker(self.kernel_id, self.owner, label, self.kernel_name)
+            self._grant = await self.admission.submit(asker, request)
+        return self._grant
+
+    async def _give_up(self, error: BaseException) -> None:
+        """After a start that failed: no process, no grant, and the reason for whoever looks."""
+        # The restarter would try for ever what has just been found not to work.
+        self.stop_restarter()
+        if self.has_kernel:
+            await self._async_kill_kernel()
+        await self._async_cleanup_resources(restart=False)
+        self.execution_state = "dead"
+        self.reason = str(error) if isinstance(error, AliquotError) else f"the kernel could not be started: {error!r}"
+
+    async def _async_cleanup_resources(self, restart: bool = False) -> None:
+        """Called by KernelManager.shutdown_kernel. Before a restart the grant is kept, else it ends here."""
+        try:
+            await super()._async_cleanup_resources(restart=restart)
+        finally:
+            if not restart and self.admission is not None:
+                self._grant = None
+                await self.admission.release(self.kernel_id)
+
+
+def _fail(ready: asyncio.Future[None], error: BaseException) -> None:
+    """A start that was cancelled has failed, too: whoever waits for it must hear of it."""
+    if ready.done():
+        return
+    if not isinstance(error, Exception):
+        error = WithdrawnError("the start of the kernel was cancelled")
+    ready.set_exception(error)
+    # Seen: the kernel's reason says it, whether somebody waits or not.
+    ready.exception()
