@@ -251,7 +251,7 @@ def _text(raw: bytes) -> str:
 def _unpack_body(kind: MessageType, datagram: bytes, sequence: int) -> Message:
     if kind in _CREDIT_TYPES:
         device, deadline, amount = CREDIT.unpack_from(datagram, HEADER.size)
-        if device >= MAX_DEVICES or amount > MAX_AMOUNT:
+        if device >= MAX_DEVICES:
             raise MalformedError(f"got {amount} bytes on device {device}")
         return Credit(kind, device, amount, sequence, deadline)
     if kind is MessageType.HELLO:

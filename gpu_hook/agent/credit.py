@@ -13,6 +13,8 @@ from typing import Protocol
 
 from .ledger import Ledger
 
+_NOT_HOLDING, _WAITING, _REFUSING = range(3)
+
 
 class Timer(Protocol):
     """What ``call_later`` returns."""
@@ -59,7 +61,7 @@ class CreditDesk:
         self._deadline: Timer | None = None
         self._next_sequence = 1
         self._is_open = True
-        self._is_waiting_for_adoption = False
+        self._holding = _NOT_HOLDING
 
     def request(self, process: int, amount: int, sequence: int) -> None:
         """A process wants ``amount`` bytes; it is answered now or within the recall's deadline."""
@@ -81,34 +83,44 @@ class CreditDesk:
         self._queue = deque(request for request in self._queue if request.process != process)
         self._unanswered.pop(process, None)
         self._awaited.discard(process)
-        if at_the_desk is not None and at_the_desk.process == process:
+        if at_the_desk is not None and at_the_desk.process == process and self._holding == _NOT_HOLDING:
             self._leave_desk()
             self._serve()
         else:
             self._go_on()
 
-    def hold(self) -> None:
-        """Answer nobody yet: processes that have loans are still to say so, after the agent came back."""
-        self._is_waiting_for_adoption = True
+    def hold(self, patience_seconds: float) -> None:
+        """Lend nothing: processes that have loans are still to say so, after the agent came back.
+
+        Requests wait for so long, which is less than a hook's own patience; after that they are refused.
+        """
+        self._holding = _WAITING
+        self._deadline = self._call_later(patience_seconds, self._lose_patience)
 
     def resume(self) -> None:
         """All known processes said what they have, or had their time."""
-        if self._is_waiting_for_adoption:
-            self._is_waiting_for_adoption = False
+        if self._holding != _NOT_HOLDING:
+            self._holding = _NOT_HOLDING
+            self._leave_desk()
             self._serve()
 
     def close(self) -> None:
         """The kernel's grant ends: answer everybody with 0, now and from now on."""
         self._is_open = False
-        self._is_waiting_for_adoption = False
+        self._holding = _NOT_HOLDING
         self._leave_desk()
+        self._serve()
+
+    def _lose_patience(self) -> None:
+        self._deadline = None
+        self._holding = _REFUSING
         self._serve()
 
     def _serve(self) -> None:
         """Answer the queue until it is empty, or until the first request has to wait."""
-        while self._queue and not self._is_waiting_for_adoption:
+        while self._queue and self._holding != _WAITING:
             request = self._queue[0]
-            if not self._is_open or self._is_beyond_quota(request):
+            if not self._is_open or self._holding == _REFUSING or self._is_beyond_quota(request):
                 self._answer(0)
             elif self._ledger.lend(self._kernel_id, self._device, request.process, request.amount):
                 self._answer(request.amount)
@@ -137,20 +149,17 @@ class CreditDesk:
             self._courier.recall(process, self._device, min(short, account.loans[process].bytes), self._next_sequence)
         self._next_sequence = self._next_sequence % 0xFFFFFFFF + 1
         if self._awaited:
-            self._deadline = self._call_later(self._recall_seconds, self._expire)
+            self._deadline = self._call_later(self._recall_seconds, self._settle)
         return bool(self._awaited)
 
     def _go_on(self) -> None:
         """Something came back: see whether the request at the desk can be answered now."""
-        if self._deadline is None:
+        if self._deadline is None or self._holding != _NOT_HOLDING:
             return
         request = self._queue[0]
         account = self._ledger.accounts(self._kernel_id)[self._device]
         if account.room >= request.amount or not self._awaited:
             self._settle()
-
-    def _expire(self) -> None:
-        self._settle()
 
     def _settle(self) -> None:
         """End the recall: lend if it is enough now, else refuse."""

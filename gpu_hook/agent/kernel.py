@@ -36,6 +36,7 @@ from .usage import DeviceUse, KernelUsage
 log = logging.getLogger(__name__)
 
 MAX_SESSIONS = 256  # of one kernel
+_PATIENCE_SECONDS = 3.0  # a hook waits 5 for its credit
 
 _session_numbers = itertools.count(1)
 
@@ -110,7 +111,7 @@ class Kernel:
             self._watch(self._expected, process)
         if self._expected:
             for desk in self._desks:
-                desk.hold()
+                desk.hold(_PATIENCE_SECONDS)
 
     def stop_expecting(self) -> None:
         """The grace for processes to come back is over."""

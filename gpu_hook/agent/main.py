@@ -9,7 +9,7 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aliquot.gpu_hook.paths import Driver, PathError, choose_driver, prepare_runtime_dir, softgpu_state_path
@@ -174,6 +174,6 @@ def _fail(message: str) -> int:
     return 1
 
 
-def main() -> int:
-    """Called by ``python -m aliquot.gpu_hook.agent``."""
-    return run_agent(read_arguments())
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Called by ``python -m aliquot.gpu_hook.agent`` and by ``aliquot agent``; the exit code."""
+    return run_agent(read_arguments(arguments))

@@ -1,0 +1,195 @@
+"""The Python twin says what the C header says: every size, offset and constant, asked of the compiler."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from aliquot.gpu_hook import placement, protocol
+from aliquot.gpu_hook.protocol import AgentPage, Credit, Hello, HelloDevice, HookPage, MessageType, Role
+from hypothesis import given
+from hypothesis import strategies as st
+
+HEADER = Path(__file__).parents[2] / "gpu_hook" / "include" / "aliquot_protocol.h"
+ENUMS = {
+    "aliquot_message_type": (protocol.MessageType, "ALIQUOT_"),
+    "aliquot_role": (protocol.Role, "ALIQUOT_ROLE_"),
+    "aliquot_workload_class": (protocol.WorkloadClass, "ALIQUOT_"),
+    "aliquot_refusal": (protocol.RefusalReason, "ALIQUOT_REFUSED_"),
+    "aliquot_self_check": (protocol.SelfCheck, "ALIQUOT_CHECK_"),
+}
+WANT_SIZES = {
+    "struct aliquot_header": protocol.HEADER.size,
+    "struct aliquot_hello": protocol.HELLO_BYTES,
+    "struct aliquot_hello_device": protocol.HELLO_DEVICE.size,
+    "struct aliquot_credit": protocol.CREDIT_BYTES,
+    "struct aliquot_self_check_result": protocol.SELF_CHECK_BYTES,
+    "struct aliquot_welcome": protocol.WELCOME_BYTES,
+    "struct aliquot_refuse": protocol.REFUSE_BYTES,
+    "struct aliquot_agent_page": AgentPage.BYTES,
+    "struct aliquot_agent_device": AgentPage.DEVICE_BYTES,
+    "struct aliquot_hook_page": HookPage.BYTES,
+    "struct aliquot_hook_device": HookPage.DEVICE_BYTES,
+}
+WANT_OFFSETS = {
+    "aliquot_hello.role": 16,
+    "aliquot_hello.pid": 20,
+    "aliquot_hello.start_time_ticks": 24,
+    "aliquot_hello.device_count": 32,
+    "aliquot_hello.name": 40,
+    "aliquot_hello.devices": 16 + protocol.HELLO_FIXED.size,
+    "aliquot_hello_device.charged_bytes": 16,
+    "aliquot_hello_device.credit_bytes": 24,
+    "aliquot_credit.device": 16,
+    "aliquot_credit.deadline_milliseconds": 20,
+    "aliquot_credit.bytes": 24,
+    "aliquot_self_check_result.passed": 16,
+    "aliquot_self_check_result.text": 24,
+    "aliquot_welcome.device_count": 16,
+    "aliquot_refuse.reason": 16,
+    "aliquot_refuse.text": 24,
+    "aliquot_agent_page.magic": AgentPage.MAGIC,
+    "aliquot_agent_page.version": AgentPage.VERSION,
+    "aliquot_agent_page.generation": AgentPage.GENERATION,
+    "aliquot_agent_page.gate": AgentPage.GATE,
+    "aliquot_agent_page.workload_class": AgentPage.WORKLOAD_CLASS,
+    "aliquot_agent_page.device_count": AgentPage.DEVICE_COUNT,
+    "aliquot_agent_page.devices": AgentPage.DEVICES,
+    "aliquot_agent_device.uuid": AgentPage.UUID,
+    "aliquot_agent_device.quota_bytes": AgentPage.QUOTA,
+    "aliquot_agent_device.charged_elsewhere_bytes": AgentPage.CHARGED_ELSEWHERE,
+    "aliquot_agent_device.charged_bytes": AgentPage.CHARGED,
+    "aliquot_agent_device.share_hundredths": AgentPage.SHARE_HUNDREDTHS,
+    "aliquot_agent_device.busy_nanoseconds": AgentPage.BUSY_NANOSECONDS,
+    "aliquot_hook_page.magic": HookPage.MAGIC,
+    "aliquot_hook_page.version": HookPage.VERSION,
+    "aliquot_hook_page.pid": HookPage.PID,
+    "aliquot_hook_page.last_call_nanoseconds": HookPage.LAST_CALL,
+    "aliquot_hook_page.unknown_symbols": HookPage.UNKNOWN_SYMBOLS,
+    "aliquot_hook_page.unaccounted_calls": HookPage.UNACCOUNTED_CALLS,
+    "aliquot_hook_page.devices": HookPage.DEVICES,
+    "aliquot_hook_device.charged_bytes": HookPage.CHARGED,
+    "aliquot_hook_device.peak_bytes": HookPage.PEAK,
+    "aliquot_hook_device.credit_bytes": HookPage.CREDIT,
+    "aliquot_hook_device.allocations": HookPage.ALLOCATIONS,
+    "aliquot_hook_device.launches": HookPage.LAUNCHES,
+    "aliquot_hook_device.refusals": HookPage.REFUSALS,
+}
+WANT_CONSTANTS = {
+    "ALIQUOT_PROTOCOL_VERSION": protocol.VERSION,
+    "ALIQUOT_MESSAGE_MAGIC": protocol.MESSAGE_MAGIC,
+    "ALIQUOT_PAGE_MAGIC": protocol.PAGE_MAGIC,
+    "ALIQUOT_PAGE_BYTES": protocol.PAGE_BYTES,
+    "ALIQUOT_MAX_DEVICES": protocol.MAX_DEVICES,
+    "ALIQUOT_TEXT_BYTES": protocol.TEXT_BYTES,
+    "ALIQUOT_CHECK_ALL": protocol.SelfCheck.ALL,
+}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """What the compiler makes of the header: expression → value."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler here: the header cannot be asked")
+    names = {name: f"sizeof({name})" for name in WANT_SIZES}
+    names |= {name: "offsetof(struct {}, {})".format(*name.split(".")) for name in WANT_OFFSETS}
+    names |= {name: name for name in WANT_CONSTANTS}
+    names |= {name: name for members in header_enums().values() for name in members}
+    prints = "".join(f'printf("%s %lld\\n", "{n.replace(" ", "_")}", (long long)({e}));' for n, e in names.items())
+    folder = tmp_path_factory.mktemp("twin")
+    source = folder / "ask.c"
+    source.write_text(f'#include <stdio.h>\n#include "{HEADER}"\nint main(void) {{ {prints} return 0; }}\n')
+    subprocess.run([compiler, "-std=c11", "-Werror", source, "-o", folder / "ask"], check=True, timeout=60)
+    lines = subprocess.run([folder / "ask"], check=True, capture_output=True, text=True, timeout=60).stdout
+    return {name: int(value) for name, value in (line.split() for line in lines.splitlines())}
+
+
+def header_enums() -> dict[str, list[str]]:
+    """The members of each enum of the header, by name."""
+    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+    bodies = re.findall(r"enum (\w+) \{(.*?)\}", text, flags=re.S)
+    return {name: re.findall(r"\b(ALIQUOT_\w+)", body) for name, body in bodies}
+
+
+@pytest.mark.parametrize("name", WANT_SIZES)
+def test_sizes_agree_with_the_header(compiled: dict[str, int], name: str) -> None:
+    assert WANT_SIZES[name] == compiled[name.replace(" ", "_")]
+
+
+def test_offsets_agree_with_the_header(compiled: dict[str, int]) -> None:
+    assert {name: compiled[name] for name in WANT_OFFSETS} == WANT_OFFSETS
+
+
+def test_constants_agree_with_the_header(compiled: dict[str, int]) -> None:
+    assert {name: compiled[name] for name in WANT_CONSTANTS} == WANT_CONSTANTS
+    assert protocol.MAX_DEVICES == placement.MAX_DEVICES
+    assert f'"{protocol.SOCKET_NAME}"' in HEADER.read_text()
+
+
+def test_enums_agree_with_the_header(compiled: dict[str, int]) -> None:
+    enums = header_enums()
+    assert set(enums) == set(ENUMS)
+    for name, members in enums.items():
+        twin, prefix = ENUMS[name]
+        want = {member.removeprefix(prefix): compiled[member] for member in members}
+        found = {member.name: member.value for member in twin if member.name != "ALL"}
+        assert found == want
+
+
+amounts = st.integers(0, protocol.MAX_AMOUNT)
+texts = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=31)
+
+
+@given(
+    st.sampled_from([m for m in MessageType if m.name.startswith("CREDIT")]),
+    st.integers(0, protocol.MAX_DEVICES - 1),
+    amounts,
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**32 - 1),
+)
+def test_credit_survives_the_wire(kind: MessageType, device: int, amount: int, sequence: int, deadline: int) -> None:
+    want = Credit(kind, device, amount, sequence, deadline)
+    assert protocol.unpack(protocol.pack(want)) == want
+
+
+@given(
+    st.sampled_from(Role),
+    st.integers(-(2**31), 2**31 - 1),
+    st.integers(0, 2**64 - 1),
+    texts,
+    st.dictionaries(st.binary(min_size=16, max_size=16), st.integers(0, 2**40), max_size=16),
+)
+def test_hello_survives_the_wire(role: Role, pid: int, ticks: int, name: str, table: dict[bytes, int]) -> None:
+    want = Hello(role, pid, ticks, name, tuple(HelloDevice(uuid, amount, 7) for uuid, amount in table.items()))
+    assert protocol.unpack(protocol.pack(want)) == want
+
+
+@given(st.binary(max_size=700))
+def test_garbage_is_malformed_and_nothing_else(datagram: bytes) -> None:
+    with pytest.raises(protocol.MalformedError):
+        protocol.unpack(datagram)
+
+
+@given(st.integers(0, 2000), st.binary(min_size=1, max_size=8), st.sampled_from(MessageType))
+def test_damaged_messages_are_read_or_malformed(position: int, damage: bytes, kind: MessageType) -> None:
+    message: protocol.Message = Hello(Role.PROCESS, 1, 2, "x")
+    if kind.name.startswith("CREDIT"):
+        message = Credit(kind, 0, 1, 1)
+    datagram = bytearray(protocol.pack(message))
+    start = position % len(datagram)
+    datagram[start : start + len(damage)] = damage
+    try:
+        protocol.unpack(bytes(datagram))
+    except protocol.MalformedError as error:
+        assert str(error)
+
+
+def test_long_texts_are_cut_between_characters() -> None:
+    message = protocol.Refuse(protocol.RefusalReason.MESSAGE, "é" * 300)
+    answer = protocol.unpack(protocol.pack(message))
+    assert isinstance(answer, protocol.Refuse)
+    assert answer.text == "é" * 95
