@@ -1,0 +1,163 @@
+/* What a program can ask of a context, and the settings that it may change. */
+#include "contexts.h"
+#include "driver.h"
+#include "handles.h"
+#include "implemented.h"
+#include "streams.h"
+
+/* NULL asks for the calling thread's context. */
+static CUresult resolve(CUcontext ctx, struct context **context)
+{
+    if (ctx == NULL)
+        return context_current(context);
+    *context = (struct context *)ctx;
+    return context_check(*context);
+}
+
+CUresult impl_cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
+{
+    struct context *context = ctx ? (struct context *)ctx : context_current_or_null();
+    if (device == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!handles_has(HANDLE_CONTEXT, context))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *device = context->device;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuCtxGetDevice(CUdevice *device)
+{
+    return impl_cuCtxGetDevice_v2(device, NULL);
+}
+
+CUresult impl_cuCtxSynchronize_v2(CUcontext ctx)
+{
+    struct context *context;
+    CUresult result = resolve(ctx, &context);
+    return result ? result : streams_drain(context);
+}
+
+CUresult impl_cuCtxSynchronize(void)
+{
+    return impl_cuCtxSynchronize_v2(NULL);
+}
+
+CUresult impl_cuCtxGetFlags(unsigned int *flags)
+{
+    struct context *context;
+    CUresult result = context_current(&context);
+    if (result || flags == NULL)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    *flags = context->flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuCtxSetFlags(unsigned int flags)
+{
+    struct context *context;
+    CUresult result = context_current(&context);
+    if (result || flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    context->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
+{
+    struct context *context;
+    CUresult result = resolve(ctx, &context);
+    if (result || ctxId == NULL)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    *ctxId = context->id;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
+{
+    struct context *context;
+    CUresult result = resolve(ctx, &context);
+    if (result || version == NULL)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    *version = 3020; /* the version of the context API, not of the driver */
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuCtxGetLimit(size_t *pvalue, CUlimit limit)
+{
+    struct context *context;
+    CUresult result = context_current(&context);
+    if (result || pvalue == NULL || (unsigned)limit >= CU_LIMIT_MAX)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    *pvalue = context->limits[limit];
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuCtxSetLimit(CUlimit limit, size_t value)
+{
+    struct context *context;
+    CUresult result = context_current(&context);
+    if (result || (unsigned)limit >= CU_LIMIT_MAX)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    context->limits[limit] = value;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
+{
+    struct context *context;
+    CUresult result = context_current(&context);
+    if (result)
+        return result;
+    if (leastPriority)
+        *leastPriority = 0;
+    if (greatestPriority)
+        *greatestPriority = STREAM_HIGHEST_PRIORITY;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuCtxGetCacheConfig(CUfunc_cache *pconfig)
+{
+    if (pconfig == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pconfig = CU_FUNC_CACHE_PREFER_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuCtxSetCacheConfig(CUfunc_cache config)
+{
+    return (unsigned)config <= CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult impl_cuCtxResetPersistingL2Cache(void)
+{
+    return CUDA_SUCCESS;
+}
+
+/* Peers reach each other through the host: every device of this machine can. */
+CUresult impl_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+{
+    if (canAccessPeer == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (driver_check_device(dev) || driver_check_device(peerDev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *canAccessPeer = dev != peerDev;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+{
+    struct context *context;
+    CUresult result = context_current(&context);
+    if (result || Flags)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    return handles_has(HANDLE_CONTEXT, peerContext) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult impl_cuCtxDisablePeerAccess(CUcontext peerContext)
+{
+    struct context *context;
+    CUresult result = context_current(&context);
+    if (result)
+        return result;
+    return handles_has(HANDLE_CONTEXT, peerContext) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}

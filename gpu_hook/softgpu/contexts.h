@@ -1,0 +1,39 @@
+/* Contexts: the primary one of each device and created ones, and each thread's stack of current contexts. */
+#ifndef SOFTGPU_CONTEXTS_H
+#define SOFTGPU_CONTEXTS_H
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct stream;
+
+/* A CUcontext is a pointer to this. */
+struct context {
+    CUdevice device;   /* visible ordinal */
+    unsigned physical; /* index in the machine */
+    unsigned flags;
+    int is_primary;
+    int retains; /* of a primary context; under the contexts' mutex */
+    unsigned long long id;
+    atomic_int sticky;       /* a CUresult: the error after which the context is of no use */
+    struct stream *streams;  /* all of them; under the streams' mutex */
+    struct stream *legacy;   /* the legacy default stream */
+    size_t limits[CU_LIMIT_MAX];
+};
+
+/* The calling thread's context, if it can be used: CUDA_SUCCESS, INVALID_CONTEXT, a sticky error, or
+ * DEVICE_UNAVAILABLE when the device was lost. */
+CUresult context_current(struct context **context);
+struct context *context_current_or_null(void);
+/* As context_current, for a context that came as an argument. */
+CUresult context_check(struct context *context);
+void context_fail(struct context *context, CUresult error);
+/* A new context of a device; frees with context_close. */
+CUresult context_open(CUdevice device, unsigned flags, int is_primary, struct context **context);
+/* Drains the context's streams, then frees what it owns. The struct of a primary context stays. */
+void context_close(struct context *context);
+struct context *context_primary_if_active(CUdevice device);
+CUresult context_retain_primary(CUdevice device, struct context **context);
+
+#endif

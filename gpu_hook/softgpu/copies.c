@@ -1,0 +1,137 @@
+/* The one copier and the one filler. Addresses are checked twice: at the call (INVALID_VALUE), and when the work's turn
+ * comes (ILLEGAL_ADDRESS, which the context does not survive). */
+#include "copies.h"
+
+#include <string.h>
+
+#include "driver.h"
+#include "engine.h"
+#include "host_memory.h"
+#include "streams.h"
+#include "window.h"
+
+struct copy {
+    struct place to, from;
+    struct shape shape;
+    uint32_t value; /* of a fill */
+    unsigned element_bytes;
+    int is_fill;
+};
+
+int place_bytes(uint64_t address, uint64_t bytes, void **view)
+{
+    *view = (void *)address;
+    if (!window_is_device(address))
+        return 0;
+    *view = window_bytes(address);
+    return window_holds(address, bytes) ? 0 : -1;
+}
+
+/* From the first byte to the last that the shape touches. */
+static uint64_t extent(const struct place *place, const struct shape *shape)
+{
+    return ((shape->depth - 1) * place->height + (shape->height - 1)) * place->pitch + shape->width;
+}
+
+static void fill_row(void *row, uint32_t value, unsigned element_bytes, uint64_t bytes)
+{
+    if (element_bytes == 1) {
+        memset(row, (int)(uint8_t)value, bytes);
+    } else if (element_bytes == 2) {
+        for (uint64_t i = 0; i < bytes / 2; i++)
+            ((uint16_t *)row)[i] = (uint16_t)value;
+    } else {
+        for (uint64_t i = 0; i < bytes / 4; i++)
+            ((uint32_t *)row)[i] = value;
+    }
+}
+
+static void move_rows(const struct copy *copy, char *to, const char *from)
+{
+    struct shape shape = copy->shape;
+    if (!copy->is_fill && shape.height * shape.depth > 1 && copy->to.pitch == shape.width &&
+        copy->from.pitch == shape.width && (shape.depth == 1 || (copy->to.height == shape.height &&
+                                                                 copy->from.height == shape.height)))
+        shape = (struct shape){shape.width * shape.height * shape.depth, 1, 1};
+    for (uint64_t z = 0; z < shape.depth; z++)
+        for (uint64_t y = 0; y < shape.height; y++) {
+            char *row = to + (z * copy->to.height + y) * copy->to.pitch;
+            if (copy->is_fill)
+                fill_row(row, copy->value, copy->element_bytes, shape.width);
+            else
+                memmove(row, from + (z * copy->from.height + y) * copy->from.pitch, shape.width);
+        }
+}
+
+static CUresult run_copy(struct work *work, uint64_t *clock)
+{
+    const struct copy *copy = (const struct copy *)work->payload;
+    struct context *context = work->stream->context;
+    void *to, *from = NULL;
+    if (place_bytes(copy->to.address, extent(&copy->to, &copy->shape), &to) != 0)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (!copy->is_fill && place_bytes(copy->from.address, extent(&copy->from, &copy->shape), &from) != 0)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    move_rows(copy, to, from);
+    int to_device = window_is_device(copy->to.address);
+    int from_device = !copy->is_fill && window_is_device(copy->from.address);
+    if (!copy->is_fill && to_device != from_device)
+        *clock = engine_copy(&driver.seat, context->physical, to_device ? COPY_TO_DEVICE : COPY_TO_HOST, *clock,
+                             copy->shape.width * copy->shape.height * copy->shape.depth);
+    return CUDA_SUCCESS;
+}
+
+static int is_pageable(uint64_t address)
+{
+    struct host_range found;
+    return !window_is_device(address) && host_memory_find(address, &found) != 0;
+}
+
+static int check_place(const struct place *place, const struct shape *shape)
+{
+    uint64_t rows;
+    void *view;
+    if (place->address == 0 || (shape->height > 1 && place->pitch < shape->width) ||
+        (shape->depth > 1 && place->height < shape->height))
+        return -1;
+    if (__builtin_mul_overflow(shape->depth, place->height ? place->height : 1, &rows) ||
+        __builtin_mul_overflow(rows, place->pitch, &rows))
+        return -1;
+    return place_bytes(place->address, extent(place, shape), &view);
+}
+
+static CUresult submit(const struct copy *copy, CUstream handle, int is_async)
+{
+    struct stream *stream;
+    struct context *context;
+    CUresult result = stream_resolve(handle, &stream, &context);
+    if (result)
+        return result;
+    if (copy->shape.width == 0 || copy->shape.height == 0 || copy->shape.depth == 0)
+        return CUDA_SUCCESS;
+    if (check_place(&copy->to, &copy->shape) != 0 || (!copy->is_fill && check_place(&copy->from, &copy->shape) != 0))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct work *work = work_new(run_copy, sizeof *copy);
+    if (work == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(work->payload, copy, sizeof *copy);
+    if (is_pageable(copy->to.address) || (!copy->is_fill && is_pageable(copy->from.address)))
+        is_async = 0;
+    return is_async ? stream_enqueue(stream, work) : stream_run(stream, work);
+}
+
+CUresult copy_shape(struct place to, struct place from, struct shape shape, CUstream stream, int is_async)
+{
+    struct copy copy = {.to = to, .from = from, .shape = shape};
+    return submit(&copy, stream, is_async);
+}
+
+CUresult fill_shape(struct place to, uint32_t value, unsigned element_bytes, struct shape shape, CUstream stream,
+                    int is_async)
+{
+    struct copy fill = {.to = to, .shape = shape, .value = value, .element_bytes = element_bytes, .is_fill = 1};
+    if (to.address % element_bytes || (shape.height > 1 && to.pitch % element_bytes) ||
+        !window_is_device(to.address) || __builtin_mul_overflow(shape.width, element_bytes, &fill.shape.width))
+        return shape.width && shape.height ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return submit(&fill, stream, is_async);
+}

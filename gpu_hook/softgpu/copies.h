@@ -1,0 +1,28 @@
+/* Copies and fills of any shape, as work for streams. A place is an address with a pitch and a height; whether it is on the
+ * device is seen from the address. */
+#ifndef SOFTGPU_COPIES_H
+#define SOFTGPU_COPIES_H
+
+#include <stdint.h>
+
+#include <cuda.h>
+
+struct place {
+    uint64_t address;
+    uint64_t pitch;  /* bytes from row to row */
+    uint64_t height; /* rows from slice to slice */
+};
+
+struct shape {
+    uint64_t width, height, depth; /* bytes, rows, slices */
+};
+
+/* `is_async`: may return before it is done, when no pageable host memory takes part. */
+CUresult copy_shape(struct place to, struct place from, struct shape shape, CUstream stream, int is_async);
+/* Fills rows with a pattern of 1, 2 or 4 bytes; `width` counts elements. */
+CUresult fill_shape(struct place to, uint32_t value, unsigned element_bytes, struct shape shape, CUstream stream,
+                    int is_async);
+/* A host view of device or host memory: 0, or -1 when an address in the device window is not allocated. */
+int place_bytes(uint64_t address, uint64_t bytes, void **view);
+
+#endif

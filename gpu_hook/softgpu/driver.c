@@ -1,0 +1,118 @@
+/* cuInit and what it makes: the seat, the device list, the address window. */
+#include "driver.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "enter.h"
+#include "implemented.h"
+#include "log.h"
+#include "slots.h"
+#include "visible.h"
+#include "window.h"
+
+struct driver driver;
+
+static struct {
+    pthread_mutex_t mutex; /* guards the first cuInit */
+    int is_ready;          /* in this process or, after a fork, in its parent */
+    int watches_forks;
+} start = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static CUresult translate(enum machine_failure failure)
+{
+    switch (failure) {
+    case MACHINE_OK:
+        return CUDA_SUCCESS;
+    case MACHINE_NO_SPACE:
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    case MACHINE_OTHER_VERSION:
+        return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    case MACHINE_NO_ACCESS:
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    case MACHINE_BAD_SETTINGS:
+    case MACHINE_NO_SLOT:
+    case MACHINE_STUCK:
+        break;
+    }
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+}
+
+/* An OFD lock belongs to the open file, which a forked child shares: kept open there, it would keep a killed parent's
+ * memory charged until the child ended. */
+static void leave_seat_in_child(void)
+{
+    if (!start.is_ready)
+        return;
+    close(driver.seat.descriptor);
+    driver.seat.descriptor = -1;
+    enter_forked();
+}
+
+static CUresult take_seat(void)
+{
+    struct settings settings;
+    char problem[256];
+    if (settings_read(&settings, problem, sizeof problem) != 0) {
+        log_failure("%s", problem);
+        return translate(MACHINE_BAD_SETTINGS);
+    }
+    enum machine_failure failure = machine_open(&driver.seat, &settings);
+    if (failure != MACHINE_OK)
+        return translate(failure);
+    if (slots_join(&driver.seat) != 0) {
+        machine_close(&driver.seat);
+        return translate(MACHINE_NO_SLOT);
+    }
+    if (window_open() != 0) {
+        machine_close(&driver.seat);
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuInit(unsigned int Flags)
+{
+    enter_read_environment();
+    if (Flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (atomic_load(&enter_watch) & WATCH_FORKED)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    pthread_mutex_lock(&start.mutex);
+    CUresult result = CUDA_SUCCESS;
+    if (!start.is_ready) {
+        result = take_seat();
+        if (result == CUDA_SUCCESS) {
+            driver.device_count = visible_parse(driver.seat.machine, getenv("CUDA_VISIBLE_DEVICES"), driver.physical);
+            if (!start.watches_forks)
+                pthread_atfork(NULL, NULL, leave_seat_in_child);
+            start.watches_forks = start.is_ready = 1;
+            enter_initialised();
+            log_line("event=init devices=%d slot=%d", driver.device_count, driver.seat.slot);
+        }
+    }
+    if (result == CUDA_SUCCESS && driver.device_count == 0)
+        result = CUDA_ERROR_NO_DEVICE;
+    pthread_mutex_unlock(&start.mutex);
+    return result;
+}
+
+CUresult impl_cuDriverGetVersion(int *driverVersion)
+{
+    if (driverVersion == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *driverVersion = MACHINE_CUDA_VERSION;
+    return CUDA_SUCCESS;
+}
+
+CUresult driver_check_device(CUdevice device)
+{
+    return device >= 0 && device < driver.device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+int driver_is_lost(CUdevice device)
+{
+    struct device *found = &driver.seat.machine->devices[driver.physical[device]];
+    return atomic_load_explicit(&found->is_lost, memory_order_relaxed) != 0;
+}

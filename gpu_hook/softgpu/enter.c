@@ -1,0 +1,142 @@
+/* The slow half of enter(): initialisation, call log, fault injection. */
+#include "enter.h"
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "settings.h"
+
+#define FAULTS_MAX 64
+
+struct fault {
+    int point;
+    unsigned long nth; /* 0: every call */
+    int code;
+};
+
+static struct {
+    pthread_once_t once;
+    struct fault faults[FAULTS_MAX]; /* written before WATCH_FAULTS is set */
+    int fault_count;
+} door = {.once = PTHREAD_ONCE_INIT};
+
+atomic_int enter_watch = WATCH_BEFORE_INIT;
+__thread int enter_per_thread __attribute__((tls_model("initial-exec")));
+
+static int find_point(const char *name, size_t length)
+{
+    for (int i = 0; i < enter_point_count; i++)
+        if (strncmp(enter_points[i].name, name, length) == 0 && enter_points[i].name[length] == '\0')
+            return i;
+    return -1;
+}
+
+/* function:nth=code, or function=code for every call. */
+static int parse_fault(const char *text, const char **end, struct fault *fault)
+{
+    size_t name = strcspn(text, ":=,");
+    char *rest = (char *)text + name;
+    fault->point = find_point(text, name);
+    fault->nth = *rest == ':' ? strtoul(rest + 1, &rest, 10) : 0;
+    if (fault->point < 0 || *rest != '=')
+        return -1;
+    char *code = rest + 1;
+    fault->code = (int)strtol(code, &rest, 10);
+    *end = rest;
+    return rest == code || (*rest && *rest != ',') ? -1 : 0;
+}
+
+int enter_set_faults(const char *list)
+{
+    int count = 0;
+    while (list && *list) {
+        if (count == FAULTS_MAX || parse_fault(list, &list, &door.faults[count]) != 0)
+            return -1;
+        count++;
+        list += *list == ',';
+    }
+    for (int i = 0; i < enter_point_count; i++)
+        atomic_store(&enter_points[i].calls, 0);
+    door.fault_count = count;
+    if (count)
+        atomic_fetch_or(&enter_watch, WATCH_FAULTS);
+    else
+        atomic_fetch_and(&enter_watch, ~WATCH_FAULTS);
+    return 0;
+}
+
+static void read_environment(void)
+{
+    struct settings settings;
+    char problem[256];
+    memset(&settings, 0, sizeof settings);
+    if (settings_read(&settings, problem, sizeof problem))
+        return; /* cuInit reads again, and says it */
+    log_open(settings.log);
+    if (log_is_on())
+        atomic_fetch_or(&enter_watch, WATCH_LOG);
+    if (enter_set_faults(settings.faults) != 0)
+        log_failure("ALIQUOT_SOFTGPU_FAULTS=%s: expected function:nth=code, comma separated", settings.faults);
+}
+
+void enter_read_environment(void)
+{
+    pthread_once(&door.once, read_environment);
+}
+
+void enter_initialised(void)
+{
+    atomic_fetch_and(&enter_watch, ~WATCH_BEFORE_INIT);
+}
+
+void enter_forked(void)
+{
+    atomic_fetch_or(&enter_watch, WATCH_FORKED);
+}
+
+/* Answers before cuInit, and in a forked child. */
+static int is_always_open(const char *name)
+{
+    static const char *const open[] = {"cuInit", "cuDriverGetVersion", "cuGetProcAddress", "cuGetProcAddress_v2",
+                                       "cuGetExportTable", "cuGetErrorName", "cuGetErrorString"};
+    for (size_t i = 0; i < sizeof open / sizeof *open; i++)
+        if (strcmp(open[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+static int injected(int index, int watch)
+{
+    if (!(watch & WATCH_FAULTS))
+        return 0;
+    unsigned long call = 1 + atomic_fetch_add(&enter_points[index].calls, 1);
+    for (int i = 0; i < door.fault_count; i++)
+        if (door.faults[i].point == index && (door.faults[i].nth == 0 || door.faults[i].nth == call)) {
+            log_line("event=fault function=%s call=%lu code=%d", enter_points[index].name, call, door.faults[i].code);
+            return door.faults[i].code;
+        }
+    return 0;
+}
+
+CUresult enter_slow(int index)
+{
+    enter_read_environment();
+    int watch = atomic_load_explicit(&enter_watch, memory_order_acquire);
+    if (watch & WATCH_LOG)
+        log_line("event=call function=%s", enter_points[index].name);
+    int fault = injected(index, watch);
+    if (fault)
+        return (CUresult)fault;
+    if ((watch & (WATCH_BEFORE_INIT | WATCH_FORKED)) && !is_always_open(enter_points[index].name))
+        return CUDA_ERROR_NOT_INITIALIZED;
+    return CUDA_SUCCESS;
+}
+
+CUresult enter_unsupported(int index)
+{
+    log_line("event=unsupported function=%s", enter_points[index].name);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}

@@ -1,0 +1,43 @@
+/* The door of the library: every exported function passes enter() first. Off the fast path it checks that the driver is
+ * initialised, writes the call log, and injects faults. */
+#ifndef SOFTGPU_ENTER_H
+#define SOFTGPU_ENTER_H
+
+#include <stdatomic.h>
+
+#include <cuda.h>
+
+enum enter_watch {
+    WATCH_BEFORE_INIT = 1, /* calls are refused, and the environment may not have been read */
+    WATCH_LOG = 2,
+    WATCH_FAULTS = 4,
+    WATCH_FORKED = 8, /* as with CUDA, a child of an initialised process cannot use the driver */
+};
+
+struct enter_point {
+    const char *name;
+    _Atomic unsigned long calls; /* counted while faults are on */
+};
+
+extern struct enter_point enter_points[];
+extern const int enter_point_count;
+extern atomic_int enter_watch;
+/* Set while a _ptsz or _ptds variant runs: stream 0 means the thread's own. */
+extern __thread int enter_per_thread __attribute__((tls_model("initial-exec")));
+
+CUresult enter_slow(int index);
+CUresult enter_unsupported(int index);
+void enter_read_environment(void); /* once; log and fault list */
+void enter_initialised(void);
+void enter_forked(void);
+/* Any point with NAME:NTH=CODE, comma separated; 0, or -1 for a list that cannot be read. */
+int enter_set_faults(const char *list);
+
+static inline CUresult enter(int index)
+{
+    if (__builtin_expect(atomic_load_explicit(&enter_watch, memory_order_relaxed) != 0, 0))
+        return enter_slow(index);
+    return CUDA_SUCCESS;
+}
+
+#endif

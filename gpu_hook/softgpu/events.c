@@ -1,0 +1,172 @@
+/* Recording, waiting, and virtual time between two marks. */
+#include "events.h"
+
+#include <stdlib.h>
+
+#include "handles.h"
+#include "implemented.h"
+
+static struct {
+    pthread_mutex_t mutex; /* guards every event's mark */
+} events = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static CUresult pass(struct work *work, uint64_t *clock)
+{
+    return CUDA_SUCCESS;
+}
+
+/* The latest mark, held; NULL when never recorded. */
+static struct work *hold_mark(struct event *event)
+{
+    pthread_mutex_lock(&events.mutex);
+    struct work *mark = event->mark;
+    if (mark)
+        work_hold(mark);
+    pthread_mutex_unlock(&events.mutex);
+    return mark;
+}
+
+CUresult event_record(struct event *event, struct stream *stream)
+{
+    struct work *mark = work_new(pass, 0);
+    if (mark == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    work_hold(mark);
+    CUresult result = stream_enqueue_short(stream, mark);
+    if (result == CUDA_SUCCESS) {
+        pthread_mutex_lock(&events.mutex);
+        struct work *before = event->mark;
+        event->mark = mark;
+        pthread_mutex_unlock(&events.mutex);
+        mark = before;
+    }
+    work_drop(mark);
+    return result;
+}
+
+CUresult impl_cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
+    struct context *context;
+    CUresult result = context_current(&context);
+    const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+    if (result || phEvent == NULL || Flags & ~known)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    if (Flags & CU_EVENT_INTERPROCESS)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    struct event *event = calloc(1, sizeof *event);
+    if (event == NULL || handles_add(HANDLE_EVENT, event) != 0) {
+        free(event);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    event->context = context;
+    event->flags = Flags;
+    *phEvent = (CUevent)event;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuEventDestroy_v2(CUevent hEvent)
+{
+    if (!handles_remove(HANDLE_EVENT, hEvent))
+        return CUDA_ERROR_INVALID_HANDLE;
+    struct event *event = (struct event *)hEvent;
+    work_drop(event->mark);
+    free(event);
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    struct stream *stream;
+    struct context *context;
+    CUresult result = stream_resolve(hStream, &stream, &context);
+    if (result)
+        return result;
+    if (!handles_has(HANDLE_EVENT, hEvent))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct event *event = (struct event *)hEvent;
+    return event->context == context ? event_record(event, stream) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult impl_cuEventRecord(CUevent hEvent, CUstream hStream)
+{
+    return impl_cuEventRecordWithFlags(hEvent, hStream, 0);
+}
+
+static CUresult check(CUevent handle)
+{
+    if (!handles_has(HANDLE_EVENT, handle))
+        return CUDA_ERROR_INVALID_HANDLE;
+    return context_check(((struct event *)handle)->context);
+}
+
+CUresult impl_cuEventQuery(CUevent hEvent)
+{
+    CUresult result = check(hEvent);
+    if (result)
+        return result;
+    struct work *mark = hold_mark((struct event *)hEvent);
+    int is_done = mark == NULL || work_is_done(mark, NULL);
+    work_drop(mark);
+    return is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult impl_cuEventSynchronize(CUevent hEvent)
+{
+    CUresult result = check(hEvent);
+    if (result)
+        return result;
+    struct work *mark = hold_mark((struct event *)hEvent);
+    if (mark)
+        work_wait(mark);
+    work_drop(mark);
+    return check(hEvent);
+}
+
+CUresult impl_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    uint64_t clocks[2];
+    CUevent handles[2] = {hStart, hEnd};
+    if (pMilliseconds == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (int i = 0; i < 2; i++) {
+        CUresult result = check(handles[i]);
+        if (result)
+            return result;
+        struct event *event = (struct event *)handles[i];
+        struct work *mark = hold_mark(event);
+        int is_done = mark && work_is_done(mark, &clocks[i]);
+        work_drop(mark);
+        if (mark == NULL || event->flags & CU_EVENT_DISABLE_TIMING)
+            return CUDA_ERROR_INVALID_HANDLE;
+        if (!is_done)
+            return CUDA_ERROR_NOT_READY;
+    }
+    *pMilliseconds = (float)(((double)clocks[1] - (double)clocks[0]) / 1e6);
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    struct stream *stream;
+    struct context *context;
+    CUresult result = stream_resolve(hStream, &stream, &context);
+    if (result)
+        return result;
+    if (!handles_has(HANDLE_EVENT, hEvent))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct work *mark = hold_mark((struct event *)hEvent);
+    if (mark == NULL)
+        return CUDA_SUCCESS;
+    struct work *wait = work_new(pass, 0);
+    int failed = wait == NULL || work_needs(wait, mark) != 0;
+    work_drop(mark);
+    if (failed) {
+        work_drop(wait);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return stream_enqueue_short(stream, wait);
+}

@@ -1,0 +1,22 @@
+/* Which opaque handles are live. Handles are addresses of our objects; a stale or foreign one is an error to its
+ * caller, not a crash. */
+#ifndef SOFTGPU_HANDLES_H
+#define SOFTGPU_HANDLES_H
+
+enum handle_kind {
+    HANDLE_CONTEXT = 1,
+    HANDLE_STREAM,
+    HANDLE_EVENT,
+    HANDLE_MODULE,
+    HANDLE_LIBRARY,
+    HANDLE_FUNCTION,
+    HANDLE_POOL,
+    HANDLE_LINK,
+};
+
+int handles_add(enum handle_kind kind, const void *object); /* 0, or -1 without memory */
+int handles_has(enum handle_kind kind, const void *object);
+/* 1 if it was there: of two threads that destroy one object, one succeeds. */
+int handles_remove(enum handle_kind kind, const void *object);
+
+#endif

@@ -1,0 +1,100 @@
+/* The machine: one file under /dev/shm that every process of the node maps. Its devices, their memory and engines,
+ * and a slot for each process. A slot's bytes are the truth; a device's `used` is a cache of their sum, guarded by
+ * the lock and rebuilt when a holder of the lock died. Change the layout: bump MACHINE_VERSION. */
+#ifndef SOFTGPU_MACHINE_H
+#define SOFTGPU_MACHINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "settings.h"
+
+#define MACHINE_MAGIC 0x31465541514c4141ull
+#define MACHINE_VERSION 1u
+#define MACHINE_DEVICES 8
+#define MACHINE_SLOTS 256
+#define MACHINE_BINS 64
+#define MACHINE_BIN_NANOSECONDS 100000000ull
+#define MACHINE_LARGE_UNIT (2u << 20) /* charges of 1 MiB and more come in this unit */
+#define MACHINE_CUDA_VERSION 13000
+#define MACHINE_NAME "Aliquot Software GPU"
+#define MACHINE_DRIVER "aliquot-softgpu-1"
+#define MACHINE_CAPABILITY_MAJOR 8
+#define MACHINE_CAPABILITY_MINOR 6
+#define MACHINE_PCI_DOMAIN 0xa11cu
+
+struct bin {
+    _Atomic uint64_t epoch; /* which 100 ms since boot */
+    _Atomic uint64_t busy_nanoseconds;
+};
+
+struct device {
+    uint8_t uuid[16];
+    uint64_t used_bytes;    /* under the lock */
+    uint64_t busy_until;    /* CLOCK_MONOTONIC; under the lock */
+    uint64_t copy_until[2]; /* host to device, device to host; under the lock */
+    _Atomic uint64_t launches;
+    _Atomic uint32_t is_lost;
+    uint32_t reserved;
+    struct bin bins[MACHINE_BINS];
+};
+
+struct slot_device {
+    _Atomic uint64_t bytes;
+    _Atomic uint64_t busy_nanoseconds;
+    _Atomic uint32_t contexts;
+    uint32_t reserved;
+    struct bin bins[MACHINE_BINS];
+};
+
+struct slot {
+    _Atomic int32_t pid; /* 0: free */
+    uint32_t reserved;
+    uint64_t start_ticks;
+    char name[32];
+    struct slot_device devices[MACHINE_DEVICES];
+};
+
+struct machine {
+    _Atomic uint64_t magic; /* written last */
+    uint32_t version;
+    uint32_t bytes;
+    uint32_t device_count;
+    uint32_t sm_count;
+    uint64_t memory_bytes;
+    uint64_t link_bytes_per_second;
+    uint64_t launch_nanoseconds;
+    pthread_mutex_t lock; /* robust, shared between processes */
+    struct device devices[MACHINE_DEVICES];
+    struct slot slots[MACHINE_SLOTS];
+};
+
+/* This process's view of the machine. */
+struct seat {
+    struct machine *machine;
+    int descriptor; /* of the state file; holds the slot's liveness lock */
+    int slot;       /* -1: an observer */
+};
+
+enum machine_failure {
+    MACHINE_OK = 0,
+    MACHINE_BAD_SETTINGS,
+    MACHINE_NO_ACCESS,
+    MACHINE_NO_SPACE,
+    MACHINE_OTHER_VERSION,
+    MACHINE_NO_SLOT,
+    MACHINE_STUCK, /* somebody holds a lock for too long */
+};
+
+/* Opens the state file, or creates it with the shape in `settings`. Says what failed once, by log_failure. */
+enum machine_failure machine_open(struct seat *seat, const struct settings *settings);
+void machine_close(struct seat *seat);
+/* 0, or ETIMEDOUT when the holder is stopped. */
+int machine_lock(struct machine *machine);
+void machine_unlock(struct machine *machine);
+void machine_recount(struct machine *machine); /* under the lock: totals from the slots */
+uint64_t machine_now(void); /* CLOCK_MONOTONIC, nanoseconds */
+
+#endif

@@ -1,0 +1,78 @@
+/* Linear device memory: allocate and free, at once and in the order of a stream. Stream-ordered memory is taken at the
+ * time of the call and returned when the stream reaches the free. */
+#include <stdlib.h>
+
+#include "driver.h"
+#include "handles.h"
+#include "implemented.h"
+#include "pools.h"
+#include "streams.h"
+#include "window.h"
+
+#define PITCH_UNIT 512u
+
+CUresult impl_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    struct context *context;
+    CUresult result = context_current(&context);
+    if (result || dptr == NULL || bytesize == 0)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    uint64_t address;
+    result = window_allocate(context, bytesize, NULL, &address);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_wait_for_frees(context->physical))
+        result = window_allocate(context, bytesize, NULL, &address);
+    if (result == CUDA_SUCCESS)
+        *dptr = address;
+    return result;
+}
+
+CUresult impl_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
+                                 unsigned int ElementSizeBytes)
+{
+    if (pPitch == NULL || WidthInBytes == 0 || Height == 0 || WidthInBytes > 1ull << 40)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t pitch = (WidthInBytes + PITCH_UNIT - 1) / PITCH_UNIT * PITCH_UNIT, bytes;
+    if (__builtin_mul_overflow(pitch, Height, &bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = impl_cuMemAlloc_v2(dptr, bytes);
+    if (result == CUDA_SUCCESS)
+        *pPitch = pitch;
+    return result;
+}
+
+/* As on hardware, freeing waits for the work that may still use the memory. */
+CUresult impl_cuMemFree_v2(CUdeviceptr dptr)
+{
+    struct context *context;
+    CUresult result = context_current(&context);
+    struct allocation found;
+    if (result)
+        return result;
+    if (dptr == 0)
+        return CUDA_SUCCESS;
+    if (window_find(dptr, &found) != 0 || found.start != dptr || found.is_dying)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = streams_drain(found.context);
+    if (window_free(dptr) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    pool_count(found.pool, -(int64_t)found.charged);
+    return result;
+}
+
+CUresult impl_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+    struct context *context;
+    CUresult result = context_current(&context);
+    struct allocation found;
+    if (result)
+        return result;
+    if (window_find(dptr, &found) != 0)
+        return CUDA_ERROR_NOT_FOUND;
+    if (pbase)
+        *pbase = found.start;
+    if (psize)
+        *psize = found.bytes;
+    return CUDA_SUCCESS;
+}

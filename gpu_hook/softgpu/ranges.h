@@ -1,0 +1,34 @@
+/* An ordered map of address ranges: what is allocated, what is free. A treap by address that also knows the largest
+ * free range of each subtree, so that finding room, inserting and looking up cost O(log n). No lock of its own. */
+#ifndef SOFTGPU_RANGES_H
+#define SOFTGPU_RANGES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct range {
+    uint64_t start, bytes;
+    void *owner; /* NULL: free */
+    uint64_t largest_free;
+    uint32_t priority;
+    struct range *left, *right;
+};
+
+struct ranges {
+    struct range *root;
+    uint32_t seed;
+};
+
+/* The range that holds `address`, or NULL. */
+struct range *ranges_find(const struct ranges *ranges, uint64_t address);
+/* Adds a range that overlaps none; 0, or -1 without memory. */
+int ranges_insert(struct ranges *ranges, uint64_t start, uint64_t bytes, void *owner);
+void ranges_remove(struct ranges *ranges, uint64_t start);
+/* First free range of at least `bytes`, cut to size and given to `owner`; its start, or 0. */
+uint64_t ranges_take(struct ranges *ranges, uint64_t bytes, void *owner);
+/* Gives a taken range back, joined with its free neighbours; says where the joined free range lies. */
+void ranges_give_back(struct ranges *ranges, uint64_t start, uint64_t *free_start, uint64_t *free_end);
+/* The first owned range at or after `address`, or NULL. */
+struct range *ranges_next_owned(const struct ranges *ranges, uint64_t address);
+
+#endif

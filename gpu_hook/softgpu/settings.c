@@ -1,0 +1,107 @@
+/* The one reader of ALIQUOT_SOFTGPU_*. A value that cannot be read is an error, never a silent default. */
+#include "settings.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "machine.h"
+
+#define PREFIX "ALIQUOT_SOFTGPU_"
+
+/* A number with an optional binary unit: 512m, 16GiB, 1073741824. */
+static int parse_bytes(const char *text, uint64_t *bytes)
+{
+    static const char units[] = "kmgt";
+    char *end;
+    errno = 0;
+    double value = strtod(text, &end);
+    if (end == text || errno || !(value > 0))
+        return -1;
+    double scale = 1;
+    for (int i = 0; units[i]; i++)
+        if (*end && tolower((unsigned char)*end) == units[i])
+            for (int j = 0; j <= i; j++)
+                scale *= 1024;
+    if (scale > 1)
+        end++;
+    if (*end && strcasecmp(end, "ib") != 0 && strcasecmp(end, "b") != 0)
+        return -1;
+    if (value * scale > 1e15)
+        return -1;
+    *bytes = (uint64_t)(value * scale);
+    return 0;
+}
+
+static int parse_count(const char *text, uint64_t *count)
+{
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (end == text || *end || errno || *text == '-')
+        return -1;
+    *count = value;
+    return 0;
+}
+
+struct number {
+    const char *name, *meaning;
+    uint64_t fallback, least, most;
+    int in_bytes;
+};
+
+static int read_number(const struct number *number, uint64_t *value, char *problem, size_t problem_bytes)
+{
+    const char *text = getenv(number->name);
+    *value = number->fallback;
+    if (text == NULL || *text == '\0')
+        return 0;
+    if ((number->in_bytes ? parse_bytes(text, value) : parse_count(text, value)) == 0 &&
+        *value >= number->least && *value <= number->most)
+        return 0;
+    snprintf(problem, problem_bytes, "%s=%s: expected %s from %llu to %llu", number->name, text, number->meaning,
+             (unsigned long long)number->least, (unsigned long long)number->most);
+    return -1;
+}
+
+int settings_read(struct settings *settings, char *problem, size_t problem_bytes)
+{
+    static const struct number devices = {PREFIX "DEVICES", "a number of devices", 1, 1, MACHINE_DEVICES, 0};
+    static const struct number memory = {PREFIX "MEMORY", "bytes (16GiB, 512m)", 16ull << 30, 2ull << 20, 1ull << 40, 1};
+    static const struct number sm_count = {PREFIX "SM_COUNT", "a number of SMs", 64, 1, 1024, 0};
+    static const struct number link = {PREFIX "LINK_GBPS", "GB/s", 25, 1, 10000, 0};
+    static const struct number launch = {PREFIX "LAUNCH_NS", "nanoseconds", 5000, 0, 3600000000000ull, 0};
+    uint64_t value;
+
+    if (read_number(&devices, &value, problem, problem_bytes))
+        return -1;
+    settings->device_count = (uint32_t)value;
+    if (read_number(&memory, &value, problem, problem_bytes))
+        return -1;
+    settings->memory_bytes = value & ~(uint64_t)(MACHINE_LARGE_UNIT - 1);
+    if (read_number(&sm_count, &value, problem, problem_bytes))
+        return -1;
+    settings->sm_count = (uint32_t)value;
+    if (read_number(&link, &value, problem, problem_bytes))
+        return -1;
+    settings->link_bytes_per_second = value * 1000000000ull;
+    if (read_number(&launch, &settings->launch_nanoseconds, problem, problem_bytes))
+        return -1;
+
+    const char *state = getenv(PREFIX "STATE");
+    int length = state && *state
+                     ? snprintf(settings->state_path, sizeof settings->state_path, "%s", state)
+                     : snprintf(settings->state_path, sizeof settings->state_path, "/dev/shm/aliquot-softgpu-%u",
+                                (unsigned)geteuid());
+    if (length >= (int)sizeof settings->state_path) {
+        snprintf(problem, problem_bytes, PREFIX "STATE has %d characters; at most %zu are allowed", length,
+                 sizeof settings->state_path - 1);
+        return -1;
+    }
+    settings->faults = getenv(PREFIX "FAULTS");
+    settings->log = getenv(PREFIX "LOG");
+    return 0;
+}

@@ -1,0 +1,23 @@
+/* What the environment says about the software GPU. Read in one function; nothing else here calls getenv
+ * but device visibility, which is CUDA's own variable. */
+#ifndef SOFTGPU_SETTINGS_H
+#define SOFTGPU_SETTINGS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct settings {
+    char state_path[512];
+    uint32_t device_count;
+    uint32_t sm_count; /* of each device */
+    uint64_t memory_bytes; /* of each device */
+    uint64_t link_bytes_per_second;
+    uint64_t launch_nanoseconds; /* of a launch that names no duration of its own */
+    const char *faults;
+    const char *log;
+};
+
+/* 0, or -1 with a sentence in `problem`. */
+int settings_read(struct settings *settings, char *problem, size_t problem_bytes);
+
+#endif

@@ -1,0 +1,204 @@
+/* The stream functions of the driver API, and what a stream handle means. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+#include "enter.h"
+#include "handles.h"
+#include "implemented.h"
+#include "streams.h"
+
+/* A thread's own default streams: the latest context's is enough, others are found again by their handle. */
+static __thread struct {
+    struct context *context;
+    unsigned long long context_id;
+    struct stream *stream;
+} own;
+
+static struct {
+    pthread_once_t once;
+    pthread_key_t key; /* its destructor closes the stream of a thread that ends */
+} threads = {.once = PTHREAD_ONCE_INIT};
+
+static void close_at_thread_end(void *stream)
+{
+    if (handles_remove(HANDLE_STREAM, stream))
+        stream_close(stream);
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&threads.key, close_at_thread_end);
+}
+
+static struct stream *own_stream(struct context *context)
+{
+    if (own.context == context && own.context_id == context->id && handles_has(HANDLE_STREAM, own.stream))
+        return own.stream;
+    pthread_once(&threads.once, make_key);
+    close_at_thread_end(own.stream);
+    own.context = context;
+    own.context_id = context->id;
+    own.stream = stream_open(context, STREAM_BLOCKING, 0, 1);
+    pthread_setspecific(threads.key, own.stream);
+    return own.stream;
+}
+
+CUresult stream_resolve(CUstream handle, struct stream **stream, struct context **context)
+{
+    if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+        CUresult result = context_current(context);
+        if (result)
+            return result;
+        int is_own = handle == CU_STREAM_PER_THREAD || (handle == NULL && enter_per_thread);
+        *stream = is_own ? own_stream(*context) : (*context)->legacy;
+        return *stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (!handles_has(HANDLE_STREAM, handle))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *stream = (struct stream *)handle;
+    *context = (*stream)->context;
+    return context_check(*context);
+}
+
+CUresult impl_cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+{
+    struct context *context;
+    CUresult result = context_current(&context);
+    if (result || phStream == NULL || flags & ~(unsigned)CU_STREAM_NON_BLOCKING)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    if (priority > 0)
+        priority = 0;
+    if (priority < STREAM_HIGHEST_PRIORITY)
+        priority = STREAM_HIGHEST_PRIORITY;
+    enum stream_kind kind = flags & CU_STREAM_NON_BLOCKING ? STREAM_NON_BLOCKING : STREAM_BLOCKING;
+    struct stream *stream = stream_open(context, kind, priority, 1);
+    *phStream = (CUstream)stream;
+    return stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult impl_cuStreamCreate(CUstream *phStream, unsigned int Flags)
+{
+    return impl_cuStreamCreateWithPriority(phStream, Flags, 0);
+}
+
+CUresult impl_cuStreamDestroy_v2(CUstream hStream)
+{
+    if (!handles_remove(HANDLE_STREAM, hStream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    stream_close((struct stream *)hStream);
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuStreamSynchronize(CUstream hStream)
+{
+    struct stream *stream;
+    struct context *context;
+    CUresult result = stream_resolve(hStream, &stream, &context);
+    if (result)
+        return result;
+    /* The legacy stream's end is after all blocking streams' work, as an operation on it would be. */
+    return stream->kind == STREAM_LEGACY ? streams_drain(context) : stream_drain(stream);
+}
+
+CUresult impl_cuStreamQuery(CUstream hStream)
+{
+    struct stream *stream;
+    struct context *context;
+    CUresult result = stream_resolve(hStream, &stream, &context);
+    if (result)
+        return result;
+    struct work *last = stream_last(stream);
+    int is_done = last == NULL || work_is_done(last, NULL);
+    work_drop(last);
+    return is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult impl_cuStreamGetPriority(CUstream hStream, int *priority)
+{
+    struct stream *stream;
+    struct context *context;
+    CUresult result = stream_resolve(hStream, &stream, &context);
+    if (result || priority == NULL)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    *priority = stream->priority;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuStreamGetFlags(CUstream hStream, unsigned int *flags)
+{
+    struct stream *stream;
+    struct context *context;
+    CUresult result = stream_resolve(hStream, &stream, &context);
+    if (result || flags == NULL)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    *flags = stream->kind == STREAM_NON_BLOCKING ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuStreamGetId(CUstream hStream, unsigned long long *streamId)
+{
+    struct stream *stream;
+    struct context *context;
+    CUresult result = stream_resolve(hStream, &stream, &context);
+    if (result || streamId == NULL)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    *streamId = stream->id;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuStreamGetDevice(CUstream hStream, CUdevice *device)
+{
+    struct stream *stream;
+    struct context *context;
+    CUresult result = stream_resolve(hStream, &stream, &context);
+    if (result || device == NULL)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    *device = context->device;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
+{
+    struct stream *stream;
+    struct context *context;
+    CUresult result = stream_resolve(hStream, &stream, &context);
+    if (result || pctx == NULL)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    *pctx = (CUcontext)context;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
+{
+    CUresult result = impl_cuStreamGetCtx(hStream, pCtx);
+    if (result == CUDA_SUCCESS && pGreenCtx)
+        *pGreenCtx = NULL;
+    return result;
+}
+
+/* Streams are never captured here: beginning a capture is NOT_SUPPORTED. */
+CUresult impl_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
+{
+    struct stream *stream;
+    struct context *context;
+    CUresult result = stream_resolve(hStream, &stream, &context);
+    if (result || captureStatus == NULL)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
+                                        CUgraph *graph_out, const CUgraphNode **dependencies_out,
+                                        size_t *numDependencies_out)
+{
+    return impl_cuStreamIsCapturing(hStream, captureStatus_out);
+}
+
+CUresult impl_cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
+                                        CUgraph *graph_out, const CUgraphNode **dependencies_out,
+                                        const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
+{
+    return impl_cuStreamIsCapturing(hStream, captureStatus_out);
+}

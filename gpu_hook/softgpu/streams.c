@@ -1,0 +1,374 @@
+/* Queues and workers. One mutex guards every queue of the process: the sections are short, and dependencies cross streams.
+ * A worker starts with the first work of its stream, blocks all signals, and ends with the stream. */
+#include "streams.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "handles.h"
+#include "machine.h"
+
+struct dependency {
+    struct work *work;
+    struct dependency *next;
+};
+
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t done; /* some work ended, or a stream did */
+    unsigned long long next_id;
+} queues = {.mutex = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+
+struct work *work_new(CUresult (*run)(struct work *, uint64_t *), size_t payload_bytes)
+{
+    struct work *work = calloc(1, sizeof *work + payload_bytes);
+    if (work) {
+        work->run = run;
+        atomic_init(&work->references, 1);
+    }
+    return work;
+}
+
+void work_hold(struct work *work)
+{
+    atomic_fetch_add_explicit(&work->references, 1, memory_order_relaxed);
+}
+
+static void drop_dependencies(struct work *work)
+{
+    while (work->dependencies) {
+        struct dependency *dependency = work->dependencies;
+        work->dependencies = dependency->next;
+        work_drop(dependency->work);
+        free(dependency);
+    }
+}
+
+void work_drop(struct work *work)
+{
+    if (work && atomic_fetch_sub_explicit(&work->references, 1, memory_order_acq_rel) == 1) {
+        drop_dependencies(work);
+        free(work);
+    }
+}
+
+int work_needs(struct work *work, struct work *earlier)
+{
+    struct dependency *dependency = malloc(sizeof *dependency);
+    if (dependency == NULL)
+        return -1;
+    work_hold(earlier);
+    *dependency = (struct dependency){earlier, work->dependencies};
+    work->dependencies = dependency;
+    return 0;
+}
+
+/* Under the mutex. */
+static int is_ready(const struct work *work)
+{
+    for (const struct dependency *d = work->dependencies; d; d = d->next)
+        if (!d->work->is_done)
+            return 0;
+    return 1;
+}
+
+/* Under the mutex, which it gives up while the work runs. The work is its stream's head. */
+static void execute(struct stream *stream, struct work *work)
+{
+    uint64_t clock = work->enqueued > stream->clock ? work->enqueued : stream->clock;
+    for (const struct dependency *d = work->dependencies; d; d = d->next)
+        if (d->work->clock > clock)
+            clock = d->work->clock;
+    int sticky = atomic_load(&stream->context->sticky);
+    work->is_started = 1;
+    pthread_mutex_unlock(&queues.mutex);
+    /* After a fatal error nothing more runs on the context, but all that waits is let go. */
+    CUresult result = sticky && !work->runs_after_failure ? (CUresult)sticky : work->run(work, &clock);
+    if (result == CUDA_ERROR_ILLEGAL_ADDRESS)
+        context_fail(stream->context, result);
+    pthread_mutex_lock(&queues.mutex);
+    work->result = result;
+    work->clock = stream->clock = clock;
+    work->is_done = 1;
+    stream->head = work->next;
+    if (stream->head == NULL)
+        stream->tail = NULL;
+    drop_dependencies(work);
+    pthread_cond_broadcast(&queues.done);
+    work_drop(work);
+}
+
+static void unlink_and_free(struct stream *stream);
+
+static void *serve(void *argument)
+{
+    struct stream *stream = argument;
+    pthread_mutex_lock(&queues.mutex);
+    for (;;) {
+        struct work *work = stream->head;
+        if (work && work->is_started)
+            pthread_cond_wait(&queues.done, &queues.mutex); /* a caller runs it */
+        else if (work && is_ready(work))
+            execute(stream, work);
+        else if (work)
+            pthread_cond_wait(&queues.done, &queues.mutex);
+        else if (stream->is_closing)
+            break;
+        else
+            pthread_cond_wait(&stream->has_work, &queues.mutex);
+    }
+    unlink_and_free(stream);
+    pthread_cond_broadcast(&queues.done);
+    pthread_mutex_unlock(&queues.mutex);
+    return NULL;
+}
+
+/* Under the mutex. */
+static int start_worker(struct stream *stream)
+{
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    if (stream->has_worker)
+        return 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, 1 << 20); /* host functions of the user run here */
+    int failed = pthread_create(&thread, &attributes, serve, stream);
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    stream->has_worker = !failed;
+    return failed ? -1 : 0;
+}
+
+/* Under the mutex: the legacy stream waits for all blocking streams of its context, and they for it. */
+static int add_implicit_needs(struct stream *stream, struct work *work)
+{
+    struct stream *legacy = stream->context->legacy;
+    if (stream->kind == STREAM_BLOCKING && legacy->last && !legacy->last->is_done)
+        return work_needs(work, legacy->last);
+    if (stream->kind == STREAM_LEGACY)
+        for (struct stream *other = stream->context->streams; other; other = other->next)
+            if (other->kind == STREAM_BLOCKING && other->last && !other->last->is_done &&
+                work_needs(work, other->last) != 0)
+                return -1;
+    return 0;
+}
+
+/* Under the mutex. */
+static CUresult append(struct stream *stream, struct work *work)
+{
+    work->stream = stream;
+    work->enqueued = machine_now();
+    if (add_implicit_needs(stream, work) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (stream->tail)
+        stream->tail->next = work;
+    else
+        stream->head = work;
+    stream->tail = work;
+    work_hold(work);
+    work_drop(stream->last);
+    stream->last = work;
+    return CUDA_SUCCESS;
+}
+
+CUresult stream_enqueue(struct stream *stream, struct work *work)
+{
+    pthread_mutex_lock(&queues.mutex);
+    CUresult result = start_worker(stream) ? CUDA_ERROR_OUT_OF_MEMORY : append(stream, work);
+    if (result == CUDA_SUCCESS && stream->head == work)
+        pthread_cond_signal(&stream->has_work);
+    pthread_mutex_unlock(&queues.mutex);
+    if (result != CUDA_SUCCESS)
+        work_drop(work);
+    return result;
+}
+
+/* Under the mutex: runs the work as soon as it is first and free to start, unless the worker was quicker. */
+static void execute_or_wait(struct stream *stream, struct work *work)
+{
+    while (!work->is_done) {
+        if (stream->head == work && !work->is_started && is_ready(work))
+            execute(stream, work);
+        else
+            pthread_cond_wait(&queues.done, &queues.mutex);
+    }
+    if (stream->head)
+        pthread_cond_signal(&stream->has_work);
+}
+
+CUresult stream_run(struct stream *stream, struct work *work)
+{
+    pthread_mutex_lock(&queues.mutex);
+    CUresult result = append(stream, work);
+    if (result == CUDA_SUCCESS) {
+        work_hold(work);
+        execute_or_wait(stream, work);
+        result = work->result;
+    }
+    pthread_mutex_unlock(&queues.mutex);
+    work_drop(work);
+    return result;
+}
+
+CUresult stream_enqueue_short(struct stream *stream, struct work *work)
+{
+    pthread_mutex_lock(&queues.mutex);
+    int is_first = stream->head == NULL;
+    CUresult result = append(stream, work);
+    if (result == CUDA_SUCCESS && is_first && is_ready(work)) {
+        work_hold(work);
+        execute_or_wait(stream, work);
+        result = work->result;
+    } else if (result == CUDA_SUCCESS) {
+        work_hold(work);
+        if (start_worker(stream) != 0)
+            execute_or_wait(stream, work); /* without a thread, the caller does it */
+        pthread_cond_signal(&stream->has_work);
+    }
+    pthread_mutex_unlock(&queues.mutex);
+    work_drop(work);
+    return result;
+}
+
+CUresult work_wait(struct work *work)
+{
+    pthread_mutex_lock(&queues.mutex);
+    while (!work->is_done)
+        pthread_cond_wait(&queues.done, &queues.mutex);
+    CUresult result = work->result;
+    pthread_mutex_unlock(&queues.mutex);
+    return result;
+}
+
+int work_is_done(struct work *work, uint64_t *clock)
+{
+    pthread_mutex_lock(&queues.mutex);
+    int is_done = work->is_done;
+    if (is_done && clock)
+        *clock = work->clock;
+    pthread_mutex_unlock(&queues.mutex);
+    return is_done;
+}
+
+struct work *stream_last(struct stream *stream)
+{
+    pthread_mutex_lock(&queues.mutex);
+    struct work *last = stream->last;
+    if (last)
+        work_hold(last);
+    pthread_mutex_unlock(&queues.mutex);
+    return last;
+}
+
+CUresult stream_drain(struct stream *stream)
+{
+    struct context *context = stream->context;
+    struct work *last = stream_last(stream);
+    if (last) {
+        work_wait(last);
+        work_drop(last);
+    }
+    return (CUresult)atomic_load(&context->sticky);
+}
+
+/* Under the mutex: the latest unfinished work of each stream, held. NULL without memory. */
+static struct work **collect_last(struct context *context, size_t *count)
+{
+    size_t streams = 0;
+    *count = 0;
+    for (struct stream *stream = context->streams; stream; stream = stream->next)
+        streams++;
+    struct work **works = calloc(streams + 1, sizeof *works);
+    for (struct stream *stream = context->streams; works && stream; stream = stream->next)
+        if (stream->last && !stream->last->is_done) {
+            work_hold(stream->last);
+            works[(*count)++] = stream->last;
+        }
+    return works;
+}
+
+CUresult streams_drain(struct context *context)
+{
+    size_t count;
+    pthread_mutex_lock(&queues.mutex);
+    struct work **works = collect_last(context, &count);
+    pthread_mutex_unlock(&queues.mutex);
+    if (works == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        work_wait(works[i]);
+        work_drop(works[i]);
+    }
+    free(works);
+    return (CUresult)atomic_load(&context->sticky);
+}
+
+struct stream *stream_open(struct context *context, enum stream_kind kind, int priority, int is_handle)
+{
+    struct stream *stream = calloc(1, sizeof *stream);
+    if (stream == NULL || (is_handle && handles_add(HANDLE_STREAM, stream) != 0)) {
+        free(stream);
+        return NULL;
+    }
+    stream->context = context;
+    stream->kind = kind;
+    stream->priority = priority;
+    pthread_cond_init(&stream->has_work, NULL);
+    pthread_mutex_lock(&queues.mutex);
+    stream->id = ++queues.next_id;
+    stream->next = context->streams;
+    context->streams = stream;
+    pthread_mutex_unlock(&queues.mutex);
+    return stream;
+}
+
+/* Under the mutex. */
+static void unlink_and_free(struct stream *stream)
+{
+    struct stream **link = &stream->context->streams;
+    while (*link != stream)
+        link = &(*link)->next;
+    *link = stream->next;
+    work_drop(stream->last);
+    pthread_cond_destroy(&stream->has_work);
+    free(stream);
+}
+
+/* Under the mutex. */
+static void begin_closing(struct stream *stream)
+{
+    if (stream->is_closing)
+        return;
+    stream->is_closing = 1;
+    if (!stream->has_worker && stream->head == NULL)
+        unlink_and_free(stream);
+    else if (start_worker(stream) == 0) /* else it stays until the context goes: a leak without memory for a thread */
+        pthread_cond_signal(&stream->has_work);
+}
+
+void stream_close(struct stream *stream)
+{
+    pthread_mutex_lock(&queues.mutex);
+    begin_closing(stream);
+    pthread_mutex_unlock(&queues.mutex);
+}
+
+void streams_close_all(struct context *context)
+{
+    streams_drain(context);
+    pthread_mutex_lock(&queues.mutex);
+    for (struct stream *stream = context->streams, *next; stream; stream = next) {
+        next = stream->next;
+        handles_remove(HANDLE_STREAM, stream);
+        begin_closing(stream);
+    }
+    while (context->streams)
+        pthread_cond_wait(&queues.done, &queues.mutex);
+    context->legacy = NULL;
+    pthread_mutex_unlock(&queues.mutex);
+}

@@ -1,0 +1,186 @@
+/* The address window and the table of device allocations. The alias window is one private mapping without reserved swap:
+ * pages exist when touched, return with madvise, and die with the process; no descriptor and no mapping per
+ * allocation, so neither ulimit -n nor vm.max_map_count bounds their number. */
+#include "window.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "driver.h"
+#include "log.h"
+#include "ranges.h"
+#include "slots.h"
+
+#define WINDOW_BYTES (2ull << 40)
+#define SMALL_BYTES (64ull << 30) /* the part for allocations below LARGE_LEAST */
+#define SMALL_UNIT 512ull
+#define LARGE_LEAST (1ull << 20)
+#define PAGE 4096ull
+
+static struct {
+    pthread_mutex_t mutex; /* guards the maps and every allocation record */
+    uint64_t base;
+    struct ranges small, large; /* owners are struct allocation */
+    uint64_t next_id;
+} window = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+int window_open(void)
+{
+    if (window.base)
+        return 0;
+    void *base = mmap(NULL, 2 * WINDOW_BYTES + MACHINE_LARGE_UNIT, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) {
+        log_failure("%llu TiB of addresses cannot be reserved: %s; lift the address space limit (ulimit -v)",
+                    (unsigned long long)(2 * WINDOW_BYTES >> 40), strerror(errno));
+        return -1;
+    }
+    uint64_t start = ((uint64_t)base + MACHINE_LARGE_UNIT - 1) & ~(uint64_t)(MACHINE_LARGE_UNIT - 1);
+    void *alias = mmap((void *)(start + WINDOW_BYTES), WINDOW_BYTES, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (alias == MAP_FAILED || ranges_insert(&window.small, start, SMALL_BYTES, NULL) != 0 ||
+        ranges_insert(&window.large, start + SMALL_BYTES, WINDOW_BYTES - SMALL_BYTES, NULL) != 0) {
+        log_failure("the device's address window cannot be mapped: %s; allow overcommit (vm.overcommit_memory=0 or 1)",
+                    strerror(errno));
+        munmap(base, 2 * WINDOW_BYTES + MACHINE_LARGE_UNIT);
+        return -1;
+    }
+    /* A child gets neither a copy of device memory nor its cost; core files hold none of it. */
+    madvise(alias, WINDOW_BYTES, MADV_DONTFORK);
+    madvise(alias, WINDOW_BYTES, MADV_DONTDUMP);
+    window.base = start;
+    return 0;
+}
+
+uint64_t window_round(uint64_t bytes)
+{
+    uint64_t unit = bytes < LARGE_LEAST ? SMALL_UNIT : MACHINE_LARGE_UNIT;
+    return (bytes + unit - 1) & ~(unit - 1);
+}
+
+void *window_bytes(uint64_t address)
+{
+    return (void *)(address + WINDOW_BYTES);
+}
+
+int window_is_device(uint64_t address)
+{
+    return window.base && address >= window.base && address - window.base < WINDOW_BYTES;
+}
+
+static struct ranges *map_of(uint64_t address)
+{
+    return address - window.base < SMALL_BYTES ? &window.small : &window.large;
+}
+
+/* Under the mutex. */
+static struct allocation *look_up(uint64_t address)
+{
+    struct range *range = window_is_device(address) ? ranges_find(map_of(address), address) : NULL;
+    struct allocation *allocation = range ? range->owner : NULL;
+    return allocation && address - allocation->start < allocation->bytes ? allocation : NULL;
+}
+
+CUresult window_allocate(struct context *context, uint64_t bytes, struct pool *pool, uint64_t *address)
+{
+    uint64_t charged = window_round(bytes);
+    struct allocation *allocation = bytes < WINDOW_BYTES ? calloc(1, sizeof *allocation) : NULL;
+    if (allocation == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    int failed = slots_charge(&driver.seat, context->physical, charged);
+    if (failed) {
+        free(allocation);
+        return failed == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_SYSTEM_NOT_READY;
+    }
+    *allocation = (struct allocation){.bytes = bytes, .charged = charged, .context = context,
+                                      .device = context->physical, .pool = pool};
+    pthread_mutex_lock(&window.mutex);
+    allocation->start = ranges_take(bytes < LARGE_LEAST ? &window.small : &window.large, charged, allocation);
+    allocation->id = ++window.next_id;
+    *address = allocation->start;
+    pthread_mutex_unlock(&window.mutex);
+    if (*address)
+        return CUDA_SUCCESS;
+    slots_refund(&driver.seat, context->physical, charged);
+    free(allocation);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Under the mutex. Host pages go back as soon as no live allocation lies on them. */
+static void release(struct allocation *allocation)
+{
+    uint64_t free_start, free_end;
+    ranges_give_back(map_of(allocation->start), allocation->start, &free_start, &free_end);
+    uint64_t start = allocation->start & ~(PAGE - 1), end = (allocation->start + allocation->charged + PAGE - 1) & ~(PAGE - 1);
+    if (start < free_start)
+        start += PAGE;
+    if (end > free_end)
+        end -= PAGE;
+    if (start < end)
+        madvise(window_bytes(start), end - start, MADV_DONTNEED);
+}
+
+int window_free(uint64_t address)
+{
+    pthread_mutex_lock(&window.mutex);
+    struct allocation *allocation = look_up(address);
+    if (allocation && allocation->start != address)
+        allocation = NULL;
+    if (allocation)
+        release(allocation);
+    pthread_mutex_unlock(&window.mutex);
+    if (allocation == NULL)
+        return -1;
+    slots_refund(&driver.seat, allocation->device, allocation->charged);
+    free(allocation);
+    return 0;
+}
+
+void window_free_context(struct context *context)
+{
+    struct ranges *maps[] = {&window.small, &window.large};
+    for (int i = 0; i < 2; i++)
+        for (uint64_t from = 0;;) {
+            pthread_mutex_lock(&window.mutex);
+            struct range *range = ranges_next_owned(maps[i], from);
+            struct allocation *allocation = range ? range->owner : NULL;
+            uint64_t start = range ? range->start : 0;
+            int is_own = allocation && allocation->context == context;
+            pthread_mutex_unlock(&window.mutex);
+            if (range == NULL)
+                break;
+            if (is_own)
+                window_free(start);
+            from = start + 1;
+        }
+}
+
+int window_find(uint64_t address, struct allocation *found)
+{
+    pthread_mutex_lock(&window.mutex);
+    struct allocation *allocation = look_up(address);
+    if (allocation)
+        *found = *allocation;
+    pthread_mutex_unlock(&window.mutex);
+    return allocation ? 0 : -1;
+}
+
+int window_holds(uint64_t address, uint64_t bytes)
+{
+    struct allocation found;
+    return window_find(address, &found) == 0 && bytes <= found.bytes - (address - found.start);
+}
+
+int window_mark_dying(uint64_t address)
+{
+    pthread_mutex_lock(&window.mutex);
+    struct allocation *allocation = look_up(address);
+    int is_first = allocation && allocation->start == address && !allocation->is_dying;
+    if (is_first)
+        allocation->is_dying = 1;
+    pthread_mutex_unlock(&window.mutex);
+    return is_first ? 0 : -1;
+}

@@ -1,0 +1,39 @@
+/* Device addresses. A range of addresses that faults on the host stands for device memory; its bytes lie in an alias
+ * window at a constant distance, which only this library uses. */
+#ifndef SOFTGPU_WINDOW_H
+#define SOFTGPU_WINDOW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "contexts.h"
+
+struct allocation {
+    uint64_t start, bytes; /* as asked */
+    uint64_t charged;
+    struct context *context;
+    unsigned device; /* index in the machine */
+    uint64_t id;
+    struct pool *pool; /* NULL: not from a pool */
+    int is_dying;      /* its cuMemFreeAsync is queued: a second free is an error */
+};
+
+int window_open(void); /* 0, or -1 after saying why */
+/* What an allocation of `bytes` costs, and where it starts: below 1 MiB in units of 512 bytes, else of 2 MiB. */
+uint64_t window_round(uint64_t bytes);
+/* CUDA_SUCCESS or OUT_OF_MEMORY; the memory is charged to the device. */
+CUresult window_allocate(struct context *context, uint64_t bytes, struct pool *pool, uint64_t *address);
+/* Frees the allocation that starts at `address`; 0, or -1 when none does. */
+int window_free(uint64_t address);
+void window_free_context(struct context *context);
+/* Copies the allocation that holds `address`; 0, or -1. */
+int window_find(uint64_t address, struct allocation *found);
+/* 1 when [address, address + bytes) lies within one live allocation. */
+int window_holds(uint64_t address, uint64_t bytes);
+int window_is_device(uint64_t address);
+/* 0, or -1 when no live allocation starts there or its free is queued already. */
+int window_mark_dying(uint64_t address);
+/* The host's view of a device address. */
+void *window_bytes(uint64_t address);
+
+#endif
