@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from aliquot.gateway.admission import AdmissionSnapshot, QueueEntry
+from aliquot.gateway.admission import AdmissionSnapshot
+from aliquot.gateway.request_queue import QueueEntry
 from aliquot.gateway.status import LocalKernel
 from aliquot.provisioner.errors import RequestError
 from aliquot.provisioner.grant_record import stanza_request
@@ -37,7 +38,7 @@ class KernelManagers(Protocol):
 def local_kernels(
     manager: KernelManagers, snapshot: AdmissionSnapshot, labels: Mapping[str, str]
 ) -> tuple[LocalKernel, ...]:
-    """The kernels of this server that ask for a GPU, as they were started, and those that wait here for others."""
+    """The kernels of this server that ask for a GPU, in the order in which they were started."""
     queue = {entry.kernel_id: entry for entry in snapshot.queue}
     holdings = {holding.grant.kernel_id: holding for holding in snapshot.holdings}
     found = []
@@ -63,8 +64,13 @@ def local_kernels(
                 quotas=holding.grant.quotas if holding else (),
             )
         )
-    listed = {kernel.id for kernel in found}
-    return (*found, *(_asker_elsewhere(entry) for entry in snapshot.queue if entry.kernel_id not in listed))
+    return tuple(found)
+
+
+def waiting_elsewhere(snapshot: AdmissionSnapshot, known: Iterable[LocalKernel]) -> tuple[LocalKernel, ...]:
+    """Kernels that other programs of this machine start, and that wait in this server's queue."""
+    ids = {kernel.id for kernel in known}
+    return tuple(_asker_elsewhere(entry) for entry in snapshot.queue if entry.kernel_id not in ids)
 
 
 def session_labels(sessions: SessionManager) -> dict[str, str]:
@@ -82,7 +88,6 @@ def _request_of(kernel: Any) -> Request | None:
 
 
 def _asker_elsewhere(entry: QueueEntry) -> LocalKernel:
-    """A kernel that another program of this machine starts, and that waits in this server's queue."""
     return LocalKernel(
         id=entry.kernel_id,
         name="",

@@ -1,20 +1,14 @@
-"""Prometheus metrics of one server, from the same scene as the status; keeps nothing but the counts of admission.
+"""Prometheus metrics of one server, from the same scene as the status. Keeps nothing.
 
 A registry of its own: several servers in one process do not mix, and Jupyter's own metrics stay where they are.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
-from aliquot.gateway.admission import Admission, AdmissionSettings, Agent
 from aliquot.gateway.auth import User
-from aliquot.gateway.clock import Clock
 from aliquot.gateway.status import Report, Scene, status_report
-from aliquot.provisioner.errors import AliquotError, WithdrawnError
-from aliquot.provisioner.resources import Grant, Request
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -40,44 +34,19 @@ _KERNEL_GAUGES = (
     ("aliquot_kernel_memory_used_bytes", "used_bytes", "Memory that the kernel uses on the device."),
     ("aliquot_kernel_memory_peak_bytes", "peak_bytes", "The most memory that the kernel has used on the device."),
 )
-
-
-class CountedAdmission(Admission):
-    """Admission that counts how its requests ended."""
-
-    def __init__(self, agent: Agent, clock: Clock, settings: AdmissionSettings, log: logging.Logger) -> None:
-        super().__init__(agent, clock, settings, log)
-        self._counts = {"granted": 0, "withdrawn": 0, "refused": 0}
-
-    def counts(self) -> dict[str, int]:
-        """Requests by their end, since the server started."""
-        return dict(self._counts)
-
-    def submit(
-        self, kernel_id: str, owner: str, request: Request, label: str, wait_seconds: float | None = None
-    ) -> asyncio.Future[Grant]:
-        """Called by the kernel manager and the local socket."""
-        try:
-            future = super().submit(kernel_id, owner, request, label, wait_seconds)
-        except AliquotError:
-            self._counts["refused"] += 1
-            raise
-        future.add_done_callback(self._count)
-        return future
-
-    def _count(self, ended: asyncio.Future[Grant]) -> None:
-        if ended.cancelled() or isinstance(ended.exception(), WithdrawnError):
-            self._counts["withdrawn"] += 1
-        else:
-            self._counts["granted" if ended.exception() is None else "refused"] += 1
+_OUTCOMES = {
+    "submitted": "Requests for a GPU that were taken into the queue.",
+    "granted": "Requests for a GPU that were granted.",
+    "refused": "Requests for a GPU that were refused after they had queued.",
+    "withdrawn": "Requests for a GPU that their asker gave up.",
+}
 
 
 class ServerMetrics(Collector):
     """Collects when it is asked, so that what it tells is as fresh as the scene."""
 
-    def __init__(self, scene: Callable[[], Scene], counts: Callable[[], Mapping[str, int]]) -> None:
+    def __init__(self, scene: Callable[[], Scene]) -> None:
         self._scene = scene
-        self._counts = counts
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -91,7 +60,8 @@ class ServerMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Called by the registry for each exposition."""
-        report = status_report(self._scene(), _EVERYTHING)
+        scene = self._scene()
+        report = status_report(scene, _EVERYTHING)
         yield from _device_metrics(report)
         yield from _kernel_metrics(report)
         agent_up = GaugeMetricFamily("aliquot_agent_up", "1 while the node agent answers.")
@@ -100,9 +70,9 @@ class ServerMetrics(Collector):
         queue.add_metric([], float(report["queue"]["length"]))
         yield agent_up
         yield queue
-        for name, count in self._counts().items():
-            counter = CounterMetricFamily(f"aliquot_admission_{name}", f"Requests for a GPU that were {name}.")
-            counter.add_metric([], float(count))
+        for outcome, text in _OUTCOMES.items():
+            counter = CounterMetricFamily(f"aliquot_admission_{outcome}", text)
+            counter.add_metric([], float(scene.counts.get(outcome, 0)))
             yield counter
 
 

@@ -44,12 +44,13 @@ class NodeView:
 
 @dataclass(frozen=True)
 class Scene:
-    """All that is known at one moment."""
+    """All that is known at one moment. ``counts``: how requests left the queue, since the server started."""
 
     version: str
     node: NodeView = field(default_factory=NodeView)
     kernels: tuple[LocalKernel, ...] = ()
     queue_length: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def status_report(scene: Scene, who: User) -> Report:

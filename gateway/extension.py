@@ -1,0 +1,158 @@
+"""The composition root: the only place where the gateway's objects are made and joined. Decides nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from aliquot.gateway import __version__
+from aliquot.gateway.admission import Admission, AdmissionSettings
+from aliquot.gateway.agent_link import AgentLink
+from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider
+from aliquot.gateway.clock import SystemClock
+from aliquot.gateway.config import Aliquot
+from aliquot.gateway.handlers import HANDLERS, SETTING, Sources
+from aliquot.gateway.kernel_manager import AliquotKernelManager
+from aliquot.gateway.local_kernels import local_kernels, session_labels, waiting_elsewhere
+from aliquot.gateway.local_socket import LocalSocket
+from aliquot.gateway.metrics import ServerMetrics
+from aliquot.gateway.node_watch import NodeWatch
+from aliquot.gateway.sizes import SizedKernelSpecManager
+from aliquot.gateway.status import LocalKernel, NodeView, Scene
+from aliquot.gateway.stock_handlers import replacements
+from aliquot.gpu_hook.agent_process import AgentStartError, start_agent
+from aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
+from aliquot.provisioner.errors import AgentUnavailableError
+from jupyter_server.extension.application import ExtensionApp
+from jupyter_server.serverapp import ServerApp
+
+
+class AliquotExtension(ExtensionApp):
+    """The gateway in a Jupyter server, which loads it, starts it with its event loop, and stops it before its end."""
+
+    name = "aliquot"
+    load_other_extensions = True
+    classes = [Aliquot, AliquotIdentityProvider]
+
+    def initialize_settings(self) -> None:
+        """Called by ExtensionApp.initialize, before there is an event loop: makes everything, starts nothing."""
+        server = self._server()
+        knobs = Aliquot(parent=server)
+        clock = SystemClock()
+        self._runtime = RuntimeDir(Path(knobs.runtime_dir)) if knobs.runtime_dir else find_runtime_dir()
+        self._link = AgentLink(self._runtime.path, clock, agent_starter(self._runtime, knobs), self.log)
+        limits = AdmissionSettings(knobs.user_limit(), queue_timeout_seconds=knobs.queue_timeout_seconds or None)
+        self._admission = Admission(self._link, clock, limits, self.log)
+        self._socket = LocalSocket(self._runtime, self._admission, self.log)
+        self._watch = NodeWatch(self._runtime.path, clock, knobs.status_refresh_seconds, self.log)
+        self._admission.observe(self._watch.refresh)
+        self._manager = server.kernel_manager if isinstance(server.kernel_manager, AliquotKernelManager) else None
+        if self._manager is not None:
+            self._manager.admission = self._admission
+        self._remarks = replaced_classes(server)
+        for remark in self._remarks:
+            self.log.warning("%s", remark)
+        self.settings[SETTING] = Sources(self.scene, ServerMetrics(self.scene), knobs.largest())
+
+    def initialize_handlers(self) -> None:
+        """Called by ExtensionApp.initialize."""
+        self.handlers.extend([*HANDLERS, *replacements()])
+
+    async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
+        """Called once the server's loop runs. Without an agent plain kernels work, and the status says why."""
+        await self._link.start()
+        await self._admission.start()
+        try:
+            await self._socket.start()
+        except (PathError, OSError) as error:
+            self._remarks = (*self._remarks, f"Kernels of other programs cannot ask this server for a GPU: {error}.")
+            self.log.warning("local_socket=unavailable reason=%s", error)
+        await self._watch.start()
+
+    async def stop_extension(self) -> None:
+        """Called before the server ends its kernels; they end here first, for they give their grants back to us."""
+        await self._socket.stop()
+        if self._manager is not None:
+            await self._manager.shutdown_all()
+        await self._admission.stop()
+        await self._watch.stop()
+        await self._link.stop()
+
+    def scene(self) -> Scene:
+        """All that is known now. Called for each status and each collection of metrics."""
+        admission = self._admission.snapshot()
+        node = self._watch.view()
+        problems = node.problems
+        if node.status is None and admission.agent_message:
+            problems = (f"The node agent does not answer: {admission.agent_message}.",)
+        ours: tuple[LocalKernel, ...] = ()
+        if self._manager is not None:
+            ours = local_kernels(self._manager, admission, session_labels(self._server().session_manager))
+        return Scene(
+            version=__version__,
+            node=NodeView(node.status, (*problems, *self._remarks)),
+            kernels=(*ours, *waiting_elsewhere(admission, ours)),
+            queue_length=len(admission.queue),
+            counts=admission.counts,
+        )
+
+    def _server(self) -> ServerApp:
+        assert self.serverapp is not None  # set by the extension manager before it initialises
+        return self.serverapp
+
+
+def agent_starter(runtime: RuntimeDir, knobs: Aliquot) -> Callable[[], Awaitable[None]] | None:
+    """What starts a node agent where none runs; None where that is somebody else's task."""
+    if not knobs.start_agent:
+        return None
+
+    async def start() -> None:
+        try:
+            # Off the loop: it waits until the agent answers.
+            await asyncio.to_thread(
+                start_agent, runtime.path, arguments=agent_arguments(knobs), seconds=knobs.agent_wait_seconds
+            )
+        except (AgentStartError, PathError) as error:
+            raise AgentUnavailableError(str(error)) from error
+
+    return start
+
+
+def agent_arguments(knobs: Aliquot) -> list[str]:
+    """The options of `aliquot agent` that the configuration asks for; what it leaves open, the agent decides."""
+    options = {
+        "--driver": knobs.driver,
+        "--softgpu-devices": f"{knobs.softgpu_devices or ''}",
+        "--softgpu-memory": f"{int(knobs.softgpu_bytes() or 0) or ''}",
+        "--softgpu-sm-count": f"{knobs.softgpu_sm_count or ''}",
+        "--softgpu-link-gbps": f"{knobs.softgpu_link_gbps or ''}",
+    }
+    return [word for option, value in options.items() if value for word in (option, value)]
+
+
+def replaced_classes(server: ServerApp) -> tuple[str, ...]:
+    """What works differently because this server's configuration puts other classes in the place of ours."""
+    remarks = []
+    if not isinstance(server.kernel_manager, AliquotKernelManager):
+        remarks.append(
+            f"This server's kernel manager is {_name(server.kernel_manager)}, not ours: its kernels ask for their GPU "
+            "by themselves, and have no owners here. Remove c.ServerApp.kernel_manager_class to change that."
+        )
+    if not isinstance(server.kernel_spec_manager, SizedKernelSpecManager):
+        remarks.append(
+            f"This server's kernelspec manager is {_name(server.kernel_spec_manager)}, not ours: only installed "
+            "kernelspecs are offered. Remove c.ServerApp.kernel_spec_manager_class to change that."
+        )
+    provider = server.identity_provider
+    has_users = isinstance(provider, AliquotIdentityProvider) and provider.has_users
+    if has_users and not isinstance(server.authorizer, AliquotAuthorizer):
+        remarks.append(
+            f"This server has several users, but its authorizer is {_name(server.authorizer)}, not ours: users may "
+            "reach each other's kernels. Remove c.ServerApp.authorizer_class to change that."
+        )
+    return tuple(remarks)
+
+
+def _name(thing: object) -> str:
+    return f"{type(thing).__module__}.{type(thing).__qualname__}"
