@@ -1,0 +1,295 @@
+"""Bytes add up: random processes borrow, return, are recalled, stop and die, and after each step the books are right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from aliquot.gpu_hook.agent.credit import CreditDesk
+from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger, LedgerError
+from aliquot.gpu_hook.placement import Part
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+QUOTA = 1000
+MEMORY = 2500
+A, B = DeviceFacts("GPU-a", 0, "a", MEMORY), DeviceFacts("GPU-b", 1, "b", MEMORY)
+
+
+def a_ledger() -> Ledger:
+    ledger = Ledger()
+    ledger.set_devices([A, B])
+    ledger.reserve("k", [Part("GPU-a", 0, 50, QUOTA)])
+    return ledger
+
+
+@dataclass
+class FakeTimer:
+    when: float
+    action: Callable[[], None]
+    is_cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+@dataclass
+class FakeClock:
+    now: float = 0.0
+    timers: list[FakeTimer] = field(default_factory=list)
+
+    def call_later(self, seconds: float, action: Callable[[], None]) -> FakeTimer:
+        timer = FakeTimer(self.now + seconds, action)
+        self.timers.append(timer)
+        return timer
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        due = [timer for timer in self.timers if timer.when <= self.now]
+        self.timers = [timer for timer in self.timers if timer.when > self.now]
+        for timer in due:
+            if not timer.is_cancelled:
+                timer.action()
+
+
+@dataclass
+class FakeProcess:
+    """A hook that keeps its own books: what it was lent is charged or spare."""
+
+    charged: int = 0
+    spare: int = 0
+    is_stopped: bool = False
+    recalls: list[tuple[int, int]] = field(default_factory=list)  # amount, sequence
+    waits: list[int] = field(default_factory=list)  # sequences not answered yet
+
+
+class Mail:
+    """Delivers grants at once, and recalls when the process gets to read them."""
+
+    def __init__(self) -> None:
+        self.processes: dict[int, FakeProcess] = {}
+        self.answers: list[tuple[int, int]] = []
+
+    def grant(self, process: int, device: int, amount: int, sequence: int) -> None:
+        receiver = self.processes[process]
+        receiver.waits.remove(sequence)
+        receiver.spare += amount
+        self.answers.append((sequence, amount))
+
+    def recall(self, process: int, device: int, amount: int, sequence: int) -> None:
+        assert amount > 0
+        self.processes[process].recalls.append((amount, sequence))
+
+
+class CreditMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger, self.mail, self.clock = a_ledger(), Mail(), FakeClock()
+        self.desk = CreditDesk(self.ledger, "k", 0, self.mail, self.clock.call_later, 0.2)
+        self.sequence = 0
+        self.born = 0
+
+    def pick(self, data: st.DataObject) -> tuple[int, FakeProcess]:
+        number = data.draw(st.sampled_from(sorted(self.mail.processes)))
+        return number, self.mail.processes[number]
+
+    @rule()
+    def start(self) -> None:
+        self.born += 1
+        self.mail.processes[self.born] = FakeProcess()
+
+    @precondition(lambda self: self.mail.processes)
+    @rule(data=st.data(), amount=st.integers(0, QUOTA + 200))
+    def ask(self, data: st.DataObject, amount: int) -> None:
+        number, process = self.pick(data)
+        self.sequence += 1
+        process.waits.append(self.sequence)
+        self.desk.request(number, amount, self.sequence)
+
+    @precondition(lambda self: self.mail.processes)
+    @rule(data=st.data())
+    def allocate_all(self, data: st.DataObject) -> None:
+        _, process = self.pick(data)
+        process.charged, process.spare = process.charged + process.spare, 0
+
+    @precondition(lambda self: self.mail.processes)
+    @rule(data=st.data(), part=st.floats(0, 1))
+    def free(self, data: st.DataObject, part: float) -> None:
+        _, process = self.pick(data)
+        amount = int(process.charged * part)
+        process.charged, process.spare = process.charged - amount, process.spare + amount
+
+    @precondition(lambda self: self.mail.processes)
+    @rule(data=st.data(), part=st.floats(0, 1))
+    def give_back(self, data: st.DataObject, part: float) -> None:
+        number, process = self.pick(data)
+        amount = int(process.spare * part)
+        process.spare -= amount
+        self.desk.returned(number, amount, 0)
+
+    @precondition(lambda self: self.mail.processes)
+    @rule(data=st.data())
+    def answer_recalls(self, data: st.DataObject) -> None:
+        number, process = self.pick(data)
+        while process.recalls and not process.is_stopped:
+            wanted, sequence = process.recalls.pop(0)
+            amount = min(wanted, process.spare)
+            process.spare -= amount
+            self.desk.returned(number, amount, sequence)
+
+    @precondition(lambda self: self.mail.processes)
+    @rule(data=st.data(), stopped=st.booleans())
+    def stop_or_continue(self, data: st.DataObject, stopped: bool) -> None:
+        self.pick(data)[1].is_stopped = stopped
+
+    @precondition(lambda self: self.mail.processes)
+    @rule(data=st.data())
+    def kill(self, data: st.DataObject) -> None:
+        number, process = self.pick(data)
+        del self.mail.processes[number]
+        assert self.ledger.end_process("k", number) == process.charged + process.spare
+        self.desk.left(number)
+
+    @rule(seconds=st.sampled_from([0.01, 0.1, 0.2]))
+    def pass_time(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @invariant()
+    def books_agree(self) -> None:
+        self.ledger.check()
+        account = self.ledger.accounts("k")[0]
+        assert account.lent <= QUOTA
+        lent = {number: loan.bytes for number, loan in account.loans.items() if loan.bytes}
+        held = {n: p.charged + p.spare for n, p in self.mail.processes.items() if p.charged + p.spare}
+        assert lent == held
+
+    def teardown(self) -> None:
+        waiting = sum(len(process.waits) for process in self.mail.processes.values())
+        for _ in range(waiting):
+            self.clock.advance(0.2)
+        assert not any(process.waits for process in self.mail.processes.values()), "somebody was never answered"
+
+
+TestCreditMachine = CreditMachine.TestCase
+TestCreditMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+class TestDesk:
+    @pytest.fixture
+    def mail(self) -> Mail:
+        mail = Mail()
+        mail.processes = {1: FakeProcess(), 2: FakeProcess(), 3: FakeProcess()}
+        return mail
+
+    @pytest.fixture
+    def a_clock(self) -> FakeClock:
+        return FakeClock()
+
+    @pytest.fixture
+    def desk(self, mail: Mail, a_clock: FakeClock) -> CreditDesk:
+        return CreditDesk(a_ledger(), "k", 0, mail, a_clock.call_later, 0.2)
+
+    def ask(self, desk: CreditDesk, mail: Mail, process: int, amount: int, sequence: int) -> None:
+        mail.processes[process].waits.append(sequence)
+        desk.request(process, amount, sequence)
+
+    def test_an_answer_is_all_or_nothing(self, desk: CreditDesk, mail: Mail) -> None:
+        self.ask(desk, mail, 1, 700, 1)
+        self.ask(desk, mail, 1, 301, 2)
+        self.ask(desk, mail, 1, 300, 3)
+        assert mail.answers == [(1, 700), (2, 0), (3, 300)]
+
+    def test_idle_credit_is_recalled_before_anybody_is_refused(self, desk: CreditDesk, mail: Mail) -> None:
+        self.ask(desk, mail, 1, 900, 1)
+        self.ask(desk, mail, 2, 400, 2)
+        assert mail.processes[1].recalls == [(300, 1)]
+        desk.returned(1, 300, 1)
+        assert mail.answers == [(1, 900), (2, 400)]
+
+    def test_a_process_that_keeps_silent_costs_one_deadline(
+        self, desk: CreditDesk, mail: Mail, a_clock: FakeClock
+    ) -> None:
+        self.ask(desk, mail, 1, 900, 1)
+        self.ask(desk, mail, 2, 400, 2)
+        a_clock.advance(0.2)
+        assert mail.answers[-1] == (2, 0)
+        self.ask(desk, mail, 2, 400, 3)
+        assert mail.answers[-1] == (3, 0), "it is not waited for again"
+        desk.returned(1, 300, 1)
+        self.ask(desk, mail, 2, 400, 4)
+        assert mail.answers[-1] == (4, 400)
+
+    def test_more_than_the_quota_recalls_nobody(self, desk: CreditDesk, mail: Mail) -> None:
+        self.ask(desk, mail, 1, 900, 1)
+        self.ask(desk, mail, 2, QUOTA + 1, 2)
+        self.ask(desk, mail, 2, 2**64 - 1, 3)
+        assert mail.answers[1:] == [(2, 0), (3, 0)]
+        assert not mail.processes[1].recalls
+
+    def test_a_death_serves_those_who_wait(self, desk: CreditDesk, mail: Mail) -> None:
+        self.ask(desk, mail, 1, 900, 1)
+        self.ask(desk, mail, 2, 400, 2)
+        desk._ledger.end_process("k", 1)
+        desk.left(1)
+        assert mail.answers[-1] == (2, 400)
+
+    def test_after_a_restart_requests_wait_for_the_table_and_then_are_refused(
+        self, desk: CreditDesk, mail: Mail, a_clock: FakeClock
+    ) -> None:
+        desk.hold(3)
+        self.ask(desk, mail, 1, 100, 1)
+        assert not mail.answers
+        a_clock.advance(3)
+        self.ask(desk, mail, 1, 100, 2)
+        assert mail.answers == [(1, 0), (2, 0)]
+        desk.resume()
+        self.ask(desk, mail, 1, 100, 3)
+        assert mail.answers[-1] == (3, 100)
+
+    def test_a_closed_desk_answers_nothing_to_everybody(self, desk: CreditDesk, mail: Mail) -> None:
+        self.ask(desk, mail, 1, 900, 1)
+        self.ask(desk, mail, 2, 400, 2)
+        desk.close()
+        self.ask(desk, mail, 3, 1, 3)
+        assert mail.answers[1:] == [(2, 0), (3, 0)]
+
+
+class TestLedger:
+    def test_a_reservation_is_entered_whole_or_not_at_all(self) -> None:
+        ledger = a_ledger()
+        want = ledger.device_states()
+        with pytest.raises(LedgerError):
+            ledger.reserve("l", [Part("GPU-b", 1, 100, MEMORY), Part("GPU-a", 0, 51, 10)])
+        assert ledger.device_states() == want
+
+    def test_release_is_idempotent_and_returns_all(self) -> None:
+        ledger = a_ledger()
+        ledger.lend("k", 0, 1, 500)
+        assert [ledger.release("k"), ledger.release("k")] == [True, False]
+        assert ledger.reserved("GPU-a") == (0, 0)
+
+    def test_adoption_may_pass_the_quota_but_not_the_device(self) -> None:
+        ledger = a_ledger()
+        ledger.adopt("k", 0, 1, QUOTA + 100)
+        assert not ledger.lend("k", 0, 2, 1)
+        with pytest.raises(LedgerError, match="claims"):
+            ledger.adopt("k", 0, 2, MEMORY)
+        ledger.take_back("k", 0, 1, 200)
+        assert ledger.lend("k", 0, 2, 100)
+
+    def test_nobody_returns_more_than_it_was_lent(self) -> None:
+        ledger = a_ledger()
+        ledger.lend("k", 0, 1, 10)
+        with pytest.raises(LedgerError, match="returns 11 bytes, was lent 10"):
+            ledger.take_back("k", 0, 1, 11)
+
+    def test_a_lost_device_keeps_its_kernels_and_takes_no_more(self) -> None:
+        ledger = a_ledger()
+        ledger.set_devices([B])
+        states = {state.uuid: state.lost for state in ledger.device_states()}
+        assert states == {"GPU-a": True, "GPU-b": False}
+        ledger.release("k")
+        ledger.set_devices([B])
+        assert [state.uuid for state in ledger.device_states()] == ["GPU-b"]
