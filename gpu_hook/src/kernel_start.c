@@ -1,0 +1,51 @@
+/* aliquot-kernel-start [--] program [argument…]: a kernel's first program. Checks in the kernel's own environment
+ * that interception holds, tells the node agent, and becomes the kernel: same pid, environment and descriptors.
+ * Whatever the check finds, the kernel starts. */
+#include "self_check.h"
+#include "settings.h"
+#include "socket.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK_MILLISECONDS 10000
+#define EXIT_NOT_STARTED 127
+
+/* Both messages wait in the socket for the agent; nothing is read back. */
+static void report(const struct self_check *check)
+{
+    int descriptor = socket_connect(settings()->kernel_dir);
+    if (descriptor < 0)
+        return;
+    union socket_message message;
+    socket_fill_hello(&message.hello, ALIQUOT_ROLE_CHECK);
+    if (socket_send(descriptor, &message, ALIQUOT_HELLO, sizeof message.hello) == 0) {
+        memset(&message, 0, sizeof message);
+        message.self_check.passed = check->passed;
+        memcpy(message.self_check.text, check->text, sizeof check->text);
+        socket_send(descriptor, &message, ALIQUOT_SELF_CHECK, sizeof message.self_check);
+    }
+    close(descriptor);
+}
+
+int main(int count, char **arguments)
+{
+    char **program = arguments + 1;
+    if (count > 1 && strcmp(*program, "--") == 0)
+        program++;
+    if (!*program) {
+        fprintf(stderr, "aliquot-kernel-start: no program was named; usage: aliquot-kernel-start [--] program "
+                        "[argument...]\n");
+        return EXIT_NOT_STARTED;
+    }
+    if (settings()->kernel_dir) {
+        struct self_check check;
+        self_check_run_apart(&check, CHECK_MILLISECONDS);
+        report(&check);
+    }
+    execvp(*program, program);
+    fprintf(stderr, "aliquot-kernel-start: cannot start %s: %s\n", *program, strerror(errno));
+    return EXIT_NOT_STARTED;
+}
