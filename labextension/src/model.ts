@@ -125,9 +125,9 @@ export function kernelTitle(kernel: IKernel): string {
   return (/\.ipynb$/i.test(label) ? label.split('/').pop() : label) || kernel.name || kernel.id.slice(0, 8);
 }
 
-/** Whether kernels show their owner: to an administrator, and wherever one is not the user's own. */
+/** Whether kernels show their owner: as soon as one is not the user's own, as administrators may see. */
 export function showsOwners(status: IStatus): boolean {
-  return status.user.role === 'admin' || status.kernels.some(kernel => kernel.owner !== status.user.name);
+  return status.kernels.some(kernel => kernel.owner !== status.user.name);
 }
 
 /** Why the quota does not hold in a kernel, in the self-check's words; null where it holds or is not known yet. */

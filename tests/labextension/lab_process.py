@@ -22,6 +22,18 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUNDLE = REPOSITORY / "labextension" / "dist"
 CHROMIUM = Path("/usr/bin/chromium")
 CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb"]
+_WITH_ALIQUOT = REPOSITORY / "jupyter-config" / "server-config" / "aliquot.json"
+# Where the package is installed, its configuration is in force everywhere: to be without it is to undo it.
+_WITHOUT_ALIQUOT = {
+    "ServerApp": {
+        "jpserver_extensions": {"aliquot.gateway": False},
+        "kernel_manager_class": "jupyter_server.services.kernels.kernelmanager.AsyncMappingKernelManager",
+        "kernel_spec_manager_class": "jupyter_client.kernelspec.KernelSpecManager",
+        "session_manager_class": "jupyter_server.services.sessions.sessionmanager.SessionManager",
+        "identity_provider_class": "jupyter_server.auth.identity.PasswordIdentityProvider",
+        "authorizer_class": "jupyter_server.auth.authorizer.AllowAllAuthorizer",
+    }
+}
 _START_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 
@@ -33,8 +45,9 @@ class LabProcess:
         self._home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
         self.notebooks = self._home / "work"
         self.notebooks.mkdir()
-        self._with_aliquot = with_aliquot
         self._write_folders(settings or {})
+        server_config = _WITH_ALIQUOT.read_text() if with_aliquot else json.dumps(_WITHOUT_ALIQUOT)
+        (self._home / "config" / "jupyter_server_config.json").write_text(server_config)
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
         self.token = ""
@@ -93,10 +106,8 @@ class LabProcess:
         }
 
     def _start(self) -> None:
-        extensions = {"jupyterlab": True, "aliquot.gateway": self._with_aliquot}
         command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.port=0"]
-        command += ["--LabApp.expose_app_in_browser=True"]
-        command += [f"--ServerApp.root_dir={self.notebooks}", f"--ServerApp.jpserver_extensions={extensions}"]
+        command += [f"--ServerApp.root_dir={self.notebooks}", "--LabApp.expose_app_in_browser=True"]
         with (self._home / "log").open("wb") as log:
             self._process = subprocess.Popen(
                 command,

@@ -11,7 +11,7 @@ import {
 } from '@jupyterlab/ui-components';
 import { IDisposable } from '@lumino/disposable';
 import { Message } from '@lumino/messaging';
-import { AccordionPanel } from '@lumino/widgets';
+import { AccordionPanel, Widget } from '@lumino/widgets';
 import * as React from 'react';
 
 import { GpuKernelsModel, IState } from '../model';
@@ -46,17 +46,22 @@ export class GpuKernelsPanel extends SidePanel {
     this._accordion.handleMoved.connect(() => {
       this._isSizedByHand = true;
     });
-    model.changed.connect(this._onStateChanged, this);
+    this._devices.widgets.forEach(list => this._fitter.observe(list.node));
   }
 
   override dispose(): void {
     this._unwatch();
+    this._fitter.disconnect();
     super.dispose();
   }
 
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
     this._watch ??= this._model.watch();
+  }
+
+  protected override onResize(message: Widget.ResizeMessage): void {
+    super.onResize(message);
     this._fitSections();
   }
 
@@ -86,25 +91,15 @@ export class GpuKernelsPanel extends SidePanel {
     return this.content as AccordionPanel;
   }
 
-  private _onStateChanged(_: GpuKernelsModel, state: IState): void {
-    const count = state.status?.devices.length ?? 0;
-    if (count !== this._deviceCount) {
-      this._deviceCount = count;
-      this._fitSections();
-    }
-  }
-
   /** Gives the devices the height they need, up to a half, until the user has chosen another division. */
   private _fitSections(): void {
-    requestAnimationFrame(() => {
-      const isOpen = this.isVisible && this._accordion.widgets.every(section => section.isVisible);
-      const height = this._accordion.widgets.reduce((sum, section) => sum + section.node.clientHeight, 0);
-      if (isOpen && !this._isSizedByHand && height > 0) {
-        const list = this._devices.node.firstElementChild?.scrollHeight ?? 0;
-        const part = Math.min(list / height, 0.5);
-        this._accordion.setRelativeSizes([part, 1 - part]);
-      }
-    });
+    const isOpen = this.isVisible && this._accordion.widgets.every(section => section.isVisible);
+    const height = this._accordion.widgets.reduce((sum, section) => sum + section.node.clientHeight, 0);
+    if (isOpen && !this._isSizedByHand && height > 0) {
+      const list = this._devices.widgets[0]?.node.offsetHeight ?? 0;
+      const part = Math.min((list + 1) / height, 0.5);
+      this._accordion.setRelativeSizes([part, 1 - part]);
+    }
   }
 
   private _addRefreshButton(trans: TranslationBundle): void {
@@ -145,7 +140,8 @@ export class GpuKernelsPanel extends SidePanel {
 
   private readonly _model: GpuKernelsModel;
   private readonly _devices: PanelWithToolbar;
-  private _deviceCount = 0;
+  // In the next frame: a size that changes during its own observation is an error to the browser.
+  private readonly _fitter = new ResizeObserver(() => requestAnimationFrame(() => this._fitSections()));
   private _isSizedByHand = false;
   private _watch: IDisposable | null = null;
 }
