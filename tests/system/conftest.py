@@ -1,0 +1,231 @@
+"""The whole ring, real parts: a node agent on the software GPU, a Jupyter server process, kernels over WebSockets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import websocket
+
+TOKEN = "system-test-token"
+DEADLINE_SECONDS = 40.0
+
+
+def wait_until(claim: Callable[[], object], deadline_seconds: float = DEADLINE_SECONDS) -> Any:
+    """Wait until ``claim()`` is true and return it; fail with its last value."""
+    deadline = time.monotonic() + deadline_seconds
+    while not (value := claim()):
+        assert time.monotonic() < deadline, f"still {value!r} after {deadline_seconds} s"
+        time.sleep(0.02)
+    return value
+
+
+class HttpRefusal(Exception):
+    """An HTTP answer of 4xx or 5xx, with its JSON body."""
+
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__(f"{status}: {body}")
+        self.status, self.message = status, json.loads(body)["message"]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A Jupyter server process with Aliquot."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    token: str = TOKEN
+    refusal = HttpRefusal
+
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        headers = {"Authorization": f"token {self.token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}{path}", method=method, data=data, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as response:
+                text = response.read()
+        except urllib.error.HTTPError as refusal:
+            raise HttpRefusal(refusal.code, refusal.read().decode()) from None
+        return json.loads(text) if text else None
+
+    def status(self) -> Any:
+        return self.call("GET", "/aliquot/api/status")
+
+    def start(self, name: str) -> Kernel:
+        return Kernel(self, self.call("POST", "/api/kernels", {"name": name})["id"])
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=DEADLINE_SECONDS)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one cell gave."""
+
+    status: str
+    text: str
+    error: str
+
+
+class Kernel:
+    """One kernel as a browser sees it."""
+
+    def __init__(self, server: Server, kernel_id: str) -> None:
+        self.server, self.id = server, kernel_id
+        self._socket: websocket.WebSocket | None = None
+
+    def connect(self) -> websocket.WebSocket:
+        if self._socket is None:
+            url = f"ws{self.server.url[4:]}/api/kernels/{self.id}/channels?session_id={uuid.uuid4().hex}"
+            headers = [f"Authorization: token {self.server.token}"]
+            self._socket = websocket.create_connection(url, header=headers, timeout=DEADLINE_SECONDS)
+        return self._socket
+
+    def send(self, code: str) -> str:
+        message_id = uuid.uuid4().hex
+        header = {"msg_id": message_id, "msg_type": "execute_request", "session": "t", "username": "", "version": "5.3"}
+        content = {"code": code, "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
+        message = {
+            "header": header,
+            "parent_header": {},
+            "metadata": {},
+            "content": content,
+            "channel": "shell",
+            "buffers": [],
+        }
+        self.connect().send(json.dumps(message))
+        return message_id
+
+    def outcome(self, message_id: str) -> Outcome:
+        """Read until the cell's reply and its idle status are there."""
+        text, error, status, idle = "", "", "", False
+        while not (status and idle):
+            answer = json.loads(self.connect().recv())
+            if answer["parent_header"].get("msg_id") != message_id:
+                continue
+            kind, content = answer["msg_type"], answer["content"]
+            if kind == "stream":
+                text += content["text"]
+            elif kind == "execute_reply":
+                status = content["status"]
+                error = f"{content.get('ename', '')}: {content.get('evalue', '')}" if status == "error" else ""
+            idle = idle or (kind == "status" and content["execution_state"] == "idle")
+        return Outcome(status, text, error)
+
+    def run(self, code: str) -> Outcome:
+        return self.outcome(self.send(code))
+
+    def model(self) -> Any:
+        return self.server.call("GET", f"/api/kernels/{self.id}")
+
+    def on_node(self) -> Any:
+        return next((k for k in self.server.status()["kernels"] if k["id"] == self.id), None)
+
+    def reconnect(self) -> None:
+        """As a browser does after a restart."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+
+    def end(self) -> None:
+        self.reconnect()
+        self.server.call("DELETE", f"/api/kernels/{self.id}")
+
+
+@pytest.fixture
+def eventually() -> Callable[..., Any]:
+    return wait_until
+
+
+@pytest.fixture
+def a_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def an_environment(a_folder: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "ALIQUOT_RUNTIME_DIR": str(a_folder / "run"),
+        "JUPYTER_RUNTIME_DIR": str(a_folder / "jupyter"),
+        "JUPYTER_DATA_DIR": str(a_folder / "data"),
+        "JUPYTER_CONFIG_DIR": str(a_folder / "config"),
+        "IPYTHONDIR": str(a_folder / "ipython"),
+    }
+
+
+@pytest.fixture
+def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A node agent with one software GPU of 4 GiB."""
+    command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "4GiB"]
+    with (a_folder / "agent.log").open("w") as log:
+        process = subprocess.Popen(command, env=an_environment, stdout=log, stderr=log)
+    wait_until(lambda: (a_folder / "run" / "agent.sock").exists() or process.poll() is not None)
+    assert process.poll() is None, (a_folder / "agent.log").read_text()
+    yield process
+    process.send_signal(signal.SIGTERM)
+    process.wait(timeout=DEADLINE_SECONDS)
+
+
+def start_server(folder: Path, environment: dict[str, str], name: str, *options: str) -> Server:
+    """A server of the user's own: plain ``jupyter server``, with Aliquot enabled by its installation alone."""
+    command = [sys.executable, "-m", "jupyter", "server", "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
+    command += ["--port=0", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={folder}", *options]
+    runtime = folder / f"jupyter-{name}"
+    log = folder / f"{name}.log"
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            command, env={**environment, "JUPYTER_RUNTIME_DIR": str(runtime)}, stdout=stream, stderr=stream
+        )
+
+    def info() -> Any:
+        assert process.poll() is None, log.read_text()[-3000:]
+        return next(iter(runtime.glob("jpserver-*.json")), None)
+
+    path = wait_until(info)
+    port = wait_until(lambda: json.loads(path.read_text() or "{}").get("port"))
+    server = Server(f"http://127.0.0.1:{port}", process, log)
+
+    def is_up() -> bool:
+        with contextlib.suppress(OSError):
+            return bool(server.call("GET", "/api/status"))
+        return False
+
+    wait_until(is_up)
+    return server
+
+
+@pytest.fixture
+def a_server(a_folder: Path, an_environment: dict[str, str], an_agent: object) -> Iterator[Server]:
+    server = start_server(a_folder, an_environment, "server")
+    yield server
+    if server.process.poll() is None:
+        server.stop()
+
+
+@pytest.fixture
+def another_server(a_folder: Path, an_environment: dict[str, str], a_server: Server) -> Iterator[Server]:
+    """A second gateway on the same node."""
+    server = start_server(a_folder, an_environment, "second")
+    yield server
+    if server.process.poll() is None:
+        server.stop()

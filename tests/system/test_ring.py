@@ -1,0 +1,193 @@
+"""From a kernel's name to bytes on the GPU and back: claims that need every part at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+MIB = 1 << 20
+GPU = """
+from cuda.bindings import driver as cu
+def call(answer):
+    error, *values = answer
+    if error != cu.CUresult.CUDA_SUCCESS:
+        raise MemoryError(error.name)
+    return values[0] if values else None
+call(cu.cuInit(0))
+device = call(cu.cuDeviceGet(0))
+context = call(cu.cuDevicePrimaryCtxRetain(device))
+call(cu.cuCtxSetCurrent(context))
+"""
+GREEDY_CHILD = (
+    GPU
+    + """
+import sys
+held = 0
+while True:
+    try:
+        call(cu.cuMemAlloc(int(sys.argv[1]))); held += int(sys.argv[1])
+    except MemoryError as error:
+        print(held, error, flush=True)
+        break
+sys.stdin.read()
+"""
+)
+GREEDY_FAMILY = """
+import subprocess, sys
+PIPES = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+children = [subprocess.Popen([sys.executable, "-c", CHILD, str(size)], **PIPES)
+            for size in (2 << 20, 4 << 20, 2 << 20, 6 << 20)]
+print(sum(int(child.stdout.readline().split()[0]) for child in children))
+"""
+
+
+def test_a_kernel_sees_a_gpu_of_its_own_size(a_server) -> None:
+    kernel = a_server.start("python3.gpu-0.25")
+    outcome = kernel.run(GPU + "print(*call_two(cu.cuMemGetInfo()))".replace("call_two", "(lambda a: a[1:])"))
+    assert outcome.text.split() == [str(1024 * MIB), str(1024 * MIB)], outcome
+    kernel.end()
+
+
+def test_processes_of_one_kernel_share_its_quota_to_the_byte(a_server) -> None:
+    kernel = a_server.start("python3.gpu-0.25")
+    outcome = kernel.run(f"CHILD = {GREEDY_CHILD!r}\n" + GREEDY_FAMILY)
+    want_bytes = 1024 * MIB
+    assert outcome.text.strip() == str(want_bytes), outcome
+    device = a_server.status()["devices"][0]
+    assert kernel.on_node()["used_bytes"] == want_bytes
+    assert device["used_bytes"] == want_bytes
+    kernel.end()
+
+
+def test_a_sigkilled_kernel_returns_its_memory_and_starts_again_with_its_grant(a_server, eventually) -> None:
+    kernel = a_server.start("python3.gpu-0.5")
+    outcome = kernel.run(GPU + "call(cu.cuMemAlloc(512 << 20)); import os; print(os.getpid())")
+    assert kernel.on_node()["used_bytes"] == 512 * MIB
+    os.kill(int(outcome.text), signal.SIGKILL)
+    eventually(lambda: kernel.on_node()["used_bytes"] == 0, 5)
+    eventually(lambda: kernel.model()["execution_state"] in ("idle", "starting") and kernel.on_node())
+    kernel.reconnect()
+    again = kernel.run(GPU + "print(call(cu.cuDeviceTotalMem(device)))")
+    assert again.text.strip() == str(2048 * MIB), again
+    kernel.end()
+
+
+def test_a_kernel_that_must_wait_is_pending_and_starts_when_there_is_room(a_server, eventually) -> None:
+    first = a_server.start("python3.gpu-1")
+    eventually(lambda: first.on_node() and first.on_node()["state"] == "resident")
+    second = a_server.start("python3.gpu-0.5")
+    assert second.model()["execution_state"] == "starting"
+    waiting = eventually(lambda: second.on_node() if second.on_node() and second.on_node()["reason"] else None)
+    assert waiting["state"] == "pending"
+    assert waiting["queue_position"] == 1
+    assert "0.5" in waiting["reason"]
+    first.end()
+    assert second.run("print(6 * 7)").text.strip() == "42"
+    second.end()
+
+
+def test_a_withdrawn_start_leaves_nothing(a_server, eventually) -> None:
+    first = a_server.start("python3.gpu-1")
+    eventually(lambda: first.on_node() and first.on_node()["state"] == "resident")
+    second = a_server.start("python3.gpu-0.5")
+    eventually(lambda: second.on_node())
+    second.end()
+    assert second.on_node() is None
+    assert a_server.status()["queue"]["length"] == 0
+    first.end()
+    eventually(lambda: a_server.status()["devices"][0]["reserved_bytes"] == 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "want_words"),
+    [
+        ("python3.gpu-0", "0.01"),
+        ("python3.gpu--1", "gpu"),
+        ("python3.gpu-0.125", "0.01"),
+        ("python3.gpu-9", "largest"),
+        ("python3.gpu-banana", "python3.gpu-0.25"),
+        ("nosuchbase.gpu-0.25", "nosuchbase"),
+        ("python3.gpu-0.5-0g", "memory"),
+    ],
+)
+def test_a_wrong_size_is_refused_with_a_reason(a_server, name: str, want_words: str) -> None:
+    with pytest.raises(a_server.refusal) as refused:
+        a_server.start(name)
+    assert 400 <= refused.value.status < 500
+    assert want_words in refused.value.message
+    assert a_server.status()["kernels"] == []
+    assert "Traceback" not in a_server.log.read_text()
+
+
+def test_plain_kernels_start_beside_sized_ones(a_server) -> None:
+    kernel = a_server.start("python3")
+    assert kernel.run("import os; print('ALIQUOT_KERNEL_DIR' in os.environ)").text.strip() == "False"
+    assert kernel.on_node() is None
+    kernel.end()
+
+
+def test_interrupt_ends_a_cell_and_restart_keeps_the_size(a_server, eventually) -> None:
+    kernel = a_server.start("python3.gpu-0.25")
+    kernel.run(GPU + "call(cu.cuMemAlloc(64 << 20))")
+    cell = kernel.send("import time\nprint('on', flush=True)\ntime.sleep(60)")
+    eventually(lambda: kernel.model()["execution_state"] == "busy")
+    a_server.call("POST", f"/api/kernels/{kernel.id}/interrupt")
+    assert "KeyboardInterrupt" in kernel.outcome(cell).error
+    a_server.call("POST", f"/api/kernels/{kernel.id}/restart")
+    kernel.reconnect()
+    assert kernel.run(GPU + "print(call(cu.cuDeviceTotalMem(device)))").text.strip() == str(1024 * MIB)
+    assert kernel.on_node()["used_bytes"] == 0
+    kernel.end()
+
+
+def test_a_stopped_server_leaves_no_kernel_and_no_reservation(
+    a_server, a_folder: Path, an_environment, eventually
+) -> None:
+    kernel = a_server.start("python3.gpu-0.5")
+    pid = int(kernel.run("import os; print(os.getpid())").text)
+    a_server.stop()
+    eventually(lambda: not Path(f"/proc/{pid}").exists())
+    command = [sys.executable, "-m", "aliquot.gateway.app", "status", "--json"]
+
+    def is_empty() -> bool:
+        shown = subprocess.run(command, env=an_environment, capture_output=True, text=True, check=True)
+        return '"kernels": []' in shown.stdout
+
+    eventually(is_empty)
+
+
+def test_two_gateways_on_one_node_share_what_there_is(a_server, another_server, eventually) -> None:
+    first = a_server.start("python3.gpu-0.75")
+    eventually(lambda: first.on_node() and first.on_node()["state"] == "resident")
+    second = another_server.start("python3.gpu-0.5")
+    waiting = eventually(lambda: second.on_node() if second.on_node() and second.on_node()["reason"] else None)
+    assert waiting["state"] == "pending"
+    first.end()
+    assert second.run("print('here')").text.strip() == "here"
+    assert another_server.status()["devices"][0]["reserved_gpus"] == 0.5
+    second.end()
+
+
+def test_a_kernel_killed_while_allocating_leaks_nothing(a_server, eventually) -> None:
+    kernel = a_server.start("python3.gpu-0.5")
+    churn = textwrap.dedent("""
+    import os, threading
+    print(os.getpid(), flush=True)
+    def work():
+        call(cu.cuCtxSetCurrent(context))
+        while True:
+            call(cu.cuMemFree(call(cu.cuMemAlloc(8 << 20))))
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    [t.start() for t in threads]
+    """)
+    pid = int(kernel.run(GPU + churn).text)
+    eventually(lambda: kernel.on_node()["peak_bytes"] > 0)
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: kernel.on_node()["used_bytes"] == 0 and a_server.status()["devices"][0]["used_bytes"] == 0, 5)
+    kernel.end()
