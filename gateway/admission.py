@@ -93,6 +93,7 @@ class Admission:
     # ---- for askers
 
     async def start(self) -> None:
+        self._work.set()
         self._task = asyncio.create_task(self._run(), name="aliquot-admission")
 
     async def stop(self) -> None:
@@ -301,6 +302,10 @@ class Admission:
         """Reserve what was planned. False: the rest of the plan is void, for the agent sees it otherwise."""
         if self._queue.get(admit.kernel_id) is not waiting:
             return True
+        if self._agent.connections != self._seen_connections:
+            # Another agent, which has not heard yet of those who hold: they come first.
+            self._work.set()
+            return False
         try:
             grant = await self._agent.reserve(waiting.asker, waiting.pending.request, admit.placement())
         except (NoRoomError, DeviceLostError) as error:

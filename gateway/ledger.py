@@ -74,6 +74,17 @@ class LedgerSnapshot:
     node: Node = field(default_factory=Node)
     holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
 
+    def device_states(self) -> list[DeviceState]:
+        """What may be planned with: the room of a holding that is not renewed yet is not free for others."""
+        doubtful = [q for h in self.holdings.values() if not h.is_confirmed for q in h.grant.quotas]
+        states = []
+        for device in self.node.devices:
+            own = [quota for quota in doubtful if quota.uuid == device.uuid]
+            reserved = GpuShare(device.reserved.hundredths + sum(quota.share.hundredths for quota in own))
+            reserved_memory = Bytes(device.reserved_memory + sum(quota.memory for quota in own))
+            states.append(replace(device, reserved=reserved, reserved_memory=reserved_memory).state())
+        return states
+
     def held_by(self, owner: str) -> GpuShare:
         """What one user holds in all."""
         held = (h.grant.request.gpus.hundredths for h in self.holdings.values() if h.grant.owner == owner)

@@ -83,7 +83,7 @@ class Plan:
 
 def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Plan:
     """Admit the heads that fit, in order; refuse what can never fit or has waited too long; let the rest wait."""
-    devices = [device.state() for device in snapshot.node.devices]
+    devices = snapshot.device_states()
     admissions: list[Admit] = []
     blocked: list[Pending] = []
     refusals: list[Refuse] = []

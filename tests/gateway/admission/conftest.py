@@ -1,0 +1,163 @@
+"""A node agent and a clock that a test turns by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aliquot.gateway.admission import Admission, AdmissionSettings
+from aliquot.gateway.ledger import Asker, Device, Node
+from aliquot.gpu_hook.placement import NEVER_FITS, NO_ROOM, Refusal, place
+from aliquot.provisioner.errors import AgentUnavailableError, AliquotError, NeverFitsError, NoRoomError, RequestError
+from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
+
+MEMORY = Bytes(8 << 30)
+
+
+class HandClock:
+    """Time stands still until ``advance``."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def now(self) -> float:
+        return self._now
+
+    def wall(self) -> float:
+        return 1e9 + self._now
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds > 0:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._sleepers.append((self._now + seconds, future))
+            await future
+        await asyncio.sleep(0)
+
+    async def advance(self, seconds: float) -> None:
+        self._now += seconds
+        for due, future in self._sleepers:
+            if due <= self._now and not future.done():
+                future.set_result(None)
+        self._sleepers = [(due, future) for due, future in self._sleepers if not future.done()]
+        await settle()
+
+
+class HandAgent:
+    """What admission knows of the agent. ``dice`` delays answers and lets other gateways be faster."""
+
+    def __init__(self, clock: HandClock, devices: int = 1, dice: random.Random | None = None) -> None:
+        self._clock = clock
+        self._count = devices
+        self._dice = dice
+        self._listeners: list[Callable[[], None]] = []
+        self.held: dict[str, Grant] = {}
+        self.grants_given: list[str] = []
+        self.refuse_next: AliquotError | None = None
+        self.connections = 1
+        self.unavailable_since: float | None = None
+        self.message = ""
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        self._listeners.append(listener)
+
+    def tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    def go(self) -> None:
+        self.unavailable_since = self._clock.now()
+        self.message = "it went away"
+        self.tell()
+
+    def come_back(self, *, forgetful: bool = True) -> None:
+        """``forgetful``: an agent that was started anew, and knows no kernel."""
+        if forgetful:
+            self.held.clear()
+        self.unavailable_since = None
+        self.message = ""
+        self.connections += 1
+        self.tell()
+
+    async def status(self) -> Node:
+        await self._answer()
+        devices = [self._device(index) for index in range(self._count)]
+        return Node("node", "stub", tuple(devices))
+
+    async def reserve(self, asker: Asker, request: Request, placement: Mapping[str, int]) -> Grant:
+        await self._answer()
+        error, self.refuse_next = self.refuse_next, None
+        if error is not None:
+            raise error
+        held = self.held.get(asker.kernel_id)
+        if held is None:
+            held = self.held[asker.kernel_id] = self._place(asker, request, placement)
+            self.grants_given.append(asker.kernel_id)
+        await self._answer()
+        return held
+
+    async def release(self, kernel_id: str) -> None:
+        await self._answer()
+        if self.held.pop(kernel_id, None) is not None:
+            self.tell()
+
+    def reserved(self, index: int) -> int:
+        quotas = [quota for grant in self.held.values() for quota in grant.quotas if quota.index == index]
+        return sum(quota.share.hundredths for quota in quotas)
+
+    async def _answer(self) -> None:
+        connection = self.connections
+        for _ in range(self._dice.randrange(4) if self._dice else 1):
+            await asyncio.sleep(0)
+        if self.unavailable_since is not None or connection != self.connections:
+            raise AgentUnavailableError("it went away")
+
+    def _device(self, index: int) -> Device:
+        reserved = self.reserved(index)
+        return Device(
+            f"GPU-{index}", index, "Stub", MEMORY, GpuShare(reserved), Bytes(int(MEMORY) * reserved // 100)
+        )
+
+    def _place(self, asker: Asker, request: Request, placement: Mapping[str, int]) -> Grant:
+        states = [self._device(index).state() for index in range(self._count)]
+        placed = place(states, request.gpus.hundredths, request.memory_limit, placement)
+        if isinstance(placed, Refusal):
+            raise {NO_ROOM: NoRoomError, NEVER_FITS: NeverFitsError}.get(placed.code, RequestError)(placed.message)
+        quotas = tuple(Quota(p.uuid, p.index, GpuShare(p.hundredths), Bytes(p.quota_bytes)) for p in placed)
+        return Grant(asker.kernel_id, asker.owner, request, "node", quotas, f"/k/{asker.kernel_id}", ())
+
+
+async def settle() -> None:
+    """Let every task run until all wait for something."""
+    for _ in range(60):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def an_admission(
+    agent: HandAgent, clock: HandClock, **settings: Any
+) -> AsyncIterator[Admission]:
+    admission = Admission(agent, clock, AdmissionSettings(**settings))
+    await admission.start()
+    await settle()
+    try:
+        yield admission
+    finally:
+        await admission.stop()
+
+
+@pytest.fixture(scope="session")
+def desk() -> Any:
+    """The classes above, for tests in this folder (importlib mode has no imports between test files)."""
+
+    class Desk:
+        clock = HandClock
+        agent = HandAgent
+        admission = staticmethod(an_admission)
+        settle = staticmethod(settle)
+
+    return Desk

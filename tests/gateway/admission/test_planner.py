@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import pytest
+from aliquot.gateway.ledger import Device, LedgerSnapshot, Node
+from aliquot.gateway.planner import Pending, Plan, plan
+from aliquot.provisioner import errors
+from aliquot.provisioner.resources import Bytes, GpuShare, Request
+
+GIB = 1 << 30
+
+
+def a_device(index: int, reserved: int = 0, is_lost: bool = False) -> Device:
+    memory = Bytes(8 * GIB)
+    return Device(
+        f"GPU-{index}", index, "Stub", memory, GpuShare(reserved), Bytes(memory * reserved // 100), is_lost=is_lost
+    )
+
+
+def a_plan(pending: list[Pending], *devices: Device, now: float = 0.0) -> Plan:
+    return plan(LedgerSnapshot(node=Node("n", "stub", devices)), pending, now)
+
+
+def asks(name: str, hundredths: int, *, deadline: float | None = None, limit: int | None = None) -> Pending:
+    request = Request(GpuShare(hundredths), None if limit is None else Bytes(limit))
+    return Pending(name, "ada", request, since=0.0, deadline=deadline)
+
+
+def test_heads_that_fit_are_admitted_in_order() -> None:
+    planned = a_plan([asks("a", 50), asks("b", 50), asks("c", 25)], a_device(0))
+    assert [admit.kernel_id for admit in planned.admissions] == ["a", "b"]
+    assert planned.admissions[0].placement() == {"GPU-0": 50}
+    assert [(wait.kernel_id, wait.reason) for wait in planned.waiting] == [
+        ("c", "waiting for 0.25 GPU: 0 free on gpu0, position 1 of 1")
+    ]
+
+
+def test_a_head_that_does_not_fit_blocks_those_behind_it() -> None:
+    planned = a_plan([asks("large", 100), asks("small", 10)], a_device(0, reserved=75))
+    assert planned.admissions == ()
+    assert [wait.reason for wait in planned.waiting] == [
+        "waiting for 1 GPU: 0.25 free on gpu0, position 1 of 2",
+        "waiting for 0.1 GPU: 0.25 free on gpu0 with 2.0 GiB, position 2 of 2",
+    ]
+
+
+def test_several_devices_are_counted_whole() -> None:
+    planned = a_plan([asks("a", 250)], a_device(0), a_device(1), a_device(2, reserved=60))
+    assert planned.waiting[0].reason == "waiting for 2.5 GPUs: 2 of 3 devices free, position 1 of 1"
+
+
+def test_memory_that_is_missing_is_named() -> None:
+    planned = a_plan([asks("a", 10, limit=6 * GIB)], a_device(0, reserved=50))
+    assert planned.waiting[0].reason == "waiting for 0.1 GPU with 6.0 GiB: 0.5 free on gpu0 with 4.0 GiB, position 1 of 1"
+
+
+def test_what_can_never_fit_is_refused_and_blocks_nobody() -> None:
+    planned = a_plan([asks("huge", 300), asks("small", 25)], a_device(0))
+    assert isinstance(planned.refusals[0].error, errors.NeverFitsError)
+    assert "asked 3 GPUs" in str(planned.refusals[0].error)
+    assert [admit.kernel_id for admit in planned.admissions] == ["small"]
+
+
+def test_what_a_lost_device_would_hold_is_refused_as_lost() -> None:
+    planned = a_plan([asks("a", 200)], a_device(0), a_device(1, is_lost=True))
+    assert isinstance(planned.refusals[0].error, errors.DeviceLostError)
+    assert "gpu1 lost" in str(planned.refusals[0].error)
+
+
+def test_a_request_leaves_the_queue_at_its_deadline_and_says_who_was_before() -> None:
+    pending = [asks("a", 100), asks("b", 50, deadline=10.0)]
+    assert [wait.kernel_id for wait in a_plan(pending, a_device(0, reserved=50), now=9.9).waiting] == ["a", "b"]
+    planned = a_plan(pending, a_device(0, reserved=50), now=10.0)
+    (refused,) = planned.refusals
+    assert isinstance(refused.error, errors.QueueTimeoutError)
+    for want_words in ("asked 0.5 GPU", "0.5 free on gpu0", "waited 10 s", "1 request before it"):
+        assert want_words in str(refused.error)
+
+
+def test_room_at_the_deadline_is_room() -> None:
+    planned = a_plan([asks("a", 50, deadline=10.0)], a_device(0), now=11.0)
+    assert [admit.kernel_id for admit in planned.admissions] == ["a"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_every_request_is_in_exactly_one_part_of_the_plan(count: int) -> None:
+    pending = [asks(str(n), 30 * (n + 1)) for n in range(6)]
+    planned = a_plan(pending, *[a_device(n) for n in range(count)])
+    parts = [*planned.admissions, *planned.waiting, *planned.refusals]
+    assert sorted(part.kernel_id for part in parts) == [entry.kernel_id for entry in pending]
