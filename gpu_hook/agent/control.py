@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_REQUEST = 1 << 20
 _MOST_UNREAD = 8 << 20
-_UNREAD_SECONDS = 10.0
+_UNREAD_SECONDS = 5.0
 _CHANGED = b'{"event":"changed"}\n'
 _PEER = struct.Struct("iII")
 
@@ -103,8 +103,9 @@ class ControlServer:
                 self._drop_if_slow(connection, writer)
                 await asyncio.wait_for(writer.drain(), _UNREAD_SECONDS)
         except ValueError:
-            message = f"a line has at most {LONGEST_REQUEST} bytes; this one has more"
-            writer.write(_encode({"id": None, "ok": False, "code": "bad_request", "message": message}))
+            log.warning(
+                "event=dropped connection=%d reason='a line has more than %d bytes'", connection, LONGEST_REQUEST
+            )
         except asyncio.TimeoutError:
             log.warning("event=dropped connection=%d reason='does not read its answers'", connection)
             writer.transport.abort()

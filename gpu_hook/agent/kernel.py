@@ -218,7 +218,8 @@ class Kernel:
     def take(self, session: HookSession, message: Credit | SelfCheckResult) -> None:
         if isinstance(message, SelfCheckResult):
             is_whole = message.passed == SelfCheck.ALL
-            self.interception = "holds" if is_whole else f"failed: {message.text or message.passed!r}"
+            found = message.text or f"only {message.passed!r} passed"
+            self.interception = "holds" if is_whole else f"failed: {found}"
             self.write_journal()
             return
         if message.device >= len(self._desks):

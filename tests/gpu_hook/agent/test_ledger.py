@@ -1,4 +1,4 @@
-"""Bytes add up: random processes borrow, return, are recalled, stop and die, and after each step the books are right."""
+"""Bytes add up: random processes borrow, return, are recalled, stop and die; after each step the books are right."""
 
 from __future__ import annotations
 

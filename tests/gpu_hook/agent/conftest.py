@@ -1,0 +1,256 @@
+"""A node agent of its own for each test, over devices that do not exist, and hooks in Python that talk to it."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import mmap
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.agent.processes import start_time_ticks
+from aliquot.gpu_hook.client import AgentClientError, query
+from aliquot.gpu_hook.protocol import Credit, HookPage, Message, MessageType, Role
+
+HERE = Path(__file__).parent
+MIB = 1 << 20
+Found = TypeVar("Found")
+
+
+def until(claim: Callable[[], Found], seconds: float = 10) -> Found:
+    """Wait for a claim to hold, and return what it found."""
+    deadline = time.monotonic() + seconds
+    while not (found := claim()):
+        assert time.monotonic() < deadline, "the claim did not come true in time"
+        time.sleep(0.005)
+    return found
+
+
+class FakeHook:
+    """One process of a kernel, as far as the agent can tell. Does not read the protocol for you."""
+
+    def __init__(self, kernel_dir: str | Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(10)
+        self.socket.connect(f"{kernel_dir}/{protocol.SOCKET_NAME}")
+        self.descriptors: list[int] = []
+        self.sequence = 0
+
+    def send(self, message: Message | bytes) -> None:
+        self.socket.send(message if isinstance(message, bytes) else protocol.pack(message))
+
+    def receive(self) -> Message | None:
+        """The next message; None when the agent closed."""
+        try:
+            data, ancillary, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(64))
+        except ConnectionResetError:
+            return None
+        for _, _, raw in ancillary:
+            self.descriptors += array.array("i", raw)
+        return protocol.unpack(data) if data else None
+
+    def hello(self, devices: tuple[protocol.HelloDevice, ...] = (), role: Role = Role.PROCESS) -> Message | None:
+        self.send(protocol.Hello(role, os.getpid(), start_time_ticks(os.getpid()) or 0, "fake", devices))
+        answer = self.receive()
+        if isinstance(answer, protocol.Welcome):
+            self.agent_page = mmap.mmap(self.descriptors[0], protocol.PAGE_BYTES, prot=mmap.PROT_READ)
+            self.hook_page = mmap.mmap(self.descriptors[1], protocol.PAGE_BYTES)
+        return answer
+
+    def ask(self, amount: int, device: int = 0) -> int:
+        self.sequence += 1
+        self.send(Credit(MessageType.CREDIT_REQUEST, device, amount, self.sequence))
+        return self.sequence
+
+    def borrow(self, amount: int, device: int = 0) -> int:
+        """Ask, and wait for the answer."""
+        sequence = self.ask(amount, device)
+        answer = self.receive()
+        assert isinstance(answer, Credit)
+        assert (answer.type, answer.sequence) == (MessageType.CREDIT_GRANT, sequence)
+        return answer.bytes
+
+    def give_back(self, amount: int, device: int = 0, sequence: int = 0) -> None:
+        self.send(Credit(MessageType.CREDIT_RETURN, device, amount, sequence))
+
+    def write(self, word: int, value: int, device: int = 0) -> None:
+        start = HookPage.DEVICES + device * HookPage.DEVICE_BYTES + word
+        self.hook_page[start : start + 8] = value.to_bytes(8, sys.byteorder)
+
+    def read(self, word: int, device: int = 0) -> int:
+        start = protocol.AgentPage.DEVICES + device * protocol.AgentPage.DEVICE_BYTES + word
+        return int.from_bytes(self.agent_page[start : start + 8], sys.byteorder)
+
+    def close(self) -> None:
+        self.socket.close()
+        for descriptor in self.descriptors:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self.descriptors.clear()
+
+
+class ANode:
+    """A runtime folder, and the agent on it."""
+
+    until = staticmethod(until)
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process: subprocess.Popen[bytes] | None = None
+        self.hooks: list[FakeHook] = []
+        self.helpers: list[subprocess.Popen[Any]] = []
+        self.set_devices(count=1)
+
+    def set_devices(self, **data: Any) -> None:
+        new = self.folder / "devices.new"
+        new.write_text(json.dumps(data))
+        new.rename(self.folder / "devices")
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, str(HERE / "run_fake_agent.py"), "--runtime-dir", str(self.folder), *arguments]
+
+    def start(self, *arguments: str) -> None:
+        log = self.folder / "agent.log"
+        self.process = subprocess.Popen(self.command("--log-file", str(log), *arguments))
+        until(self.answers)
+
+    def answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, (self.folder / "agent.log").read_text()
+        try:
+            return bool(query("hello", runtime_dir=self.folder, version=1, name="test"))
+        except AgentClientError:
+            return False
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        code = self.process.wait(10)
+        self.process = None
+        return code
+
+    def status(self) -> dict[str, Any]:
+        return query("status", runtime_dir=self.folder)
+
+    def kernel(self, kernel_id: str = "k") -> dict[str, Any] | None:
+        return next((k for k in self.status()["kernels"] if k["kernel_id"] == kernel_id), None)
+
+    def device(self, kernel_id: str = "k") -> dict[str, Any]:
+        kernel = self.kernel(kernel_id)
+        assert kernel is not None
+        device: dict[str, Any] = kernel["devices"][0]
+        return device
+
+    def a_hook(self, kernel_id: str = "k") -> FakeHook:
+        hook = FakeHook(self.folder / "kernels" / kernel_id)
+        self.hooks.append(hook)
+        return hook
+
+    def a_hook_process(self, *arguments: str, kernel_id: str = "k") -> subprocess.Popen[str]:
+        """A process of the kernel, which does what run_fake_hook.py says and prints what came of it."""
+        command = [sys.executable, str(HERE / "run_fake_hook.py"), str(self.folder / "kernels" / kernel_id), *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+        self.helpers.append(process)
+        return process
+
+    def log(self) -> str:
+        return (self.folder / "agent.log").read_text()
+
+    def close(self) -> None:
+        for hook in self.hooks:
+            hook.close()
+        for helper in self.helpers:
+            helper.kill()
+            helper.communicate(timeout=10)
+        if self.process is not None:
+            self.end(signal.SIGKILL)
+        shutil.rmtree(self.folder)
+
+
+@pytest.fixture
+def a_folder() -> Iterator[Path]:
+    """A short runtime folder, for the sake of its sockets' names."""
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def an_idle_node(a_folder: Path) -> Iterator[ANode]:
+    """A node whose agent is not running yet."""
+    node = ANode(a_folder)
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def a_node(an_idle_node: ANode) -> ANode:
+    an_idle_node.start()
+    return an_idle_node
+
+
+class AHolder:
+    """A control connection that stays open, and so holds what it reserves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(10)
+        self.socket.connect(str(folder / "agent.sock"))
+        self.lines = self.socket.makefile("rb")
+        self.events: list[dict[str, Any]] = []
+
+    def send(self, line: bytes) -> None:
+        self.socket.sendall(line)
+
+    def line(self) -> dict[str, Any] | None:
+        line = self.lines.readline()
+        return json.loads(line) if line else None
+
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        self.send(json.dumps({"id": 1, "op": op, **fields}).encode() + b"\n")
+        while "event" in (answer := self.line() or {}):
+            self.events.append(answer)
+        return answer
+
+    def wait_for_event(self) -> dict[str, Any] | None:
+        """The next event, which may have come before an answer."""
+        return self.events.pop(0) if self.events else self.line()
+
+    def reserve(self, kernel_id: str = "k", hundredths: int = 50, **fields: Any) -> dict[str, Any]:
+        return self.ask("reserve", kernel_id=kernel_id, owner="ada", hundredths=hundredths, **fields)
+
+    def close(self) -> None:
+        self.lines.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def a_holder(a_node: ANode) -> Iterator[AHolder]:
+    holder = AHolder(a_node.folder)
+    yield holder
+    holder.close()
+
+
+@pytest.fixture
+def open_holder(an_idle_node: ANode) -> Iterator[Callable[[], AHolder]]:
+    holders: list[AHolder] = []
+
+    def open_one() -> AHolder:
+        holders.append(AHolder(an_idle_node.folder))
+        return holders[-1]
+
+    yield open_one
+    for holder in holders:
+        holder.close()

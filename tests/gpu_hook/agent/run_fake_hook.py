@@ -1,0 +1,85 @@
+"""A process of a kernel: connects, borrows what its arguments say, and does as it is told on stdin.
+
+``DIR AMOUNT [RECONNECT]``: borrow AMOUNT, print what was granted, then obey lines: ``borrow N``, ``end``. With
+RECONNECT it comes back to a new agent with its table, and prints ``back``. Answers recalls with nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import time
+
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.protocol import Credit, MessageType
+
+UUID = protocol.device_uuid_bytes("GPU-00000000-0000-0000-0000-000000000000")
+
+
+def connect(folder: str, charged: int) -> socket.socket:
+    table = (protocol.HelloDevice(UUID, charged, 0),) if charged else ()
+    hello = protocol.pack(protocol.Hello(protocol.Role.PROCESS, os.getpid(), 0, "fake", table))
+    deadline = time.monotonic() + 20
+    while True:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            connection.connect(f"{folder}/{protocol.SOCKET_NAME}")
+            connection.send(hello)
+            if connection.recv(4096):
+                return connection
+        except OSError:
+            pass  # an agent that is being killed may still accept
+        connection.close()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def borrow(connection: socket.socket, amount: int) -> int:
+    connection.send(protocol.pack(Credit(MessageType.CREDIT_REQUEST, 0, amount, 1)))
+    while True:
+        answer = protocol.unpack(connection.recv(4096))
+        assert isinstance(answer, Credit)
+        if answer.type is MessageType.CREDIT_GRANT:
+            return answer.bytes
+        refuse_recall(connection, answer)
+
+
+def refuse_recall(connection: socket.socket, recall: Credit) -> None:
+    connection.send(protocol.pack(Credit(MessageType.CREDIT_RETURN, recall.device, 0, recall.sequence)))
+
+
+def main() -> None:
+    folder, amount, comes_back = sys.argv[1], int(sys.argv[2]), len(sys.argv) > 3
+    connection = connect(folder, 0)
+    lent = borrow(connection, amount)
+    print(lent, flush=True)
+    while True:
+        ready, _, _ = select.select([connection, sys.stdin], [], [])
+        if sys.stdin in ready:
+            words = sys.stdin.readline().split()
+            if not words or words[0] == "end":
+                return
+            granted = borrow(connection, int(words[1]))
+            lent += granted
+            print(granted, flush=True)
+        if connection in ready:
+            try:
+                data = connection.recv(4096)
+            except ConnectionResetError:
+                data = b""
+            if data:
+                message = protocol.unpack(data)
+                if isinstance(message, Credit):
+                    refuse_recall(connection, message)
+            elif comes_back:
+                connection.close()
+                connection = connect(folder, lent)
+                print("back", flush=True)
+            else:
+                return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,317 @@
+"""The agent as its clients see it: reservations and who holds them, restarts, folders that will not do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.agent.processes import start_time_ticks
+
+MIB = 1 << 20
+QUOTA = 512 * MIB
+
+
+class TestReservations:
+    def test_a_grant_tells_all_that_a_process_needs(self, a_node: Any, a_holder: Any) -> None:
+        grant = a_holder.reserve(label="0.5 GPU", attributes={"colour": "red"})["grant"]
+        want_devices = [
+            {"uuid": "GPU-00000000-0000-0000-0000-000000000000", "index": 0, "hundredths": 50, "quota_bytes": QUOTA}
+        ]
+        assert grant["devices"] == want_devices
+        assert grant["env"]["CUDA_VISIBLE_DEVICES"] == want_devices[0]["uuid"]
+        assert grant["env"]["ALIQUOT_KERNEL_DIR"] == grant["kernel_dir"] == str(a_node.folder / "kernels" / "k")
+        assert grant["env"]["LD_LIBRARY_PATH_PREPEND"].endswith("native/shim")
+        assert (Path(grant["kernel_dir"]) / "hook.sock").is_socket()
+        kernel = a_node.kernel()
+        assert (kernel["label"], kernel["attributes"]) == ("0.5 GPU", {"colour": "red"})
+
+    def test_the_same_request_is_answered_with_the_same_grant(self, a_holder: Any) -> None:
+        assert a_holder.reserve()["grant"] == a_holder.reserve()["grant"]
+        refused = a_holder.reserve(hundredths=25)
+        assert refused["code"] == "conflict"
+        assert "release it first" in refused["message"]
+
+    def test_what_does_not_fit_now_waits_for_changed(self, a_holder: Any) -> None:
+        assert a_holder.ask("subscribe")["ok"]
+        a_holder.reserve("a", 75)
+        assert a_holder.wait_for_event() == {"event": "changed"}
+        refused = a_holder.reserve("b", 50)
+        assert refused["code"] == "no_room"
+        assert "largest free part is 0.25 on gpu0; queued" in refused["message"]
+        assert a_holder.ask("release", kernel_id="a")["released"] is True
+        assert a_holder.wait_for_event() == {"event": "changed"}
+        assert a_holder.reserve("b", 50)["ok"]
+        assert a_holder.reserve("c", 101)["code"] == "never_fits"
+
+    def test_release_is_idempotent(self, a_node: Any, a_holder: Any) -> None:
+        a_holder.reserve()
+        assert a_holder.ask("release", kernel_id="k")["released"] is True
+        assert a_holder.ask("release", kernel_id="k")["released"] is False
+        assert a_node.status()["devices"][0]["reserved_bytes"] == 0
+        assert not (a_node.folder / "kernels" / "k").exists()
+
+    @pytest.mark.parametrize(
+        ("fields", "want"),
+        [
+            pytest.param({"kernel_id": "../x"}, "kernel_id", id="a path for a name"),
+            pytest.param({"kernel_id": "x" * 37}, "kernel_id", id="a long name"),
+            pytest.param({"hundredths": 0}, "asked 0 GPU", id="nothing"),
+            pytest.param({"hundredths": -5}, "asked -0.05 GPU", id="a negative share"),
+            pytest.param({"hundredths": 12.5}, "hundredths 12.5", id="half a hundredth"),
+            pytest.param({"hundredths": True}, "hundredths True", id="a boolean"),
+            pytest.param({"hundredths": 10**30}, "hundredths", id="a huge share"),
+            pytest.param({"memory_limit": -1}, "memory_limit", id="a negative limit"),
+            pytest.param({"memory_limit": "8g"}, "memory_limit", id="a limit in words"),
+            pytest.param({"workload_class": "vip"}, "class 'vip'", id="an unknown class"),
+            pytest.param({"owner": None}, "owner", id="no owner"),
+            pytest.param({"attributes": {"a": 1}}, "attribute 'a'", id="an attribute that is no text"),
+            pytest.param({"placement": {"uuid": 1}}, "placement", id="a placement that is no list"),
+        ],
+    )
+    def test_bad_requests_are_told_what_is_wrong(self, a_holder: Any, fields: dict[str, Any], want: str) -> None:
+        request = {"kernel_id": "k", "owner": "ada", "hundredths": 50, **fields}
+        refused = a_holder.ask("reserve", **request)
+        assert refused["code"] == "bad_request"
+        assert want in refused["message"]
+
+    def test_a_vanished_device_is_lost_and_comes_back(self, a_node: Any, a_holder: Any) -> None:
+        a_holder.reserve()
+        a_holder.ask("subscribe")
+        a_node.set_devices(count=1, lost=[0])
+        assert a_holder.wait_for_event() == {"event": "changed"}
+        assert a_node.status()["devices"][0]["lost"] is True
+        uuid = "GPU-00000000-0000-0000-0000-000000000000"
+        placement = [{"uuid": uuid, "hundredths": 25}]
+        assert a_holder.reserve("l", 25, placement=placement)["code"] == "device_lost"
+        assert "gpu0 lost" in a_holder.reserve("l", 25)["message"]
+        a_node.set_devices(count=1)
+        assert a_holder.wait_for_event() == {"event": "changed"}
+        assert a_holder.reserve("l", 25, placement=placement)["ok"]
+
+    def test_gpu_time_of_processes_is_booked_on_their_kernel(self, a_node: Any, a_holder: Any) -> None:
+        a_holder.reserve()
+        a_node.a_hook().hello()
+        a_node.set_devices(count=1, busy={os.getpid(): 0.25, 1: 5})
+        a_node.until(lambda: a_node.device()["busy_seconds"] >= 0.25)
+        assert a_node.device()["busy_seconds"] % 0.25 == 0
+
+
+class TestHolders:
+    def test_a_reservation_ends_with_its_last_connection(self, a_node: Any, open_holder: Callable[[], Any]) -> None:
+        first, second = open_holder(), open_holder()
+        first.reserve()
+        second.reserve()
+        first.close()
+        assert a_node.kernel() is not None
+        second.close()
+        a_node.until(lambda: a_node.kernel() is None)
+        assert a_node.status()["devices"][0]["reserved_hundredths"] == 0
+
+    def test_a_bound_process_holds_its_reservation(self, a_node: Any, open_holder: Callable[[], Any]) -> None:
+        sleeper = subprocess.Popen(["sleep", "60"])
+        a_node.helpers.append(sleeper)
+        holder = open_holder()
+        holder.reserve()
+        refused = holder.ask("bind", kernel_id="k", pid=sleeper.pid, start_time_ticks=1)
+        assert refused["code"] == "bad_request", "a pid with another start is another process"
+        assert holder.ask("bind", kernel_id="n", pid=1, start_time_ticks=1)["code"] == "not_found"
+        ticks = start_time_ticks(sleeper.pid)
+        assert holder.ask("bind", kernel_id="k", pid=sleeper.pid, start_time_ticks=ticks)["ok"]
+        holder.close()
+        a_node.until(lambda: a_node.status()["connections"] == 1)
+        assert a_node.kernel()["pids"] == [sleeper.pid]
+        sleeper.kill()
+        sleeper.wait()
+        a_node.until(lambda: a_node.kernel() is None)
+
+    def test_a_connected_process_holds_its_reservation(self, a_node: Any, open_holder: Callable[[], Any]) -> None:
+        holder = open_holder()
+        holder.reserve()
+        process = a_node.a_hook_process("10")
+        assert process.stdout.readline() == "10\n"
+        holder.close()
+        a_node.until(lambda: a_node.status()["connections"] == 1)
+        assert a_node.kernel()["pids"] == [process.pid]
+        process.kill()
+        a_node.until(lambda: a_node.kernel() is None)
+
+    def test_a_holder_that_comes_back_in_time_keeps_it(self, a_node: Any, open_holder: Callable[[], Any]) -> None:
+        first = open_holder()
+        want = first.reserve()["grant"]
+        first.close()
+        assert open_holder().reserve()["grant"] == want
+
+    def test_a_released_kernel_that_still_has_bytes_keeps_its_room_until_it_ends(
+        self, a_node: Any, a_holder: Any
+    ) -> None:
+        a_holder.reserve("k", 100)
+        process = a_node.a_hook_process("1000")
+        process.stdout.readline()
+        assert a_holder.ask("release", kernel_id="k")["released"] is True
+        assert a_node.kernel()["ending"] is True
+        assert a_holder.reserve("l", 25)["code"] == "no_room"
+        process.stdin.write("borrow 5\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "0\n", "it gets no more"
+        process.kill()
+        a_node.until(lambda: a_node.kernel() is None)
+        assert a_holder.reserve("l", 100)["ok"]
+
+    def test_a_killed_process_frees_its_room_with_the_release(self, a_node: Any, a_holder: Any) -> None:
+        a_holder.reserve("k", 100)
+        process = a_node.a_hook_process("1000")
+        process.stdout.readline()
+        process.kill()
+        process.wait()
+        a_holder.ask("release", kernel_id="k")
+        assert a_holder.reserve("l", 100)["ok"]
+
+
+class TestControlSocket:
+    def test_what_is_no_request_is_told_so(self, a_holder: Any) -> None:
+        for line in (b"hello\n", b"[1]\n", b'{"op":"status"}\n', b'{"id":1,"op":"dance"}\n', b"[" * 9000 + b"\n"):
+            a_holder.send(line)
+            assert a_holder.line()["code"] == "bad_request"
+        assert a_holder.ask("hello", version=9, name="x")["code"] == "version"
+
+    def test_a_line_without_end_ends_its_connection(self, a_node: Any, a_holder: Any) -> None:
+        with pytest.raises(OSError, match=r"."):
+            a_holder.send(b"x" * (64 << 20))
+        assert a_node.answers()
+        assert "reason='a line has more than 1048576 bytes'" in a_node.log()
+
+    def test_a_client_that_does_not_read_is_dropped(self, a_node: Any, a_holder: Any) -> None:
+        a_holder.reserve(label="x" * 250, attributes={str(i): "y" * 250 for i in range(60)})
+        with pytest.raises(OSError, match=r"."):
+            a_holder.send(b'{"id":1,"op":"status"}\n' * 1_000_000)
+        a_node.until(lambda: a_node.status()["connections"] == 1, seconds=15)
+
+    def test_a_service_is_not_shut_down_by_a_client(self, a_holder: Any) -> None:
+        assert "runs as a service" in a_holder.ask("shutdown")["message"]
+
+
+class TestRestart:
+    def test_a_killed_agent_rebuilds_its_ledger_from_its_kernels(
+        self, an_idle_node: Any, open_holder: Callable[[], Any]
+    ) -> None:
+        node = an_idle_node
+        node.start()
+        holder = open_holder()
+        want = holder.reserve()["grant"]
+        processes = [node.a_hook_process(str(100 * MIB), "reconnect") for _ in range(3)]
+        for process in processes:
+            assert process.stdout.readline() == f"{100 * MIB}\n"
+        node.end(signal.SIGKILL)
+        node.start()
+        for process in processes:
+            assert process.stdout.readline() == "back\n"
+        assert node.device()["lent_bytes"] == 300 * MIB
+        assert open_holder().reserve()["grant"] == want
+        processes[0].stdin.write(f"borrow {QUOTA - 300 * MIB + 1}\n")
+        processes[0].stdin.flush()
+        assert processes[0].stdout.readline() == "0\n"
+        for process in processes:
+            process.kill()
+        node.until(lambda: node.device()["lent_bytes"] == 0, seconds=1)
+
+    def test_a_stopped_agent_leaves_living_kernels_to_the_next(
+        self, an_idle_node: Any, open_holder: Callable[[], Any]
+    ) -> None:
+        node = an_idle_node
+        node.start()
+        holder = open_holder()
+        sleeper = subprocess.Popen(["sleep", "60"])
+        node.helpers.append(sleeper)
+        want = holder.reserve()["grant"]
+        holder.ask("bind", kernel_id="k", pid=sleeper.pid, start_time_ticks=start_time_ticks(sleeper.pid))
+        assert node.end(signal.SIGTERM) == 0
+        assert not (node.folder / "agent.sock").exists()
+        node.start()
+        assert node.kernel()["pids"] == [sleeper.pid]
+        assert open_holder().reserve()["grant"] == want
+
+    def test_a_damaged_journal_costs_its_kernel_only(self, an_idle_node: Any) -> None:
+        for name, text in (("a", "{"), ("b", '{"version": 1}'), ("c", "[]"), ("d", '{"version": 9}')):
+            folder = an_idle_node.folder / "kernels" / name
+            folder.mkdir(parents=True)
+            (folder / "grant.json").write_text(text)
+        an_idle_node.start()
+        assert an_idle_node.status()["kernels"] == []
+        assert list((an_idle_node.folder / "kernels").iterdir()) == []
+
+    def test_a_stale_socket_is_replaced(self, an_idle_node: Any) -> None:
+        an_idle_node.start()
+        an_idle_node.end(signal.SIGKILL)
+        assert (an_idle_node.folder / "agent.sock").is_socket()
+        an_idle_node.start()
+        assert an_idle_node.answers()
+
+
+def run_agent(node: Any, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(node.command(*arguments), capture_output=True, text=True, timeout=30, check=False)
+
+
+class TestFolders:
+    def test_a_second_agent_ends_and_says_who_is_first(self, a_node: Any) -> None:
+        second = run_agent(a_node, "--log-file", os.devnull)
+        want = f"aliquot agent: an agent runs on {a_node.folder} already (pid {a_node.process.pid})"
+        assert second.returncode == 1
+        assert second.stderr.startswith(want)
+        assert a_node.answers()
+
+    def test_a_folder_with_a_long_name_is_refused(self, a_folder: Path) -> None:
+        self.check_refused(a_folder / ("x" * 50), "at most 50 fit into a socket's path; set ALIQUOT_RUNTIME_DIR")
+
+    def test_a_file_in_place_of_the_folder_is_refused(self, a_folder: Path) -> None:
+        (a_folder / "f").touch()
+        self.check_refused(a_folder / "f", "is no folder; remove it or set ALIQUOT_RUNTIME_DIR")
+
+    def test_a_folder_of_somebody_else_is_refused(self, a_folder: Path) -> None:
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a folder away")
+        os.chown(a_folder, 1234, 1234)
+        self.check_refused(a_folder, "belongs to user 1234, we are user 0; set ALIQUOT_RUNTIME_DIR")
+
+    def test_a_folder_that_cannot_be_written_is_refused(self) -> None:
+        self.check_refused(Path("/proc/aliquot"), "cannot write into the runtime folder /proc/aliquot")
+
+    def check_refused(self, folder: Path, want: str) -> None:
+        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--log-file", os.devnull]
+        result = subprocess.run(
+            [*command, "--runtime-dir", str(folder)], capture_output=True, text=True, timeout=30, check=False
+        )
+        assert result.returncode == 1
+        assert want in result.stderr
+        assert result.stderr.count("\n") == 1
+
+
+class TestIdle:
+    def test_an_idle_agent_ends_and_leaves_its_folder_clean(self, an_idle_node: Any) -> None:
+        an_idle_node.start("--exit-when-idle", "0.3")
+        assert an_idle_node.process.wait(10) == 0
+        an_idle_node.process = None
+        left = {path.name for path in an_idle_node.folder.iterdir()}
+        assert left == {"agent.lock", "agent.log", "devices", "kernels"}
+
+    def test_an_agent_with_a_client_is_not_idle_and_ends_when_told(
+        self, an_idle_node: Any, open_holder: Callable[[], Any]
+    ) -> None:
+        an_idle_node.start("--exit-when-idle", "0.3")
+        holder = open_holder()
+        assert holder.ask("status")["ok"]
+        with pytest.raises(subprocess.TimeoutExpired):
+            an_idle_node.process.wait(1)
+        assert holder.ask("shutdown")["ok"]
+        assert an_idle_node.process.wait(10) == 0
+        an_idle_node.process = None
+
+    def test_agent_json_tells_what_runs(self, a_node: Any) -> None:
+        info = json.loads((a_node.folder / "agent.json").read_text())
+        assert (info["pid"], info["version"], info["driver"]) == (a_node.process.pid, 1, "nvidia")
