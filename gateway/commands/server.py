@@ -10,6 +10,7 @@ import importlib
 from typing import Any
 
 from jupyter_server.serverapp import ServerApp
+from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from traitlets import default
 
 EXTENSION = "aliquot.gateway"
@@ -56,6 +57,14 @@ class AliquotServerApp(ServerApp):
         super().find_server_extensions()
 
 
+class KernelFolders(AsyncLargeFileManager):
+    """Tells sessions in which folder a kernel starts, and serves no file: the stock manager adds a route of its own."""
+
+    def get_extra_handlers(self) -> list[Any]:
+        """Called by ServerWebApplication."""
+        return []
+
+
 class GatewayServerApp(AliquotServerApp):
     """Kernels, sessions, kernelspecs and our API. No files, no terminals, no browser application."""
 
@@ -64,6 +73,10 @@ class GatewayServerApp(AliquotServerApp):
     subcommands: dict[str, Any] = {}
     # jupyter_server fixes the tuple's length by its type, yet says that subclasses may shorten it.
     default_services = ("api", "auth", "kernels", "kernelspecs", "sessions", "security")  # type: ignore[assignment]
+
+    @default("contents_manager_class")
+    def _default_contents_manager_class(self) -> Any:
+        return KernelFolders
 
     @default("open_browser")
     def _default_open_browser(self) -> bool:

@@ -1,0 +1,69 @@
+"""Fixtures for the command line: commands run as their users run them, in a runtime folder of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+START_SECONDS = 30.0
+
+RunAliquot = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def a_runtime_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def an_environment(a_runtime_folder: Path) -> dict[str, str]:
+    """Nothing of the user's own Jupyter settings, kernelspecs and agents."""
+    home = a_runtime_folder / "home"
+    home.mkdir()
+    cleared = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER_", "ALIQUOT_", "XDG_"))}
+    return cleared | {"ALIQUOT_RUNTIME_DIR": str(a_runtime_folder), "HOME": str(home)}
+
+
+@pytest.fixture
+def run_aliquot(an_environment: dict[str, str]) -> RunAliquot:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "aliquot.gateway.app", *words]
+        return subprocess.run(
+            command,
+            env=an_environment,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def an_agent(an_environment: dict[str, str], a_runtime_folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A node agent on the software GPU, started by the command."""
+    command = [sys.executable, "-m", "aliquot.gateway.app", "agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
+    with (a_runtime_folder / "agent.out").open("wb") as log:
+        agent = subprocess.Popen(command, env=an_environment, stdout=log, stderr=log)
+    deadline = time.monotonic() + START_SECONDS
+    while not (a_runtime_folder / "agent.sock").exists():
+        assert agent.poll() is None, (a_runtime_folder / "agent.out").read_text()
+        assert time.monotonic() < deadline, "the agent did not listen in time"
+        time.sleep(0.02)
+    yield agent
+    if agent.poll() is None:
+        agent.send_signal(signal.SIGTERM)
+        agent.wait(10)

@@ -1,0 +1,49 @@
+"""docs/reference/cli.md says what the commands say."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+from aliquot.gateway.app import COMMANDS
+from aliquot.gateway.cli_reference import reference_page
+from aliquot.gateway.commands.server import SERVER_CLASSES
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs/reference/cli.md"
+
+
+def test_the_reference_is_what_the_commands_say() -> None:
+    assert PAGE.read_text() == reference_page(), "python -m aliquot.gateway.cli_reference > docs/reference/cli.md"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_every_command_is_documented(name: str) -> None:
+    module, _, cls = COMMANDS[name][0].partition(".")
+    command = getattr(importlib.import_module(f"aliquot.gateway.commands.{module}"), cls)
+    section = PAGE.read_text().split(f"\n## aliquot {name}\n", 1)[1].split("\n## ", 1)[0]
+    missing = [option for option in [*command.flags, *command.aliases] if f"--{option}" not in section]
+    assert not missing or name == "agent"
+    assert f"usage: aliquot {name}" in section
+
+
+def test_every_option_of_the_agent_is_documented() -> None:
+    import argparse
+
+    from aliquot.gpu_hook.agent.settings import add_arguments
+
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    section = PAGE.read_text().split("\n## aliquot agent\n", 1)[1].split("\n## ", 1)[0]
+    options = [word for word in parser.format_usage().replace("[", " ").split() if word.startswith("--")]
+    assert options
+    assert not [option for option in options if option not in section]
+
+
+def test_lab_and_serve_configure_what_an_installation_does() -> None:
+    import json
+
+    installed = json.loads((ROOT / "jupyter-config/server-config/aliquot.json").read_text())["ServerApp"]
+    installed.pop("jpserver_extensions")
+    assert installed in ({}, SERVER_CLASSES)

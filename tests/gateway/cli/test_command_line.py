@@ -1,0 +1,59 @@
+"""The command line tells what it can do, and refuses in one line what it cannot."""
+
+from __future__ import annotations
+
+import pytest
+from aliquot.gateway.app import COMMANDS
+
+WRONG_LINES = [
+    (["frobnicate"], 2, "no command 'frobnicate'"),
+    (["statsu"], 2, "did you mean status?"),
+    (["--colour"], 2, "no option --colour"),
+    (["status", "--jsn"], 2, "did you mean --json?"),
+    (["status", "now"], 2, "'now' was not expected"),
+    (["status", "--runtime-dir"], 2, "needs a value"),
+    (["status", "--StatusCommand.colour=1"], 2, "no option --StatusCommand.colour"),
+    (["demo", "--driver", "amd"], 1, "choose auto, nvidia or softgpu"),
+    (["demo", "--softgpu-memory", "much"], 1, "write it like 4GiB"),
+    (["demo", "--softgpu-memory", "1m"], 1, "64.0 MiB or more"),
+    (["demo", "--notebook", "/nowhere.ipynb"], 1, "there is no such file"),
+    (["sizes", "--user"], 1, "add --install"),
+    (["sizes", "--install", "--user", "--sys-prefix"], 1, "choose one of"),
+    (["sizes", "--Aliquot.presets=0.333"], 1, "more than two decimals"),
+    (["agent", "--softgpu-memory", "-1"], 2, "--softgpu-memory"),
+    (["agent", "--driver", "amd"], 2, "invalid choice"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_explains_itself(run_aliquot, command: str) -> None:
+    done = run_aliquot(command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"usage: aliquot {command}")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_tells_the_version(run_aliquot, command: str) -> None:
+    done = run_aliquot(command, "--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == run_aliquot("--version").stdout.strip() != ""
+
+
+@pytest.mark.parametrize(("words", "want_code", "want_text"), WRONG_LINES, ids=lambda v: str(v))
+def test_a_wrong_line_gets_one_clear_answer(run_aliquot, words: list[str], want_code: int, want_text: str) -> None:
+    done = run_aliquot(*words)
+    assert done.returncode == want_code
+    assert want_text in done.stderr
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1 or words[0] == "agent"  # the agent's parser adds its usage
+
+
+def test_without_a_command_it_lists_the_commands(run_aliquot) -> None:
+    done = run_aliquot()
+    assert done.returncode == 0
+    assert all(f"  {command}" in done.stdout for command in COMMANDS)
+
+
+def test_an_option_of_the_first_word_is_not_taken_for_a_command(run_aliquot) -> None:
+    assert run_aliquot("--help").stdout == run_aliquot().stdout

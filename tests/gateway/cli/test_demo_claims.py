@@ -1,0 +1,106 @@
+"""The demo's judgement: each claim falls when what it claims was not seen, and only then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from aliquot.gateway.demo_claims import Claim, Reclaim, Seen, check_claims
+from aliquot.gpu_hook.agent_reports import KernelDeviceStatus, KernelStatus
+from aliquot.provisioner.resources import Bytes
+
+GIB, MIB = 1 << 30, 1 << 20
+HELD = Bytes(256 * MIB)
+GONE = Reclaim(HELD, 0.03)
+
+
+def a_status(quota: int, **changes: object) -> KernelStatus:
+    device = KernelDeviceStatus(
+        uuid="GPU-1", index=0, hundredths=25, quota_bytes=quota, charged_bytes=0, lent_bytes=0,
+        peak_bytes=quota // 2, busy_seconds=1.5, refusals=1,
+    )  # fmt: skip
+    device = replace(device, **{k: v for k, v in changes.items() if hasattr(device, k)})
+    return KernelStatus(
+        kernel_id="k", owner="alice", label="", hundredths=25, memory_limit=None, workload_class="production",
+        generation=1, attributes=(), created=0.0, interception=str(changes.get("interception", "holds")), pids=(7,),
+        ending=False, devices=(device,),
+    )  # fmt: skip
+
+
+def a_kernel(name: str, gpus: str, gib: float, **facts: object) -> Seen:
+    quota = int(gib * GIB)
+    outputs = {"size": f"this GPU has {quota / MIB:,.0f} MiB, all of it free", "verify": "unchanged: 00ff\n"}
+    kernel = Seen(
+        name=name, gpus=gpus, is_greedy=False, is_victim=False, is_finished=True, is_dead=False, error="",
+        outputs=outputs, status=a_status(quota),
+    )  # fmt: skip
+    return replace(kernel, **facts)
+
+
+def the_kernels() -> list[Seen]:
+    plain = a_kernel("kernel 1", "0.5", 2)
+    greedy = a_kernel("kernel 2", "0.25", 1, is_greedy=True)
+    greedy.outputs["greedy"] = "asked 2,048 MiB: CUDA_ERROR_OUT_OF_MEMORY\nand the work goes on\n"
+    victim = a_kernel("kernel 3", "0.25", 1, is_victim=True, is_finished=False, is_dead=True)
+    victim.outputs.pop("verify")
+    return [plain, greedy, victim]
+
+
+def falling(kernels: list[Seen], reclaim: Reclaim | None = GONE, left: str = "") -> list[Claim]:
+    return [claim for claim in check_claims(kernels, reclaim, left) if not claim.holds]
+
+
+def test_all_claims_hold_when_all_was_seen() -> None:
+    assert falling(the_kernels()) == []
+    assert len(check_claims(the_kernels(), GONE, "")) == 8
+
+
+CASES = [
+    (0, {"status": a_status(2 * GIB, uuid="GPU-2")}, "shared one GPU"),
+    (0, {"status": a_status(3 * GIB)}, "own size"),
+    (1, {"status": a_status(GIB, interception="failed: libcuda.so")}, "self-check"),
+    (0, {"status": a_status(2 * GIB, peak_bytes=3 * GIB)}, "more than its quota"),
+    (1, {"status": a_status(GIB, refusals=0)}, "got CUDA_ERROR_OUT_OF_MEMORY"),
+    (2, {"is_dead": False}, "killed mid-cell"),
+    (0, {"is_finished": False, "error": "cell verify: AssertionError: the work changed"}, "unchanged"),
+]
+
+
+@pytest.mark.parametrize(("which", "facts", "want"), CASES, ids=[case[2] for case in CASES])
+def test_a_claim_falls_when_its_fact_is_missing(which: int, facts: dict[str, object], want: str) -> None:
+    kernels = the_kernels()
+    kernels[which] = replace(kernels[which], **facts)
+    (claim,) = falling(kernels)
+    assert want in claim.text
+    assert claim.found
+
+
+def test_an_error_that_is_not_in_the_cells_output_does_not_count() -> None:
+    kernels = the_kernels()
+    kernels[1].outputs["greedy"] = "asked 2,048 MiB: CUDA_ERROR_INVALID_VALUE"
+    (claim,) = falling(kernels)
+    assert "CUDA_ERROR_INVALID_VALUE" in claim.found
+
+
+@pytest.mark.parametrize(
+    ("reclaim", "want"),
+    [
+        (None, "could not be killed"),
+        (Reclaim(HELD, None), "were still there"),
+        (Reclaim(HELD, 1.2), "it took 1.20 s"),
+        (Reclaim(Bytes(0), 0.01), "it took 0.01 s"),
+    ],
+)
+def test_bytes_that_come_back_late_or_never_are_said(reclaim: Reclaim | None, want: str) -> None:
+    (claim,) = falling(the_kernels(), reclaim)
+    assert want in claim.found
+
+
+def test_what_is_left_in_the_ledger_is_said() -> None:
+    (claim,) = falling(the_kernels(), left="1 kernels, 256.0 MiB charged, 1.0 GiB reserved")
+    assert "256.0 MiB" in claim.found
+
+
+def test_outcomes_are_told_in_words() -> None:
+    outcomes = [kernel.outcome for kernel in the_kernels()]
+    assert outcomes == ["finished", "out of memory once, went on, finished", "killed in its long cell"]

@@ -1,0 +1,136 @@
+"""`aliquot doctor` says what is there, what is not, and what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from aliquot.gateway import doctor_host, doctor_jupyter
+from aliquot.gateway.doctor import FAIL, OK, WARN, Finding, all_well, examine
+from aliquot.gpu_hook.paths import RuntimeDir
+
+
+def a_check_that_breaks() -> list[Finding]:
+    raise RuntimeError("the disk is on fire")
+
+
+def test_a_check_that_breaks_hides_none_of_the_others() -> None:
+    found = examine([a_check_that_breaks, lambda: [Finding("weather", OK, "fine")]])
+    assert [finding.state for finding in found] == [FAIL, OK]
+    assert "the disk is on fire" in found[0].found
+    assert found[0].remedy
+
+
+def test_warnings_are_no_failure() -> None:
+    assert all_well([Finding("a", OK, ""), Finding("b", WARN, "", "do")])
+    assert not all_well([Finding("a", OK, ""), Finding("b", FAIL, "", "do")])
+
+
+@pytest.fixture
+def the_folder(monkeypatch: pytest.MonkeyPatch, a_runtime_folder: Path) -> RuntimeDir:
+    monkeypatch.setenv("ALIQUOT_RUNTIME_DIR", str(a_runtime_folder))
+    return RuntimeDir(a_runtime_folder)
+
+
+def test_the_choice_of_the_runtime_folder_is_explained(the_folder: RuntimeDir) -> None:
+    (found,) = doctor_host.look_at_runtime_folder()
+    assert found.state == OK
+    assert f"{the_folder.path} (ALIQUOT_RUNTIME_DIR names it)" in found.found
+
+
+def test_a_runtime_folder_with_too_long_a_name_fails() -> None:
+    (found,) = doctor_host.look_at_runtime_folder({"ALIQUOT_RUNTIME_DIR": "/tmp/" + "x" * 60})
+    assert found.state == FAIL
+    assert "at most" in found.found
+
+
+@pytest.mark.parametrize("look", [doctor_host.look_at_agent, doctor_host.look_at_gateway])
+def test_a_stale_socket_is_a_warning_with_a_remedy(look, the_folder: RuntimeDir) -> None:
+    path = the_folder.agent_socket if look is doctor_host.look_at_agent else the_folder.gateway_socket
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(path))
+    (found,) = look()
+    assert found.state == WARN
+    assert "stale" in found.found
+    assert f"rm {path}" in found.remedy
+
+
+@pytest.mark.parametrize("look", [doctor_host.look_at_agent, doctor_host.look_at_gateway])
+def test_no_socket_is_in_order(look, the_folder: RuntimeDir) -> None:
+    assert [finding.state for finding in look()] == [OK]
+
+
+def test_a_running_agent_is_named_with_its_owner(the_folder: RuntimeDir, an_agent) -> None:
+    (found,) = doctor_host.look_at_agent()
+    assert found.state == OK
+    assert f"pid {an_agent.pid} of " in found.found
+
+
+def test_a_gateway_that_listens_is_named_with_its_owner(the_folder: RuntimeDir) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(the_folder.gateway_socket))
+        listening.listen(1)
+        (found,) = doctor_host.look_at_gateway()
+    assert f"pid {os.getpid()} of " in found.found
+
+
+def test_missing_hook_libraries_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor_host, "shim_dir", lambda: tmp_path)
+    found = doctor_host.look_at_native_libraries()[0]
+    assert (found.about, found.state) == ("hook", FAIL)
+    assert str(tmp_path / "libcuda.so.1") in found.found
+
+
+def test_an_engine_without_a_socket_is_a_warning_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor_host.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(doctor_host, "_engine_sockets", lambda environ: [tmp_path / "docker.sock"])
+    (found,) = doctor_host.look_at_container_engine({})
+    assert (found.state, bool(found.remedy)) == (WARN, True)
+
+
+def test_an_engine_is_reached_by_docker_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a relative address: a test's own folder may be too deep for a socket's path
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind("engine.sock")
+        listening.listen(1)
+        (found,) = doctor_host.look_at_container_engine({"DOCKER_HOST": "unix://engine.sock"})
+    assert found.state == OK
+    assert "engine.sock" in found.found
+
+
+def test_another_kernel_manager_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "jupyter_server_config.py").write_text("c.ServerApp.kernel_manager_class = 'their.KernelManager'\n")
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+    by_name = {finding.about: finding for finding in doctor_jupyter.look_at_server()}
+    found = by_name["kernel manager"]
+    assert found.state == WARN
+    assert "their.KernelManager" in found.found
+    assert found.remedy
+
+
+def test_a_disabled_lab_extension_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    extension = tmp_path / "data/labextensions/@aliquot/lab"
+    extension.mkdir(parents=True)
+    (extension / "package.json").write_text(json.dumps({"version": "0.1.0"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "data"))
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
+    assert doctor_jupyter.look_at_lab_extension()[0].state == OK
+    (tmp_path / "labconfig").mkdir()
+    settings = {"disabledExtensions": {"@aliquot/lab": True}}
+    (tmp_path / "labconfig/page_config.json").write_text(json.dumps(settings))
+    (found,) = doctor_jupyter.look_at_lab_extension()
+    assert found.state == WARN
+    assert "disabled" in found.found
+
+
+def test_the_whole_examination_ends_by_what_it_found(run_aliquot) -> None:
+    done = run_aliquot("doctor", "--json")
+    told = json.loads(done.stdout)
+    by_name = {finding["about"]: finding for finding in told["findings"]}
+    assert by_name["self-check"]["state"] == OK, by_name["self-check"]
+    assert "Aliquot Software GPU" in by_name["devices"]["found"] or by_name["driver"]["state"] == OK
+    assert done.returncode == (0 if told["ok"] else 1)
+    assert all(finding["remedy"] for finding in told["findings"] if finding["state"] == WARN)

@@ -1,0 +1,43 @@
+"""The quickstart is a notebook to read: short, without stored outputs, and with the cells that the demo names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from aliquot.gateway.commands.demo import find_notebook
+from aliquot.gateway.demo import LONG_CELL, PARTS
+
+
+@pytest.fixture(scope="module")
+def quickstart() -> nbformat.NotebookNode:
+    notebook = nbformat.read(find_notebook(), as_version=4)
+    nbformat.validate(notebook)
+    return notebook
+
+
+def test_the_demo_takes_the_notebook_of_the_checkout() -> None:
+    assert find_notebook() == Path(__file__).resolve().parents[3] / "examples/quickstart.ipynb"
+
+
+def test_it_is_short_and_stores_no_outputs(quickstart) -> None:
+    code = [cell for cell in quickstart.cells if cell.cell_type == "code"]
+    assert len(quickstart.cells) <= 15
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
+
+
+def test_it_asks_for_a_size_by_itself(quickstart) -> None:
+    assert quickstart.metadata.kernelspec.name == "python3.gpu-0.25"
+
+
+def test_the_cells_that_the_demo_names_are_there(quickstart) -> None:
+    ids = {cell.id for cell in quickstart.cells}
+    tags = {tag for cell in quickstart.cells for tag in cell.metadata.get("tags", [])}
+    assert {"size", "greedy", "verify", LONG_CELL} <= ids
+    assert {tag for part in PARTS for tag in part.leaves_out} | {"verify"} <= tags
+
+
+def test_it_says_that_compiled_code_is_not_executed_on_the_software_gpu(quickstart) -> None:
+    text = " ".join(cell.source for cell in quickstart.cells if cell.cell_type == "markdown")
+    assert "compiled GPU code is timed, not executed" in " ".join(text.split())

@@ -1,0 +1,101 @@
+"""`aliquot serve` serves kernels, sessions, kernelspecs and our API to those with a token, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+START_SECONDS = 60.0
+TOKEN = "a-token-of-this-test"
+
+
+@dataclass
+class Gateway:
+    process: subprocess.Popen[bytes]
+    url: str
+
+    def get(self, path: str, token: str | None = TOKEN, method: str = "GET") -> tuple[int, bytes]:
+        request = urllib.request.Request(self.url + path, method=method)
+        if token:
+            request.add_header("Authorization", f"token {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+
+
+@pytest.fixture(scope="module")
+def a_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER_", "ALIQUOT_", "XDG_"))} | {
+        "ALIQUOT_RUNTIME_DIR": str(folder),
+        "JUPYTER_RUNTIME_DIR": str(folder / "jupyter"),
+        "JUPYTER_TOKEN": TOKEN,
+        "HOME": str(folder),
+    }
+    options = ["--ServerApp.ip=127.0.0.1", "--ServerApp.port=0", f"--ServerApp.root_dir={folder}", "--allow-root"]
+    log = (folder / "serve.log").open("wb")
+    command = [sys.executable, "-m", "aliquot.gateway.app", "serve", *options, "--Aliquot.driver=softgpu"]
+    process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    told = folder / f"jupyter/jpserver-{process.pid}.json"
+    deadline = time.monotonic() + START_SECONDS
+    while not told.exists():
+        assert process.poll() is None, (folder / "serve.log").read_text()
+        assert time.monotonic() < deadline, "the gateway did not start in time"
+        time.sleep(0.05)
+    yield Gateway(process, json.loads(told.read_text())["url"].rstrip("/"))
+    process.send_signal(signal.SIGTERM)
+    process.wait(20)
+    log.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/kernels", "/api/sessions", "/api/kernelspecs", "/api/status", "/api/me", "/aliquot/api/status"]
+)
+def test_it_serves_those_with_a_token(a_gateway: Gateway, path: str) -> None:
+    assert a_gateway.get(path)[0] == 200
+    assert a_gateway.get(path, token=None)[0] == 403
+    assert a_gateway.get(path, token="another")[0] == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/contents",
+        "/api/terminals",
+        "/lab",
+        "/tree",
+        "/files/serve.log",
+        "/api/config/x",
+        "/api/nbconvert",
+        "/view/x",
+    ],
+)
+def test_it_serves_no_files_terminals_or_lab(a_gateway: Gateway, path: str) -> None:
+    assert a_gateway.get(path)[0] == 404
+
+
+def test_nobody_ends_it_by_rest(a_gateway: Gateway) -> None:
+    assert a_gateway.get("/api/shutdown", method="POST")[0] in (404, 405)
+    assert a_gateway.process.poll() is None
+
+
+def test_it_lists_sizes(a_gateway: Gateway) -> None:
+    specs = json.loads(a_gateway.get("/api/kernelspecs")[1])["kernelspecs"]
+    assert "python3.gpu-0.25" in specs

@@ -1,0 +1,50 @@
+"""`aliquot status` asks the agent alone, and says what to do when none answers."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+from aliquot.gpu_hook.client import query
+
+
+def test_without_an_agent_it_says_how_to_start_one(run_aliquot) -> None:
+    done = run_aliquot("status")
+    assert done.returncode == 1
+    assert "start one with: aliquot agent" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_stale_socket_is_named(run_aliquot, a_runtime_folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(a_runtime_folder / "agent.sock"))
+    done = run_aliquot("status")
+    assert done.returncode == 1
+    assert "stale" in done.stderr
+
+
+def test_devices_and_kernels_are_shown(run_aliquot, an_agent, a_runtime_folder: Path) -> None:
+    query(
+        "reserve",
+        runtime_dir=a_runtime_folder,
+        kernel_id="k1",
+        owner="alice",
+        hundredths=25,
+        memory_limit=None,
+        workload_class="production",
+        label="training.ipynb",
+    )
+    shown = run_aliquot("status")
+    assert shown.returncode == 0, shown.stderr
+    assert "Aliquot Software GPU" in shown.stdout
+    assert "compiled GPU code is timed, not executed" in shown.stdout
+    told = json.loads(run_aliquot("status", "--json").stdout)
+    assert set(told) >= {"node", "driver", "enforcer", "devices", "kernels"}
+    assert told["devices"][0]["memory_bytes"] == 1 << 30
+
+
+def test_another_runtime_folder_can_be_asked(run_aliquot, an_agent, an_environment, a_runtime_folder: Path) -> None:
+    an_environment["ALIQUOT_RUNTIME_DIR"] = "/tmp/aq-nobody-is-here"
+    assert run_aliquot("status").returncode == 1
+    assert run_aliquot("status", "--runtime-dir", str(a_runtime_folder)).returncode == 0
