@@ -28,11 +28,11 @@ _X86_64 = """\
     .text
     .hidden entry_resolve
     .type resolve_common, @function
-resolve_common: /* stack: index, return address; keeps every argument register */
+resolve_common: /* stack: index, return address, and aligned to 16; keeps every argument register */
     .cfi_startproc
     .cfi_def_cfa_offset 16
-    subq $200, %rsp
-    .cfi_adjust_cfa_offset 200
+    subq $192, %rsp
+    .cfi_adjust_cfa_offset 192
     movq %rax, 128(%rsp)
     movq %rdi, 136(%rsp)
     movq %rsi, 144(%rsp)
@@ -41,7 +41,7 @@ resolve_common: /* stack: index, return address; keeps every argument register *
     movq %r8, 168(%rsp)
     movq %r9, 176(%rsp)
 {save}
-    movq 200(%rsp), %rdi
+    movq 192(%rsp), %rdi
     call entry_resolve
     movq %rax, %r11
 {restore}
@@ -52,8 +52,8 @@ resolve_common: /* stack: index, return address; keeps every argument register *
     movq 160(%rsp), %rcx
     movq 168(%rsp), %r8
     movq 176(%rsp), %r9
-    addq $208, %rsp
-    .cfi_adjust_cfa_offset -208
+    addq $200, %rsp
+    .cfi_adjust_cfa_offset -200
     jmp *%r11
     .cfi_endproc
     .size resolve_common, . - resolve_common

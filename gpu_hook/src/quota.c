@@ -93,6 +93,14 @@ static uint64_t asked_bytes(int index, const struct device *locked, uint64_t mis
     return wanted > missing ? wanted : missing;
 }
 
+/* By what this process alone holds; then nobody else's credit is recalled in vain. With the device locked. */
+static bool exceeds_quota(int index, const struct device *locked, uint64_t bytes)
+{
+    uint64_t quota = page_read(&page_agent()->devices[index].quota_bytes);
+    uint64_t charged = locked->lent - locked->spare;
+    return bytes > quota || charged > quota - bytes;
+}
+
 static bool refuse(int device, uint64_t bytes, const char *reason)
 {
     struct device *locked = lock_device(device);
@@ -133,20 +141,24 @@ static int borrow(int device, uint64_t missing, uint64_t asked)
 
 bool quota_charge(int device, uint64_t bytes)
 {
-    if (device < 0 || device >= DEVICES_MAX)
+    if (device < 0 || device >= DEVICES_MAX || bytes > INT64_MAX)
         return false;
     bool is_first = true;
     for (;;) {
         struct device *locked = lock_device(device);
-        if (locked->spare >= bytes) {
+        int index = devices_page_index(device);
+        /* Also with credit in hand: the quota may have become smaller since it was lent. */
+        bool never_fits = index >= 0 && exceeds_quota(index, locked, bytes);
+        if (!never_fits && locked->spare >= bytes) {
             take_spare(device, locked, bytes);
             pthread_mutex_unlock(&locked->mutex);
             return true;
         }
-        uint64_t missing = bytes - locked->spare;
-        int index = devices_page_index(device);
+        uint64_t missing = bytes > locked->spare ? bytes - locked->spare : 0;
         uint64_t asked = is_first && index >= 0 ? asked_bytes(index, locked, missing) : missing;
         pthread_mutex_unlock(&locked->mutex);
+        if (never_fits)
+            return refuse(device, bytes, "over quota");
         if (index < 0 && session_is_registered())
             return refuse(device, bytes, "the device is not granted to this kernel");
         int answer = borrow(device, missing, asked);

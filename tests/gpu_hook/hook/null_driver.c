@@ -11,6 +11,17 @@
 
 #define DEVICES 2
 #define SLOTS 65536
+#define HANDLES 64
+
+struct handle {
+    unsigned references, mappings;
+};
+
+struct mapping {
+    CUdeviceptr start;
+    size_t bytes;
+    CUmemGenericAllocationHandle handle; /* 0: free */
+};
 
 static struct {
     pthread_mutex_t mutex;
@@ -18,6 +29,8 @@ static struct {
     size_t bytes[SLOTS];
     unsigned char device[SLOTS];
     unsigned next;
+    struct handle handles[HANDLES];
+    struct mapping mappings[HANDLES];
     unsigned long long launches;
     int is_ready;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -112,6 +125,77 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     }
     pthread_mutex_unlock(&state.mutex);
     return result;
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags)
+{
+    return cuMemAlloc_v2(pointer, bytes);
+}
+
+/* Handles are their slot + 1; a handle's memory goes with its last reference and its last mapping. */
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
+                     unsigned long long flags)
+{
+    for (unsigned slot = 0; slot < HANDLES; slot++)
+        if (!state.handles[slot].references && !state.handles[slot].mappings) {
+            state.handles[slot] = (struct handle){.references = 1};
+            *handle = slot + 1;
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    if (!handle || handle > HANDLES || !state.handles[handle - 1].references)
+        return CUDA_ERROR_INVALID_VALUE;
+    state.handles[handle - 1].references--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr *pointer, size_t bytes, size_t alignment, CUdeviceptr wanted,
+                             unsigned long long flags)
+{
+    *pointer = (CUdeviceptr)1 << 46;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags)
+{
+    for (unsigned slot = 0; slot < HANDLES; slot++)
+        if (!state.mappings[slot].handle) {
+            state.mappings[slot] = (struct mapping){pointer, bytes, handle};
+            state.handles[handle - 1].mappings++;
+            return CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
+{
+    for (unsigned slot = 0; slot < HANDLES; slot++) {
+        struct mapping *mapping = &state.mappings[slot];
+        if (mapping->handle && mapping->start >= pointer && mapping->start < pointer + bytes) {
+            state.handles[mapping->handle - 1].mappings--;
+            mapping->handle = 0;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    CUdeviceptr wanted = (CUdeviceptr)address;
+    for (unsigned slot = 0; slot < HANDLES; slot++) {
+        const struct mapping *mapping = &state.mappings[slot];
+        if (mapping->handle && mapping->start <= wanted && wanted < mapping->start + mapping->bytes) {
+            state.handles[mapping->handle - 1].references++;
+            *handle = mapping->handle;
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr pointer)

@@ -1,0 +1,208 @@
+"""A node agent for tests of the hook: one kernel, scripted. It does what the protocol says and remembers what it heard."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.protocol import AgentPage, Credit, Hello, HookPage, MessageType, Role
+
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+
+@dataclass
+class Device:
+    uuid: bytes
+    quota: int
+
+
+@dataclass
+class Connection:
+    """One process of the kernel."""
+
+    socket: socket.socket
+    hello: Hello | None = None
+    lent: dict[int, int] = field(default_factory=dict)
+    agent_page: mmap.mmap | None = None
+    hook_page: mmap.mmap | None = None
+
+    def word(self, device: int, offset: int) -> int:
+        assert self.hook_page is not None
+        return int(struct.unpack_from("=Q", self.hook_page, HookPage.DEVICES + device * HookPage.DEVICE_BYTES + offset)[0])
+
+    def page_word(self, offset: int) -> int:
+        assert self.hook_page is not None
+        return int(struct.unpack_from("=Q", self.hook_page, offset)[0])
+
+
+class StandIn:
+    """Lends within the quota of each device. ``is_silent`` makes it hear and not answer."""
+
+    def __init__(self, kernel_dir: Path, devices: list[Device]) -> None:
+        self.kernel_dir = kernel_dir
+        self.devices = devices
+        self.heard: list[protocol.Message] = []
+        self.connections: list[Connection] = []
+        self.is_silent = False
+        self.refusal: protocol.Refuse | None = None
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        path = self.kernel_dir / protocol.SOCKET_NAME
+        path.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._stop_reader, self._stop_writer = os.pipe()
+        self._selector.register(self._stop_reader, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Die: every connection closes, the ledger is forgotten."""
+        if self._thread is None:
+            return
+        os.write(self._stop_writer, b"x")
+        self._thread.join()
+        self._thread = None
+        for connection in self.connections:
+            connection.socket.close()
+        self.connections = []
+        self._listener.close()
+        self._selector.close()
+        os.close(self._stop_reader)
+        os.close(self._stop_writer)
+
+    def wait_for(self, claim: Callable[[], bool], seconds: float = 10.0) -> None:
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while not claim():
+                left = deadline - time.monotonic()
+                assert left > 0, f"not within {seconds} s; heard {self.heard}"
+                # The pages change without a message, so look again now and then.
+                self._changed.wait(min(left, 0.02))
+
+    def process(self, pid: int | None = None) -> Connection:
+        """The registered process; waits for it."""
+        found: list[Connection] = []
+
+        def is_there() -> bool:
+            found[:] = [
+                one
+                for one in self.connections
+                if one.hello and one.hello.role is Role.PROCESS and pid in (None, one.hello.pid)
+            ]
+            return bool(found)
+
+        self.wait_for(is_there)
+        return found[-1]
+
+    def lent(self, device: int = 0) -> int:
+        return sum(one.lent.get(device, 0) for one in self.connections)
+
+    def recall(self, connection: Connection, amount: int, device: int = 0, sequence: int = 77) -> None:
+        recall = Credit(MessageType.CREDIT_RECALL, device, amount, sequence, deadline_milliseconds=1000)
+        connection.socket.send(protocol.pack(recall))
+
+    def of(self, kind: MessageType) -> list[Credit]:
+        return [one for one in self.heard if isinstance(one, Credit) and one.type is kind]
+
+    def set_quota(self, device: int, quota: int) -> None:
+        self.devices[device].quota = quota
+        for one in self.connections:
+            self.write(one, device, AgentPage.QUOTA, quota)
+
+    def write(self, connection: Connection, device: int, offset: int, value: int) -> None:
+        if connection.agent_page is not None:
+            at = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES + offset
+            struct.pack_into("=Q", connection.agent_page, at, value)
+
+    def set_gate(self, value: int) -> None:
+        for one in self.connections:
+            if one.agent_page is not None:
+                struct.pack_into("=I", one.agent_page, AgentPage.GATE, value)
+
+    def _run(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                if key.fd == self._stop_reader:
+                    return
+                with self._changed:
+                    if key.fileobj is self._listener:
+                        self._accept()
+                    else:
+                        self._read(key.data)
+                    self._changed.notify_all()
+
+    def _accept(self) -> None:
+        accepted, _ = self._listener.accept()
+        connection = Connection(accepted)
+        self.connections.append(connection)
+        self._selector.register(accepted, selectors.EVENT_READ, connection)
+
+    def _read(self, connection: Connection) -> None:
+        try:
+            datagram = connection.socket.recv(protocol.LARGEST_MESSAGE + 1)
+        except OSError:
+            datagram = b""
+        if not datagram:
+            self._selector.unregister(connection.socket)
+            connection.socket.close()
+            self.connections.remove(connection)
+            return
+        message = protocol.unpack(datagram)
+        self.heard.append(message)
+        if isinstance(message, Hello):
+            self._welcome(connection, message)
+        elif isinstance(message, Credit) and message.type is MessageType.CREDIT_REQUEST and not self.is_silent:
+            fits = self.lent(message.device) + message.bytes <= self.devices[message.device].quota
+            granted = message.bytes if fits else 0
+            connection.lent[message.device] = connection.lent.get(message.device, 0) + granted
+            grant = Credit(MessageType.CREDIT_GRANT, message.device, granted, message.sequence)
+            connection.socket.send(protocol.pack(grant))
+        elif isinstance(message, Credit) and message.type is MessageType.CREDIT_RETURN:
+            connection.lent[message.device] = connection.lent.get(message.device, 0) - message.bytes
+            assert connection.lent[message.device] >= 0, "more was returned than was lent"
+
+    def _welcome(self, connection: Connection, hello: Hello) -> None:
+        if self.refusal is not None:
+            connection.socket.send(protocol.pack(self.refusal))
+            return
+        connection.hello = hello
+        for device in hello.devices:
+            index = [one.uuid for one in self.devices].index(device.uuid)
+            connection.lent[index] = device.charged_bytes + device.credit_bytes
+        agent, connection.agent_page = _make_page("agent")
+        hook, connection.hook_page = _make_page("hook")
+        struct.pack_into("=II", connection.agent_page, 0, protocol.PAGE_MAGIC, protocol.VERSION)
+        struct.pack_into("=I", connection.agent_page, AgentPage.DEVICE_COUNT, len(self.devices))
+        for index, one in enumerate(self.devices):
+            at = AgentPage.DEVICES + index * AgentPage.DEVICE_BYTES
+            struct.pack_into("=16sQ", connection.agent_page, at, one.uuid, one.quota)
+        welcome = protocol.pack(protocol.Welcome(len(self.devices)))
+        try:
+            socket.send_fds(connection.socket, [welcome], [agent, hook])
+        except BrokenPipeError:
+            pass  # a checker reads no answer
+        os.close(agent)
+        os.close(hook)
+
+
+def _make_page(name: str) -> tuple[int, mmap.mmap]:
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, protocol.PAGE_BYTES)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+    return descriptor, mmap.mmap(descriptor, protocol.PAGE_BYTES)

@@ -1,0 +1,190 @@
+"""A kernel without a kernel: the hook's libraries, a stand-in for the agent, and programs that tests drive."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from aliquot.gpu_hook import paths
+
+HERE = Path(__file__).parent
+MIB = 1 << 20
+
+
+def _load(name: str) -> ModuleType:
+    """Test folders are no packages, so a file beside this one is loaded by its path."""
+    spec = importlib.util.spec_from_file_location(f"hook_tests_{name}", HERE / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+stand_in = _load("agent_stand_in")
+
+
+class Program:
+    """A process that runs gpu_program.py; ``program("alloc(1024)")`` is the value of that expression there."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        command = [sys.executable, str(HERE / "gpu_program.py")]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True, bufsize=1
+        )
+        self.pid = self._process.pid
+
+    def __call__(self, expression: str) -> Any:
+        self.ask(expression)
+        return self.answer()
+
+    def ask(self, expression: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(expression + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the program ended with {self._process.wait()}"
+        answer = json.loads(line)
+        assert "error" not in answer, answer["error"]
+        return answer["value"]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+class Node:
+    """One machine: a driver, a kernel folder, the agent's stand-in, and the environments of programs."""
+
+    def __init__(self, folder: Path, cuda: Path, nvml: Path, env: dict[str, str]) -> None:
+        self.kernel_dir = folder
+        self.log = folder / "hook.log"
+        self._programs: list[Program] = []
+        self.plain_env = {**_clean_environment(), **env, "LD_LIBRARY_PATH": str(cuda.parent)}
+        self.hooked_env = {
+            **self.plain_env,
+            "LD_LIBRARY_PATH": str(paths.shim_dir()),
+            "ALIQUOT_KERNEL_DIR": str(folder),
+            "ALIQUOT_REAL_CUDA": str(cuda),
+            "ALIQUOT_REAL_NVML": str(nvml),
+            "ALIQUOT_HOOK_LOG": str(self.log),
+        }
+        self.agent: Any = stand_in.StandIn(folder, [])
+
+    def program(self, **env: str) -> Program:
+        """A process of the kernel."""
+        return self._start({**self.hooked_env, **env})
+
+    def outsider(self, **env: str) -> Program:
+        """A process without the hook: it sees the device as it is."""
+        return self._start({**self.plain_env, **env})
+
+    def grant(self, *devices: tuple[str, int]) -> Any:
+        """Start the agent with these devices: UUID in hex, and quota."""
+        self.agent.devices = [stand_in.Device(bytes.fromhex(uuid), quota) for uuid, quota in devices]
+        self.agent.start()
+        return self.agent
+
+    def close(self) -> None:
+        for program in self._programs:
+            program.close()
+        self.agent.stop()
+
+    def _start(self, env: dict[str, str]) -> Program:
+        program = Program(env)
+        self._programs.append(program)
+        return program
+
+
+def _clean_environment() -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("ALIQUOT_", "LD_", "CUDA_"))}
+    return {**env, "PYTHONFAULTHANDLER": "1"}
+
+
+@pytest.fixture
+def a_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def null_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled null driver."""
+    library = tmp_path_factory.mktemp("null") / "libcuda.so.1"
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler, "a C compiler is needed: install gcc"
+    include = cuda_include()
+    command = [compiler, "-shared", "-fPIC", "-O2", "-w", f"-I{include}", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic"]
+    subprocess.run([*command, str(HERE / "null_driver.c"), "-o", str(library)], check=True)
+    return library
+
+
+def cuda_include() -> Path:
+    for folder in sys.path:
+        if (Path(folder) / "nvidia/cu13/include/cuda.h").exists():
+            return Path(folder) / "nvidia/cu13/include"
+    pytest.skip("cuda.h was not found: pip install 'nvidia-cuda-runtime==13.0.*'")
+
+
+@pytest.fixture
+def include_dir() -> Path:
+    return cuda_include()
+
+
+@pytest.fixture
+def a_null_node(a_folder: Path, null_driver: Path) -> Iterator[Node]:
+    node = Node(a_folder, null_driver, null_driver, {})
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def make_node(a_folder: Path) -> Iterator[Callable[..., Node]]:
+    """Makes a machine with a software GPU; settings are its variables without the prefix, in lower case."""
+    nodes: list[Node] = []
+    state = Path("/dev/shm") / f"aq-hook-{os.getpid()}-{a_folder.name}"
+
+    def make(**softgpu: object) -> Node:
+        driver = paths.softgpu_driver()
+        env = {f"ALIQUOT_SOFTGPU_{name.upper()}": str(value) for name, value in softgpu.items()}
+        env.update(ALIQUOT_SOFTGPU_STATE=str(state))
+        nodes.append(Node(a_folder, driver.cuda, driver.nvml, env))
+        return nodes[-1]
+
+    yield make
+    for node in nodes:
+        node.close()
+    for left in Path("/dev/shm").glob(f"{state.name}*"):
+        left.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def a_node(make_node: Callable[..., Node]) -> Node:
+    """Two devices of 256 MiB."""
+    return make_node(devices=2, memory="256MiB")

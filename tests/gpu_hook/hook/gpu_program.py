@@ -1,0 +1,248 @@
+"""A program under the hook, driven from a test: reads one expression a line, writes its value as JSON.
+
+Runs in a process of its own, on whatever libcuda the environment leads to. Calls answer with the driver's code first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+U64 = ctypes.c_uint64
+SIZE = ctypes.c_size_t
+LIBRARY = ctypes.CDLL(os.environ.get("GPU_PROGRAM_LIBRARY", "libcuda.so.1"))
+streams: dict[str, U64] = {}
+
+
+def call(name: str, *arguments: object) -> int:
+    return int(getattr(LIBRARY, name)(*arguments))
+
+
+def init() -> int:
+    return call("cuInit", 0)
+
+
+def use(device: int = 0) -> int:
+    """Make the device's primary context current."""
+    context = ctypes.c_void_p()
+    code = call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    return code or call("cuCtxSetCurrent", context)
+
+
+def begin(device: int = 0) -> int:
+    return init() or use(device)
+
+
+def uuid(device: int = 0) -> str:
+    found = (ctypes.c_uint8 * 16)()
+    call("cuDeviceGetUuid", found, device)
+    return bytes(found).hex()
+
+
+def alloc(amount: int, name: str = "cuMemAlloc_v2") -> list[int]:
+    pointer = U64()
+    code = call(name, ctypes.byref(pointer), SIZE(amount))
+    return [code, pointer.value]
+
+
+def alloc_pitch(width: int, height: int) -> list[int]:
+    pointer, pitch = U64(), SIZE()
+    code = call("cuMemAllocPitch_v2", ctypes.byref(pointer), ctypes.byref(pitch), SIZE(width), SIZE(height), 4)
+    return [code, pointer.value, pitch.value]
+
+
+def alloc_managed(amount: int) -> list[int]:
+    pointer = U64()
+    return [call("cuMemAllocManaged", ctypes.byref(pointer), SIZE(amount), 1), pointer.value]
+
+
+def alloc_async(amount: int, suffix: str = "") -> list[int]:
+    pointer = U64()
+    return [call("cuMemAllocAsync" + suffix, ctypes.byref(pointer), SIZE(amount), None), pointer.value]
+
+
+def free_async(pointer: int, suffix: str = "") -> int:
+    code = call("cuMemFreeAsync" + suffix, U64(pointer), None)
+    return code or call("cuStreamSynchronize" + suffix, None)
+
+
+def free(pointer: int, name: str = "cuMemFree_v2") -> int:
+    return call(name, U64(pointer))
+
+
+class Properties(ctypes.Structure):
+    _fields_ = [("words", ctypes.c_int32 * 4), ("rest", U64 * 4)]
+
+
+def create(amount: int, device: int = 0, location: int = 1) -> list[int]:
+    """A handle of the virtual-memory API: pinned, no export, in the memory of a device (1) or the host (2)."""
+    wanted = Properties((ctypes.c_int32 * 4)(1, 0, location, device))
+    handle = U64()
+    return [call("cuMemCreate", ctypes.byref(handle), SIZE(amount), ctypes.byref(wanted), U64(0)), handle.value]
+
+
+def release(handle: int) -> int:
+    return call("cuMemRelease", U64(handle))
+
+
+def reserve(amount: int) -> list[int]:
+    pointer = U64()
+    return [call("cuMemAddressReserve", ctypes.byref(pointer), SIZE(amount), SIZE(0), U64(0), U64(0)), pointer.value]
+
+
+def map_at(pointer: int, amount: int, handle: int) -> int:
+    return call("cuMemMap", U64(pointer), SIZE(amount), SIZE(0), U64(handle), U64(0))
+
+
+def unmap(pointer: int, amount: int) -> int:
+    return call("cuMemUnmap", U64(pointer), SIZE(amount))
+
+
+def retain(pointer: int) -> list[int]:
+    handle = U64()
+    return [call("cuMemRetainAllocationHandle", ctypes.byref(handle), ctypes.c_void_p(pointer)), handle.value]
+
+
+def info() -> list[int]:
+    """Code, free, total."""
+    free_bytes, total = SIZE(), SIZE()
+    code = call("cuMemGetInfo_v2", ctypes.byref(free_bytes), ctypes.byref(total))
+    return [code, free_bytes.value, total.value]
+
+
+def total(device: int = 0) -> list[int]:
+    amount = SIZE()
+    return [call("cuDeviceTotalMem_v2", ctypes.byref(amount), device), amount.value]
+
+
+def new_context(device: int = 0) -> list[int]:
+    context = ctypes.c_void_p()
+    code = call("cuCtxCreate_v2", ctypes.byref(context), 0, device)
+    return [code, context.value or 0]
+
+
+def end_context(context: int) -> int:
+    return call("cuCtxDestroy_v2", ctypes.c_void_p(context))
+
+
+def launch(times: int = 1) -> int:
+    """The null driver's: there is no function to launch, and it does not ask for one."""
+    code = 0
+    for _ in range(times):
+        code = code or call("cuLaunchKernel", None, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+    return code
+
+
+def query(symbol: str, version: int = 13000, flags: int = 0, asked: str = "cuGetProcAddress_v2") -> list[object]:
+    """Code, and the file that holds what the query answered with."""
+    function = ctypes.c_void_p()
+    code = call(asked, symbol.encode(), ctypes.byref(function), version, U64(flags), None)
+    return [code, holder(function.value or 0)]
+
+
+class Found(ctypes.Structure):
+    _fields_ = [
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("at", ctypes.c_void_p),
+    ]
+
+
+def holder(address: int) -> str | None:
+    """The file that is mapped at the address."""
+    found = Found()
+    libc = ctypes.CDLL(None)
+    if not address or not libc.dladdr(ctypes.c_void_p(address), ctypes.byref(found)):
+        return None
+    return os.fsdecode(found.file or b"")
+
+
+def in_threads(count: int, work: Callable[[], object]) -> list[object]:
+    results: list[object] = []
+    threads = [threading.Thread(target=lambda: results.append(work())) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def fill_and_empty(device: int, amount: int, rounds: int) -> int:
+    """What each of several threads does at the quota's edge; returns how often it was refused. All is freed."""
+    refused, held = 0, []
+    use(device)
+    for _ in range(rounds):
+        code, pointer = alloc(amount)
+        if code == 0:
+            held.append(pointer)
+        else:
+            refused += 1
+            for one in held:
+                free(one)
+            held = []
+    for one in held:
+        free(one)
+    return refused
+
+
+def in_fork(work: Callable[[], object]) -> object:
+    """The value that a forked child computes."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(writer, json.dumps(work()).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        answer = pipe.read()
+    os.waitpid(pid, 0)
+    return json.loads(answer)
+
+
+def descriptors() -> list[str]:
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+        except OSError:
+            continue
+    return found
+
+
+def is_ours(descriptor: str) -> bool:
+    """The hook's socket and its event descriptor: this program has no other of these."""
+    try:
+        target = os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return False
+    return target.startswith(("socket:", "anon_inode:[eventfd"))
+
+
+def fork_a_sleeper() -> int:
+    """Fork a child that keeps every descriptor it inherited; return its pid."""
+    pid = os.fork()
+    if pid == 0:
+        signal.pause()
+    return pid
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    for line in sys.stdin:
+        try:
+            answer: dict[str, object] = {"value": eval(line, globals())}
+        except Exception:
+            answer = {"error": traceback.format_exc()}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""The hook's life beside an agent that comes late, dies, recalls and refuses; and beside forks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.protocol import Hello, HookPage, Role
+
+MIB = 1 << 20
+OUT_OF_MEMORY = 2
+UUID = "10" * 16
+
+
+@pytest.fixture
+def a_kernel(a_null_node: Any) -> tuple[Any, Any]:
+    agent = a_null_node.grant((UUID, 64 * MIB))
+    program = a_null_node.program()
+    assert program("begin()") == 0
+    return agent, program
+
+
+def charged(agent: Any, pid: int | None = None) -> int:
+    return int(agent.process(pid).word(0, HookPage.CHARGED))
+
+
+def hellos(agent: Any, role: Role = Role.PROCESS) -> list[Hello]:
+    return [one for one in agent.heard if isinstance(one, Hello) and one.role is role]
+
+
+def test_a_first_hello_says_who_it_is_and_holds_nothing(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    (hello,) = hellos(agent)
+    stat = open(f"/proc/{program.pid}/stat").read()
+    want_ticks = int(stat[stat.rindex(")") :].split()[20])
+    assert (hello.pid, hello.start_time_ticks, hello.devices) == (program.pid, want_ticks, ())
+
+
+def test_nothing_is_started_before_cu_init(a_null_node: Any) -> None:
+    agent = a_null_node.grant((UUID, 64 * MIB))
+    program = a_null_node.program()
+    program("call('cuDriverGetVersion', ctypes.byref(ctypes.c_int()))")
+    assert agent.heard == []
+    program("begin()")
+    agent.process(program.pid)
+
+
+def test_with_a_dead_agent_the_hook_keeps_running_within_its_credit(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    _, pointer = program(f"alloc({10 * MIB})")
+    agent.stop()
+    assert program(f"alloc({20 * MIB})")[0] == 0
+    assert program(f"free({pointer})") == 0
+
+
+def test_a_new_agent_hears_the_whole_table(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    program(f"alloc({10 * MIB})")
+    agent.stop()
+    program(f"alloc({20 * MIB})")
+    agent.start()
+    agent.wait_for(lambda: len(hellos(agent)) == 2)
+    (device,) = hellos(agent)[1].devices
+    assert device.uuid.hex() == UUID
+    assert (device.charged_bytes, device.credit_bytes) == (30 * MIB, 34 * MIB)
+    agent.wait_for(lambda: charged(agent) == 30 * MIB)
+    assert program(f"alloc({35 * MIB})")[0] == OUT_OF_MEMORY
+    assert program(f"alloc({34 * MIB})")[0] == 0
+
+
+def test_a_request_waits_for_an_agent_that_restarts(a_null_node: Any) -> None:
+    agent = a_null_node.grant((UUID, 200 * MIB))
+    program = a_null_node.program()
+    program("begin()")
+    program(f"alloc({60 * MIB})")
+    agent.stop()
+    program.ask(f"alloc({100 * MIB})")
+    agent.start()
+    assert program.answer()[0] == 0
+    assert charged(agent) == 160 * MIB
+
+
+def test_a_request_survives_an_agent_that_dies_before_it_answers(a_null_node: Any) -> None:
+    agent = a_null_node.grant((UUID, 200 * MIB))
+    program = a_null_node.program()
+    program("begin()")
+    agent.is_silent = True
+    program.ask(f"alloc({100 * MIB})")
+    agent.wait_for(lambda: bool(agent.of(protocol.MessageType.CREDIT_REQUEST)))
+    agent.stop()
+    agent.is_silent = False
+    agent.start()
+    assert program.answer()[0] == 0
+
+
+def test_a_silent_agent_is_out_of_memory_within_seconds(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    agent.is_silent = True
+    started = time.monotonic()
+    assert program(f"alloc({10 * MIB})")[0] == OUT_OF_MEMORY
+    assert time.monotonic() - started < 30
+
+
+def test_without_an_agent_cuda_starts_and_memory_is_refused_with_a_reason(a_null_node: Any) -> None:
+    program = a_null_node.program()
+    assert program("begin()") == 0
+    assert program(f"alloc({MIB})")[0] == OUT_OF_MEMORY
+    assert "reason=\"No such file or directory\"" in a_null_node.log.read_text()
+    assert program("info()")[1] == 0
+
+
+def test_an_agent_that_comes_late_is_found(a_null_node: Any) -> None:
+    program = a_null_node.program()
+    program("begin()")
+    assert program(f"alloc({MIB})")[0] == OUT_OF_MEMORY
+    agent = a_null_node.grant((UUID, 64 * MIB))
+    agent.process(program.pid)
+    assert program(f"alloc({MIB})")[0] == 0
+
+
+def test_a_refusal_is_logged_and_means_no_memory(a_null_node: Any) -> None:
+    a_null_node.agent.refusal = protocol.Refuse(protocol.RefusalReason.KERNEL, "the grant ended")
+    a_null_node.grant((UUID, 64 * MIB))
+    program = a_null_node.program()
+    assert program("begin()") == 0
+    assert program(f"alloc({MIB})")[0] == OUT_OF_MEMORY
+    assert 'reason=2 text="the grant ended"' in a_null_node.log.read_text()
+
+
+@pytest.mark.parametrize("env", [{"ALIQUOT_HOOK": "off"}, {"ALIQUOT_KERNEL_DIR": ""}])
+def test_a_hook_that_is_off_forwards_and_changes_nothing(a_null_node: Any, env: dict[str, str]) -> None:
+    agent = a_null_node.grant((UUID, 4 * MIB))
+    program = a_null_node.program(**env)
+    program("begin()")
+    assert program(f"alloc({100 * MIB})")[0] == 0
+    assert program("info()") == [0, 924 * MIB, 1024 * MIB]
+    assert "native/shim" not in program("query('cuMemAlloc')")[1]
+    assert agent.heard == []
+
+
+def test_a_child_forked_before_init_registers_for_itself(a_null_node: Any) -> None:
+    agent = a_null_node.grant((UUID, 64 * MIB))
+    program = a_null_node.program()
+    code, pid = program(f"in_fork(lambda: (begin(), alloc({4 * MIB}), [alloc(512)[0], os.getpid()])[-1])")
+    assert code == 0
+    assert [hello.pid for hello in hellos(agent)] == [pid]
+
+
+def test_a_child_forked_after_init_is_passive_until_its_own(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    program(f"alloc({10 * MIB})")
+    assert program("in_fork(lambda: [alloc(512)[0], len([d for d in descriptors() if 'socket' in d])])") == [0, 0]
+    assert charged(agent) == 10 * MIB
+    agent.recall(agent.process(), 64 * MIB)
+    agent.wait_for(lambda: agent.lent() == 10 * MIB)
+    code, pid = program(f"in_fork(lambda: [(begin(), alloc({4 * MIB}))[1][0], os.getpid()])")
+    assert code == 0
+    assert [hello.pid for hello in hellos(agent)] == [program.pid, pid]
+    assert charged(agent, program.pid) == 10 * MIB
+
+
+def test_a_killed_process_leaves_no_connection_behind_in_its_children(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    agent.process(program.pid)
+    child = program("fork_a_sleeper()")
+    try:
+        program.kill()
+        agent.wait_for(lambda: agent.connections == [])
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_descriptors_stay_away_from_the_standard_ones(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    agent.process(program.pid)
+    got = program("[os.get_inheritable(int(n)) for n in os.listdir('/proc/self/fd') if is_ours(n)]")
+    assert got
+    assert not any(got)
+
+
+def test_launches_are_counted_and_a_closed_gate_holds_them(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    process = agent.process()
+    assert program("launch(1000)") == 0
+    agent.wait_for(lambda: process.word(0, HookPage.LAUNCHES) == 1000)
+    assert sum(program("in_threads(4, lambda: use(0) or launch(500))")) == 0
+    agent.wait_for(lambda: process.word(0, HookPage.LAUNCHES) == 3000)
+    program("use(1)")
+    program("launch(5)")
+    program("use(0)")
+    program("launch(1)")
+    agent.wait_for(lambda: process.word(0, HookPage.LAUNCHES) == 3001)
+    agent.set_gate(1)
+    program.ask("launch(1)")
+    program_is_held = process.word(0, HookPage.LAUNCHES)
+    agent.set_gate(0)
+    assert program.answer() == 0
+    assert program_is_held == 3001
+    agent.wait_for(lambda: process.word(0, HookPage.LAUNCHES) == 3002)
