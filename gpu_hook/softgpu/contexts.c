@@ -7,6 +7,7 @@
 #include "driver.h"
 #include "handles.h"
 #include "implemented.h"
+#include "modules.h"
 #include "streams.h"
 #include "window.h"
 
@@ -55,6 +56,7 @@ void context_close(struct context *context)
 {
     handles_remove(HANDLE_CONTEXT, context);
     streams_close_all(context);
+    modules_close_all(context);
     window_free_context(context);
     struct slot *slot = &driver.seat.machine->slots[driver.seat.slot];
     atomic_fetch_sub(&slot->devices[context->physical].contexts, 1);

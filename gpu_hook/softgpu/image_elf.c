@@ -1,0 +1,90 @@
+/* Compiled code in ELF: one section .text.NAME for each entry, and its parameters in the records of .nv.info.NAME. */
+#include <elf.h>
+#include <string.h>
+
+#include "images.h"
+
+#define RECORD_SIZED 4           /* format: the record carries a length */
+#define RECORD_PARAMETER 0x17    /* one parameter of an entry */
+#define PARAMETER_BYTES_SHIFT 18 /* in the last word of that record */
+
+struct parameter_record {
+    uint32_t index;
+    uint16_t ordinal, offset;
+    uint32_t flags;
+};
+
+struct sections {
+    const unsigned char *data;
+    const Elf64_Shdr *headers;
+    unsigned count;
+    const char *names;
+    uint64_t names_bytes;
+};
+
+static const char *name_of(const struct sections *sections, const Elf64_Shdr *header)
+{
+    return header->sh_name < sections->names_bytes ? sections->names + header->sh_name : "";
+}
+
+static const Elf64_Shdr *find_section(const struct sections *sections, const char *prefix, const char *name)
+{
+    size_t length = strlen(prefix);
+    for (unsigned i = 0; i < sections->count; i++) {
+        const char *found = name_of(sections, &sections->headers[i]);
+        if (strncmp(found, prefix, length) == 0 && strcmp(found + length, name) == 0)
+            return &sections->headers[i];
+    }
+    return NULL;
+}
+
+/* Records come in any order, mostly from the last parameter to the first. */
+static int read_parameters(const unsigned char *records, uint64_t bytes, struct entry *entry)
+{
+    struct parameter found[IMAGE_PARAMETERS_MAX];
+    unsigned count = 0;
+    memset(found, 0, sizeof found);
+    for (uint64_t at = 0; at + 4 <= bytes;) {
+        uint16_t length;
+        memcpy(&length, records + at + 2, sizeof length);
+        uint64_t next = at + 4 + (records[at] == RECORD_SIZED ? length : 0);
+        if (next > bytes)
+            return -1;
+        struct parameter_record record;
+        if (records[at] == RECORD_SIZED && records[at + 1] == RECORD_PARAMETER && length >= sizeof record) {
+            memcpy(&record, records + at + 4, sizeof record);
+            if (record.ordinal >= IMAGE_PARAMETERS_MAX)
+                return -1;
+            found[record.ordinal] = (struct parameter){record.offset, record.flags >> PARAMETER_BYTES_SHIFT};
+            if (record.ordinal >= count)
+                count = record.ordinal + 1u;
+        }
+        at = next;
+    }
+    for (unsigned i = 0; i < count; i++)
+        if (image_add_parameter(entry, found[i].offset, found[i].bytes) != 0)
+            return -1;
+    return 0;
+}
+
+int image_read_elf(const unsigned char *data, struct image *image)
+{
+    Elf64_Ehdr header;
+    memcpy(&header, data, sizeof header);
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(Elf64_Shdr) ||
+        header.e_shstrndx >= header.e_shnum)
+        return -1;
+    struct sections sections = {data, (const Elf64_Shdr *)(data + header.e_shoff), header.e_shnum, NULL, 0};
+    sections.names = (const char *)data + sections.headers[header.e_shstrndx].sh_offset;
+    sections.names_bytes = sections.headers[header.e_shstrndx].sh_size;
+    for (unsigned i = 0; i < sections.count; i++) {
+        const char *name = name_of(&sections, &sections.headers[i]);
+        if (strncmp(name, ".text.", 6) != 0)
+            continue;
+        const Elf64_Shdr *info = find_section(&sections, ".nv.info.", name + 6);
+        struct entry *entry = image_add_entry(image, name + 6, strlen(name + 6));
+        if (entry == NULL || (info && read_parameters(data + info->sh_offset, info->sh_size, entry) != 0))
+            return -1;
+    }
+    return 0;
+}

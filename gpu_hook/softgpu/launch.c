@@ -1,0 +1,185 @@
+/* Launches. The arguments are copied at the call; then the launch waits for its turn and takes device time. A built-in
+ * computes, any other CUDA kernel is timed and computes nothing. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "driver.h"
+#include "engine.h"
+#include "implemented.h"
+#include "launch_limits.h"
+#include "log.h"
+#include "modules.h"
+#include "occupancy.h"
+#include "streams.h"
+
+struct launch {
+    const struct builtin *builtin;
+    uint64_t nanoseconds;
+    _Alignas(16) unsigned char arguments[];
+};
+
+static CUresult run_launch(struct work *work, uint64_t *clock)
+{
+    const struct launch *launch = (const struct launch *)work->payload;
+    int failed = launch->builtin && launch->builtin->run(launch->arguments) != 0;
+    *clock = engine_run(&driver.seat, work->stream->context->physical, *clock, launch->nanoseconds);
+    return failed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+}
+
+static CUresult check_geometry(const CUlaunchConfig *config, const struct function *function, int is_cooperative)
+{
+    uint64_t threads = (uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ;
+    int shared_limit = function->dynamic_shared_bytes ? function->dynamic_shared_bytes : LIMIT_SHARED_BYTES;
+    if (config->gridDimX < 1 || config->gridDimY < 1 || config->gridDimZ < 1 || config->gridDimX > LIMIT_GRID_X ||
+        config->gridDimY > LIMIT_GRID_Y || config->gridDimZ > LIMIT_GRID_Z || threads < 1 ||
+        config->blockDimX > LIMIT_BLOCK_X || config->blockDimY > LIMIT_BLOCK_Y || config->blockDimZ > LIMIT_BLOCK_Z)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (threads > LIMIT_BLOCK_THREADS || config->sharedMemBytes > (unsigned)shared_limit)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (is_cooperative) {
+        uint64_t blocks = (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ;
+        uint64_t room = (uint64_t)occupancy_blocks((int)threads, config->sharedMemBytes) *
+                        driver.seat.machine->sm_count;
+        if (blocks > room)
+            return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* `extra` is a list of key and value: a packed buffer and its size. */
+static CUresult copy_packed(const struct function *function, void **extra, unsigned char *arguments)
+{
+    const void *buffer = NULL;
+    size_t bytes = 0;
+    for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[1];
+        else if (*extra == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            bytes = *(const size_t *)extra[1];
+        else
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (function->is_opaque)
+        return CUDA_SUCCESS;
+    if ((buffer == NULL && function->parameter_bytes) || bytes < function->parameter_bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(arguments, buffer, function->parameter_bytes);
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_arguments(const struct function *function, void **parameters, void **extra,
+                               unsigned char *arguments)
+{
+    if (parameters && extra)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (extra)
+        return copy_packed(function, extra, arguments);
+    if (function->parameter_count && parameters == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (uint32_t i = 0; i < function->parameter_count; i++) {
+        if (parameters[i] == NULL)
+            return CUDA_ERROR_INVALID_VALUE;
+        memcpy(arguments + function->parameters[i].offset, parameters[i], function->parameters[i].bytes);
+    }
+    return CUDA_SUCCESS;
+}
+
+static void say_once(const struct function *function)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (log_is_on() && !atomic_flag_test_and_set(&said))
+        log_line("event=launch_not_executed kernel=%s note=\"compiled GPU code is timed, not executed\"", function->name);
+}
+
+static CUresult launch(const CUlaunchConfig *config, CUfunction handle, void **parameters, void **extra,
+                       int is_cooperative)
+{
+    struct stream *stream;
+    struct context *context;
+    CUresult result = stream_resolve(config->hStream, &stream, &context);
+    if (result)
+        return result;
+    struct function *function = function_of(handle);
+    if (function == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    result = check_geometry(config, function, is_cooperative);
+    if (result)
+        return result;
+    struct work *work = work_new(run_launch, sizeof(struct launch) + function->parameter_bytes);
+    if (work == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct launch *own = (struct launch *)work->payload;
+    own->builtin = function->builtin;
+    own->nanoseconds = driver.seat.machine->launch_nanoseconds;
+    result = copy_arguments(function, parameters, extra, own->arguments);
+    if (result == CUDA_SUCCESS && own->builtin) {
+        uint64_t asked = own->builtin->nanoseconds(own->arguments);
+        own->nanoseconds = asked ? asked : own->nanoseconds;
+        if (own->builtin->check(own->arguments) != 0)
+            result = CUDA_ERROR_INVALID_VALUE;
+    } else if (result == CUDA_SUCCESS) {
+        say_once(function);
+    }
+    if (result == CUDA_SUCCESS)
+        return stream_enqueue(stream, work);
+    work_drop(work);
+    return result;
+}
+
+CUresult impl_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                             unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                             unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
+{
+    CUlaunchConfig config = {gridDimX,  gridDimY,       gridDimZ, blockDimX, blockDimY,
+                             blockDimZ, sharedMemBytes, hStream,  NULL,      0};
+    return launch(&config, f, kernelParams, extra, 0);
+}
+
+CUresult impl_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                                        void **kernelParams)
+{
+    CUlaunchConfig config = {gridDimX,  gridDimY,       gridDimZ, blockDimX, blockDimY,
+                             blockDimZ, sharedMemBytes, hStream,  NULL,      0};
+    return launch(&config, f, kernelParams, NULL, 1);
+}
+
+/* Attributes that only advise are accepted; those that a program would see missing are not. */
+static CUresult read_attributes(const CUlaunchConfig *config, int *is_cooperative)
+{
+    *is_cooperative = 0;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttribute *attribute = &config->attrs[i];
+        switch ((int)attribute->id) {
+        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+            *is_cooperative |= attribute->value.cooperative;
+            break;
+        case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+            if (attribute->value.clusterDim.x * attribute->value.clusterDim.y * attribute->value.clusterDim.z > 1)
+                return CUDA_ERROR_NOT_SUPPORTED;
+            break;
+        case CU_LAUNCH_ATTRIBUTE_IGNORE:
+        case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+        case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+        case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+            break;
+        default:
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+    int is_cooperative;
+    if (config == NULL || (config->numAttrs && config->attrs == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = read_attributes(config, &is_cooperative);
+    return result ? result : launch(config, f, kernelParams, extra, is_cooperative);
+}
