@@ -169,8 +169,11 @@ class AgentClient:
             await self.ask("subscribe")
             while await events.get():
                 yield
-            if self._lost is not None and not self._is_closed:
+            if self._lost is not None:
                 raise self._lost
+        except AgentUnreachable:
+            if not self._is_closed:
+                raise
         finally:
             self._subscribers.discard(events)
 
@@ -278,7 +281,9 @@ def _line(message: dict[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
-def _checked(message: dict[str, Any]) -> dict[str, Any]:
+def _checked(message: Any) -> dict[str, Any]:
+    if not isinstance(message, dict):
+        raise AgentUnreadable(f"the agent answered {type(message).__name__} instead of an object")
     if message.get("ok") is True:
         return message
     raise AgentRefused(str(message.get("code", "internal")), str(message.get("message", "no reason given")))

@@ -128,14 +128,14 @@ def prepare_runtime_dir(runtime: RuntimeDir) -> None:
         check_runtime_dir(runtime)  # again: somebody else may have been first
         runtime.path.chmod(0o700)
         runtime.kernels.mkdir(mode=0o700, exist_ok=True)
-        probe = runtime.path / f".probe-{os.getpid()}"
-        probe.touch(mode=0o600)
-        probe.unlink()
+        problem = None if os.access(runtime.path, os.W_OK | os.X_OK) else "it is not writable"
     except OSError as error:
+        problem = error.strerror
+    if problem is not None:
         raise PathError(
-            f"cannot write into the runtime folder {runtime.path}: {error.strerror}; "
+            f"cannot write into the runtime folder {runtime.path}: {problem}; "
             "make it writable or set ALIQUOT_RUNTIME_DIR"
-        ) from error
+        )
 
 
 def softgpu_state_path(runtime: RuntimeDir) -> Path:

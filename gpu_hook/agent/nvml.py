@@ -19,6 +19,7 @@ from .ledger import DeviceFacts
 from .settings import SoftGpuSettings
 
 _Result = TypeVar("_Result")
+_LONGEST_LOOK_SECONDS = 6.0  # what NVML remembers of a process; after a pause of ours, the time before is lost
 _GONE = {
     pynvml.NVML_ERROR_GPU_IS_LOST,
     pynvml.NVML_ERROR_NOT_FOUND,
@@ -43,8 +44,7 @@ class NvmlSource:
             raise DriverError(f"NVML of {driver.nvml} does not start: {error}") from error
         if not self._handles:
             raise DriverError(f"NVML of {driver.nvml} has no device; see nvidia-smi")
-        self._last_sample = dict.fromkeys((facts.uuid for facts, _ in self._handles), 0)
-        self._last_look = dict.fromkeys(self._last_sample, time.monotonic())
+        self._last_look = dict.fromkeys((facts.uuid for facts, _ in self._handles), time.time())
 
     def read(self) -> tuple[DeviceReading, ...]:
         return tuple(self._read_device(facts, handle) for facts, handle in self._handles)
@@ -56,6 +56,8 @@ class NvmlSource:
             raise DriverError(f"NVML does not end: {error}") from error
 
     def _read_device(self, facts: DeviceFacts, handle: Any) -> DeviceReading:
+        # First: reading the memory may make the driver forget a process that just ended, and its last work with it.
+        busy = self._read_busy(facts.uuid, handle)
         try:
             used = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
         except pynvml.NVMLError as error:
@@ -72,24 +74,19 @@ class NvmlSource:
                 lambda: int(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
             ),
             power_watts=power,
-            busy=self._read_busy(facts.uuid, handle),
+            busy=busy,
         )
 
     def _read_busy(self, uuid: str, handle: Any) -> dict[int, float]:
-        """GPU time by pid since the look before: each sample's utilisation times what it covers.
+        """GPU time by pid since the look before: each process's utilisation times the time that it covers.
 
-        NVML gives a process the percentage over the time since ``last_sample``, one record each, so a record covers
-        the time between the two looks; several records of one process split it.
+        NVML answers one record for each process that was busy since the given time (microseconds since the epoch).
         """
-        now = time.monotonic()
-        elapsed, self._last_look[uuid] = now - self._last_look[uuid], now
-        samples = _optional(lambda: pynvml.nvmlDeviceGetProcessUtilization(handle, self._last_sample[uuid])) or []
-        records: dict[int, list[int]] = {}
-        for sample in samples:
-            if sample.timeStamp > self._last_sample[uuid] and 0 <= sample.smUtil <= 100:
-                records.setdefault(int(sample.pid), []).append(int(sample.smUtil))
-        self._last_sample[uuid] = max([self._last_sample[uuid], *(int(s.timeStamp) for s in samples)])
-        return {pid: sum(utils) / len(utils) / 100 * elapsed for pid, utils in records.items() if any(utils)}
+        now = time.time()
+        since, self._last_look[uuid] = self._last_look[uuid], now
+        samples = _optional(lambda: pynvml.nvmlDeviceGetProcessUtilization(handle, int(since * 1e6))) or []
+        covered = max(0.0, min(now - since, _LONGEST_LOOK_SECONDS))
+        return {int(s.pid): s.smUtil / 100 * covered for s in samples if 0 < s.smUtil <= 100}
 
 
 def softgpu_environment(state: os.PathLike[str], settings: SoftGpuSettings) -> dict[str, str]:

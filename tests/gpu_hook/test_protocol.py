@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -182,10 +183,8 @@ def test_damaged_messages_are_read_or_malformed(position: int, damage: bytes, ki
     datagram = bytearray(protocol.pack(message))
     start = position % len(datagram)
     datagram[start : start + len(damage)] = damage
-    try:
-        protocol.unpack(bytes(datagram))
-    except protocol.MalformedError as error:
-        assert str(error)
+    with contextlib.suppress(protocol.MalformedError):
+        assert isinstance(protocol.unpack(bytes(datagram)), protocol.Message)
 
 
 def test_long_texts_are_cut_between_characters() -> None:

@@ -1,0 +1,139 @@
+"""The agent on the real software GPU: its NVML, its state file, and what goes wrong with them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.agent.softgpu_state import is_in_use
+from aliquot.gpu_hook.client import query
+from aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
+
+# Joins the software GPU, takes memory, tells it, and waits for its stdin to end.
+CLIENT = """
+import ctypes, sys
+cuda = ctypes.CDLL(sys.argv[1])
+context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(64 << 20)) == 0
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _a_built_software_gpu() -> None:
+    try:
+        softgpu_driver()
+    except PathError as error:
+        pytest.skip(f"no software GPU: {error}")
+
+
+@pytest.fixture
+def a_state(a_folder: Path) -> Iterator[Path]:
+    state = softgpu_state_path(RuntimeDir(a_folder))
+    yield state
+    state.unlink(missing_ok=True)
+
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start(an_idle_node: Any, a_state: Path) -> Start:
+    def start_one(*arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu"]
+        log = an_idle_node.folder / "agent.log"
+        command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(log), *arguments]
+        an_idle_node.process = subprocess.Popen(command)
+        an_idle_node.until(an_idle_node.answers)
+        process: subprocess.Popen[bytes] = an_idle_node.process
+        return process
+
+    return start_one
+
+
+def test_devices_are_as_asked_and_say_what_they_are(an_idle_node: Any, start: Start) -> None:
+    start("--softgpu-devices", "2", "--softgpu-memory", "1GiB")
+    devices = an_idle_node.status()["devices"]
+    assert [device["name"] for device in devices] == ["Aliquot Software GPU"] * 2
+    assert [device["memory_bytes"] for device in devices] == [1 << 30] * 2
+    assert an_idle_node.status()["driver"] == "softgpu"
+
+
+def test_memory_of_any_process_is_seen(
+    an_idle_node: Any, start: Start, open_holder: Callable[[], Any], a_state: Path
+) -> None:
+    start("--softgpu-memory", "1GiB")
+    grant = open_holder().reserve()["grant"]
+    env = {**os.environ, **grant["env"]}
+    del env["LD_LIBRARY_PATH_PREPEND"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLIENT, grant["env"]["ALIQUOT_REAL_CUDA"]],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    an_idle_node.helpers.append(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    assert is_in_use(a_state)
+    an_idle_node.until(lambda: an_idle_node.status()["devices"][0]["used_bytes"] == 64 << 20)
+    process.kill()
+    an_idle_node.until(lambda: an_idle_node.status()["devices"][0]["used_bytes"] == 0)
+    assert not is_in_use(a_state)
+
+
+def test_the_machine_goes_with_its_agent(an_idle_node: Any, start: Start, a_state: Path) -> None:
+    start()
+    assert a_state.exists()
+    assert an_idle_node.end() == 0
+    assert not a_state.exists()
+
+
+def test_a_new_agent_makes_a_machine_of_its_own_settings(an_idle_node: Any, start: Start) -> None:
+    start("--softgpu-memory", "1GiB")
+    an_idle_node.end(9)
+    start("--softgpu-memory", "2GiB")
+    assert an_idle_node.status()["devices"][0]["memory_bytes"] == 2 << 30
+
+
+def test_a_machine_that_cannot_be_made_ends_the_agent_with_one_line(a_folder: Path, a_state: Path) -> None:
+    a_state.mkdir()
+    command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir", str(a_folder)]
+    result = subprocess.run(
+        [*command, "--log-file", os.devnull], capture_output=True, text=True, timeout=30, check=False
+    )
+    a_state.rmdir()
+    assert result.returncode == 1
+    assert str(a_state) in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_full_dev_shm_ends_the_agent_with_a_clear_line(a_folder: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small /dev/shm")
+    agent = f"{sys.executable} -m aliquot.gpu_hook.agent --driver softgpu --runtime-dir {a_folder} --log-file /dev/null"
+    script = f"mount -t tmpfs -o size=64k tmpfs /dev/shm && exec {agent}"
+    result = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, timeout=30, check=False
+    )
+    if "unshare" in result.stderr or "mount" in result.stderr:
+        pytest.skip(f"no mount namespace here: {result.stderr.strip()}")
+    assert result.returncode == 1
+    assert "No space left on device" in result.stderr
+    assert "/dev/shm" in result.stderr
+
+
+def test_query_without_an_agent_does_not_touch_the_machine(a_folder: Path, a_state: Path) -> None:
+    with pytest.raises(Exception, match="no node agent answers"):
+        query("status", runtime_dir=a_folder)
+    assert not a_state.exists()
