@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from aliquot.gateway.commands.server import EXTENSION, SERVER_CLASSES
+from aliquot.gateway.commands.server import EXTENSION
+from aliquot.gateway.server_classes import ACCESS_CLASSES, KERNEL_CLASSES
 from aliquot.gateway.doctor import FAIL, OK, WARN, Finding
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_core.application import JupyterApp
@@ -16,6 +17,8 @@ from jupyter_server.extension.config import ExtensionConfigManager
 
 LAB_EXTENSION = "@aliquot/lab"
 _INSTALL = "install again: pip install aliquot"
+
+_REPLACED = {**KERNEL_CLASSES, **ACCESS_CLASSES}
 
 
 def look_at_provisioner() -> list[Finding]:
@@ -49,20 +52,14 @@ def look_at_server() -> list[Finding]:
 
 
 def _look_at_classes(configured: dict[str, Any]) -> list[Finding]:
-    """The kernel manager by itself, for it decides whether sizes work; the others together."""
-    names = {trait: _class_name(configured.get(trait)) for trait in SERVER_CLASSES}
-    findings = [
-        Finding("kernel manager", OK, f"{names['kernel_manager_class']} is configured"),
-        Finding("server classes", OK, "sizes, sessions, identity and authorization are ours"),
-    ]
-    for number, traits in enumerate((["kernel_manager_class"], list(SERVER_CLASSES)[1:])):
-        others = [trait for trait in traits if names[trait] != SERVER_CLASSES[trait]]
-        if others:
-            found = ", ".join(f"{trait}: {names[trait] or 'not configured'}" for trait in others)
-            remedy = " ".join(f"--ServerApp.{trait}={SERVER_CLASSES[trait]}" for trait in others)
-            remedy = f"aliquot lab sets them by itself; else: jupyter lab {remedy}"
-            findings[number] = Finding(findings[number].about, WARN, found, remedy)
-    return findings
+    """Ours are in force unless a configuration names others."""
+    others = {trait: _class_name(value) for trait, value in configured.items() if trait in _REPLACED}
+    foreign = {trait: name for trait, name in others.items() if name != _class_name(_REPLACED[trait])}
+    if not foreign:
+        return [Finding("server classes", OK, "kernels, sizes, sessions, identity and authorization are ours")]
+    found = ", ".join(f"{trait}: {name}" for trait, name in foreign.items())
+    remedy = "remove " + ", ".join(f"c.ServerApp.{trait}" for trait in foreign) + " from Jupyter's configuration"
+    return [Finding("server classes", WARN, f"the configuration names others than ours: {found}", remedy)]
 
 
 def _class_name(configured: Any) -> str:

@@ -18,6 +18,7 @@ from aliquot.gateway.local_kernels import local_kernels, session_labels, waiting
 from aliquot.gateway.local_socket import LocalSocket
 from aliquot.gateway.metrics import ServerMetrics
 from aliquot.gateway.node_watch import NodeWatch
+from aliquot.gateway.server_classes import replace_stock_classes
 from aliquot.gateway.sizes import SizedKernelSpecManager
 from aliquot.gateway.status import LocalKernel, NodeView, Scene
 from aliquot.gateway.stock_handlers import replacements
@@ -34,6 +35,11 @@ class AliquotExtension(ExtensionApp):
     name = "aliquot"
     load_other_extensions = True
     classes = [Aliquot, AliquotIdentityProvider]
+
+    def _link_jupyter_server_extension(self, serverapp: ServerApp) -> None:
+        """Called by the extension manager before the server makes its managers."""
+        replace_stock_classes(serverapp)
+        super()._link_jupyter_server_extension(serverapp)
 
     def initialize_settings(self) -> None:
         """Called by ExtensionApp.initialize, before there is an event loop: makes everything, starts nothing."""

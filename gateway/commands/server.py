@@ -1,12 +1,10 @@
-"""Jupyter's server application with our classes as defaults, so that `lab` and `serve` need no configuration file.
+"""Jupyter's server application with our extension on, so that `lab` and `serve` need no configuration file.
 
-Whatever the user configures (files or options) still wins. Keeps no list of what an installed Aliquot switches on
-but this one; a test compares it with jupyter-config/server-config/aliquot.json.
+Whatever the user configures (files or options) still wins.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from jupyter_server.serverapp import ServerApp
@@ -14,42 +12,10 @@ from jupyter_server.services.contents.largefilemanager import AsyncLargeFileMana
 from traitlets import default
 
 EXTENSION = "aliquot.gateway"
-SERVER_CLASSES = {
-    "kernel_manager_class": "aliquot.gateway.kernel_manager.AliquotKernelManager",
-    "kernel_spec_manager_class": "aliquot.gateway.sizes.SizedKernelSpecManager",
-    "session_manager_class": "aliquot.gateway.sessions.OwnedSessionManager",
-    "identity_provider_class": "aliquot.gateway.auth.AliquotIdentityProvider",
-    "authorizer_class": "aliquot.gateway.auth.AliquotAuthorizer",
-}
-
-
-def _named_class(trait: str) -> Any:
-    module, _, name = SERVER_CLASSES[trait].rpartition(".")
-    return getattr(importlib.import_module(module), name)
 
 
 class AliquotServerApp(ServerApp):
-    """A Jupyter server that manages kernels, sizes, sessions and users our way."""
-
-    @default("kernel_manager_class")
-    def _default_kernel_manager_class(self) -> Any:
-        return _named_class("kernel_manager_class")
-
-    @default("kernel_spec_manager_class")
-    def _default_kernel_spec_manager_class(self) -> Any:
-        return _named_class("kernel_spec_manager_class")
-
-    @default("session_manager_class")
-    def _default_session_manager_class(self) -> Any:
-        return _named_class("session_manager_class")
-
-    @default("identity_provider_class")
-    def _default_identity_provider_class(self) -> Any:
-        return _named_class("identity_provider_class")
-
-    @default("authorizer_class")
-    def _default_authorizer_class(self) -> Any:
-        return _named_class("authorizer_class")
+    """A Jupyter server with our extension on; the extension puts our managers in place."""
 
     def find_server_extensions(self) -> None:
         """Called by ServerApp.initialize. Ours is on, as if its configuration file were installed."""

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from aliquot.gateway.app import COMMANDS
 from aliquot.gateway.cli_reference import reference_page
-from aliquot.gateway.commands.server import SERVER_CLASSES
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs/reference/cli.md"
@@ -39,11 +38,3 @@ def test_every_option_of_the_agent_is_documented() -> None:
     options = [word for word in parser.format_usage().replace("[", " ").split() if word.startswith("--")]
     assert options
     assert not [option for option in options if option not in section]
-
-
-def test_lab_and_serve_configure_what_an_installation_does() -> None:
-    import json
-
-    installed = json.loads((ROOT / "jupyter-config/server-config/aliquot.json").read_text())["ServerApp"]
-    installed.pop("jpserver_extensions")
-    assert installed in ({}, SERVER_CLASSES)

@@ -1,0 +1,38 @@
+"""Which of Jupyter Server's classes are replaced by ours, and when: only where nobody chose others.
+
+Jupyter Server reads nothing but the list of extensions from jupyter_server_config.d, and links extensions before it
+makes its managers: that moment is ours. What a user, JupyterHub or gateway mode decided is left alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider
+from aliquot.gateway.kernel_manager import AliquotKernelManager
+from aliquot.gateway.sessions import OwnedSessionManager
+from aliquot.gateway.sizes import SizedKernelSpecManager
+from jupyter_server.gateway.gateway_client import GatewayClient
+from jupyter_server.serverapp import ServerApp
+
+KERNEL_CLASSES: dict[str, type] = {
+    "kernel_manager_class": AliquotKernelManager,
+    "kernel_spec_manager_class": SizedKernelSpecManager,
+    "session_manager_class": OwnedSessionManager,
+}
+ACCESS_CLASSES: dict[str, type] = {
+    "identity_provider_class": AliquotIdentityProvider,
+    "authorizer_class": AliquotAuthorizer,
+}
+
+
+def replace_stock_classes(server: ServerApp) -> None:
+    """Put our classes where nobody chose others. To be called before the server makes its managers."""
+    classes = dict(ACCESS_CLASSES)
+    # A server in gateway mode has its kernels elsewhere: the gateway gives them their sizes.
+    if not GatewayClient.instance(parent=server).gateway_enabled:
+        classes |= KERNEL_CLASSES
+    configured: Any = server.config.get("ServerApp", {})
+    for trait, ours in classes.items():
+        if trait not in configured and not server.trait_has_value(trait):
+            setattr(server, trait, ours)
