@@ -64,6 +64,8 @@ int page_install(int agent_descriptor, int hook_descriptor)
     munmap(agent, state.mapped_bytes);
     if (!is_ours)
         return EPROTO;
+    uint64_t unknown_symbols = page_read(&state.hook->unknown_symbols);
+    uint64_t unaccounted_calls = page_read(&state.hook->unaccounted_calls);
     if (mmap(state.hook, state.mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, hook_descriptor, 0) ==
         MAP_FAILED)
         return errno;
@@ -72,6 +74,9 @@ int page_install(int agent_descriptor, int hook_descriptor)
     struct aliquot_hook_page *hook = state.hook;
     hook->version = ALIQUOT_PROTOCOL_VERSION;
     hook->pid = (int32_t)getpid();
+    /* Counters that nobody else keeps go on; all other words have their owner, who writes them again. */
+    page_add(&hook->unknown_symbols, unknown_symbols);
+    page_add(&hook->unaccounted_calls, unaccounted_calls);
     __atomic_store_n(&hook->magic, ALIQUOT_PAGE_MAGIC, __ATOMIC_RELEASE);
     return 0;
 }

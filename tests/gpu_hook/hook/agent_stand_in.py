@@ -87,12 +87,12 @@ class StandIn:
         os.close(self._stop_writer)
 
     def wait_for(self, claim: Callable[[], bool], seconds: float = 10.0) -> None:
+        """The claim is asked without any lock: it may make the hook speak to us."""
         deadline = time.monotonic() + seconds
-        with self._changed:
-            while not claim():
-                left = deadline - time.monotonic()
-                assert left > 0, f"not within {seconds} s; heard {self.heard}"
-                # The pages change without a message, so look again now and then.
+        while not claim():
+            left = deadline - time.monotonic()
+            assert left > 0, f"not within {seconds} s; heard {self.heard}"
+            with self._changed:  # the pages change without a message, so look again now and then
                 self._changed.wait(min(left, 0.02))
 
     def process(self, pid: int | None = None) -> Connection:

@@ -1,0 +1,51 @@
+"""The built files: what they need of the machine they run on, and what they are named."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aliquot.gpu_hook import paths
+
+NEWEST_GLIBC = (2, 28)
+FILES = ["shim/libcuda.so.1", "shim/libcuda.so", "shim/libnvidia-ml.so.1", "bin/aliquot-kernel-start"]
+
+
+def read_elf(file: Path, *options: str) -> str:
+    return subprocess.run(["readelf", "-W", *options, str(file)], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_symbol_is_newer_than_the_oldest_glibc_we_support(name: str) -> None:
+    text = read_elf(paths.native_dir() / name, "--version-info")
+    versions = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_(\d[\d.]*)", text)}
+    assert [one for one in versions if one > NEWEST_GLIBC] == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_only_the_c_library_is_needed(name: str) -> None:
+    needed = set(re.findall(r"NEEDED.*\[(.*)\]", read_elf(paths.native_dir() / name, "-d")))
+    ours = {"libcuda.so.1"} if name == "shim/libcuda.so" else {"libc.so.6", "libdl.so.2", "libpthread.so.0"}
+    assert needed <= ours | {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+
+
+def test_the_libraries_carry_the_names_that_programs_ask_for() -> None:
+    for name in FILES[:3]:
+        text = read_elf(paths.native_dir() / name, "-d")
+        assert f"soname: [{Path(name).name}]" in text
+    assert "RUNPATH            Library runpath: [$ORIGIN]" in read_elf(paths.shim_dir() / "libcuda.so", "-d").replace(
+        "(RUNPATH)", "RUNPATH"
+    )
+
+
+def test_the_link_name_holds_no_second_hook() -> None:
+    assert "aliquot_hook_version" not in read_elf(paths.shim_dir() / "libcuda.so", "--dyn-syms")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_stack_is_executable(name: str) -> None:
+    (row,) = [line for line in read_elf(paths.native_dir() / name, "-l").splitlines() if "GNU_STACK" in line]
+    assert "RWE" not in row
