@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from aliquot.gateway.commands.server import EXTENSION
-from aliquot.gateway.server_classes import ACCESS_CLASSES, KERNEL_CLASSES
 from aliquot.gateway.doctor import FAIL, OK, WARN, Finding
+from aliquot.gateway.server_classes import ACCESS_CLASSES, KERNEL_CLASSES
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_core.application import JupyterApp
 from jupyter_core.paths import jupyter_config_path, jupyter_path
