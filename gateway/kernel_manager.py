@@ -3,14 +3,17 @@
 Who gets a grant is admission's matter, and a single kernel's start managed_kernel's.
 """
 
+# mypy: disable-error-code="no-untyped-call, attr-defined, assignment"
+# Jupyter Server's kernel managers carry no types, and define their coroutines twice, as functions and as attributes.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from aliquot.gpu_hook.paths import KERNEL_ID
 from aliquot.provisioner.errors import AliquotError
 from aliquot.provisioner.grant_record import stanza_request
+from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from tornado.web import HTTPError
@@ -23,10 +26,10 @@ from .managed_kernel import ManagedKernel
 
 
 class AliquotKernelManager(AsyncMappingKernelManager):
-    """Jupyter's kernel manager, with owners and grants. ``admission`` is set by the extension; None: it is not loaded."""
+    """Jupyter's kernel manager, with owners and grants. ``admission`` is the extension's; None: it is not loaded."""
 
     use_pending_kernels = Bool(
-        True, help="Whether a start is answered before the kernel has its grant. Without it, a start waits in the request."
+        True, help="Whether a start is answered before the kernel has its grant; if not, the request itself waits."
     ).tag(config=True)
 
     def __init__(self, **kwargs: Any) -> None:
@@ -55,8 +58,8 @@ class AliquotKernelManager(AsyncMappingKernelManager):
             return "pending", waiting
         if kernel.execution_state == "dead":
             return "ended", kernel.reason
-        state = "starting" if not kernel.ready.done() or kernel.execution_state == "starting" else "resident"
-        return state, kernel.reason
+        # Jupyter says "starting" until a client connects; for us a kernel that runs holds what it was granted.
+        return "resident" if kernel.ready.done() else "starting", kernel.reason
 
     def kernel_model(self, kernel_id: str) -> dict[str, Any]:
         """Called by Jupyter's handlers for each kernel they show. A kernel that waits says why."""
@@ -74,9 +77,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
 
     # ---- start
 
-    async def _async_start_kernel(
-        self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any
-    ) -> str:
+    async def _async_start_kernel(self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any) -> str:
         """Called by POST /api/kernels and by sessions. Raises HTTPError for what could never start."""
         user = current_user()
         if kernel_id is not None and kernel_id in self:
@@ -105,7 +106,8 @@ class AliquotKernelManager(AsyncMappingKernelManager):
     def _check_start(self, kernel_name: str | None, owner: str) -> bool:
         """Whether this kernelspec asks for a grant. Raises HTTPError for what waiting cannot help, and NoSuchKernel."""
         try:
-            spec = self.kernel_spec_manager.get_kernel_spec(kernel_name or self.default_kernel_name)
+            specs = cast(KernelSpecManager, self.kernel_spec_manager)
+            spec = specs.get_kernel_spec(kernel_name or self.default_kernel_name)
             request = stanza_request(spec.metadata)
             if request is not None and self.admission is not None:
                 self.admission.check(owner, request)
@@ -155,7 +157,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         """
         kernel = self.get_kernel(kernel_id)
         try:
-            await asyncio.shield(kernel.ready)
+            await asyncio.shield(cast("asyncio.Future[None]", kernel.ready))
         except Exception as error:
             self.log.debug("kernel=%s never became ready: %s", kernel_id, error)
             return
@@ -200,7 +202,9 @@ class AliquotKernelManager(AsyncMappingKernelManager):
 
     # ---- end
 
-    async def _async_shutdown_kernel(self, kernel_id: str, now: bool = False, restart: bool = False) -> None:
+    async def _async_shutdown_kernel(
+        self, kernel_id: str, now: bool | None = False, restart: bool | None = False
+    ) -> None:
         """Called by DELETE /api/kernels/{id}, by culling and by sessions. Returns when it has ended, with its grant.
 
         Asked twice, it ends once, and both are answered then.
@@ -215,7 +219,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
 
     shutdown_kernel = _async_shutdown_kernel
 
-    async def _stop(self, kernel_id: str, now: bool, restart: bool) -> None:
+    async def _stop(self, kernel_id: str, now: bool | None, restart: bool | None) -> None:
         kernel = self.get_kernel(kernel_id)
         if isinstance(kernel, ManagedKernel):
             kernel.withdraw()

@@ -1,13 +1,13 @@
 """One kernel of this server: waits for its grant, starts within it, and gives it back at its end.
 
-The grant comes from admission and is handed to the provisioner by value. Without admission the provisioner asks by itself.
+The grant comes from admission and is handed to the provisioner by value. Without admission the provisioner asks itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
+from typing import Any, cast
 
 from aliquot.provisioner.errors import AliquotError, WithdrawnError
 from aliquot.provisioner.grant_record import stanza_request
@@ -34,7 +34,7 @@ class ManagedKernel(ServerKernelManager):
 
     def request(self) -> Request | None:
         """What its kernelspec asks for; None for a plain kernel. Raises RequestError."""
-        return stanza_request(self.kernel_spec.metadata)
+        return None if self.kernel_spec is None else stanza_request(self.kernel_spec.metadata)
 
     def waiting_reason(self) -> str | None:
         """Why it waits for a grant; None when it does not."""
@@ -68,7 +68,8 @@ class ManagedKernel(ServerKernelManager):
         self.kernel_id = self.kernel_id or kwargs["kernel_id"]
         if self._ready is None or self._ready.done():
             self._ready = asyncio.get_running_loop().create_future()
-        ready = self._ready
+        # In a server there is always a loop, so that this is never the other kind of future.
+        ready = cast("asyncio.Future[None]", self._ready)
         try:
             grant = await self._get_grant(kwargs)
             if grant is not None:
