@@ -85,6 +85,11 @@ class Kernel:
         return bool(self._sessions)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether several processes of it share its quota, and want to know what the others took."""
+        return len(self._sessions) > 1
+
+    @property
     def pids(self) -> list[int]:
         """Of all its processes that we know, the bound one too."""
         return sorted({*self._bound, *(session.pid for session in self._sessions.values())})

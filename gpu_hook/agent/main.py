@@ -89,7 +89,7 @@ class Agent:
         while True:
             await asyncio.sleep(self._settings.page_period_seconds)
             try:
-                self._reservations.sample()
+                self._reservations.sample_shared()
             except Exception:
                 log.exception("event=sample_failed")
 
@@ -112,13 +112,13 @@ class Agent:
         return not self._control.connections and not len(self._reservations)
 
     def _describe(self) -> dict[str, Any]:
-        kernels = list(self._reservations.kernels)
+        kernels = [describe_kernel(kernel) for kernel in self._reservations.kernels]
         return {
             "node": self._node.name,
             "driver": self._node.driver.kind,
             "enforcer": ENFORCER,
             "devices": describe_devices(self._ledger, self._monitor.readings, kernels),
-            "kernels": [describe_kernel(kernel) for kernel in kernels],
+            "kernels": kernels,
             "connections": self._control.connections,
         }
 

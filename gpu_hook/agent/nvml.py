@@ -5,10 +5,13 @@ The chosen library is loaded by its absolute path first; glibc then answers pynv
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import re
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import pynvml  # type: ignore[import-untyped, unused-ignore]
@@ -20,6 +23,7 @@ from .settings import SoftGpuSettings
 
 _Result = TypeVar("_Result")
 _LONGEST_LOOK_SECONDS = 6.0  # what NVML remembers of a process; after a pause of ours, the time before is lost
+_LIBRARY_PREFIX = re.compile(r"^aliquot software gpu: (pid=\d+ )?")
 _GONE = {
     pynvml.NVML_ERROR_GPU_IS_LOST,
     pynvml.NVML_ERROR_NOT_FOUND,
@@ -34,14 +38,18 @@ class NvmlSource:
 
     def __init__(self, driver: Driver) -> None:
         """Raises DriverError when the library does not load, does not start, or has no device."""
+        words: list[str] = []
         try:
-            ctypes.CDLL(os.fspath(driver.nvml), mode=ctypes.RTLD_GLOBAL)
-            pynvml.nvmlInit()
+            with _captured_stderr(words):
+                ctypes.CDLL(os.fspath(driver.nvml), mode=ctypes.RTLD_GLOBAL)
+                pynvml.nvmlInit()
             self._handles = [_find_device(index) for index in range(pynvml.nvmlDeviceGetCount())]
         except OSError as error:
             raise DriverError(f"cannot load {driver.nvml}: {error}") from error
         except pynvml.NVMLError as error:
-            raise DriverError(f"NVML of {driver.nvml} does not start: {error}") from error
+            found = " | ".join(words) or f"its NVML says {str(error).lower()!r}"
+            name = "software GPU" if driver.kind == "softgpu" else "NVIDIA driver"
+            raise DriverError(f"the {name} ({driver.nvml.parent}) does not start: {found}") from error
         if not self._handles:
             raise DriverError(f"NVML of {driver.nvml} has no device; see nvidia-smi")
         self._last_look = dict.fromkeys((facts.uuid for facts, _ in self._handles), time.time())
@@ -99,6 +107,24 @@ def softgpu_environment(state: os.PathLike[str], settings: SoftGpuSettings) -> d
     }
     chosen = {f"ALIQUOT_SOFTGPU_{name}": f"{value:.15g}" for name, value in knobs.items() if value is not None}
     return {"ALIQUOT_SOFTGPU_STATE": os.fspath(state), **chosen}
+
+
+@contextlib.contextmanager
+def _captured_stderr(words: list[str]) -> Iterator[None]:
+    """What a library says on stderr while it fails is the reason that its error code leaves out."""
+    kept = os.dup(2)
+    try:
+        with tempfile.TemporaryFile() as caught:
+            os.dup2(caught.fileno(), 2)
+            try:
+                yield
+            finally:
+                os.dup2(kept, 2)
+                caught.seek(0)
+                lines = caught.read().decode(errors="replace").splitlines()
+                words += [_LIBRARY_PREFIX.sub("", line) for line in lines]
+    finally:
+        os.close(kept)
 
 
 def _find_device(index: int) -> tuple[DeviceFacts, Any]:

@@ -124,14 +124,14 @@ class Reservations:
                 self._settings.restart_grace_seconds, self._end_grace, kernel
             )
 
-    def sample(self) -> None:
-        """Look at the pages of all kernels that have processes."""
+    def sample_shared(self) -> None:
+        """Look at the pages of kernels with several processes; one alone is sampled with the devices."""
         for kernel in self._kernels.values():
-            if kernel.is_in_use:
+            if kernel.is_shared:
                 kernel.sample()
 
     def book_busy(self, readings: Iterable[DeviceReading]) -> None:
-        """Book GPU time of processes on their kernels, those that left since the look before included."""
+        """Book GPU time of processes on their kernels, and show it to them; those that just left are included."""
         owners = {pid: kernel_id for pid, (kernel_id, _) in self._departed.items()}
         owners.update((pid, kernel.kernel_id) for kernel in self._kernels.values() for pid in kernel.pids)
         for reading in readings:
@@ -139,6 +139,9 @@ class Reservations:
                 kernel = self._kernels.get(owners.get(pid, ""))
                 if kernel is not None:
                     kernel.add_busy(reading.facts.uuid, seconds)
+        for kernel in self._kernels.values():
+            if kernel.is_in_use:
+                kernel.sample()
         # The look that was under way when a process left may not have seen its last work: the next one does.
         self._departed = {pid: (kernel, 1) for pid, (kernel, looks) in self._departed.items() if looks == 0}
 

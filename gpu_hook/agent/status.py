@@ -16,15 +16,14 @@ ENFORCER = "hook"
 
 
 def describe_devices(
-    ledger: Ledger, readings: Iterable[DeviceReading], kernels: Iterable[Kernel]
+    ledger: Ledger, readings: Iterable[DeviceReading], kernels: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """One object a device. A device that NVML did not see this time is lost."""
+    """One object a device, from what ``describe_kernel`` said. A device that NVML did not see this time is lost."""
     seen = {reading.facts.uuid: reading for reading in readings}
     charged: dict[str, int] = {}
     for kernel in kernels:
-        if kernel.is_in_use:
-            for part, use in zip(kernel.reservation.parts, kernel.report(), strict=True):
-                charged[part.uuid] = charged.get(part.uuid, 0) + use.charged_bytes
+        for device in kernel["devices"]:
+            charged[device["uuid"]] = charged.get(device["uuid"], 0) + device["charged_bytes"]
     result = []
     for facts in ledger.devices:
         hundredths, reserved = ledger.reserved(facts.uuid)

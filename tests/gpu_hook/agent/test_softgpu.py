@@ -115,7 +115,8 @@ def test_a_machine_that_cannot_be_made_ends_the_agent_with_one_line(a_folder: Pa
     a_state.rmdir()
     assert result.returncode == 1
     assert str(a_state) in result.stderr
-    assert "Traceback" not in result.stderr
+    assert result.stderr.startswith("aliquot agent: the software GPU (")
+    assert result.stderr.count("\n") == 1
 
 
 def test_a_full_dev_shm_ends_the_agent_with_a_clear_line(a_folder: Path) -> None:
@@ -129,8 +130,8 @@ def test_a_full_dev_shm_ends_the_agent_with_a_clear_line(a_folder: Path) -> None
     if "unshare" in result.stderr or "mount" in result.stderr:
         pytest.skip(f"no mount namespace here: {result.stderr.strip()}")
     assert result.returncode == 1
-    assert "No space left on device" in result.stderr
-    assert "/dev/shm" in result.stderr
+    assert "No space left on device; make room" in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_query_without_an_agent_does_not_touch_the_machine(a_folder: Path, a_state: Path) -> None:
