@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "enter.h"
@@ -39,8 +40,8 @@ static CUresult translate(enum machine_failure failure)
     return CUDA_ERROR_SYSTEM_NOT_READY;
 }
 
-/* An OFD lock belongs to the open file, which a forked child shares: kept open there, it would keep a killed parent's
- * memory charged until the child ended. */
+/* An OFD lock belongs to the open file, which a forked child shares, by descriptor and by mapping (see take_seat): kept
+ * there, it would keep a killed parent's memory charged until the child ended. */
 static void leave_seat_in_child(void)
 {
     if (!start.is_ready)
@@ -61,6 +62,7 @@ static CUresult take_seat(void)
     enum machine_failure failure = machine_open(&driver.seat, &settings);
     if (failure != MACHINE_OK)
         return translate(failure);
+    madvise(driver.seat.machine, sizeof *driver.seat.machine, MADV_DONTFORK);
     if (slots_join(&driver.seat) != 0) {
         machine_close(&driver.seat);
         return translate(MACHINE_NO_SLOT);

@@ -22,7 +22,8 @@ static struct {
 
 static void close_at_thread_end(void *stream)
 {
-    if (handles_remove(HANDLE_STREAM, stream))
+    /* A forked child's copy of the queues may be in any state. */
+    if (!(atomic_load(&enter_watch) & WATCH_FORKED) && handles_remove(HANDLE_STREAM, stream))
         stream_close(stream);
 }
 
