@@ -6,7 +6,6 @@ Conducts; the processes are private_ring's, the notebooks demo_notebook's, the j
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import time
@@ -64,19 +63,17 @@ async def hold_demo(ring: Ring, notebook: Path, report: Report, say: Callable[[s
     runs = [NotebookRun(part, notebook, ring.log_path(part.name.replace(" ", "-")), report) for part in PARTS]
     victim = next(run for run in runs if run.part.name == VICTIM)
     async with await AgentClient.connect(ring.runtime.path) as agent:
+        tasks: list[asyncio.Task[None]] = []
         try:
             await _start_all(runs)
-            tasks = [asyncio.create_task(run.run()) for run in runs]
-            try:
-                before, reclaim = await _kill_mid_cell(agent, victim, runs, say)
-                for run in runs:
-                    run.may_finish.set()
-                await asyncio.gather(*tasks)
-            finally:
-                await _stop(tasks)
+            tasks += [asyncio.create_task(run.run()) for run in runs]
+            before, reclaim = await _kill_mid_cell(agent, victim, runs, say)
+            for run in runs:
+                run.may_finish.set()
+            await asyncio.wait(tasks)
             node = await agent.status()
         finally:
-            await asyncio.gather(*(run.end() for run in runs))
+            await _end_all(runs, tasks)
         left = await _what_is_left(agent)
     by_id = {kernel.kernel_id: kernel for kernel in node.kernels} | {before.kernel_id: before}
     kernels = [_seen(run, by_id.get(run.kernel_id)) for run in runs]
@@ -170,11 +167,13 @@ async def _what_is_left(agent: AgentClient) -> str:
         await asyncio.sleep(0.05)
 
 
-async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.gather(*tasks, return_exceptions=True)
+async def _end_all(runs: Sequence[NotebookRun], tasks: Sequence[asyncio.Task[None]]) -> None:
+    """End the kernels, then wait for the runs, which notice it."""
+    await asyncio.gather(*(run.end_kernel() for run in runs))
+    if tasks:
+        await asyncio.wait(tasks)
+    for run in runs:
+        run.close()
 
 
 def _seen(run: NotebookRun, status: KernelStatus | None) -> Seen:

@@ -46,6 +46,7 @@ class NotebookRun:
     error: str = ""
     is_dead: bool = False
     is_finished: bool = False
+    is_ending: bool = False
     outputs: dict[str, str] = field(default_factory=dict)
     is_waiting: asyncio.Event = field(default_factory=asyncio.Event)
     may_finish: asyncio.Event = field(default_factory=asyncio.Event)
@@ -78,6 +79,8 @@ class NotebookRun:
                     self.report(self.part.name, step, len(self._cells), "waits for the others")
                     self.is_waiting.set()
                     await self.may_finish.wait()
+                if self.is_ending:
+                    return
                 self.current = cell.id
                 self.report(self.part.name, step, len(self._cells), f"cell {cell.id}")
                 await self._client.async_execute_cell(cell, index)
@@ -86,7 +89,8 @@ class NotebookRun:
             self.report(self.part.name, len(self._cells), len(self._cells), "done")
         except DeadKernelError:
             self.is_dead = True
-            self.report(self.part.name, len(self._cells), len(self._cells), "its kernel is dead")
+            if not self.is_ending:
+                self.report(self.part.name, len(self._cells), len(self._cells), "its kernel is dead")
         except (CellExecutionError, TimeoutError) as error:
             self.error = f"cell {self.current}: {_last_line(error)}"
             self.report(self.part.name, len(self._cells), len(self._cells), self.error)
@@ -97,14 +101,22 @@ class NotebookRun:
         """What a cell has printed so far, also while it runs."""
         return next((_text(cell) for _, cell in self._cells if cell.id == cell_id), "")
 
-    async def end(self) -> None:
-        """Shut the kernel down and give its part back. Idempotent."""
-        client, manager = self._client.kc, self._client.km
-        if client is not None:
-            client.stop_channels()
-            self._client.kc = None
+    async def end_kernel(self) -> None:
+        """Shut the kernel down and give its part back. Idempotent.
+
+        A run is ended so, and not by cancelling it: nbclient takes a cancelled cell for a dead kernel, and leaves
+        its tasks behind.
+        """
+        self.is_ending = True
+        self.may_finish.set()
+        manager = self._client.km
         if manager is not None and manager.has_kernel:
             await manager.shutdown_kernel(now=True)  # type: ignore[misc]  # nbclient declares the synchronous manager
+
+    def close(self) -> None:
+        """Close the connections to the kernel, when the run has ended."""
+        if self._client.kc is not None:
+            self._client.kc.stop_channels()
 
 
 def _tags(cell: Any) -> frozenset[str]:

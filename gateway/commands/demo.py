@@ -7,6 +7,7 @@ import importlib.util
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,11 +73,11 @@ class DemoCommand(Command):
         from aliquot.gateway.demo_view import DemoView
         from aliquot.gateway.private_ring import Ring, RingSettings
 
-        _cancel_on_signals()
-        ring = Ring(RingSettings(self.driver, self.softgpu_memory))
-        # The kernels are started from this process: it must find this ring and no other.
-        os.environ.update(ring.environment)
         with DemoView(screen) as view:
+            _cancel_on_signals(view.say)
+            ring = Ring(RingSettings(self.driver, self.softgpu_memory))
+            # The kernels are started from this process: it must find this ring and no other.
+            os.environ.update(ring.environment)
             view.say("starting a node agent and a gateway")
             try:
                 async with ring:
@@ -118,7 +119,7 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _cancel_on_signals() -> None:
+def _cancel_on_signals(say: Callable[[str], None]) -> None:
     """The first SIGINT or SIGTERM ends the demo in order; while it cleans up, further ones change nothing."""
     task = asyncio.current_task()
     assert task is not None
@@ -127,6 +128,7 @@ def _cancel_on_signals() -> None:
 
     def cancel() -> None:
         if pending:
+            say("interrupted: ending what was started")
             pending.pop().cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
