@@ -13,6 +13,8 @@ from typing import Any
 from aliquot.gpu_hook.paths import KERNEL_ID
 from aliquot.gpu_hook.placement import Part
 
+from .processes import Process
+
 _NAME = "grant.json"
 _VERSION = 1
 
@@ -44,14 +46,6 @@ class Reservation:
             other.memory_limit,
             other.workload_class,
         )
-
-
-@dataclass(frozen=True)
-class Process:
-    """A process by pid and start time, so that a pid used again is another process."""
-
-    pid: int
-    start_time_ticks: int
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from aliquot.gpu_hook.protocol import (
 
 from .credit import CreditDesk
 from .door import HookDoor
-from .journal import Entry, Process, remove_folder, write_entry
+from .journal import Entry, remove_folder, write_entry
 from .ledger import Account, Ledger, LedgerError
 from .pages import AgentSide, HookSide
-from .processes import ProcessWatch
+from .processes import Process, WatchedProcesses
 from .session import HookSession
 from .usage import DeviceUse, KernelUsage
 
@@ -60,8 +60,8 @@ class Kernel:
         self._is_closed = False
         self._sessions: dict[int, HookSession] = {}  # joined
         self._visitors: set[HookSession] = set()  # connected, have not said HELLO
-        self._bound: dict[int, ProcessWatch] = {}
-        self._expected: dict[int, ProcessWatch] = {}  # were connected to the agent before us, are not yet to us
+        self._bound = WatchedProcesses(self._bound_ended)
+        self._expected = WatchedProcesses(self._expected_ended)  # were connected to the agent before us, not yet to us
         folder.mkdir(mode=0o700, exist_ok=True)
         self._open()
         self.write_journal()
@@ -92,7 +92,7 @@ class Kernel:
     @property
     def pids(self) -> list[int]:
         """Of all its processes that we know, the bound one too."""
-        return sorted({*self._bound, *(session.pid for session in self._sessions.values())})
+        return sorted({process.pid for process in self._bound.all} | {s.pid for s in self._sessions.values()})
 
     @property
     def accounts(self) -> tuple[Account, ...]:
@@ -100,7 +100,7 @@ class Kernel:
 
     def bind(self, pid: int, start_time_ticks: int) -> bool:
         """Watch the kernel's process; tells whether it is there."""
-        is_there = self._watch(self._bound, Process(pid, start_time_ticks))
+        is_there = self._bound.add(Process(pid, start_time_ticks))
         if is_there:
             self.write_journal()
         return is_there
@@ -111,17 +111,15 @@ class Kernel:
         Until those have told what they have, nobody gets credit that may be theirs.
         """
         for process in entry.bound:
-            self._watch(self._bound, process)
+            self._bound.add(process)
         for process in entry.sessions:
-            self._watch(self._expected, process)
+            self._expected.add(process)
         if self._expected:
             for desk in self._desks:
                 desk.hold(_PATIENCE_SECONDS)
 
     def stop_expecting(self) -> None:
         """The grace for processes to come back is over."""
-        for watch in self._expected.values():
-            watch.close()
         self._expected.clear()
         self._resume()
 
@@ -134,8 +132,6 @@ class Kernel:
         self.is_ending = True
         self.connections.clear()
         self.stop_expecting()
-        for watch in self._bound.values():
-            watch.close()
         self._bound.clear()
         self._close_entrance()
         for desk in self._desks:
@@ -158,8 +154,8 @@ class Kernel:
             self.write_journal()
         self._is_closed = True
         self._close_entrance()
-        for watch in (*self._bound.values(), *self._expected.values()):
-            watch.close()
+        self._bound.clear()
+        self._expected.clear()
         for session in list(self._sessions.values()):
             session.close()
         if not keep:
@@ -170,7 +166,7 @@ class Kernel:
         entry = Entry(
             reservation=self.reservation,
             interception=self.interception,
-            bound=tuple(Process(w.pid, w.start_time_ticks) for w in self._bound.values()),
+            bound=self._bound.all,
             sessions=tuple(
                 Process(s.pid, s.start_time_ticks) for s in self._sessions.values() if s.role is not Role.OBSERVER
             ),
@@ -213,9 +209,7 @@ class Kernel:
             log.error("event=pages_failed kernel=%s error=%r", self.kernel_id, str(error))
             return session.close()
         log.info("event=joined kernel=%s pid=%d role=%s", self.kernel_id, session.pid, hello.role.name)
-        expected = self._expected.pop(session.pid, None) if session.role is not Role.OBSERVER else None
-        if expected is not None:
-            expected.close()
+        if session.role is not Role.OBSERVER and self._expected.discard(session.pid):
             self._resume()
         self.write_journal()
         self.sample()
@@ -300,31 +294,13 @@ class Kernel:
         if not any(loan is not None and loan.bytes for loan in loans):
             session.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
 
-    def _watch(self, watches: dict[int, ProcessWatch], process: Process) -> bool:
-        """Watch a process as one of ``watches``; tells whether it is there, and is that one."""
-        known = watches.get(process.pid)
-        if known is not None and known.start_time_ticks == process.start_time_ticks:
-            return True
+    def _bound_ended(self, pid: int) -> None:
+        self.write_journal()
+        self._left(self, pid)
 
-        def ended() -> None:
-            watches.pop(process.pid, None)
-            if watches is self._expected:
-                self._resume()
-            else:
-                self.write_journal()
-            self._left(self, process.pid)
-
-        try:
-            watch = ProcessWatch(process.pid, ended)
-        except ProcessLookupError:
-            return False
-        if watch.start_time_ticks != process.start_time_ticks:
-            watch.close()
-            return False
-        if known is not None:
-            known.close()
-        watches[process.pid] = watch
-        return True
+    def _expected_ended(self, pid: int) -> None:
+        self._resume()
+        self._left(self, pid)
 
     def _resume(self) -> None:
         if not self._expected:

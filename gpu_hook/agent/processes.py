@@ -9,9 +9,18 @@ import asyncio
 import os
 import select
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 _POLL_SECONDS = 0.25  # only where pidfd_open is missing (Linux before 5.3, some sandboxes)
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process by pid and start time, so that a pid used again is another process."""
+
+    pid: int
+    start_time_ticks: int
 
 
 def start_time_ticks(pid: int) -> int | None:
@@ -84,3 +93,49 @@ class ProcessWatch:
         self.close()
         self._has_ended = True
         self._ended()
+
+
+class WatchedProcesses:
+    """Some processes, each of which leaves when it ends; ``ended`` is then called with its pid."""
+
+    def __init__(self, ended: Callable[[int], None]) -> None:
+        self._ended = ended
+        self._watches: dict[int, ProcessWatch] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._watches)
+
+    @property
+    def all(self) -> tuple[Process, ...]:
+        return tuple(Process(watch.pid, watch.start_time_ticks) for watch in self._watches.values())
+
+    def add(self, process: Process) -> bool:
+        """Watch it; tells whether it is there, and is that one."""
+        known = self._watches.get(process.pid)
+        if known is not None and known.start_time_ticks == process.start_time_ticks:
+            return True
+        try:
+            watch = ProcessWatch(process.pid, lambda: self._leave(process.pid))
+        except ProcessLookupError:
+            return False
+        if watch.start_time_ticks != process.start_time_ticks:
+            watch.close()
+            return False
+        self.discard(process.pid)
+        self._watches[process.pid] = watch
+        return True
+
+    def discard(self, pid: int) -> bool:
+        """Stop watching one; tells whether it was watched."""
+        watch = self._watches.pop(pid, None)
+        if watch is not None:
+            watch.close()
+        return watch is not None
+
+    def clear(self) -> None:
+        for pid in tuple(self._watches):
+            self.discard(pid)
+
+    def _leave(self, pid: int) -> None:
+        self._watches.pop(pid, None)
+        self._ended(pid)
