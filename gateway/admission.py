@@ -4,7 +4,6 @@ agent has the last word on whether there is room."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from aliquot.provisioner.errors import (
     WithdrawnError,
 )
 from aliquot.provisioner.resources import GpuShare, Grant, Request
+from aliquot.provisioner.task_end import end_task
 
 from .clock import Clock
 from .ledger import Asker, Holding, Ledger, Node
@@ -103,9 +103,7 @@ class Admission:
             self.withdraw(waiting.asker.kernel_id, "the gateway is stopping")
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await end_task(task)
         await self._finish_releases()
 
     def check(self, owner: str, request: Request) -> None:

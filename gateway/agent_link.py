@@ -6,7 +6,6 @@ It decides nothing: whoever reads ``connections`` sees that the agent came back,
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from aliquot.provisioner.agent_errors import answered
 from aliquot.provisioner.errors import AgentUnavailableError, AliquotError
 from aliquot.provisioner.grant_record import agent_grant
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
+from aliquot.provisioner.task_end import end_task
 
 from .clock import Clock
 from .ledger import Asker, Device, Node
@@ -56,9 +56,7 @@ class AgentLink:
         """Close the connection: the agent lets go of what only it held. Idempotent."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
-            keeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await keeper
+            await end_task(keeper)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call this whenever room may have returned, and whenever the agent goes or comes."""

@@ -24,6 +24,7 @@ from aliquot.provisioner.grant_record import grant_record, read_request
 from aliquot.provisioner.resources import Grant
 from aliquot.provisioner.runtime.base import KernelProcess
 from aliquot.provisioner.runtime.process import ProcessRuntime
+from aliquot.provisioner.task_end import end_task
 
 from .admission import Admission
 from .ledger import Asker
@@ -72,9 +73,8 @@ class LocalSocket:
         if server is not None:
             server.close()
             self._runtime.gateway_socket.unlink(missing_ok=True)
-        for connection in self._connections:
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        for connection in list(self._connections):
+            await end_task(connection)
         if server is not None:
             await server.wait_closed()
         lock, self._lock = self._lock, None
@@ -149,7 +149,7 @@ class LocalSocket:
             raise
         finally:
             stop_observing()
-            await _end(gone)
+            await end_task(gone)
 
     async def _hold(self, peer: _Peer, asker: Asker) -> KernelProcess | None:
         """Until the peer releases. Raises _HolderLeft when it closes; the kernel's process may live on then."""
@@ -260,9 +260,3 @@ def _take_lock(runtime: RuntimeDir) -> int | None:
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"{os.getpid()}\n".encode())
     return descriptor
-
-
-async def _end(task: asyncio.Future[Any]) -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task

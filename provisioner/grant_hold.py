@@ -17,6 +17,7 @@ from .gateway_door import GatewayConnection, NoGatewayError
 from .grant_record import agent_grant
 from .resources import Grant
 from .runtime.base import KernelProcess
+from .task_end import end_task
 
 _FIRST_RETRY_SECONDS = 0.2
 _LAST_RETRY_SECONDS = 5.0
@@ -135,7 +136,7 @@ class GrantHold:
         self._is_released = True
         connection = self._connection if self._is_here() else None
         if self._is_here():
-            await self._stop_keeper()
+            await end_task(self._keeper)
         try:
             if connection is not None:
                 await connection.close(ending=self.grant)
@@ -148,11 +149,6 @@ class GrantHold:
         """For a connection that is lost, or that belongs to an event loop which has ended."""
         async with await answered(AgentClient.connect(self._runtime_dir)) as client:
             await answered(client.release(self.grant.kernel_id), _RELEASE_SECONDS)
-
-    async def _stop_keeper(self) -> None:
-        self._keeper.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._keeper
 
     def _is_here(self) -> bool:
         """Whether we run in the loop that the connection belongs to: a blocking client may use several in turn."""

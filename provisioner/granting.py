@@ -23,6 +23,7 @@ from .gateway_door import GatewayConnection, NoGatewayError
 from .grant_hold import AgentHolder, GatewayHolder, GrantHold, Names
 from .grant_record import agent_grant
 from .resources import GpuShare, Grant, Request
+from .task_end import end_task
 
 # An agent tells when room may have returned; should that be missed, we ask again after this long.
 _ASK_AGAIN_SECONDS = 2.0
@@ -188,9 +189,7 @@ class _Changes:
         self._changed.clear()
 
     async def close(self) -> None:
-        self._listener.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._listener
+        await end_task(self._listener)
 
     async def _listen(self, client: AgentClient) -> None:
         # A lost connection is a change: the next question then fails and says why.

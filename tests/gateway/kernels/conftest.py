@@ -1,0 +1,198 @@
+"""A Jupyter server with our kernel manager on the real node agent, whose devices are only numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gateway.admission import Admission, AdmissionSettings
+from aliquot.gateway.agent_link import AgentLink
+from aliquot.gateway.clock import SystemClock
+from aliquot.gateway.local_socket import LocalSocket
+from aliquot.gpu_hook.client import AgentUnreachable, query
+from aliquot.gpu_hook.paths import RuntimeDir
+
+# Imported, not named as a plugin: pytest takes plugins from the outermost conftest alone.
+from pytest_jupyter.jupyter_server import *  # noqa: F403 - all of its fixtures
+from traitlets.config import Config
+
+AGENT = Path(__file__).parents[2] / "provisioner" / "agent_with_stub_devices.py"
+
+
+class Node:
+    """A runtime folder and the agent in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, str(AGENT), "--runtime-dir", str(self.folder)]
+        with open(self.folder / "stderr", "ab") as log:
+            self._process = subprocess.Popen(command, stderr=log)
+        deadline = time.monotonic() + 15
+        while not self.answers():
+            is_starting = self._process.poll() is None and time.monotonic() < deadline
+            assert is_starting, (self.folder / "stderr").read_text()
+            time.sleep(0.02)
+
+    def stop(self, how: int = signal.SIGTERM) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            process.wait(10)
+
+    def kernels(self) -> dict[str, Any]:
+        return {kernel["kernel_id"]: kernel for kernel in query("status", runtime_dir=self.folder)["kernels"]}
+
+    def reserve_elsewhere(self, kernel_id: str, hundredths: int) -> subprocess.Popen[bytes]:
+        """Another program of this node that holds a share until it is killed."""
+        code = (
+            "import asyncio, sys\nfrom aliquot.gpu_hook.client import AgentClient\n"
+            "async def main():\n"
+            "    client = await AgentClient.connect(sys.argv[1])\n"
+            "    await client.reserve(sys.argv[2], owner='else', hundredths=int(sys.argv[3]))\n"
+            "    print('held', flush=True)\n    await asyncio.sleep(1000)\nasyncio.run(main())\n"
+        )
+        command = [sys.executable, "-c", code, str(self.folder), kernel_id, str(hundredths)]
+        holder = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        return holder
+
+    def answers(self) -> bool:
+        try:
+            query("status", runtime_dir=self.folder)
+        except AgentUnreachable:
+            return False
+        return True
+
+
+@pytest.fixture
+def a_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    folder.chmod(0o700)
+    monkeypatch.setenv("ALIQUOT_RUNTIME_DIR", str(folder))
+    node = Node(folder)
+    node.start()
+    yield node
+    node.stop()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def kernelspecs(jp_environ: Any, jp_data_dir: Path) -> Path:
+    """python3 in a few sizes, and a kernel that cannot start, as files."""
+    folder = jp_data_dir / "kernels"
+    python = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    write_spec(folder, "python3", python)
+    for gpus in ("0.25", "0.5", "1", "3"):
+        write_spec(folder, f"python3.gpu-{gpus}", python, gpus)
+    write_spec(folder, "broken.gpu-0.5", ["/nonexistent/program", "{connection_file}"], "0.5")
+    write_spec(folder, "ending.gpu-0.5", [sys.executable, "-c", "raise SystemExit(3)", "{connection_file}"], "0.5")
+    idle = "import sys, signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(1000)"
+    write_spec(folder, "idle.gpu-0.25", [sys.executable, "-c", idle, "{connection_file}"], "0.25")
+    return folder
+
+
+def write_spec(folder: Path, name: str, argv: list[str], gpus: str = "") -> None:
+    spec: dict[str, Any] = {"argv": argv, "display_name": name, "language": "python", "metadata": {}}
+    if gpus:
+        spec["metadata"]["kernel_provisioner"] = {"provisioner_name": "aliquot", "config": {"gpus": gpus}}
+    (folder / name).mkdir(parents=True)
+    (folder / name / "kernel.json").write_text(json.dumps(spec))
+
+
+@pytest.fixture
+def jp_server_config() -> Config:
+    kernel_manager = "aliquot.gateway.kernel_manager.AliquotKernelManager"
+    return Config({"ServerApp": {"jpserver_extensions": {}, "kernel_manager_class": kernel_manager}})
+
+
+class Gateway:
+    """The parts that the extension joins, joined here."""
+
+    def __init__(self, server: Any, node: Node) -> None:
+        clock = SystemClock()
+        self.node = node
+        self.kernels = server.kernel_manager
+        self.link = AgentLink(node.folder, clock, None, server.log)
+        settings = AdmissionSettings(agent_loss_seconds=3.0, recheck_seconds=1.0)
+        self.admission = Admission(self.link, clock, settings, server.log)
+        self.socket = LocalSocket(RuntimeDir(node.folder), self.admission, server.log)
+
+    async def start(self) -> None:
+        await self.link.start()
+        await self.admission.start()
+        await self.socket.start()
+        self.kernels.admission = self.admission
+
+    async def stop(self) -> None:
+        await self.kernels.shutdown_all(now=True)
+        await self.socket.stop()
+        await self.admission.stop()
+        await self.link.stop()
+
+    def held(self) -> set[str]:
+        return {holding.grant.kernel_id for holding in self.admission.snapshot().holdings}
+
+
+@pytest.fixture
+def a_gateway(a_node: Node, kernelspecs: Path, jp_serverapp: Any, jp_asyncio_loop: Any) -> Iterator[Gateway]:
+    gateway = Gateway(jp_serverapp, a_node)
+    jp_asyncio_loop.run_until_complete(gateway.start())
+    yield gateway
+    jp_asyncio_loop.run_until_complete(gateway.stop())
+    assert not a_node.answers() or a_node.kernels() == {}
+
+
+@pytest.fixture
+def until() -> Callable[..., Awaitable[Any]]:
+    """Wait for a condition, plain or awaitable, up to a deadline."""
+
+    async def wait(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
+        deadline = time.monotonic() + seconds
+        while True:
+            found = condition()
+            if asyncio.iscoroutine(found):
+                found = await found
+            if found:
+                return found
+            assert time.monotonic() < deadline, f"not within {seconds} s"
+            await asyncio.sleep(0.02)
+
+    return wait
+
+
+@pytest.fixture
+def environment() -> Callable[[int], dict[str, str]]:
+    """The environment that a process was started with."""
+
+    def read(pid: int) -> dict[str, str]:
+        entries = Path(f"/proc/{pid}/environ").read_text().split("\0")
+        return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+    return read
+
+
+@pytest.fixture
+def is_alive() -> Callable[[int], bool]:
+    def look(pid: int) -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    return look

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import Any
+
+import pytest
+from tornado.httpclient import HTTPClientError
+
+
+async def post(fetch: Any, name: str, **body: Any) -> dict[str, Any]:
+    answer = await fetch("api", "kernels", method="POST", body=json.dumps({"name": name, **body}))
+    assert answer.code == 201
+    return json.loads(answer.body)  # type: ignore[no-any-return]
+
+
+async def get(fetch: Any, kernel_id: str) -> dict[str, Any]:
+    return json.loads((await fetch("api", "kernels", kernel_id)).body)  # type: ignore[no-any-return]
+
+
+async def refusal(request: Any) -> tuple[int, dict[str, Any]]:
+    with pytest.raises(HTTPClientError) as caught:
+        await request
+    assert caught.value.response is not None
+    return caught.value.code, json.loads(caught.value.response.body)
+
+
+async def test_a_sized_kernel_runs_within_its_grant(
+    a_gateway: Any, jp_fetch: Any, until: Any, environment: Any
+) -> None:
+    kernel = await post(jp_fetch, "python3.gpu-0.25")
+    await until(lambda: a_gateway.kernels.kernel_state(kernel["id"])[0] == "resident", 30)
+    assert a_gateway.held() == {kernel["id"]}
+    known = a_gateway.node.kernels()[kernel["id"]]
+    assert (known["hundredths"], known["attributes"]) == (25, {"kernelspec": "python3.gpu-0.25"})
+    pid = a_gateway.kernels.get_kernel(kernel["id"]).provisioner.pid
+    await until(lambda: pid in a_gateway.node.kernels()[kernel["id"]]["pids"])
+    assert environment(pid)["CUDA_VISIBLE_DEVICES"].startswith("GPU-")
+    assert environment(pid)["ALIQUOT_KERNEL_DIR"].endswith(kernel["id"])
+    await jp_fetch("api", "kernels", kernel["id"], method="DELETE")
+    assert a_gateway.held() == set()
+    assert a_gateway.node.kernels() == {}
+
+
+async def test_a_plain_kernel_has_no_grant(a_gateway: Any, jp_fetch: Any, until: Any) -> None:
+    kernel = await post(jp_fetch, "python3")
+    assert a_gateway.kernels.get_kernel(kernel["id"]).has_kernel, "as in Jupyter, it is there when it is answered"
+    assert a_gateway.held() == set()
+    await jp_fetch("api", "kernels", kernel["id"], method="DELETE")
+
+
+async def test_a_plain_kernel_needs_no_agent(a_gateway: Any, jp_fetch: Any) -> None:
+    a_gateway.node.stop()
+    kernel = await post(jp_fetch, "python3")
+    assert a_gateway.kernels.get_kernel(kernel["id"]).has_kernel
+    await jp_fetch("api", "kernels", kernel["id"], method="DELETE")
+
+
+async def test_a_kernel_that_must_wait_says_why_and_starts_later(a_gateway: Any, jp_fetch: Any, until: Any) -> None:
+    first = await post(jp_fetch, "python3.gpu-1")
+    await until(lambda: a_gateway.held() == {first["id"]})
+    second = await post(jp_fetch, "python3.gpu-0.5")
+    third = await post(jp_fetch, "python3.gpu-0.5")
+    want_reason = "waiting for 0.5 GPU: 0 free on gpu0, position 2 of 2"
+    await until(lambda: a_gateway.kernels.kernel_state(third["id"]) == ("pending", want_reason))
+    model = await get(jp_fetch, third["id"])
+    assert (model["execution_state"], model["reason"]) == ("starting", want_reason)
+    await jp_fetch("api", "kernels", first["id"], method="DELETE")
+    for kernel in (second, third):
+        await until(lambda kernel=kernel: a_gateway.kernels.kernel_state(kernel["id"])[0] == "resident", 30)
+    assert "reason" not in await get(jp_fetch, third["id"])
+
+
+async def test_a_pending_kernel_is_deleted_at_once(a_gateway: Any, jp_fetch: Any, until: Any) -> None:
+    first = await post(jp_fetch, "python3.gpu-1")
+    await until(lambda: a_gateway.held() == {first["id"]})
+    second = await post(jp_fetch, "python3.gpu-0.5")
+    await until(lambda: a_gateway.kernels.kernel_state(second["id"])[0] == "pending")
+    await jp_fetch("api", "kernels", second["id"], method="DELETE")
+    assert [entry.kernel_id for entry in a_gateway.admission.snapshot().queue] == []
+    code, _ = await refusal(jp_fetch("api", "kernels", second["id"]))
+    assert code == 404
+    assert a_gateway.kernels.owner_of(second["id"]) is None
+
+
+async def test_what_can_never_fit_is_answered_at_once(a_gateway: Any, jp_fetch: Any, until: Any) -> None:
+    await until(lambda: a_gateway.admission.snapshot().node.devices)
+    code, answer = await refusal(post(jp_fetch, "python3.gpu-3"))
+    assert code == 409
+    assert "asked 3 GPUs" in answer["message"]
+    assert "this node has 1 GPU" in answer["message"]
+    assert json.loads((await jp_fetch("api", "kernels")).body) == []
+
+
+async def test_a_start_that_fails_is_dead_with_a_reason_and_no_grant(
+    a_gateway: Any, jp_fetch: Any, until: Any
+) -> None:
+    kernel = await post(jp_fetch, "broken.gpu-0.5")
+    await until(lambda: a_gateway.kernels.kernel_state(kernel["id"])[0] == "ended")
+    model = await get(jp_fetch, kernel["id"])
+    assert model["execution_state"] == "dead"
+    assert model["reason"].startswith("asked to run '/nonexistent/program': not found")
+    assert a_gateway.held() == set()
+    assert a_gateway.node.kernels() == {}
+    await jp_fetch("api", "kernels", kernel["id"], method="DELETE")
+    assert kernel["id"] not in a_gateway.kernels
+
+
+async def test_a_start_that_failed_can_be_tried_again(
+    a_gateway: Any, jp_fetch: Any, until: Any, kernelspecs: Any
+) -> None:
+    kernel = await post(jp_fetch, "broken.gpu-0.5")
+    await until(lambda: a_gateway.kernels.kernel_state(kernel["id"])[0] == "ended")
+    await jp_fetch("api", "kernels", kernel["id"], "restart", method="POST", allow_nonstandard_methods=True)
+    await until(lambda: a_gateway.kernels.kernel_state(kernel["id"])[0] == "ended")
+    assert "not found" in (await get(jp_fetch, kernel["id"]))["reason"]
+    assert a_gateway.held() == set()
+
+
+async def test_answers_about_a_pending_kernel_are_clear(a_gateway: Any, jp_fetch: Any, until: Any) -> None:
+    first = await post(jp_fetch, "python3.gpu-1")
+    await until(lambda: a_gateway.held() == {first["id"]})
+    second = await post(jp_fetch, "python3.gpu-0.5")
+    await until(lambda: a_gateway.kernels.kernel_state(second["id"])[0] == "pending")
+    kernel = ("api", "kernels", second["id"])
+    code, answer = await refusal(jp_fetch(*kernel, "interrupt", method="POST", allow_nonstandard_methods=True))
+    assert code == 409
+    assert "it is pending (waiting for 0.5 GPU" in answer["message"]
+    answer = await jp_fetch(*kernel, "restart", method="POST", allow_nonstandard_methods=True)
+    assert json.loads(answer.body)["reason"].startswith("waiting for 0.5 GPU"), "it keeps its place"
+
+
+async def test_two_deletes_end_a_kernel_once(a_gateway: Any, jp_fetch: Any, until: Any) -> None:
+    kernel = await post(jp_fetch, "idle.gpu-0.25")
+    await until(lambda: a_gateway.kernels.get_kernel(kernel["id"]).ready.done())
+    delete = [jp_fetch("api", "kernels", kernel["id"], method="DELETE") for _ in range(2)]
+    answers = await asyncio.gather(*delete)
+    assert [answer.code for answer in answers] == [204, 204]
+    assert a_gateway.held() == set()
+
+
+async def test_an_id_that_is_no_id_is_refused(a_gateway: Any, jp_fetch: Any) -> None:
+    code, answer = await refusal(post(jp_fetch, "python3.gpu-0.25", kernel_id="../../escaped"))
+    assert code == 400
+    assert "asked kernel id" in answer["message"]
+
+
+async def test_an_agent_that_does_not_come_back_fails_the_start(a_gateway: Any, jp_fetch: Any, until: Any) -> None:
+    a_gateway.node.stop()
+    await until(lambda: a_gateway.admission.snapshot().agent_state == "unavailable")
+    kernel = await post(jp_fetch, "python3.gpu-0.25")
+    await until(lambda: a_gateway.kernels.kernel_state(kernel["id"])[0] == "ended")
+    assert "node agent unavailable" in a_gateway.kernels.kernel_state(kernel["id"])[1]
+
+
+async def test_environments_do_not_leak_between_kernels(a_gateway: Any, until: Any, environment: Any) -> None:
+    """Four starts that overlap: with a secret, with another, and two without."""
+    clean = {name: value for name, value in os.environ.items() if name != "SECRET"}
+    wants = ["alice's", "bob's", None, None]
+
+    async def start(secret: str | None) -> str:
+        env = dict(clean) if secret is None else {**clean, "SECRET": secret}
+        return str(await a_gateway.kernels.start_kernel(kernel_name="idle.gpu-0.25", env=env))
+
+    ids = await asyncio.gather(*(start(secret) for secret in wants))
+    found = []
+    for kernel_id in ids:
+        kernel = a_gateway.kernels.get_kernel(kernel_id)
+        await until(lambda kernel=kernel: kernel.ready.done())
+        found.append(environment(kernel.provisioner.pid).get("SECRET"))
+    assert found == wants
