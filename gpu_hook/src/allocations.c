@@ -129,20 +129,19 @@ bool allocations_take(uint64_t key, bool wants_handle, struct allocation *taken)
     return is_known;
 }
 
-void allocations_take_context(const void *context, void (*visit)(const struct allocation *))
+void allocations_take_context(const void *context, bool (*takes)(const struct allocation *))
 {
     pthread_once(&state.once, prepare);
     for (unsigned i = 0; i < STRIPES; i++) {
         struct stripe *stripe = &state.stripes[i];
         pthread_mutex_lock(&stripe->mutex);
         for (uint32_t slot = 0; slot < stripe->slot_count;) {
-            struct allocation found = stripe->slots[slot];
-            if (found.kind == ALLOCATION_LINEAR && found.context == context) {
+            const struct allocation *found = &stripe->slots[slot];
+            bool is_candidate = found->kind != ALLOCATION_NONE && found->context == context;
+            if (is_candidate && takes(found))
                 remove_slot(stripe, slot); /* may move another record here: look again */
-                visit(&found);
-            } else {
+            else
                 slot++;
-            }
         }
         pthread_mutex_unlock(&stripe->mutex);
     }

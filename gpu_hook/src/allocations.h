@@ -9,14 +9,14 @@
 enum allocation_kind {
     ALLOCATION_NONE = 0,
     ALLOCATION_LINEAR, /* dies with its context */
-    ALLOCATION_POOL,   /* stream-ordered: belongs to a pool of the device */
+    ALLOCATION_POOL,   /* stream-ordered: whether it outlives its context is the driver's affair */
     ALLOCATION_HANDLE, /* of the virtual-memory API: key is the handle */
 };
 
 struct allocation {
     uint64_t key; /* device pointer or handle; unique within linear and pool together, and within handles */
     uint64_t bytes;
-    void *context;
+    void *context; /* NULL for handles */
     int32_t device; /* CUdevice */
     enum allocation_kind kind;
     uint32_t references; /* of a handle: releases that are still due */
@@ -30,8 +30,8 @@ bool allocations_add(const struct allocation *allocation, struct allocation *rep
 /* Removes the record of a pointer, or of a handle, and returns it. False: not ours. */
 bool allocations_take(uint64_t key, bool is_handle, struct allocation *taken);
 
-/* Removes every linear allocation of a context, calling `visit` for each. */
-void allocations_take_context(const void *context, void (*visit)(const struct allocation *));
+/* Offers every allocation of a context to `takes`, and removes those for which it returns true. */
+void allocations_take_context(const void *context, bool (*takes)(const struct allocation *));
 
 /* In the child of a fork: forgets everything. */
 void allocations_reset(void);

@@ -51,7 +51,7 @@ bool charge_end(struct charge *charge, CUresult result, uint64_t key, enum alloc
     bool is_recorded = true;
     if (result == CUDA_SUCCESS) {
         CUcontext context = NULL;
-        if (kind == ALLOCATION_LINEAR)
+        if (kind != ALLOCATION_HANDLE)
             driver()->cuCtxGetCurrent(&context);
         struct allocation replaced, allocation = {.key = key,
                                                   .bytes = charge->bytes,

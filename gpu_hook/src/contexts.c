@@ -62,12 +62,23 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsig
     return end_change(acts, driver()->cuCtxCreate_v4(context, parameters, flags, device));
 }
 
+/* Of an allocation whose context has ended. Linear memory went with it; of a pool's memory the driver tells. */
+static bool refund_if_gone(const struct allocation *allocation)
+{
+    CUmemorytype type;
+    if (allocation->kind == ALLOCATION_POOL &&
+        driver()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, allocation->key) == CUDA_SUCCESS)
+        return false;
+    charge_refund(allocation);
+    return true;
+}
+
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
 {
     bool acts = begin_change();
     CUresult result = real(context);
     if (acts && result == CUDA_SUCCESS)
-        allocations_take_context(context, charge_refund);
+        allocations_take_context(context, refund_if_gone);
     return end_change(acts, result);
 }
 
@@ -89,7 +100,7 @@ CUresult cuCtxDetach(CUcontext context)
     CUresult result = driver()->cuCtxDetach(context);
     unsigned int version;
     if (acts && result == CUDA_SUCCESS && driver()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS)
-        allocations_take_context(context, charge_refund);
+        allocations_take_context(context, refund_if_gone);
     return end_change(acts, result);
 }
 
@@ -146,7 +157,7 @@ static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice))
         driver()->cuDevicePrimaryCtxRelease_v2(device);
     CUresult result = real(device);
     if (context && result == CUDA_SUCCESS && !is_primary_active(device))
-        allocations_take_context(context, charge_refund);
+        allocations_take_context(context, refund_if_gone);
     return end_change(acts, result);
 }
 

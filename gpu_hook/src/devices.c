@@ -10,11 +10,22 @@ static struct {
         uint8_t uuid[16];
         bool is_known; /* written with release after uuid; two threads may both write the same */
     } devices[DEVICES_MAX];
+    int count; /* 0: not asked yet */
 } state;
+
+int devices_count(void)
+{
+    int count = __atomic_load_n(&state.count, __ATOMIC_RELAXED);
+    if (count == 0 && driver()->cuDeviceGetCount(&count) == CUDA_SUCCESS) {
+        count = count < DEVICES_MAX ? count : DEVICES_MAX;
+        __atomic_store_n(&state.count, count, __ATOMIC_RELAXED);
+    }
+    return count;
+}
 
 bool devices_uuid(int device, uint8_t uuid[16])
 {
-    if (device < 0 || device >= DEVICES_MAX)
+    if (device < 0 || device >= devices_count())
         return false;
     if (!__atomic_load_n(&state.devices[device].is_known, __ATOMIC_ACQUIRE)) {
         CUuuid found;

@@ -7,6 +7,9 @@
 
 #define DEVICES_MAX 64 /* CUdevice values that the hook accounts for; the driver numbers them from 0 */
 
+/* How many devices the driver shows to this process; 0 before the real cuInit. */
+int devices_count(void);
+
 /* False when the driver does not say. */
 bool devices_uuid(int device, uint8_t uuid[16]);
 

@@ -17,8 +17,10 @@
 CALLED(cuCtxGetApiVersion)
 CALLED(cuCtxGetCurrent)
 CALLED(cuCtxGetDevice)
+CALLED(cuDeviceGetCount)
 CALLED(cuDeviceGetUuid)
 CALLED(cuDevicePrimaryCtxGetState)
+CALLED(cuPointerGetAttribute)
 CALLED(cuStreamIsCapturing)
 CALLED(cuStreamIsCapturing_ptsz)
 

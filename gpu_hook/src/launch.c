@@ -131,7 +131,7 @@ bool launch_tick(void)
     struct aliquot_hook_page *page = page_hook();
     bool has_changed = false;
     pthread_mutex_lock(&state.mutex);
-    for (int device = 0; device < DEVICES_MAX; device++) {
+    for (int device = 0; device < devices_count(); device++) {
         uint64_t total = total_of(device);
         int index = total != state.published[device] ? devices_page_index(device) : -1;
         if (index < 0)

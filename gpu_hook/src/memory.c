@@ -46,8 +46,10 @@ CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flag
 
 static uint64_t guess_pitched_bytes(uint64_t width, uint64_t height)
 {
-    uint64_t pitch = width > UINT64_MAX - PITCH_GRAIN ? UINT64_MAX : (width + PITCH_GRAIN - 1) / PITCH_GRAIN * PITCH_GRAIN;
     uint64_t bytes;
+    if (width > UINT64_MAX - PITCH_GRAIN)
+        return UINT64_MAX;
+    uint64_t pitch = (width + PITCH_GRAIN - 1) / PITCH_GRAIN * PITCH_GRAIN;
     return __builtin_mul_overflow(pitch, height, &bytes) ? UINT64_MAX : quota_rounded(bytes);
 }
 

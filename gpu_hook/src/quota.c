@@ -209,7 +209,7 @@ bool quota_view(int device, struct quota_view *view)
 uint32_t quota_describe(struct aliquot_hello_device devices[ALIQUOT_MAX_DEVICES])
 {
     uint32_t count = 0;
-    for (int i = 0; i < DEVICES_MAX && count < ALIQUOT_MAX_DEVICES; i++) {
+    for (int i = 0; i < devices_count() && count < ALIQUOT_MAX_DEVICES; i++) {
         struct device *locked = lock_device(i);
         if (locked->lent && devices_uuid(i, devices[count].uuid)) {
             devices[count].charged_bytes = locked->lent - locked->spare;
@@ -224,7 +224,7 @@ uint32_t quota_describe(struct aliquot_hello_device devices[ALIQUOT_MAX_DEVICES]
 
 void quota_registered(void)
 {
-    for (int i = 0; i < DEVICES_MAX; i++) {
+    for (int i = 0; i < devices_count(); i++) {
         struct device *locked = lock_device(i);
         if (locked->owed)
             give_up_spare(i, locked, 0, 0, false);
@@ -236,7 +236,7 @@ void quota_registered(void)
 
 static int device_of_page_index(uint32_t page_index)
 {
-    for (int i = 0; i < DEVICES_MAX; i++)
+    for (int i = 0; i < devices_count(); i++)
         if (devices_page_index(i) == (int)page_index)
             return i;
     return -1;

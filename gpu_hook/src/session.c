@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -173,6 +174,7 @@ static void pause_before_retry(int milliseconds)
 static void *run(void *unused)
 {
     int backoff = FIRST_BACKOFF_MILLISECONDS;
+    prctl(PR_SET_NAME, "aliquot-hook");
     for (;;) {
         if (!register_once()) {
             pause_before_retry(backoff);

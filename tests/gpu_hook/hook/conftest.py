@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-
 from aliquot.gpu_hook import paths
 
 HERE = Path(__file__).parent

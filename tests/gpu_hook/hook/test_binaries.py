@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from aliquot.gpu_hook import paths
 
 NEWEST_GLIBC = (2, 28)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from aliquot.gpu_hook import paths
 from aliquot.gpu_hook.protocol import HookPage
 

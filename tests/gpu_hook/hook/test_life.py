@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
-
 from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.protocol import Hello, HookPage, Role
 
@@ -36,7 +36,7 @@ def hellos(agent: Any, role: Role = Role.PROCESS) -> list[Hello]:
 def test_a_first_hello_says_who_it_is_and_holds_nothing(a_kernel: tuple[Any, Any]) -> None:
     agent, program = a_kernel
     (hello,) = hellos(agent)
-    stat = open(f"/proc/{program.pid}/stat").read()
+    stat = Path(f"/proc/{program.pid}/stat").read_text()
     want_ticks = int(stat[stat.rindex(")") :].split()[20])
     assert (hello.pid, hello.start_time_ticks, hello.devices) == (program.pid, want_ticks, ())
 
@@ -110,7 +110,7 @@ def test_without_an_agent_cuda_starts_and_memory_is_refused_with_a_reason(a_null
     program = a_null_node.program()
     assert program("begin()") == 0
     assert program(f"alloc({MIB})")[0] == OUT_OF_MEMORY
-    assert "reason=\"No such file or directory\"" in a_null_node.log.read_text()
+    assert 'reason="No such file or directory"' in a_null_node.log.read_text()
     assert program("info()")[1] == 0
 
 

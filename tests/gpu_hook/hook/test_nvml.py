@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 import pytest
-
 from aliquot.gpu_hook.protocol import AgentPage, Hello, Role
 
 MIB = 1 << 20

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from aliquot.gpu_hook.protocol import AgentPage, HookPage, MessageType
 
 MIB = 1 << 20

@@ -15,7 +15,7 @@ MIB = 1 << 20
 START = paths.native_dir() / "bin" / "aliquot-kernel-start"
 
 
-def start(env: dict[str, str], *command: str) -> "subprocess.CompletedProcess[str]":
+def start(env: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([str(START), *command], env=env, capture_output=True, text=True, timeout=60)
 
 
@@ -89,9 +89,7 @@ def test_the_kill_switch_is_reported(a_node: Any) -> None:
     assert not report_of(agent).passed & SelfCheck.QUERY
 
 
-def test_a_library_that_crashes_at_loading_does_not_keep_the_kernel_from_starting(
-    a_node: Any, a_folder: Path
-) -> None:
+def test_a_library_that_crashes_at_loading_does_not_keep_the_kernel_from_starting(a_node: Any, a_folder: Path) -> None:
     agent = a_node.grant(("00" * 16, 64 * MIB))
     source = a_folder / "crash.c"
     source.write_text("__attribute__((constructor)) static void crash(void) { __builtin_trap(); }")
