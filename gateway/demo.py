@@ -71,13 +71,13 @@ async def hold_demo(ring: Ring, notebook: Path, report: Report, say: Callable[[s
             for run in runs:
                 run.may_finish.set()
             await asyncio.wait(tasks)
-            node = await agent.status()
+            node, granted = await agent.status(), await ring.granted()
         finally:
             await _end_all(runs, tasks)
         left = await _what_is_left(agent)
     by_id = {kernel.kernel_id: kernel for kernel in node.kernels} | {before.kernel_id: before}
     kernels = [_seen(run, by_id.get(run.kernel_id)) for run in runs]
-    claims = check_claims(kernels, reclaim, left)
+    claims = check_claims(kernels, granted, reclaim, left)
     return Result(node, kernels, claims, time.monotonic() - started)
 
 

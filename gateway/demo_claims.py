@@ -67,9 +67,13 @@ class Claim:
     found: str = ""
 
 
-def check_claims(kernels: list[Seen], reclaim: Reclaim | None, left: str) -> list[Claim]:
-    """Every claim of the demo. ``left``: what the ledger still held when all kernels had ended; empty for nothing."""
+def check_claims(kernels: list[Seen], granted: int, reclaim: Reclaim | None, left: str) -> list[Claim]:
+    """Every claim of the demo. ``granted``: how many requests the gateway counted as granted.
+
+    ``left``: what the ledger still held when all kernels had ended; empty for nothing.
+    """
     return [
+        Claim("the gateway granted each its part", granted == len(kernels), f"it granted {granted} requests"),
         _shared_one_gpu(kernels),
         _saw_their_size(kernels),
         _interception_held(kernels),

@@ -9,12 +9,14 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,8 @@ START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 _POLL_SECONDS = 0.05
 _LOG_LINES = 12
+_METRICS_SECONDS = 10.0
+_GRANTED = "aliquot_admission_granted_total"
 
 
 class RingError(AliquotError):
@@ -96,6 +100,21 @@ class Ring:
             return str(json.loads((self.jupyter_runtime / f"jpserver-{gateway.pid}.json").read_text())["url"])
         except (OSError, ValueError, KeyError):
             raise RingError("the gateway has not told its address") from None
+
+    async def granted(self) -> int:
+        """How many requests the gateway has granted, by its own count. Raises RingError."""
+        try:
+            text = await asyncio.to_thread(self._read_metrics)
+        except OSError as error:
+            raise RingError(f"the gateway does not tell its metrics: {error}") from None
+        found = re.search(rf"^{_GRANTED} (\S+)$", text, re.MULTILINE)
+        return int(float(found.group(1))) if found else 0
+
+    def _read_metrics(self) -> str:
+        url = f"{self.gateway_address()}aliquot/api/metrics"
+        request = urllib.request.Request(url, headers={"Authorization": f"token {self._token}"})
+        with urllib.request.urlopen(request, timeout=_METRICS_SECONDS) as answer:
+            return str(answer.read().decode())
 
     async def _start_agent(self) -> None:
         options = ["--driver", self._settings.driver, "--softgpu-devices", "1"]

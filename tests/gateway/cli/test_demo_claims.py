@@ -46,13 +46,13 @@ def the_kernels() -> list[Seen]:
     return [plain, greedy, victim]
 
 
-def falling(kernels: list[Seen], reclaim: Reclaim | None = GONE, left: str = "") -> list[Claim]:
-    return [claim for claim in check_claims(kernels, reclaim, left) if not claim.holds]
+def falling(kernels: list[Seen], reclaim: Reclaim | None = GONE, left: str = "", granted: int = 3) -> list[Claim]:
+    return [claim for claim in check_claims(kernels, granted, reclaim, left) if not claim.holds]
 
 
 def test_all_claims_hold_when_all_was_seen() -> None:
     assert falling(the_kernels()) == []
-    assert len(check_claims(the_kernels(), GONE, "")) == 8
+    assert len(check_claims(the_kernels(), 3, GONE, "")) == 9
 
 
 CASES = [
@@ -94,6 +94,11 @@ def test_an_error_that_is_not_in_the_cells_output_does_not_count() -> None:
 def test_bytes_that_come_back_late_or_never_are_said(reclaim: Reclaim | None, want: str) -> None:
     (claim,) = falling(the_kernels(), reclaim)
     assert want in claim.found
+
+
+def test_a_grant_that_went_past_the_gateway_is_said() -> None:
+    (claim,) = falling(the_kernels(), granted=2)
+    assert claim.found == "it granted 2 requests"
 
 
 def test_what_is_left_in_the_ledger_is_said() -> None:
