@@ -86,7 +86,9 @@ struct declaration {
 static int read_declaration(struct reader *reader, const char *stops, struct declaration *out)
 {
     *out = (struct declaration){.count = 1};
-    while (next(reader)) {
+    for (;;) {
+        if (!next(reader))
+            return -1;
         if (reader->length == 1 && strchr(stops, *reader->token))
             break;
         if (is(reader, ".align")) {

@@ -68,7 +68,9 @@ def test_chase_follows_pointers_stored_on_the_device(a_machine):
     ],
 )
 def test_what_is_wrong_at_the_call_is_refused_there(a_machine, call):
-    said = a_machine.run(f"start(); p = alloc(4096)[1]; say({call}); check(cuda.cuCtxSynchronize()); say(alloc(512)[0])")
+    said = a_machine.run(f"""
+        start(); p = alloc(4096)[1]; say({call}); check(cuda.cuCtxSynchronize()); say(alloc(512)[0])
+    """)
     want_invalid_value = "1"
     assert said.split("\n") == [want_invalid_value, "0"]
 
@@ -127,7 +129,8 @@ def test_user_code_is_timed_and_not_executed(a_machine, tmp_path):
         say(cuda.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, None, four, None), cuda.cuCtxSynchronize())
         say(cuda.cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, None, None, None))
         say(cuda.cuModuleGetFunction(ctypes.byref(f), module, b"not_this"))
-        p = u64(); check(cuda.cuModuleGetGlobal_v2(ctypes.byref(p), ctypes.byref(size), module, b"table")); say(size.value)
+        p = u64()
+        check(cuda.cuModuleGetGlobal_v2(ctypes.byref(p), ctypes.byref(size), module, b"table")); say(size.value)
         check(cuda.cuModuleUnload(module)); say(free_bytes() == 64 * MIB)
         """,
         ALIQUOT_SOFTGPU_LOG=str(log),
@@ -139,7 +142,14 @@ def test_user_code_is_timed_and_not_executed(a_machine, tmp_path):
 
 @pytest.mark.parametrize(
     ("image", "want"),
-    [(b"garbage\0", 200), (b"   \0", 218), (b".entry x() {}\0", 218), (b"\x01\0\0\0", 200), (b"\x7fELF" + b"\0" * 60, 200)],
+    [
+        (b"garbage\0", 200),
+        (b"   \0", 218),
+        (b".entry x() {}\0", 218),
+        (b".version 7.0 .entry x(.param .u64 p { ret; }\0", 218),
+        (b"\x01\0\0\0", 200),
+        (b"\x7fELF" + b"\0" * 60, 200),
+    ],
 )
 def test_image_that_is_none_is_refused(a_machine, image, want):
     said = a_machine.run(f"start(); m = vp(); say(cuda.cuModuleLoadData(ctypes.byref(m), {image!r}))")

@@ -75,11 +75,15 @@ def test_pitched_copies_move_the_rectangle_and_nothing_else(a_machine):
     assert said == f"{want_rows.hex()} eeee"
 
 
-@pytest.mark.parametrize(("call", "want"), [("cuMemsetD8_v2", "4141"), ("cuMemsetD16_v2", "4142"), ("cuMemsetD32_v2", "4142")])
+@pytest.mark.parametrize(
+    ("call", "want"), [("cuMemsetD8_v2", "4141"), ("cuMemsetD16_v2", "4142"), ("cuMemsetD32_v2", "4142")]
+)
 def test_fills_write_their_element(a_machine, call, want):
     value = {"cuMemsetD8_v2": 0x41, "cuMemsetD16_v2": 0x4241, "cuMemsetD32_v2": 0x43424241}[call]
-    code = f"start(); p = alloc(MIB)[1]; check(cuda.{call}(u64(p), {value}, ctypes.c_size_t(8))); say(download(p, 2).hex())"
-    assert a_machine.run(code) == want
+    said = a_machine.run(f"""
+        start(); p = alloc(MIB)[1]; check(cuda.{call}(u64(p), {value}, ctypes.c_size_t(8))); say(download(p, 2).hex())
+    """)
+    assert said == want
 
 
 def test_pool_memory_returns_when_the_stream_reaches_the_free(a_machine):
