@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
 from .ledger import DeviceFacts
 
 log = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+_CLOSE_SECONDS = 5.0
 
 
 class DriverError(Exception):
@@ -44,20 +47,20 @@ class DeviceSource(Protocol):
 
 
 class DeviceMonitor:
-    """Owns the thread that reads the source. ``saw`` is called on the loop after each look."""
+    """Reads the source, one look at a time. ``saw`` is called on the loop after each."""
 
     def __init__(self, source: DeviceSource, saw: Callable[[], None]) -> None:
         self._source = source
         self._saw = saw
-        self._thread = ThreadPoolExecutor(1, "aliquot-devices")
+        self._look: asyncio.Future[tuple[DeviceReading, ...]] | None = None
         self._wanted = asyncio.Event()
         self.readings: tuple[DeviceReading, ...] = ()
 
     async def look(self) -> None:
         """Read the source once. A source that fails as a whole loses all devices, not the agent."""
-        loop = asyncio.get_running_loop()
+        self._look = _call_in_thread(self._source.read)
         try:
-            self.readings = await loop.run_in_executor(self._thread, self._source.read)
+            self.readings = await asyncio.shield(self._look)
         except DriverError as error:
             log.warning("event=devices_unreadable reason=%r", str(error))
             self.readings = tuple(DeviceReading(reading.facts, is_lost=True) for reading in self.readings)
@@ -79,6 +82,39 @@ class DeviceMonitor:
                 log.exception("event=look_failed")
 
     async def close(self) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self._source.close)
-        self._thread.shutdown(wait=False)
+        """End the source, unless the driver hangs: then it ends with the process."""
+        try:
+            if self._look is not None:
+                await asyncio.wait([self._look], timeout=_CLOSE_SECONDS)
+            if self._look is None or self._look.done():
+                await asyncio.wait_for(_call_in_thread(self._source.close), _CLOSE_SECONDS)
+            else:
+                log.error("event=driver_hangs seconds=%g", _CLOSE_SECONDS)
+        except (DriverError, asyncio.TimeoutError) as error:
+            log.warning("event=driver_not_ended reason=%r", str(error))
+
+
+def _call_in_thread(call: Callable[[], _Result]) -> asyncio.Future[_Result]:
+    """A thread of its own, and a daemon: a driver that hangs must not keep the agent from ending."""
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[_Result] = loop.create_future()
+
+    def deliver(result: _Result | None, error: Exception | None) -> None:
+        if outcome.done():
+            return
+        if error is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(cast(_Result, result))
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = call()
+        except Exception as problem:
+            error = problem
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(deliver, result, error)
+
+    threading.Thread(target=run, name="aliquot-devices", daemon=True).start()
+    return outcome

@@ -78,8 +78,8 @@ class Agent:
 
     async def close(self) -> None:
         """Leave the folder to the next agent: kernels that live keep their grant.json."""
+        self._reservations.close()  # before the connections that hold some of them
         await self._control.close()
-        self._reservations.close()
         await self._monitor.close()
         with contextlib.suppress(OSError):
             self._settings.runtime.agent_info.unlink()

@@ -231,11 +231,14 @@ class TestRestart:
         node.helpers.append(sleeper)
         want = holder.reserve()["grant"]
         holder.ask("bind", kernel_id="k", pid=sleeper.pid, start_time_ticks=start_time_ticks(sleeper.pid))
+        want_launching = holder.reserve("launching", 25)["grant"]
         assert node.end(signal.SIGTERM) == 0
         assert not (node.folder / "agent.sock").exists()
         node.start()
         assert node.kernel()["pids"] == [sleeper.pid]
-        assert open_holder().reserve()["grant"] == want
+        holder = open_holder()
+        assert holder.reserve()["grant"] == want
+        assert holder.reserve("launching", 25)["grant"] == want_launching
 
     def test_a_damaged_journal_costs_its_kernel_only(self, an_idle_node: Any) -> None:
         for name, text in (("a", "{"), ("b", '{"version": 1}'), ("c", "[]"), ("d", '{"version": 9}')):

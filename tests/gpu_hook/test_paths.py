@@ -1,0 +1,83 @@
+"""Where the runtime folder is, whose it is, and which driver is chosen."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from aliquot.gpu_hook import paths
+from aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir, prepare_runtime_dir, softgpu_state_path
+
+
+class TestRuntimeDir:
+    def test_the_variable_comes_first(self) -> None:
+        assert find_runtime_dir({"ALIQUOT_RUNTIME_DIR": "/x/y", "XDG_RUNTIME_DIR": "/tmp"}).path == Path("/x/y")
+
+    def test_an_agent_run_as_a_service_is_found(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(paths, "_SERVICE_DIR", tmp_path)
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        assert find_runtime_dir({}).path == Path("/tmp/aliquot-1000")
+        (tmp_path / "agent.sock").touch()
+        assert find_runtime_dir({"XDG_RUNTIME_DIR": "/tmp"}).path == tmp_path
+
+    def test_a_session_folder_is_used_when_it_is_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(paths, "_SERVICE_DIR", Path("/nowhere"))
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        assert find_runtime_dir({"XDG_RUNTIME_DIR": "/tmp"}).path == Path("/tmp/aliquot")
+        assert find_runtime_dir({"XDG_RUNTIME_DIR": "/nowhere"}).path == Path("/tmp/aliquot-1000")
+
+    def test_the_folder_is_made_private(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(paths, "MAX_RUNTIME_DIR", 4096)
+        runtime = RuntimeDir(tmp_path / "a" / "b")
+        prepare_runtime_dir(runtime)
+        prepare_runtime_dir(runtime)
+        assert runtime.path.stat().st_mode & 0o777 == 0o700
+        assert runtime.kernels.is_dir()
+
+    def test_a_link_in_place_of_the_folder_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(paths, "MAX_RUNTIME_DIR", 4096)
+        (tmp_path / "link").symlink_to(tmp_path)
+        with pytest.raises(PathError, match="is no folder"):
+            prepare_runtime_dir(RuntimeDir(tmp_path / "link"))
+
+    def test_each_folder_has_a_software_gpu_of_its_own(self) -> None:
+        first, second = softgpu_state_path(RuntimeDir(Path("/tmp/a"))), softgpu_state_path(RuntimeDir(Path("/tmp/b")))
+        assert first != second
+        assert first.parent == Path("/dev/shm")
+
+
+class TestDriver:
+    @pytest.fixture
+    def a_driver(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """A folder with driver libraries, and a device file."""
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1", "nvidiactl"):
+            (tmp_path / name).touch()
+        monkeypatch.setattr(paths, "_DRIVER_DEVICES", (str(tmp_path / "nvidiactl"),))
+        monkeypatch.setattr(paths, "_DRIVER_DIRS", (str(tmp_path),))
+        monkeypatch.setattr(paths, "_cached_libraries", lambda name: [])
+        return tmp_path
+
+    def test_a_library_and_a_device_make_a_driver(self, a_driver: Path) -> None:
+        want = paths.Driver("nvidia", a_driver / "libcuda.so.1", a_driver / "libnvidia-ml.so.1")
+        assert paths.choose_driver("auto") == paths.choose_driver("nvidia") == want
+
+    @pytest.mark.parametrize("missing", ["libcuda.so.1", "libnvidia-ml.so.1", "nvidiactl"])
+    def test_without_one_of_them_there_is_no_driver(self, a_driver: Path, missing: str) -> None:
+        (a_driver / missing).unlink()
+        assert paths.nvidia_driver() is None
+        with pytest.raises(PathError, match="install the driver, or use --driver softgpu"):
+            paths.choose_driver("nvidia")
+
+    def test_our_own_hook_is_not_taken_for_the_driver(self, a_driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(paths, "shim_dir", lambda: a_driver)
+        assert paths.nvidia_driver() is None
+
+    def test_an_installation_without_libraries_says_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(paths, "native_dir", lambda: tmp_path)
+        with pytest.raises(PathError, match="is missing; install aliquot again"):
+            paths.softgpu_driver()
+
+    def test_an_unknown_driver_is_refused(self) -> None:
+        with pytest.raises(PathError, match="choose auto, nvidia or softgpu"):
+            paths.choose_driver("amd")
