@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #define CHECK_MILLISECONDS 10000
+#define ANSWER_MILLISECONDS 2000
 #define EXIT_NOT_STARTED 127
 
-/* Both messages wait in the socket for the agent; nothing is read back. */
+/* The answer to HELLO is read first, although nothing in it matters: a socket that is closed with something unread
+ * throws away what it has sent. A stuck agent delays the kernel by no more than that wait. */
 static void report(const struct self_check *check)
 {
     int descriptor = socket_connect(settings()->kernel_dir);
@@ -22,6 +24,11 @@ static void report(const struct self_check *check)
     union socket_message message;
     socket_fill_hello(&message.hello, ALIQUOT_ROLE_CHECK);
     if (socket_send(descriptor, &message, ALIQUOT_HELLO, sizeof message.hello) == 0) {
+        struct socket_received answer;
+        if (socket_wait(descriptor, ANSWER_MILLISECONDS) == 0 && socket_receive(descriptor, &answer) == 0)
+            for (int i = 0; i < 2; i++)
+                if (answer.descriptors[i] >= 0)
+                    close(answer.descriptors[i]);
         memset(&message, 0, sizeof message);
         message.self_check.passed = check->passed;
         memcpy(message.self_check.text, check->text, sizeof check->text);
