@@ -103,6 +103,8 @@ def kernelspecs(jp_environ: Any, jp_data_dir: Path) -> Path:
     write_spec(folder, "ending.gpu-0.5", [sys.executable, "-c", "raise SystemExit(3)", "{connection_file}"], "0.5")
     idle = "import sys, signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(1000)"
     write_spec(folder, "idle.gpu-0.25", [sys.executable, "-c", idle, "{connection_file}"], "0.25")
+    for gpus in ("0.25", "0.5"):
+        write_spec(folder, f"light.gpu-{gpus}", ["/bin/sleep", "1000"], gpus)
     return folder
 
 
