@@ -89,11 +89,11 @@ def log_to(path: Path | None) -> None:
 
 
 def end_on_signals(end: asyncio.Event) -> None:
-    """SIGTERM and SIGINT end the agent in order."""
+    """SIGTERM and SIGINT end the agent in order; so does its terminal, unless started by nohup."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end.set)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal of whoever started it may go
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN or number is not signal.SIGHUP:
+            loop.add_signal_handler(number, end.set)
 
 
 async def end_when_idle(is_idle: Callable[[], bool], idle_seconds: float, end: asyncio.Event) -> None:
