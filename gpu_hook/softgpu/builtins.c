@@ -1,4 +1,4 @@
-/* The C twins of builtins.ptx: the same results for any grid. Memory is reached through the same checks as by a copy. */
+/* The C twins of builtins.ptx: the same results for any grid. Memory is reached through the checks of a copy. */
 #include "builtins.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ struct chase {
     uint64_t head, steps, result;
 };
 
-/* A view of `count` elements, or NULL: allocated device memory or page-locked host memory, aligned as hardware demands. */
+/* A view of `count` elements, or NULL: allocated device memory or page-locked host memory, naturally aligned. */
 static void *reach(uint64_t address, uint64_t count, uint64_t element_bytes)
 {
     uint64_t bytes;

@@ -22,7 +22,7 @@ static struct {
     pthread_mutex_t mutex; /* guards the primary contexts' counts and the table */
     struct context *primary[MACHINE_DEVICES];
     unsigned primary_flags[MACHINE_DEVICES];
-    unsigned long long next_id;
+    _Atomic unsigned long long next_id;
 } contexts = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 CUresult context_open(CUdevice device, unsigned flags, int is_primary, struct context **made)
@@ -38,7 +38,7 @@ CUresult context_open(CUdevice device, unsigned flags, int is_primary, struct co
     context->physical = driver.physical[device];
     context->flags = flags;
     context->is_primary = is_primary;
-    context->id = ++contexts.next_id;
+    context->id = 1 + atomic_fetch_add(&contexts.next_id, 1);
     memcpy(context->limits, limits, sizeof limits);
     context->legacy = stream_open(context, STREAM_LEGACY, 0, 0);
     if (context->legacy == NULL) {
@@ -211,7 +211,8 @@ CUresult impl_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, 
 
 CUresult impl_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev)
 {
-    int is_plain = ctxCreateParams == NULL || (ctxCreateParams->numExecAffinityParams == 0 && !ctxCreateParams->cigParams);
+    int is_plain =
+        ctxCreateParams == NULL || (ctxCreateParams->numExecAffinityParams == 0 && !ctxCreateParams->cigParams);
     return is_plain ? create(pctx, flags, dev) : CUDA_ERROR_NOT_SUPPORTED;
 }
 

@@ -41,7 +41,8 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream, int is_async
     if (result == CUDA_SUCCESS)
         result = corner(copy->dstMemoryType, copy->dstHost, copy->dstDevice, to_pitch, copy->Height,
                         copy->dstXInBytes, copy->dstY, 0, &to);
-    return result ? result : copy_shape(to, from, (struct shape){copy->WidthInBytes, copy->Height, 1}, stream, is_async);
+    struct shape shape = {copy->WidthInBytes, copy->Height, 1};
+    return result ? result : copy_shape(to, from, shape, stream, is_async);
 }
 
 CUresult impl_cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)

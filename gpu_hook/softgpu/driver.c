@@ -90,7 +90,8 @@ CUresult impl_cuInit(unsigned int Flags)
             if (!start.watches_forks)
                 pthread_atfork(NULL, NULL, leave_seat_in_child);
             start.watches_forks = start.is_ready = 1;
-            enter_initialised();
+            if (driver.device_count)
+                enter_initialised();
             log_line("event=init devices=%d slot=%d", driver.device_count, driver.seat.slot);
         }
     }

@@ -1,4 +1,4 @@
-/* What can be asked of a CUDA kernel, and set on it. Registers and code sizes are unknown: code is not compiled here. */
+/* What can be asked of a CUDA kernel, and set on it. Registers and code sizes are nominal: code is not compiled. */
 #include "driver.h"
 #include "handles.h"
 #include "implemented.h"

@@ -1,5 +1,5 @@
-/* PTX text: the .entry directives with their .param lists, and the sizes of .global variables. What is between braces is
- * skipped. */
+/* PTX text: the .entry directives with their .param lists, and the sizes of .global variables. What is between braces
+ * is skipped. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

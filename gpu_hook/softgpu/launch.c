@@ -88,7 +88,8 @@ static void say_once(const struct function *function)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     if (log_is_on() && !atomic_flag_test_and_set(&said))
-        log_line("event=launch_not_executed kernel=%s note=\"compiled GPU code is timed, not executed\"", function->name);
+        log_line("event=launch_not_executed kernel=%s note=\"compiled GPU code is timed, not executed\"",
+                 function->name);
 }
 
 static CUresult launch(const CUlaunchConfig *config, CUfunction handle, void **parameters, void **extra,

@@ -104,7 +104,8 @@ static enum machine_failure map_machine(struct seat *seat, const struct settings
     uint64_t magic = atomic_load_explicit(&seat->machine->magic, memory_order_acquire);
     if (magic == 0 && build_machine(seat->machine, settings) == 0)
         return MACHINE_OK;
-    if (magic == MACHINE_MAGIC && seat->machine->version == MACHINE_VERSION && seat->machine->bytes == sizeof(struct machine))
+    if (magic == MACHINE_MAGIC && seat->machine->version == MACHINE_VERSION &&
+        seat->machine->bytes == sizeof(struct machine))
         return MACHINE_OK;
     log_failure("state file %s is of version %u, this library speaks version %u; end the processes that use it and "
                 "remove it", path, magic == MACHINE_MAGIC ? seat->machine->version : 0, MACHINE_VERSION);

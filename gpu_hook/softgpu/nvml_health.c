@@ -1,5 +1,5 @@
-/* Heat, power, clocks and link. The software GPU has none of its own to measure; what it answers is stable, plausible for
- * dashboards and follows its utilisation where that is all there is to know. */
+/* Heat, power, clocks and link. The software GPU has none to measure; what it answers is stable, plausible for
+ * dashboards, and follows the utilisation. */
 #include "engine.h"
 #include "nvml_observer.h"
 

@@ -68,5 +68,6 @@ CUresult impl_cuGetExportTable(const void **ppExportTable, const CUuuid *pExport
         return CUDA_ERROR_INVALID_VALUE;
     *ppExportTable = NULL;
     log_line("event=export_table_refused first_byte=%02x", (unsigned char)pExportTableId->bytes[0]);
-    return memcmp(pExportTableId->bytes, runtime_interface, 16) == 0 ? CUDA_ERROR_STUB_LIBRARY : CUDA_ERROR_INVALID_VALUE;
+    int is_runtime = memcmp(pExportTableId->bytes, runtime_interface, 16) == 0;
+    return is_runtime ? CUDA_ERROR_STUB_LIBRARY : CUDA_ERROR_INVALID_VALUE;
 }

@@ -179,3 +179,21 @@ def test_linker_keeps_names_and_parameters(a_machine):
         p = alloc(4096)[1]; check(launch("aliquot_fill", u64(p), ctypes.c_uint32(3), u64(4))); say(download(p, 4).hex())
     """)
     assert said == "03000000"
+
+
+def test_a_library_of_the_same_names_in_front_does_not_shadow_it(a_machine, tmp_path):
+    """As with a preloaded hook: the driver's own answers must be its own functions."""
+    source, front = tmp_path / "front.c", tmp_path / "front.so"
+    source.write_text("int cuMemAlloc_v2(void) { return 77; }\nint nvmlDeviceGetCount_v2(void) { return 77; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(front), str(source)], check=True)
+    said = a_machine.run(
+        _QUERY + "\n    start(); say(query(b'cuMemAlloc', 13000)[1] == at('cuMemAlloc_v2'), alloc(512)[0])",
+        LD_PRELOAD=str(front),
+    )
+    assert said == "True 0"
+
+
+def test_without_visible_devices_nothing_is_initialised(a_machine):
+    said = a_machine.run("say(cuda.cuInit(0), cuda.cuDeviceGetCount(vp()))", CUDA_VISIBLE_DEVICES="")
+    want_no_device, want_not_initialised = 100, 3
+    assert said == f"{want_no_device} {want_not_initialised}"
