@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aliquot.provisioner.errors import LaunchError
+from aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, LaunchSpec
+from aliquot.provisioner.runtime.process import ProcessRuntime, is_running
+
+
+def a_spec(*argv: str, **rest: Any) -> LaunchSpec:
+    return LaunchSpec("k1", argv, ((KERNEL_ID_VARIABLE, f"k-{os.getpid()}"), ("PATH", os.environ["PATH"])), **rest)
+
+
+def test_a_process_is_polled_signalled_and_waited_for() -> None:
+    async def scene() -> None:
+        runtime = ProcessRuntime()
+        process = await runtime.create(a_spec("/bin/sleep", "100"), {})
+        assert await runtime.poll(process) is None
+        waiting = asyncio.ensure_future(runtime.wait(process))
+        await runtime.signal(process, signal.SIGTERM)
+        assert await asyncio.wait_for(waiting, 5) == -signal.SIGTERM
+        await runtime.signal(process, signal.SIGTERM)
+
+    asyncio.run(scene())
+
+
+def test_the_whole_group_gets_the_signal(until: Any) -> None:
+    async def scene() -> None:
+        runtime = ProcessRuntime()
+        code = "import subprocess; print(subprocess.Popen(['/bin/sleep', '100']).pid, flush=True); input()"
+        process = await runtime.create(a_spec(sys.executable, "-c", code), {"stdout": -1, "stdin": -1})
+        output = runtime._children[process].stdout
+        assert output is not None
+        child = int(output.readline())
+        await runtime.remove(process)
+        children.append(child)
+
+    children: list[int] = []
+    asyncio.run(scene())
+    until(lambda: not os.path.exists(f"/proc/{children[0]}"))
+
+
+def test_another_process_with_the_same_pid_is_not_ours() -> None:
+    async def scene() -> None:
+        runtime = ProcessRuntime()
+        process = await runtime.create(a_spec("/bin/sleep", "100"), {})
+        assert is_running(process)
+        impostor = replace(process, start_time_ticks=process.start_time_ticks + 1)
+        assert not is_running(impostor)
+        await runtime.signal(impostor, signal.SIGKILL)
+        assert await runtime.poll(process) is None
+        await runtime.remove(process)
+
+    asyncio.run(scene())
+
+
+def test_what_runs_is_found_by_asking() -> None:
+    async def scene() -> None:
+        process = await (runtime := ProcessRuntime()).create(a_spec("/bin/sleep", "100"), {})
+        found = {kernel.kernel_id: kernel for kernel in await ProcessRuntime().list()}
+        assert found[f"k-{os.getpid()}"].pid == process.pid
+        await runtime.remove(process)
+        assert f"k-{os.getpid()}" not in {kernel.kernel_id for kernel in await ProcessRuntime().list()}
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("spec", "want_message"),
+    [
+        (a_spec("/nonexistent/program"), "'/nonexistent/program': not found"),
+        (a_spec("/etc/passwd"), "Permission denied"),
+        (a_spec("/bin/sleep", cwd="/nonexistent"), "there is no such folder"),
+    ],
+)
+def test_a_launch_that_fails_names_the_cause(spec: LaunchSpec, want_message: str) -> None:
+    with pytest.raises(LaunchError, match=want_message):
+        asyncio.run(ProcessRuntime().create(spec, {}))
