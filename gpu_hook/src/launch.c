@@ -78,7 +78,8 @@ static void find_counter(void)
 static void wait_for_gate(void)
 {
     struct timespec pause = {0, FIRST_PAUSE_NANOSECONDS};
-    while (__atomic_load_n(state.gate, __ATOMIC_ACQUIRE) != 0) {
+    const uint32_t *gate = &page_agent()->gate;
+    while (__atomic_load_n(gate, __ATOMIC_ACQUIRE) != 0) {
         nanosleep(&pause, NULL);
         pause.tv_nsec = pause.tv_nsec * 2 < LAST_PAUSE_NANOSECONDS ? pause.tv_nsec * 2 : LAST_PAUSE_NANOSECONDS;
     }
@@ -110,9 +111,10 @@ static __attribute__((noinline)) void enter_slowly(void)
 /* False: enter_slowly is due. */
 static inline bool enter(void)
 {
-    if (__builtin_expect(!counter || __atomic_load_n(&state.needs_attention, __ATOMIC_RELAXED) ||
-                             __atomic_load_n(state.gate, __ATOMIC_RELAXED),
-                         0))
+    if (__builtin_expect(!counter || __atomic_load_n(&state.needs_attention, __ATOMIC_RELAXED), 0))
+        return false;
+    const uint32_t *gate = __atomic_load_n(&state.gate, __ATOMIC_RELAXED);
+    if (__builtin_expect(__atomic_load_n(gate, __ATOMIC_RELAXED), 0))
         return false;
     count();
     return true;

@@ -1,0 +1,74 @@
+"""The hook under sanitizers: threads at the quota's edge, an agent that recalls and dies."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook import paths
+from aliquot.gpu_hook.protocol import HookPage
+
+MIB = 1 << 20
+HERE = Path(__file__).parent
+SOURCES = Path(paths.__file__).resolve().parent / "src"
+NOT_CUDA = {"kernel_start.c", "self_check.c", "nvml_driver.c", "nvml_query.c", "observer.c"}
+OPTIONS = {
+    "address,undefined": {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1"},
+    "thread": {"TSAN_OPTIONS": "halt_on_error=1 exitcode=66"},
+}
+
+
+def build(sanitizer: str, folder: Path, include: Path) -> Path:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    assert compiler, "a C compiler is needed: install gcc"
+    headers = [str(include / "cuda.h"), str(include / "cudaProfilerTypedefs.h")]
+    generate = [sys.executable, str(SOURCES / "generate_entry_points.py"), "cuda", platform.machine()]
+    subprocess.run([*generate, str(SOURCES / "driver_calls.h"), str(folder / "entries"), *headers], check=True)
+    sources = [str(one) for one in sorted(SOURCES.glob("*.c")) if one.name not in NOT_CUDA]
+    program = folder / "stress"
+    command = [compiler, "-std=gnu11", "-O1", "-g", "-w", f"-fsanitize={sanitizer}", "-D_GNU_SOURCE", "-pthread"]
+    command += [f"-I{include}", f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}", "-Wl,-Bsymbolic"]
+    command += [str(HERE / "stress.c"), str(folder / "entries.S"), str(folder / "entries.c"), *sources]
+    subprocess.run([*command, "-o", str(program), "-ldl"], check=True)
+    return program
+
+
+@pytest.mark.parametrize("sanitizer", OPTIONS)
+def test_threads_at_the_edge_are_clean(sanitizer: str, a_null_node: Any, include_dir: Path, a_folder: Path) -> None:
+    program = build(sanitizer, a_folder, include_dir)
+    agent = a_null_node.grant(("10" * 16, 24 * MIB))
+    env = {**a_null_node.hooked_env, **OPTIONS[sanitizer]}
+    del env["LD_LIBRARY_PATH"]
+    with subprocess.Popen(
+        [str(program), "3000"],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            connection = agent.process(process.pid)
+            agent.recall(connection, 10 * MIB)
+            agent.stop()
+            agent.start()
+            connection = agent.process(process.pid)
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line, process.communicate()[1]
+            succeeded, refused = map(int, line.split())
+            agent.wait_for(lambda: connection.word(0, HookPage.LAUNCHES) == 4 * 3000)
+            got = [connection.word(0, word) for word in (HookPage.CHARGED, HookPage.ALLOCATIONS)]
+            _, complaints = process.communicate("\n", timeout=30)
+        finally:
+            process.kill()
+    assert (process.returncode, complaints) == (0, "")
+    assert got == [0, 0]
+    assert succeeded > 1000
+    assert refused > 0
+    assert connection.word(0, HookPage.PEAK) <= 24 * MIB
