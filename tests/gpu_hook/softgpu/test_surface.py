@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 
@@ -188,7 +189,7 @@ def test_a_library_of_the_same_names_in_front_does_not_shadow_it(a_machine, tmp_
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(front), str(source)], check=True)
     said = a_machine.run(
         _QUERY + "\n    start(); say(query(b'cuMemAlloc', 13000)[1] == at('cuMemAlloc_v2'), alloc(512)[0])",
-        LD_PRELOAD=str(front),
+        LD_PRELOAD=f"{os.environ.get('LD_PRELOAD', '')} {front}".strip(),
     )
     assert said == "True 0"
 
