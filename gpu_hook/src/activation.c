@@ -10,11 +10,16 @@
 #include "vmm.h"
 
 #include <pthread.h>
+#include <stdint.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static struct {
     pthread_mutex_t mutex; /* guards a change of `owner` */
     pid_t owner;           /* the process that the hook started in; 0: none yet */
+    /* 1 in that process. In a page that the kernel wipes at fork, however the child was made, so that no call needs
+     * to ask for its pid. NULL: not started, or a kernel before 4.14. */
+    uint32_t *is_owner;
     bool has_fork_handler;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -40,6 +45,24 @@ static void forget_parent(void)
     launch_reset();
 }
 
+/* With the mutex. */
+static void mark_owner(pid_t self)
+{
+    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    if (!state.is_owner) {
+        void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (page != MAP_FAILED && madvise(page, bytes, MADV_WIPEONFORK) == 0) {
+            *(uint32_t *)page = 1;
+            __atomic_store_n(&state.is_owner, page, __ATOMIC_RELEASE);
+        } else if (page != MAP_FAILED) {
+            munmap(page, bytes);
+        }
+    } else {
+        *state.is_owner = 1;
+    }
+    __atomic_store_n(&state.owner, self, __ATOMIC_RELEASE);
+}
+
 void activation_begin(void)
 {
     static const struct session_owner owner = {
@@ -62,7 +85,7 @@ void activation_begin(void)
         if (!state.has_fork_handler)
             state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;
         if (is_ready)
-            __atomic_store_n(&state.owner, self, __ATOMIC_RELEASE);
+            mark_owner(self);
         else
             LOG("event=not_started reason=\"no memory for the pages\"");
     }
@@ -75,8 +98,9 @@ bool activation_enter(void)
 {
     if (is_inside || !settings()->is_on)
         return false;
-    pid_t owner = __atomic_load_n(&state.owner, __ATOMIC_ACQUIRE);
-    if (!owner || owner != getpid())
+    const uint32_t *is_owner = __atomic_load_n(&state.is_owner, __ATOMIC_ACQUIRE);
+    bool is_ours = is_owner ? *is_owner : __atomic_load_n(&state.owner, __ATOMIC_ACQUIRE) == getpid();
+    if (!is_ours)
         return false;
     is_inside = true;
     return true;

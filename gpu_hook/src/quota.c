@@ -198,9 +198,8 @@ bool quota_view(int device, struct quota_view *view)
         return true;
     }
     const struct aliquot_agent_device *words = &page_agent()->devices[index];
-    struct device *locked = lock_device(device);
-    uint64_t taken = page_read(&words->charged_elsewhere_bytes) + (locked->lent - locked->spare);
-    pthread_mutex_unlock(&locked->mutex);
+    uint64_t own = page_read(&page_hook()->devices[index].charged_bytes);
+    uint64_t taken = page_read(&words->charged_elsewhere_bytes) + own;
     view->total_bytes = page_read(&words->quota_bytes);
     view->free_bytes = view->total_bytes > taken ? view->total_bytes - taken : 0;
     return true;

@@ -40,7 +40,7 @@ static struct {
     int candidate;  /* a connection that is not registered yet; kept for session_leave */
     int wake;       /* eventfd */
     uint32_t sequence;
-    uint32_t connections; /* number of registrations so far */
+    uint32_t connections; /* number of registrations so far; read without the mutex too */
     bool is_running;
     bool has_attempted;
     bool has_waited; /* the one long wait of a process that never registered is over */
@@ -91,7 +91,7 @@ static bool register_once(void)
     state.candidate = -1;
     if (!failure) {
         state.connection = descriptor;
-        state.connections++;
+        __atomic_fetch_add(&state.connections, 1, __ATOMIC_RELEASE);
         state.last_failure = 0;
     }
     pthread_mutex_unlock(&state.mutex);
@@ -292,10 +292,7 @@ bool session_send_credit(uint32_t device, uint64_t bytes, uint32_t sequence)
 
 bool session_is_registered(void)
 {
-    pthread_mutex_lock(&state.mutex);
-    bool is_registered = state.connections > 0;
-    pthread_mutex_unlock(&state.mutex);
-    return is_registered;
+    return __atomic_load_n(&state.connections, __ATOMIC_ACQUIRE) > 0;
 }
 
 void session_wake(void)
