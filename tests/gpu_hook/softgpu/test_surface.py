@@ -142,7 +142,7 @@ _CORE = """
     last = stream.record(options=timed); stream.sync()
     host = np.zeros(MIB, np.uint32)
     check(cuda.cuMemcpyDtoH_v2(vp(host.ctypes.data), u64(int(buffer.handle)), ctypes.c_size_t(host.nbytes)))
-    say(device.name, (host == 9).all(), 20 <= last - first < 40)
+    say(device.name, (host == 9).all(), last - first >= 20)
     try: device.allocate(1 << 40, stream=stream)
     except Exception as error: say("OUT_OF_MEMORY" in str(error))
     buffer.close(stream); stream.sync(); say(free_bytes() // MIB)
