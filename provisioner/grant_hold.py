@@ -155,6 +155,15 @@ class GrantHold:
         return asyncio.get_running_loop() is self._loop
 
     async def _keep(self) -> None:
+        try:
+            await self._keep_renewing()
+        finally:
+            # Our event loop ends before the kernel, as asyncio.run does: the bound process now holds the grant alone.
+            if self._connection is not None and not self._is_released:
+                connection, self._connection = self._connection, None
+                await connection.close()
+
+    async def _keep_renewing(self) -> None:
         """Renew the reservation with the agent whenever the connection that held it is lost."""
         delay = _FIRST_RETRY_SECONDS
         while True:

@@ -162,7 +162,8 @@ def test_the_queue_time_out_names_the_queue(play: Any, settle: Any) -> None:
         await clock.advance(49)
         assert not future.done()
         await clock.advance(1.5)
-        with pytest.raises(errors.QueueTimeoutError, match=r"asked 0.25 GPU; 0 free on gpu0; waited 50 s .* nobody before"):
+        want_words = r"asked 0.25 GPU; 0 free on gpu0; waited 50 s .* nobody before"
+        with pytest.raises(errors.QueueTimeoutError, match=want_words):
             await future
 
     play(scene)

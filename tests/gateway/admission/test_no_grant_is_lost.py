@@ -1,4 +1,4 @@
-"""Whatever the order of asking, leaving, releasing and the agent's own troubles: each grant is given once, and returns."""
+"""Whatever the order of asking, leaving, releasing and the agent's troubles: each grant is given once, and returns."""
 
 from __future__ import annotations
 

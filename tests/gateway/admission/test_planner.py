@@ -50,7 +50,8 @@ def test_several_devices_are_counted_whole() -> None:
 
 def test_memory_that_is_missing_is_named() -> None:
     planned = a_plan([asks("a", 10, limit=6 * GIB)], a_device(0, reserved=50))
-    assert planned.waiting[0].reason == "waiting for 0.1 GPU with 6.0 GiB: 0.5 free on gpu0 with 4.0 GiB, position 1 of 1"
+    want_reason = "waiting for 0.1 GPU with 6.0 GiB: 0.5 free on gpu0 with 4.0 GiB, position 1 of 1"
+    assert planned.waiting[0].reason == want_reason
 
 
 def test_what_can_never_fit_is_refused_and_blocks_nobody() -> None:

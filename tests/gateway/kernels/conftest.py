@@ -68,7 +68,8 @@ class Node:
         command = [sys.executable, "-c", code, str(self.folder), kernel_id, str(hundredths)]
         holder = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
+        with holder.stdout as told:
+            assert told.readline() == b"held\n"
         return holder
 
     def answers(self) -> bool:
