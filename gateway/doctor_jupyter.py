@@ -45,10 +45,11 @@ def look_at_server() -> list[Finding]:
     manager = ExtensionConfigManager(read_config_path=application.config_file_paths)
     extensions: dict[str, bool] = manager.get_jpserver_extensions()  # type: ignore[no-untyped-call]  # jupyter_server's
     remedy = f"jupyter server extension enable --user {EXTENSION}; aliquot lab and aliquot serve work without"
-    findings = [Finding("server extension", OK, f"{EXTENSION} is enabled for every Jupyter server")]
     if not extensions.get(EXTENSION):
-        findings = [Finding("server extension", WARN, f"{EXTENSION} is not enabled for plain Jupyter servers", remedy)]
-    return [*findings, *_look_at_classes(dict(application.config.get("ServerApp", {})))]
+        found = f"{EXTENSION} is not enabled for plain Jupyter servers: they keep their own kernel manager"
+        return [Finding("server extension", WARN, found, remedy)]
+    enabled = Finding("server extension", OK, f"{EXTENSION} is enabled for every Jupyter server")
+    return [enabled, *_look_at_classes(dict(application.config.get("ServerApp", {})))]
 
 
 def _look_at_classes(configured: dict[str, Any]) -> list[Finding]:
@@ -56,7 +57,8 @@ def _look_at_classes(configured: dict[str, Any]) -> list[Finding]:
     others = {trait: _class_name(value) for trait, value in configured.items() if trait in _REPLACED}
     foreign = {trait: name for trait, name in others.items() if name != _class_name(_REPLACED[trait])}
     if not foreign:
-        return [Finding("server classes", OK, "kernels, sizes, sessions, identity and authorization are ours")]
+        manager = _class_name(_REPLACED["kernel_manager_class"])
+        return [Finding("server classes", OK, f"the kernel manager is {manager}; the other classes are ours, too")]
     found = ", ".join(f"{trait}: {name}" for trait, name in foreign.items())
     remedy = "remove " + ", ".join(f"c.ServerApp.{trait}" for trait in foreign) + " from Jupyter's configuration"
     return [Finding("server classes", WARN, f"the configuration names others than ours: {found}", remedy)]

@@ -20,7 +20,7 @@ from aliquot.provisioner.resources import Bytes
 
 _KERNEL = "doctor"
 _CHECK_SECONDS = 20.0
-_REPORT_SECONDS = 3.0
+_REPORT_SECONDS = 15.0
 
 
 def look_at_node() -> Sequence[Finding]:
@@ -52,10 +52,10 @@ async def _self_check(agent: AgentClient) -> Finding:
     """What a kernel would find: run the start program in a kernel's environment, around one that does nothing."""
     program = native_dir() / "bin" / "aliquot-kernel-start"
     granted = agent_grant(await agent.reserve(_KERNEL, owner="doctor", hundredths=1, label="aliquot doctor"))
-    spec = launch_spec(_KERNEL, ["true"], os.environ, granted, LaunchSettings(str(program)))
+    # cat lives until we close its input: a kernel, too, outlives its check.
+    spec = launch_spec(_KERNEL, ["cat"], os.environ, granted, LaunchSettings(str(program)))
     try:
-        code, said = await _run(spec)
-        interception = await _interception(agent)
+        interception, code, said = await _run(spec, agent)
     except (OSError, asyncio.TimeoutError) as error:
         reason = str(error) or f"it did not end within {_CHECK_SECONDS:.0f} s"
         return Finding("self-check", FAIL, f"{program} could not be run: {reason}", "install again: pip install .")
@@ -68,25 +68,24 @@ async def _self_check(agent: AgentClient) -> Finding:
     return Finding("self-check", FAIL, found, remedy)
 
 
-async def _run(spec: LaunchSpec) -> tuple[int, str]:
+async def _run(spec: LaunchSpec, agent: AgentClient) -> tuple[str, int, str]:
+    """What the check told the agent, the exit status, and what was printed."""
+    pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *spec.argv,
-        env=dict(spec.env),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+        *spec.argv, env=dict(spec.env), stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.STDOUT
     )
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), _CHECK_SECONDS)
-    except asyncio.TimeoutError:
+        interception = await _interception(agent)
+        output, _ = await asyncio.wait_for(process.communicate(b""), _CHECK_SECONDS)
+    except BaseException:
         process.kill()
         await process.wait()
         raise
-    return process.returncode or 0, output.decode(errors="replace").strip()
+    return interception, process.returncode or 0, output.decode(errors="replace").strip()
 
 
 async def _interception(agent: AgentClient) -> str:
-    """What the check told the agent; it arrives by another way than the process's end."""
+    """What the check told the agent; ``unknown`` when it told nothing in time."""
     deadline = asyncio.get_running_loop().time() + _REPORT_SECONDS
     while True:
         kernels = {kernel.kernel_id: kernel for kernel in (await agent.status()).kernels}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from aliquot.gateway.commands.command import JSON_FLAG, Command, CommandError
 from aliquot.gateway.tables import console, status_view
+from aliquot.gateway.waiting import ask_gateway, queue_rows
 from aliquot.gpu_hook.client import AgentClientError, query, read_status
+from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from traitlets import Unicode
 
 
@@ -34,10 +37,12 @@ class StatusCommand(Command):
             status = read_status(answer)
         except AgentClientError as error:
             raise CommandError(str(error)) from None
+        runtime = RuntimeDir(Path(self.runtime_dir).absolute()) if self.runtime_dir else find_runtime_dir()
+        waiting = ask_gateway(runtime)
         if self.json_output:
-            print(json.dumps(_payload(answer), indent=2))
+            print(json.dumps({**_payload(answer), "queue": waiting}, indent=2, ensure_ascii=False))
         else:
-            console().print(status_view(status, None))
+            console().print(status_view(status, None if waiting is None else queue_rows(waiting)))
 
 
 def _payload(answer: dict[str, Any]) -> dict[str, Any]:

@@ -102,13 +102,16 @@ def test_an_engine_is_reached_by_docker_host(tmp_path: Path, monkeypatch: pytest
 
 
 def test_another_kernel_manager_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "jupyter_server_config.py").write_text("c.ServerApp.kernel_manager_class = 'their.KernelManager'\n")
+    lines = ["c.ServerApp.kernel_manager_class = 'their.KernelManager'"]
+    (tmp_path / "jupyter_server_config.py").write_text("\n".join(lines))
+    enabled = {"ServerApp": {"jpserver_extensions": {"aliquot.gateway": True}}}
+    (tmp_path / "jupyter_server_config.json").write_text(json.dumps(enabled))
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
     by_name = {finding.about: finding for finding in doctor_jupyter.look_at_server()}
-    found = by_name["kernel manager"]
+    found = by_name["server classes"]
     assert found.state == WARN
     assert "their.KernelManager" in found.found
-    assert found.remedy
+    assert "c.ServerApp.kernel_manager_class" in found.remedy
 
 
 def test_a_disabled_lab_extension_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -24,9 +24,11 @@ TOKEN = "a-token-of-this-test"
 class Gateway:
     process: subprocess.Popen[bytes]
     url: str
+    environment: dict[str, str]
 
-    def get(self, path: str, token: str | None = TOKEN, method: str = "GET") -> tuple[int, bytes]:
-        request = urllib.request.Request(self.url + path, method=method)
+    def get(self, path: str, token: str | None = TOKEN, method: str = "GET", body: object = None) -> tuple[int, bytes]:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, method=method, data=data)
         if token:
             request.add_header("Authorization", f"token {token}")
         try:
@@ -58,7 +60,7 @@ def a_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         assert process.poll() is None, (folder / "serve.log").read_text()
         assert time.monotonic() < deadline, "the gateway did not start in time"
         time.sleep(0.05)
-    yield Gateway(process, json.loads(told.read_text())["url"].rstrip("/"))
+    yield Gateway(process, json.loads(told.read_text())["url"].rstrip("/"), environment)
     process.send_signal(signal.SIGTERM)
     process.wait(20)
     log.close()
@@ -99,3 +101,24 @@ def test_nobody_ends_it_by_rest(a_gateway: Gateway) -> None:
 def test_it_lists_sizes(a_gateway: Gateway) -> None:
     specs = json.loads(a_gateway.get("/api/kernelspecs")[1])["kernelspecs"]
     assert "python3.gpu-0.25" in specs
+
+
+def test_the_status_command_shows_who_waits(a_gateway: Gateway) -> None:
+    """Five quarters of one GPU: the fifth waits."""
+    ids = []
+    for _ in range(5):
+        code, answer = a_gateway.get("/api/kernels", method="POST", body={"name": "python3.gpu-0.25"})
+        assert code == 201, answer
+        ids.append(json.loads(answer)["id"])
+    command = [sys.executable, "-m", "aliquot.gateway.app", "status"]
+    deadline = time.monotonic() + START_SECONDS
+    waiting: list[dict[str, object]] = []
+    while [kernel["id"] for kernel in waiting] != ids[4:]:
+        assert time.monotonic() < deadline, waiting
+        told = subprocess.run([*command, "--json"], env=a_gateway.environment, capture_output=True, check=True)
+        waiting = json.loads(told.stdout)["queue"]
+    shown = subprocess.run(command, env=a_gateway.environment, capture_output=True, check=True, text=True).stdout
+    assert "waiting" in shown
+    assert str(waiting[0]["reason"]) in " ".join(shown.split())
+    for kernel_id in ids:
+        assert a_gateway.get(f"/api/kernels/{kernel_id}", method="DELETE")[0] == 204
