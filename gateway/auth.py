@@ -169,7 +169,7 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
         return self._user_named(name)
 
     def _user_with_token(self, token: str) -> AliquotUser | None:
-        presented = hashlib.sha256(token.encode()).hexdigest()
+        presented = hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
         found = None
         # All are compared, so that the time taken tells nothing about which one came close.
         for name, entry in self.users.items():
@@ -223,8 +223,7 @@ def owns(asker: User, kernel_manager: object, kernel_id: str) -> bool:
         return True
     if not hasattr(kernel_manager, "owner_of"):
         return False
-    owner = cast(KernelOwners, kernel_manager).owner_of(kernel_id)
-    return owner is not None and owner == asker.name
+    return bool(asker.name) and cast(KernelOwners, kernel_manager).owner_of(kernel_id) == asker.name
 
 
 async def _owns_session(asker: User, handler: JupyterHandler, session_id: str) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from aliquot.gateway import __version__
 from aliquot.gateway.admission import Admission, AdmissionSettings
@@ -26,7 +27,10 @@ from aliquot.gpu_hook.agent_process import AgentStartError, start_agent
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
 from aliquot.provisioner.errors import AgentUnavailableError
 from jupyter_server.extension.application import ExtensionApp
+from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
+
+_STOP_SECONDS = 5.0
 
 
 class AliquotExtension(ExtensionApp):
@@ -35,6 +39,8 @@ class AliquotExtension(ExtensionApp):
     name = "aliquot"
     load_other_extensions = True
     classes = [Aliquot, AliquotIdentityProvider]
+    # A server that ends before it is ready, over a wrong knob for example, stops extensions that made nothing yet.
+    _is_made = False
 
     def _link_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called by the extension manager before the server makes its managers."""
@@ -47,7 +53,10 @@ class AliquotExtension(ExtensionApp):
         knobs = Aliquot(parent=server)
         clock = SystemClock()
         self._runtime = RuntimeDir(Path(knobs.runtime_dir)) if knobs.runtime_dir else find_runtime_dir()
-        self._link = AgentLink(self._runtime.path, clock, agent_starter(self._runtime, knobs), self.log)
+        self._gateway_url = GatewayClient.instance(parent=server).url or ""
+        # In gateway mode no kernel runs here: an agent of this machine would serve nobody.
+        starter = agent_starter(self._runtime, knobs) if knobs.start_agent and not self._gateway_url else None
+        self._link = AgentLink(self._runtime.path, clock, starter, self.log)
         limits = AdmissionSettings(knobs.user_limit(), queue_timeout_seconds=knobs.queue_timeout_seconds or None)
         self._admission = Admission(self._link, clock, limits, self.log)
         self._socket = LocalSocket(self._runtime, self._admission, self.log)
@@ -56,10 +65,11 @@ class AliquotExtension(ExtensionApp):
         self._manager = server.kernel_manager if isinstance(server.kernel_manager, AliquotKernelManager) else None
         if self._manager is not None:
             self._manager.admission = self._admission
-        self._remarks = replaced_classes(server)
+        self._remarks = gateway_mode(self._gateway_url) or replaced_classes(server)
         for remark in self._remarks:
             self.log.warning("%s", remark)
         self.settings[SETTING] = Sources(self.scene, ServerMetrics(self.scene), knobs.largest())
+        self._is_made = True
 
     def initialize_handlers(self) -> None:
         """Called by ExtensionApp.initialize."""
@@ -69,21 +79,37 @@ class AliquotExtension(ExtensionApp):
         """Called once the server's loop runs. Without an agent plain kernels work, and the status says why."""
         await self._link.start()
         await self._admission.start()
+        if not self._gateway_url:
+            await self._start_socket()
+        await self._watch.start()
+
+    async def stop_extension(self) -> None:
+        """Called before the server ends its kernels; they end here first, for they give their grants back to us."""
+        if not self._is_made:
+            return
+        await self._within_patience("local_socket", self._socket.stop())
+        if self._manager is not None:
+            await self._manager.shutdown_all()
+        await self._within_patience("admission", self._admission.stop())
+        await self._within_patience("node_watch", self._watch.stop())
+        await self._within_patience("agent_link", self._link.stop())
+
+    async def _within_patience(self, part: str, stop: Coroutine[Any, Any, None]) -> None:
+        """A part that does not stop in time keeps neither the others nor the server."""
+        task = asyncio.ensure_future(stop)
+        await asyncio.wait({task}, timeout=_STOP_SECONDS)
+        if not task.done():
+            task.cancel()
+            self.log.error("%s=stuck it did not stop within %g s", part, _STOP_SECONDS)
+        elif task.exception() is not None:
+            self.log.error("%s=failed at its stop: %s", part, task.exception())
+
+    async def _start_socket(self) -> None:
         try:
             await self._socket.start()
         except (PathError, OSError) as error:
             self._remarks = (*self._remarks, f"Kernels of other programs cannot ask this server for a GPU: {error}.")
             self.log.warning("local_socket=unavailable reason=%s", error)
-        await self._watch.start()
-
-    async def stop_extension(self) -> None:
-        """Called before the server ends its kernels; they end here first, for they give their grants back to us."""
-        await self._socket.stop()
-        if self._manager is not None:
-            await self._manager.shutdown_all()
-        await self._admission.stop()
-        await self._watch.stop()
-        await self._link.stop()
 
     def scene(self) -> Scene:
         """All that is known now. Called for each status and each collection of metrics."""
@@ -108,10 +134,8 @@ class AliquotExtension(ExtensionApp):
         return self.serverapp
 
 
-def agent_starter(runtime: RuntimeDir, knobs: Aliquot) -> Callable[[], Awaitable[None]] | None:
-    """What starts a node agent where none runs; None where that is somebody else's task."""
-    if not knobs.start_agent:
-        return None
+def agent_starter(runtime: RuntimeDir, knobs: Aliquot) -> Callable[[], Awaitable[None]]:
+    """What starts a node agent where none runs."""
 
     async def start() -> None:
         try:
@@ -135,6 +159,13 @@ def agent_arguments(knobs: Aliquot) -> list[str]:
         "--softgpu-link-gbps": f"{knobs.softgpu_link_gbps or ''}",
     }
     return [word for option, value in options.items() if value for word in (option, value)]
+
+
+def gateway_mode(url: str) -> tuple[str, ...]:
+    """What a server says that has its kernels on a gateway."""
+    if not url:
+        return ()
+    return (f"This server takes its kernels from the gateway at {url}, which gives them their sizes and their GPUs.",)
 
 
 def replaced_classes(server: ServerApp) -> tuple[str, ...]:

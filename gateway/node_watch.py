@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from aliquot.provisioner.agent_errors import answered
 from aliquot.provisioner.errors import AliquotError
 
 _CLIENT_NAME = "gateway status"
+_CANCEL_AGAIN_SECONDS = 0.5
 
 
 class NodeWatch:
@@ -47,9 +47,10 @@ class NodeWatch:
         """Close the connection. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            # Again until it ends: a cancellation that meets the closing of a connection may be lost there.
+            while not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=_CANCEL_AGAIN_SECONDS)
         await self._disconnect()
 
     async def _run(self) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jupyter_server.serverapp import ServerApp
 from tornado.httpclient import HTTPClientError, HTTPResponse
+from tornado.httputil import HTTPHeaders
 from tornado.websocket import WebSocketClientConnection
 from traitlets.config import Config
+
+from .fake_agent import FakeAgent
 
 pytest_plugins = ["pytest_jupyter.jupyter_server"]
 
@@ -35,6 +39,11 @@ class Answer:
 
     status: int
     body: bytes = b""
+    headers: HTTPHeaders = field(default_factory=HTTPHeaders)
+
+    @property
+    def media_type(self) -> str:
+        return self.headers.get("Content-Type", "").partition(";")[0]
 
     @property
     def json(self) -> Any:
@@ -77,7 +86,21 @@ Ask = Callable[..., Any]
 
 
 @pytest.fixture
-def ask(a_server: ServerApp, jp_fetch: Any, jp_ws_fetch: Any) -> Ask:
+def an_agent(runtime_dir: Path, jp_asyncio_loop: asyncio.AbstractEventLoop) -> Iterator[FakeAgent]:
+    """A node agent that a test starts, or not. It outlives the server, as a real one does."""
+    agent = FakeAgent(runtime_dir / "agent.sock")
+    yield agent
+    jp_asyncio_loop.run_until_complete(agent.stop())
+
+
+@pytest.fixture
+def ask(
+    a_server: ServerApp,
+    jp_fetch: Any,
+    jp_ws_fetch: Any,
+    an_agent: FakeAgent,
+    jp_asyncio_loop: asyncio.AbstractEventLoop,
+) -> Iterator[Ask]:
     """Ask as somebody; errors are answers, and a WebSocket that opens answers 101."""
     started: list[bool] = []
 
@@ -102,7 +125,10 @@ def ask(a_server: ServerApp, jp_fetch: Any, jp_ws_fetch: Any) -> Ask:
                 **more,
             )
         except HTTPClientError as error:
-            return Answer(error.code, error.response.body if error.response else b"")
-        return Answer(response.code, response.body)
+            if error.response is None:
+                return Answer(error.code)
+            response = error.response
+        return Answer(response.code, response.body or b"", response.headers)
 
-    return as_somebody
+    yield as_somebody
+    jp_asyncio_loop.run_until_complete(a_server.extension_manager.stop_all_extensions())

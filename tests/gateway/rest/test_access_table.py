@@ -49,6 +49,7 @@ TABLE = (
     Row("GET", "aliquot/api/kernels", (403, 200, 200, 200)),
     Row("GET", "aliquot/api/kernels/{n}", (403, 404, 404, 404)),
     Row("GET", "aliquot/api/metrics", (403, 403, 403, 200)),
+    Row("GET", "metrics", (403, 403, 403, 200)),
     Row("GET", "api/contents", (403, 403, 403, 200)),
     Row("POST", "api/contents", (403, 403, 403, 201), {"type": "notebook"}),
     Row("GET", "api/terminals", (403, 403, 403, 200)),
@@ -88,7 +89,7 @@ async def start_session(ask: Ask, who: str, kernel: dict[str, str]) -> Any:
 
 
 async def make_things(ask: Ask) -> Things:
-    """Alice's kernel with a session. Everybody has a session of their own: alice's and ada's are bound to alice's kernel."""
+    """Alice's kernel with a session; and a session for everybody, of which ada's is bound to that kernel, too."""
     alices = await start_session(ask, "alice", {"name": "python3"})
     kernel = alices["kernel"]["id"]
     bobs = await start_session(ask, "bob", {"name": "python3"})

@@ -1,0 +1,5 @@
+"""Coroutines as tests."""
+
+from __future__ import annotations
+
+pytest_plugins = ["pytest_jupyter.jupyter_server"]

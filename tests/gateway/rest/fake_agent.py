@@ -1,0 +1,103 @@
+"""A node agent that says what a test wants it to say. It speaks the control protocol, and holds nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+GIB = 1 << 30
+UUID = "GPU-00000000-0000-0000-0000-000000000001"
+
+
+def device(**other: Any) -> dict[str, Any]:
+    """A device of 16 GiB."""
+    return {
+        "index": 0,
+        "uuid": UUID,
+        "name": "a device",
+        "memory_bytes": 16 * GIB,
+        "reserved_bytes": 4 * GIB,
+        "reserved_hundredths": 25,
+        "used_bytes": GIB,
+        "charged_bytes": GIB,
+        "utilization_percent": 40,
+        "temperature_celsius": None,
+        "power_watts": 71.5,
+        "lost": False,
+        **other,
+    }
+
+
+def kernel(kernel_id: str, owner: str, **other: Any) -> dict[str, Any]:
+    """A kernel with a quarter of that device."""
+    return {
+        "kernel_id": kernel_id,
+        "owner": owner,
+        "label": f"{kernel_id}.ipynb",
+        "hundredths": 25,
+        "memory_limit": None,
+        "workload_class": "production",
+        "generation": 1,
+        "attributes": {},
+        "created": 1_800_000_000.5,
+        "interception": "holds",
+        "pids": [1],
+        "ending": False,
+        "devices": [
+            {
+                "uuid": UUID,
+                "index": 0,
+                "hundredths": 25,
+                "quota_bytes": 4 * GIB,
+                "charged_bytes": GIB,
+                "lent_bytes": GIB,
+                "peak_bytes": 2 * GIB,
+                "busy_seconds": 1.5,
+                "refusals": 3,
+            }
+        ],
+        **other,
+    }
+
+
+class FakeAgent:
+    """Answers at `path` between start and stop. Tests change what it says by its attributes; it has never any room."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._server: asyncio.Server | None = None
+        self._writers: list[asyncio.StreamWriter] = []
+        self.devices = [device()]
+        self.kernels: list[dict[str, Any]] = []
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_unix_server(self._serve, self._path)
+
+    async def stop(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            for writer in self._writers:
+                writer.close()
+            self._writers.clear()
+            await server.wait_closed()
+            self._path.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        while line := await reader.readline():
+            question = json.loads(line)
+            writer.write(json.dumps({"id": question["id"], **self._answer(question["op"])}).encode() + b"\n")
+            await writer.drain()
+
+    def _answer(self, op: str) -> dict[str, Any]:
+        node = {"ok": True, "node": "a node", "driver": "softgpu"}
+        if op == "hello":
+            return {**node, "version": 1, "pid": 1}
+        if op == "status":
+            return {**node, "enforcer": "hook", "devices": self.devices, "kernels": self.kernels, "connections": 1}
+        if op == "reserve":
+            return {"ok": False, "code": "no_room", "message": "asked 0.9 GPU, 0.75 free on gpu0"}
+        return {"ok": True, "released": False}

@@ -1,0 +1,212 @@
+"""What the API answers is what gateway/api.yaml says, and the other way round."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from aliquot.gateway.handlers import HANDLERS
+from aliquot.gateway.http_errors import HTTP_STATUS
+from jsonschema import Draft202012Validator, FormatChecker
+from prometheus_client.parser import text_string_to_metric_families
+from traitlets.config import Config
+
+from .conftest import ROOT, Answer, Ask
+from .fake_agent import GIB, UUID, FakeAgent, device, kernel
+
+API = yaml.safe_load((ROOT / "gateway" / "api.yaml").read_text())
+OPERATIONS = {
+    (path, method): operation for path, methods in API["paths"].items() for method, operation in methods.items()
+}
+LOOKS = 200
+
+
+def schema_of(path: str, method: str, status: int) -> tuple[str, dict[str, Any]]:
+    """Media type and schema of a documented answer."""
+    response = OPERATIONS[path, method]["responses"][str(status)]
+    if "$ref" in response:
+        response = API["components"]["responses"][response["$ref"].rpartition("/")[2]]
+    [(media_type, content)] = response["content"].items()
+    return media_type, content["schema"]
+
+
+def check(answer: Answer, path: str, method: str = "get") -> Any:
+    """Hold an answer to its documented schema, and return its body."""
+    media_type, schema = schema_of(path, method, answer.status)
+    assert answer.media_type == media_type
+    if media_type == "text/plain":
+        return answer.body.decode()
+    whole = {**schema, "components": API["components"]}
+    errors = list(Draft202012Validator(whole, format_checker=FormatChecker()).iter_errors(answer.json))
+    assert not errors, errors[0]
+    return answer.json
+
+
+async def until(look: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
+    """Look again until it holds; every look is a request, so this gives the server its turns."""
+    for _ in range(LOOKS):
+        found = await look()
+        if holds(found):
+            return found
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"never held; last: {found}")
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: Config) -> Config:
+    jp_server_config.Aliquot.user_limit_gpus = 0.95
+    return jp_server_config
+
+
+def test_every_handler_is_documented_and_every_path_has_a_handler() -> None:
+    handled = set()
+    for route, handler in HANDLERS:
+        path = re.sub(r"\(\?P<(\w+)>[^)]*\)", r"{\1}", route)
+        methods = {m for m in ("get", "post", "put", "patch", "delete") if m in vars(handler)}
+        handled |= {(path, method) for method in methods}
+    assert handled == set(OPERATIONS)
+
+
+def test_the_document_and_its_schemas_are_well_formed() -> None:
+    for name, schema in API["components"]["schemas"].items():
+        Draft202012Validator.check_schema(schema)
+        if schema["type"] == "object":
+            assert schema["required"] == list(schema["properties"]), name
+    for operation in OPERATIONS.values():
+        assert set(operation["responses"]) >= {"200", "403"}
+
+
+@pytest.mark.parametrize("path", sorted({path for path, _ in OPERATIONS if "{" not in path}))
+async def test_every_path_answers_as_documented(path: str, ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.kernels = [kernel("k1", "alice"), kernel("k2", "bob", pids=[], interception="unknown")]
+    await an_agent.start()
+    for who in ("ada", "alice", "nobody"):
+        check(await ask(who, "GET", path), path)
+
+
+async def test_one_kernel_is_answered_to_its_owner_and_administrators(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.kernels = [kernel("k1", "alice")]
+    path = "/aliquot/api/kernels/{kernel_id}"
+    await an_agent.start()
+    statuses = {who: await ask(who, "GET", "aliquot/api/kernels/k1") for who in ("nobody", "bob", "alice", "ada")}
+    for answer in statuses.values():
+        check(answer, path)
+    unknown = await ask("bob", "GET", "aliquot/api/kernels/k2")
+    assert [answer.status for answer in statuses.values()] == [403, 404, 200, 200]
+    assert unknown.body == statuses["bob"].body.replace(b"k1", b"k2")
+
+
+async def test_without_an_agent_the_status_says_so_and_what_to_do(ask: Ask) -> None:
+    report = check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
+    assert report["node"]["agent"] == "unavailable"
+    assert "aliquot agent" in report["node"]["message"]
+    assert report["devices"] == report["kernels"] == []
+    assert report["user"] == {"name": "alice", "role": "user"}
+
+
+async def test_the_status_follows_an_agent_that_goes_and_comes(ask: Ask, an_agent: FakeAgent) -> None:
+    async def agent_state() -> Any:
+        return check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")["node"]["agent"]
+
+    for _ in range(2):
+        await an_agent.start()
+        await until(agent_state, lambda state: state == "ok")
+        await an_agent.stop()
+        await until(agent_state, lambda state: state == "unavailable")
+    await an_agent.start()
+    await until(agent_state, lambda state: state == "ok")
+
+
+async def test_users_see_aggregates_of_all_and_kernels_of_their_own(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.kernels = [kernel("k1", "alice"), kernel("k2", "bob"), kernel("k3", "bob")]
+    an_agent.devices = [
+        device(reserved_bytes=12 * GIB, reserved_hundredths=75),
+        device(index=1, uuid="lost", lost=True),
+    ]
+    want_kernels = {"alice": ["k1"], "bob": ["k2", "k3"], "ada": ["k1", "k2", "k3"]}
+    want_mine = {"alice": GIB, "bob": 2 * GIB, "ada": 0}
+    await an_agent.start()
+    for who, want in want_kernels.items():
+        report = check(await ask(who, "GET", "aliquot/api/status"), "/aliquot/api/status")
+        assert [found["id"] for found in report["kernels"]] == want
+        assert report["devices"][0]["reserved_gpus"] == 0.75
+        assert report["devices"][0]["mine_bytes"] == want_mine[who]
+        assert [found["lost"] for found in report["devices"]] == [False, True]
+        listed = check(await ask(who, "GET", "aliquot/api/kernels"), "/aliquot/api/kernels")
+        assert listed["kernels"] == report["kernels"]
+
+
+async def test_a_kernel_of_another_program_is_told_whole(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.kernels = [kernel("k1", "alice", memory_limit=8 * GIB, attributes={"kernelspec": "python3.gpu-0.25-8g"})]
+    await an_agent.start()
+    found = check(await ask("alice", "GET", "aliquot/api/kernels/k1"), "/aliquot/api/kernels/{kernel_id}")
+    want = {"name": "python3.gpu-0.25-8g", "label": "k1.ipynb", "gpus": 0.25, "memory_limit_bytes": 8 * GIB}
+    want |= {"state": "resident", "quota_bytes": 4 * GIB, "used_bytes": GIB, "peak_bytes": 2 * GIB, "refusals": 3}
+    want |= {"created": "2027-01-15T08:00:00.500Z", "interception": "holds", "execution_state": None}
+    assert {name: found[name] for name in want} == want
+
+
+async def test_a_kernel_that_waits_is_pending_with_reason_and_place(ask: Ask, an_agent: FakeAgent) -> None:
+    async def mine() -> Any:
+        return check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
+
+    await an_agent.start()
+    started = await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.9"})
+    assert started.status == 201
+    report = await until(mine, lambda r: bool(r["kernels"]) and "0.75 free" in (r["kernels"][0]["reason"] or ""))
+    [waiting] = report["kernels"]
+    assert (waiting["state"], waiting["queue_position"], waiting["gpus"]) == ("pending", 1, 0.9)
+    assert (waiting["name"], waiting["owner"]) == ("python3.gpu-0.9", "alice")
+    bobs = check(await ask("bob", "GET", "aliquot/api/status"), "/aliquot/api/status")
+    assert (bobs["kernels"], bobs["queue"]) == ([], {"length": 1})
+    assert (await ask("alice", "DELETE", "api/kernels", waiting["id"])).status == 204
+    await until(mine, lambda r: r["queue"]["length"] == 0 and not r["kernels"])
+
+
+async def test_metrics_follow_prometheus_and_name_what_is_there(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.kernels = [kernel("k1", "alice")]
+    await an_agent.start()
+    text = check(await ask("ada", "GET", "aliquot/api/metrics"), "/aliquot/api/metrics")
+    samples = {(s.name, s.labels.get("kernel", "")): s for f in text_string_to_metric_families(text) for s in f.samples}
+    assert samples["aliquot_agent_up", ""].value == 1
+    assert samples["aliquot_device_memory_bytes", ""].labels["uuid"] == UUID
+    assert samples["aliquot_kernel_memory_used_bytes", "k1"].value == GIB
+    assert samples["aliquot_kernel_busy_seconds_total", "k1"].labels["owner"] == "alice"
+    assert samples["aliquot_admission_granted_total", ""].value == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "want", "want_message"),
+    [
+        ("python3.gpu-0.333", 404, "more than two decimals"),
+        ("python3.gpu-0", 404, "a share of 0 GPUs"),
+        ("python3.gpu--1", 404, "negative"),
+        ("python3.gpu-99", 404, "more than the 8 GPUs"),
+        ("fortran.gpu-1", 404, "no kernelspec named 'fortran'"),
+        ("python3.gpu-2", 409, "this node has 1 GPU"),
+        ("python3.gpu-1", 403, "may have 0.95"),
+    ],
+)
+async def test_a_size_that_cannot_be_is_refused_wherever_it_is_asked(
+    name: str, want: int, want_message: str, ask: Ask, an_agent: FakeAgent
+) -> None:
+    await an_agent.start()
+    asked = [await ask("alice", "POST", "api/kernels", body={"name": name})]
+    body = {"path": "a.ipynb", "type": "notebook", "kernel": {"name": name}}
+    asked.append(await ask("alice", "POST", "api/sessions", body=body))
+    if want == 404:
+        asked.append(await ask("alice", "GET", "api/kernelspecs", name))
+    listed = (await ask("alice", "GET", "api/kernels")).json
+    for answer in asked:
+        assert answer.status == want
+        assert want_message in answer.json["message"]
+        assert "Traceback" not in answer.body.decode()
+    assert listed == []
+
+
+def test_every_status_of_our_errors_is_one_that_clients_know() -> None:
+    assert set(HTTP_STATUS.values()) <= {400, 403, 404, 409, 410, 500, 502, 503}

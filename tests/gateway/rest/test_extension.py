@@ -1,0 +1,134 @@
+"""The gateway in servers that are not as it would like them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gateway.auth import AliquotIdentityProvider
+from aliquot.gateway.config import Aliquot
+from aliquot.gateway.extension import agent_arguments, gateway_mode
+from aliquot.gateway.kernel_manager import AliquotKernelManager
+from jupyter_server.auth import IdentityProvider
+from jupyter_server.auth import User as JupyterUser
+from jupyter_server.serverapp import ServerApp
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+from traitlets.config import Config
+
+from .conftest import Ask
+
+
+class HubIdentityProvider(IdentityProvider):
+    """One that names its users itself, as JupyterHub's does."""
+
+    async def get_user(self, handler: Any) -> JupyterUser:
+        handler._token_authenticated = True
+        return JupyterUser("hub-user")
+
+
+@pytest.fixture
+def users() -> dict[str, dict[str, str]]:
+    """A server of one user."""
+    return {}
+
+
+@pytest.fixture
+def as_me(ask: Ask, jp_auth_header: dict[str, str]) -> Any:
+    async def as_me(method: str, *path: str, **more: Any) -> Any:
+        return await ask("", method, *path, headers=dict(jp_auth_header), **more)
+
+    return as_me
+
+
+async def test_a_server_of_one_user_shows_them_everything(as_me: Any, a_server: ServerApp) -> None:
+    assert isinstance(a_server.identity_provider, AliquotIdentityProvider)
+    started = await as_me("POST", "api/kernels", body={"name": "python3"})
+    assert started.status == 201
+    assert [kernel["id"] for kernel in (await as_me("GET", "api/kernels")).json] == [started.json["id"]]
+    assert (await as_me("GET", "api/contents")).status == 200
+    assert (await as_me("GET", "aliquot/api/metrics")).status == 200
+    assert (await as_me("GET", "aliquot/api/status")).json["user"]["role"] == "admin"
+
+
+@pytest.fixture
+def no_folder(runtime_dir: Path, a_server: ServerApp) -> Iterator[Path]:
+    """A file where the runtime folder should be."""
+    runtime_dir.rmdir()
+    runtime_dir.write_text("not a folder")
+    yield runtime_dir
+    runtime_dir.unlink()
+    runtime_dir.mkdir()
+
+
+async def test_an_agent_that_cannot_start_is_explained_and_plain_kernels_run(no_folder: Path, as_me: Any) -> None:
+    report = (await as_me("GET", "aliquot/api/status")).json
+    assert report["node"]["agent"] == "unavailable"
+    assert "is no folder" in report["node"]["message"]
+    assert (await as_me("POST", "api/kernels", body={"name": "python3"})).status == 201
+
+
+class TestWithAnotherKernelManager:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Config:
+        jp_server_config.ServerApp.kernel_manager_class = AsyncMappingKernelManager
+        return jp_server_config
+
+    async def test_the_status_says_so_and_the_server_works(self, as_me: Any, a_server: ServerApp) -> None:
+        assert not isinstance(a_server.kernel_manager, AliquotKernelManager)
+        report = (await as_me("GET", "aliquot/api/status")).json
+        assert "Remove c.ServerApp.kernel_manager_class" in report["node"]["message"]
+        assert (await as_me("POST", "api/kernels", body={"name": "python3"})).status == 201
+        assert (await as_me("GET", "api/kernelspecs/python3.gpu-0.25")).status == 200
+
+
+class TestWithAnotherIdentityProvider:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Config:
+        jp_server_config.ServerApp.identity_provider_class = HubIdentityProvider
+        return jp_server_config
+
+    async def test_its_users_own_their_kernels(self, as_me: Any, a_server: ServerApp) -> None:
+        started = await as_me("POST", "api/kernels", body={"name": "python3"})
+        assert started.status == 201
+        assert a_server.kernel_manager.owner_of(started.json["id"]) == "hub-user"
+        assert (await as_me("GET", "aliquot/api/status")).json["user"] == {"name": "hub-user", "role": "admin"}
+
+
+@pytest.mark.parametrize(
+    ("section", "knob", "value", "want"),
+    [
+        ("Aliquot", "presets", ["0.333"], "c.Aliquot.presets: asked '0.333'"),
+        ("AliquotIdentityProvider", "users", {"alice": {}}, "exactly one of token and token_hash"),
+    ],
+)
+def test_a_wrong_configuration_ends_the_server_at_its_start(
+    section: str,
+    knob: str,
+    value: Any,
+    want: str,
+    jp_server_config: Config,
+    jp_configurable_serverapp: Any,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    jp_server_config[section][knob] = value
+    with pytest.raises(SystemExit):
+        jp_configurable_serverapp(config=jp_server_config)
+    assert want in capfd.readouterr().err
+
+
+def test_a_started_agent_gets_the_configured_options_and_no_others() -> None:
+    assert agent_arguments(Aliquot()) == ["--driver", "auto"]
+    knobs = Aliquot(
+        driver="softgpu", softgpu_devices=2, softgpu_memory="1GiB", softgpu_sm_count=4, softgpu_link_gbps=2.5
+    )
+    want = (
+        "--driver softgpu --softgpu-devices 2 --softgpu-memory 1073741824 --softgpu-sm-count 4 --softgpu-link-gbps 2.5"
+    )
+    assert agent_arguments(knobs) == want.split()
+
+
+def test_gateway_mode_is_said() -> None:
+    assert gateway_mode("") == ()
+    assert "http://gateway:1" in gateway_mode("http://gateway:1")[0]
