@@ -15,8 +15,9 @@ _HEAD = """\
 
 Generated from the commands' own help texts by `python -m aliquot.gateway.cli_reference`; do not edit.
 
-Every command ends with 0 when it did its work, 1 when it could not (one line on standard error says why), 2 when the command
-line was wrong, 130 when it was interrupted. `--json` prints JSON for programs; its fields may be added to, and are not renamed.
+Every command ends with 0 when it did its work, 1 when it could not (one line on standard error says why), 2 when the
+command line was wrong, 130 when it was interrupted. `--json` prints JSON for programs; its fields may be added to, and
+are not renamed.
 """
 
 
