@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from aliquot.gpu_hook.client import AgentClient, AgentClientError, DeviceStatus, NodeStatus
-from aliquot.provisioner.agent_errors import answered
+from aliquot.provisioner.agent_errors import answered, connect
 from aliquot.provisioner.errors import AgentUnavailableError, AliquotError
 from aliquot.provisioner.grant_record import agent_grant
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
@@ -127,7 +127,7 @@ class AgentLink:
         return await self._greet()
 
     async def _greet(self) -> AgentClient:
-        client = await answered(AgentClient.connect(self._runtime_dir))
+        client = await connect(self._runtime_dir)
         try:
             await answered(client.hello(_CLIENT_NAME))
         except BaseException:

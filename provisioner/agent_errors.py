@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from pathlib import Path
 from typing import TypeVar
 
-from aliquot.gpu_hook.client import AgentClientError, AgentRefused, AgentUnreachable
+from aliquot.gpu_hook.client import AgentClient, AgentClientError, AgentRefused, AgentUnreachable
 
 from .errors import (
     AgentError,
@@ -46,6 +47,17 @@ def agent_error(error: AgentClientError) -> AliquotError:
     if isinstance(error, AgentUnreachable):
         return AgentUnavailableError(str(error))
     return AgentProtocolError(str(error))
+
+
+async def connect(runtime_dir: Path) -> AgentClient:
+    """A connection to the agent. Raises AgentUnavailableError.
+
+    Not within a wait_for beside the client's own: cancelled at the wrong moment, it would drop the connection.
+    """
+    try:
+        return await AgentClient.connect(runtime_dir)
+    except AgentClientError as error:
+        raise agent_error(error) from error
 
 
 async def answered(question: Awaitable[T], seconds: float = _ANSWER_SECONDS) -> T:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from aliquot.gpu_hook.client import AgentClient, AgentClientError
 
-from .agent_errors import answered
+from .agent_errors import answered, connect
 from .errors import AgentUnavailableError, AliquotError
 from .gateway_door import GatewayConnection, NoGatewayError
 from .grant_record import agent_grant
@@ -98,7 +98,7 @@ class GatewayHolder:
 
 async def bind_process(grant: Grant, process: KernelProcess, runtime_dir: Path) -> None:
     """Tell the agent a kernel's process over a connection of its own. Raises AliquotError."""
-    async with await answered(AgentClient.connect(runtime_dir)) as client:
+    async with await connect(runtime_dir) as client:
         await answered(client.bind(grant.kernel_id, process.pid, process.start_time_ticks))
 
 
@@ -147,7 +147,7 @@ class GrantHold:
 
     async def _release_at_agent(self) -> None:
         """For a connection that is lost, or that belongs to an event loop which has ended."""
-        async with await answered(AgentClient.connect(self._runtime_dir)) as client:
+        async with await connect(self._runtime_dir) as client:
             await answered(client.release(self.grant.kernel_id), _RELEASE_SECONDS)
 
     def _is_here(self) -> bool:
@@ -184,7 +184,7 @@ class GrantHold:
 
     async def _renew(self) -> Connection:
         """Become a holder again: asking for the same reservation is idempotent. Raises AliquotError."""
-        client = await answered(AgentClient.connect(self._runtime_dir))
+        client = await connect(self._runtime_dir)
         try:
             self.grant = await reserve_again(client, self.grant, self._names)
             holder = AgentHolder(client)

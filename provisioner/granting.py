@@ -17,7 +17,7 @@ from aliquot.gpu_hook.client import AgentClient, AgentClientError, NodeStatus
 from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from aliquot.gpu_hook.placement import format_bytes, format_gpus
 
-from .agent_errors import answered
+from .agent_errors import answered, connect
 from .errors import AgentUnavailableError, LimitError, NoRoomError, QueueTimeoutError
 from .gateway_door import GatewayConnection, NoGatewayError
 from .grant_hold import AgentHolder, GatewayHolder, GrantHold, Names
@@ -86,7 +86,7 @@ async def _ask_agent(
     question: Question, runtime: RuntimeDir, wait_seconds: float, log: logging.Logger
 ) -> GrantHold:
     try:
-        client = await answered(AgentClient.connect(runtime.path))
+        client = await connect(runtime.path)
     except AgentUnavailableError as error:
         raise AgentUnavailableError(
             f"asked {question.asked}; no gateway and no node agent run here: {error}. "
