@@ -54,8 +54,7 @@ class AliquotExtension(ExtensionApp):
         clock = SystemClock()
         self._runtime = RuntimeDir(Path(knobs.runtime_dir)) if knobs.runtime_dir else find_runtime_dir()
         self._gateway_url = GatewayClient.instance(parent=server).url or ""
-        # In gateway mode no kernel runs here: an agent of this machine would serve nobody.
-        starter = agent_starter(self._runtime, knobs) if knobs.start_agent and not self._gateway_url else None
+        starter = agent_starter(self._runtime, knobs) if knobs.start_agent else None
         self._link = AgentLink(self._runtime.path, clock, starter, self.log)
         limits = AdmissionSettings(knobs.user_limit(), queue_timeout_seconds=knobs.queue_timeout_seconds or None)
         self._admission = Admission(self._link, clock, limits, self.log)
@@ -77,10 +76,11 @@ class AliquotExtension(ExtensionApp):
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called once the server's loop runs. Without an agent plain kernels work, and the status says why."""
+        if self._gateway_url:
+            return
         await self._link.start()
         await self._admission.start()
-        if not self._gateway_url:
-            await self._start_socket()
+        await self._start_socket()
         await self._watch.start()
 
     async def stop_extension(self) -> None:
@@ -115,8 +115,9 @@ class AliquotExtension(ExtensionApp):
         """All that is known now. Called for each status and each collection of metrics."""
         admission = self._admission.snapshot()
         node = self._watch.view()
-        problems = node.problems
-        if node.status is None and admission.agent_message:
+        # In gateway mode no kernel runs here, and an agent of this machine would serve nobody.
+        problems = () if self._gateway_url else node.problems
+        if not self._gateway_url and node.status is None and admission.agent_message:
             problems = (f"The node agent does not answer: {admission.agent_message}.",)
         ours: tuple[LocalKernel, ...] = ()
         if self._manager is not None:

@@ -30,6 +30,9 @@ async def with_cause(serve: Callable[..., Awaitable[None] | None], *args: Any) -
             raise told(cause) from error
         if error.status_code == 500 and isinstance(cause, HTTPError):
             raise cause from None
+        if error.log_message and error.args:
+            # Filled in here: Jupyter would answer with the template, and so hide what a gateway said.
+            raise HTTPError(error.status_code, error.log_message % error.args) from error
         raise
 
 

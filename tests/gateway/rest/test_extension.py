@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from aliquot.gateway.extension import agent_arguments, gateway_mode
 from aliquot.gateway.kernel_manager import AliquotKernelManager
 from jupyter_server.auth import IdentityProvider
 from jupyter_server.auth import User as JupyterUser
+from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from traitlets.config import Config
@@ -132,3 +134,22 @@ def test_a_started_agent_gets_the_configured_options_and_no_others() -> None:
 def test_gateway_mode_is_said() -> None:
     assert gateway_mode("") == ()
     assert "http://gateway:1" in gateway_mode("http://gateway:1")[0]
+
+
+class TestInGatewayMode:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Iterator[Config]:
+        jp_server_config.GatewayClient.url = "http://127.0.0.1:9"
+        jp_server_config.Aliquot.start_agent = True
+        # Jupyter keeps one for the whole process: other tests' servers are not in gateway mode.
+        GatewayClient.clear_instance()
+        yield jp_server_config
+        GatewayClient.clear_instance()
+
+    async def test_no_agent_is_started_here_and_the_status_says_where_kernels_are(
+        self, as_me: Any, runtime_dir: Path
+    ) -> None:
+        node = (await as_me("GET", "aliquot/api/status")).json["node"]
+        want = "This server takes its kernels from the gateway at http://127.0.0.1:9"
+        assert node["message"].startswith(want)
+        assert os.listdir(runtime_dir) == []
