@@ -145,7 +145,7 @@ class Ring:
         deadline = asyncio.get_running_loop().time() + START_SECONDS
         while not await answers():
             if process.poll() is not None:
-                raise RingError(f"the {name} ended with status {process.returncode}:\n{self._log_end(name)}")
+                raise RingError(f"the {name} ended with status {process.returncode}: {self._log_end(name)}")
             if asyncio.get_running_loop().time() > deadline:
                 raise RingError(f"the {name} did not answer within {START_SECONDS:.0f} s:\n{self._log_end(name)}")
             await asyncio.sleep(_POLL_SECONDS)
@@ -169,8 +169,10 @@ class Ring:
         return True
 
     def _log_end(self, name: str) -> str:
+        """Its own last word to its user, where it had one; else the end of its log."""
         lines = self.log_path(name).read_text(errors="replace").splitlines()
-        return "\n".join(lines[-_LOG_LINES:]) or "(its log is empty)"
+        words = [line for line in lines if line.startswith("aliquot")]
+        return "\n".join(words[-1:] or lines[-_LOG_LINES:]) or "(its log is empty)"
 
     async def _end(self) -> None:
         """End what we started, last first, and remove the folder. Never raises for what is already gone."""
