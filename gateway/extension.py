@@ -14,6 +14,7 @@ from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider
 from aliquot.gateway.clock import SystemClock
 from aliquot.gateway.config import Aliquot
 from aliquot.gateway.handlers import HANDLERS, SETTING, Sources
+from aliquot.gateway.interception_guard import InterceptionGuard
 from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.gateway.local_kernels import local_kernels, session_labels, waiting_elsewhere
 from aliquot.gateway.local_socket import LocalSocket
@@ -64,6 +65,9 @@ class AliquotExtension(ExtensionApp):
         self._manager = server.kernel_manager if isinstance(server.kernel_manager, AliquotKernelManager) else None
         if self._manager is not None:
             self._manager.admission = self._admission
+            self._guard = InterceptionGuard(self._manager, self.log)
+            if knobs.require_interception:
+                self._watch.listen(self._guard.look)
         self._remarks = gateway_mode(self._gateway_url) or replaced_classes(server)
         for remark in self._remarks:
             self.log.warning("%s", remark)
@@ -89,6 +93,7 @@ class AliquotExtension(ExtensionApp):
             return
         await self._within_patience("local_socket", self._socket.stop())
         if self._manager is not None:
+            await self._within_patience("interception_guard", self._guard.stop())
             await self._manager.shutdown_all()
         await self._within_patience("admission", self._admission.stop())
         await self._within_patience("node_watch", self._watch.stop())
@@ -122,6 +127,8 @@ class AliquotExtension(ExtensionApp):
         ours: tuple[LocalKernel, ...] = ()
         if self._manager is not None:
             ours = local_kernels(self._manager, admission, session_labels(self._server().session_manager))
+            alive = {kernel.id for kernel in ours}
+            ours += tuple(kernel for kernel in self._guard.ended() if kernel.id not in alive)
         return Scene(
             version=__version__,
             node=NodeView(node.status, (*problems, *self._remarks)),

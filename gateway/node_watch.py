@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from aliquot.gateway.clock import Clock
@@ -28,6 +29,11 @@ class NodeWatch:
         self._client: AgentClient | None = None
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
+        self._listeners: list[Callable[[NodeView], None]] = []
+
+    def listen(self, listener: Callable[[NodeView], None]) -> None:
+        """Call this with each new view."""
+        self._listeners.append(listener)
 
     def view(self) -> NodeView:
         """What the agent said last, or why it says nothing."""
@@ -79,6 +85,8 @@ class NodeWatch:
         except AliquotError as error:
             self._view = NodeView(problems=(f"The node agent does not answer: {error}.",))
             await self._disconnect()
+        for listener in self._listeners:
+            listener(self._view)
 
     async def _connect(self) -> AgentClient:
         client = await answered(AgentClient.connect(self._runtime_dir))

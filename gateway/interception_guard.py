@@ -1,0 +1,81 @@
+"""Ends this server's kernels whose GPU calls are not seen, where the administrator requires that they are.
+
+It decides by the agent's word alone, and remembers the last kernels it ended so that their owners learn why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any, Protocol
+
+from aliquot.gateway.status import LocalKernel, NodeView
+from aliquot.gpu_hook.client import KernelStatus
+from aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
+
+_REMEMBERED = 100
+_FAILED = "failed"
+
+
+class KernelEnder(Protocol):
+    """The part of a kernel manager that ends kernels."""
+
+    def __contains__(self, kernel_id: Any) -> bool: ...
+
+    async def shutdown_kernel(self, kernel_id: str, now: bool = False) -> None:
+        """End it, with its grant."""
+        ...
+
+
+class InterceptionGuard:
+    """Looks at each word of the agent; see NodeWatch.listen."""
+
+    def __init__(self, manager: KernelEnder, log: logging.Logger) -> None:
+        self._manager = manager
+        self._log = log
+        self._ending: dict[str, asyncio.Task[None]] = {}
+        self._ended: deque[LocalKernel] = deque(maxlen=_REMEMBERED)
+
+    def look(self, view: NodeView) -> None:
+        """Called by NodeWatch with each new view."""
+        for kernel in view.status.kernels if view.status else ():
+            is_ours = kernel.kernel_id in self._manager and kernel.kernel_id not in self._ending
+            if is_ours and kernel.interception.startswith(_FAILED):
+                self._ending[kernel.kernel_id] = asyncio.create_task(self._end(kernel))
+
+    def ended(self) -> tuple[LocalKernel, ...]:
+        """The kernels that were ended here, the last ones, with the reason."""
+        return tuple(self._ended)
+
+    async def stop(self) -> None:
+        """Wait for what is being ended."""
+        await asyncio.gather(*self._ending.values(), return_exceptions=True)
+
+    async def _end(self, kernel: KernelStatus) -> None:
+        reason = (
+            f"its GPU calls are not seen ({kernel.interception}), and c.Aliquot.require_interception is set. "
+            "'aliquot doctor' shows what is wrong"
+        )
+        self._log.warning("kernel=%s ended=uncontrolled reason=%s", kernel.kernel_id, reason)
+        try:
+            await self._manager.shutdown_kernel(kernel.kernel_id, now=True)
+        except Exception:
+            self._log.exception("kernel=%s ended=failed", kernel.kernel_id)
+        finally:
+            self._ended.append(_ended_kernel(kernel, reason))
+            self._ending.pop(kernel.kernel_id, None)
+
+
+def _ended_kernel(kernel: KernelStatus, reason: str) -> LocalKernel:
+    limit = None if kernel.memory_limit is None else Bytes(kernel.memory_limit)
+    return LocalKernel(
+        id=kernel.kernel_id,
+        name=dict(kernel.attributes).get("kernelspec", ""),
+        owner=kernel.owner,
+        label=kernel.label,
+        request=Request(GpuShare(kernel.hundredths), limit, WorkloadClass(kernel.workload_class)),
+        state="ended",
+        reason=reason,
+        created=kernel.created,
+    )
