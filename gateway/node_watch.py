@@ -10,11 +10,11 @@ from pathlib import Path
 from aliquot.gateway.clock import Clock
 from aliquot.gateway.status import NodeView
 from aliquot.gpu_hook.client import AgentClient
-from aliquot.provisioner.agent_errors import answered
+from aliquot.provisioner.agent_errors import answered, connect
 from aliquot.provisioner.errors import AliquotError
+from aliquot.provisioner.task_end import end_task
 
 _CLIENT_NAME = "gateway status"
-_CANCEL_AGAIN_SECONDS = 0.5
 
 
 class NodeWatch:
@@ -53,10 +53,7 @@ class NodeWatch:
         """Close the connection. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
-            # Again until it ends: a cancellation that meets the closing of a connection may be lost there.
-            while not task.done():
-                task.cancel()
-                await asyncio.wait({task}, timeout=_CANCEL_AGAIN_SECONDS)
+            await end_task(task)
         await self._disconnect()
 
     async def _run(self) -> None:
@@ -89,7 +86,7 @@ class NodeWatch:
             listener(self._view)
 
     async def _connect(self) -> AgentClient:
-        client = await answered(AgentClient.connect(self._runtime_dir))
+        client = await connect(self._runtime_dir)
         try:
             await answered(client.hello(_CLIENT_NAME))
         except BaseException:
