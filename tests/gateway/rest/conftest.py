@@ -20,7 +20,6 @@ from traitlets.config import Config
 
 from .fake_agent import FakeAgent
 
-
 ROOT = Path(__file__).resolve().parents[3]
 SERVER = json.loads((ROOT / "jupyter-config" / "server-config" / "aliquot.json").read_text())["ServerApp"]
 
