@@ -311,6 +311,8 @@ class Admission:
             waiting.reason = f"waiting for {waiting.pending.request.gpus} GPU: {error}"
             return False
         except AgentUnavailableError as error:
+            # It may have reserved before it went; should its asker leave meanwhile, nobody else would release that.
+            self._releases.setdefault(admit.kernel_id, None)
             self._wait_for_agent(error)
             return False
         except AliquotError as error:

@@ -109,6 +109,12 @@ class AgentLink:
                 await self._clock.sleep(delay)
                 delay = min(2 * delay, _LAST_RETRY_SECONDS)
                 continue
+            except Exception as error:
+                # Whatever start_agent met: without this loop no agent would ever be found again.
+                self._log.exception("agent=not_started")
+                self._set_lost(f"it could not be started: {error}")
+                await self._clock.sleep(_LAST_RETRY_SECONDS)
+                continue
             delay = _FIRST_RETRY_SECONDS
             try:
                 await self._serve(client)

@@ -120,7 +120,7 @@ class Run:
         assert all(future.done() for future in self.futures.values())
 
 
-@given(st.lists(st.sampled_from(STEPS), min_size=5, max_size=60), st.integers(0, 2**32))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(STEPS), min_size=5, max_size=100), st.integers(0, 2**32))
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_grant_is_lost_or_given_twice(desk: Any, steps: list[str], seed: int) -> None:
     asyncio.run(Run(desk, seed).play(steps))

@@ -101,6 +101,7 @@ def kernelspecs(jp_environ: Any, jp_data_dir: Path) -> Path:
     for gpus in ("0.25", "0.5", "1", "3"):
         write_spec(folder, f"python3.gpu-{gpus}", python, gpus)
     write_spec(folder, "broken.gpu-0.5", ["/nonexistent/program", "{connection_file}"], "0.5")
+    write_spec(folder, "broken", ["/nonexistent/program", "{connection_file}"])
     write_spec(folder, "ending.gpu-0.5", [sys.executable, "-c", "raise SystemExit(3)", "{connection_file}"], "0.5")
     idle = "import sys, signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(1000)"
     write_spec(folder, "idle.gpu-0.25", [sys.executable, "-c", idle, "{connection_file}"], "0.25")

@@ -170,3 +170,37 @@ async def test_environments_do_not_leak_between_kernels(a_gateway: Any, until: A
         await until(lambda kernel=kernel: kernel.ready.done())
         found.append(environment(kernel.provisioner.pid).get("SECRET"))
     assert found == wants
+
+
+async def test_without_pending_kernels_a_start_waits_in_its_request(
+    a_gateway: Any, jp_fetch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(a_gateway.kernels, "use_pending_kernels", False)
+    kernel = await post(jp_fetch, "light.gpu-0.5")
+    assert a_gateway.held() == {kernel["id"]}
+    code, answer = await refusal(post(jp_fetch, "broken.gpu-0.5"))
+    assert (code, answer["message"][:14]) == (500, "asked to run '")
+    assert a_gateway.kernels.list_kernel_ids() == [kernel["id"]]
+    assert a_gateway.held() == {kernel["id"]}
+
+
+async def test_a_plain_start_that_fails_is_refused_as_in_jupyter(a_gateway: Any, jp_fetch: Any) -> None:
+    code, _ = await refusal(post(jp_fetch, "broken"))
+    assert code == 500
+    assert a_gateway.kernels.list_kernel_ids() == []
+    assert a_gateway.kernels.owners == {}
+
+
+async def test_without_the_extension_sized_kernels_ask_by_themselves(
+    a_gateway: Any, jp_fetch: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await a_gateway.socket.stop()
+    a_gateway.kernels.admission = None
+    first = await post(jp_fetch, "light.gpu-0.5")
+    await until(lambda: first["id"] in a_gateway.node.kernels())
+    large = await post(jp_fetch, "python3.gpu-1")
+    await until(lambda: a_gateway.kernels.kernel_state(large["id"]) == ("pending", "asking for a GPU"))
+    await jp_fetch("api", "kernels", large["id"], method="DELETE")
+    assert large["id"] not in a_gateway.kernels
+    await jp_fetch("api", "kernels", first["id"], method="DELETE")
+    assert a_gateway.node.kernels() == {}
