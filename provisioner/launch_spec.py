@@ -21,12 +21,13 @@ class LaunchSettings:
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """What to run: a value, and nothing of it is looked up later."""
+    """What to run: a value. ``program`` is the kernel's own, which argv starts with unless ours comes before it."""
 
     kernel_id: str
     argv: tuple[str, ...]
     env: tuple[tuple[str, str], ...]
     cwd: str | None = None
+    program: str = ""
 
 
 def launch_spec(
@@ -38,10 +39,11 @@ def launch_spec(
     cwd: str | None = None,
 ) -> LaunchSpec:
     """The launch of one kernel. Without a grant it is the kernelspec's own command and environment."""
+    program = cmd[0] if cmd else ""
     if grant is None:
-        return LaunchSpec(kernel_id, tuple(cmd), _sorted({**env, KERNEL_ID_VARIABLE: kernel_id}), cwd)
+        return LaunchSpec(kernel_id, tuple(cmd), _sorted({**env, KERNEL_ID_VARIABLE: kernel_id}), cwd, program)
     prefix = () if settings.start_program is None else (settings.start_program,)
-    return LaunchSpec(kernel_id, (*prefix, *cmd), _sorted(_granted_env(kernel_id, env, grant)), cwd)
+    return LaunchSpec(kernel_id, (*prefix, *cmd), _sorted(_granted_env(kernel_id, env, grant)), cwd, program)
 
 
 def _granted_env(kernel_id: str, env: Mapping[str, str], grant: Grant) -> dict[str, str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
+import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +30,7 @@ class ProcessRuntime:
         self._children: dict[KernelProcess, Popen[bytes]] = {}
 
     async def create(self, spec: LaunchSpec, streams: Mapping[str, Any]) -> KernelProcess:
+        _check_program(spec)
         try:
             child = launch_kernel(list(spec.argv), env=dict(spec.env), cwd=spec.cwd, **streams)
         except OSError as error:
@@ -116,12 +117,20 @@ async def _wait_for_exit(pid: int) -> None:
         os.close(descriptor)
 
 
+def _check_program(spec: LaunchSpec) -> None:
+    """Our start program would find a missing kernel only when nobody listens any more. Raises LaunchError."""
+    if spec.cwd is not None and not os.path.isdir(spec.cwd):
+        raise LaunchError(f"asked to start a kernel in {spec.cwd}: there is no such folder")
+    program = os.path.expanduser(spec.program)
+    if os.path.dirname(program):
+        program = os.path.join(spec.cwd or "", program)
+    if spec.program and shutil.which(program, path=dict(spec.env).get("PATH", os.defpath)) is None:
+        found = "it is not executable" if os.path.exists(program) else "not found"
+        raise LaunchError(f"asked to run {spec.program!r}: {found}; check argv in the kernelspec's kernel.json")
+
+
 def _launch_failure(spec: LaunchSpec, error: OSError) -> str:
-    program = os.path.expanduser(spec.argv[0]) if spec.argv else ""
-    if error.errno in (errno.ENOENT, errno.ENOTDIR) and spec.cwd and not os.path.isdir(spec.cwd):
-        return f"asked to start a kernel in {spec.cwd}: there is no such folder"
-    if error.errno == errno.ENOENT:
-        return f"asked to run {program!r}: not found; check argv in the kernelspec's kernel.json"
+    program = spec.program or " ".join(spec.argv[:1])
     return f"asked to run {program!r}: {error.strerror or error}; check argv in the kernelspec's kernel.json"
 
 

@@ -28,7 +28,8 @@ def a_spec(env: dict[str, str], grant: Grant | None = None, program: str | None 
 
 def test_a_launch_without_a_grant_is_the_kernelspec_own() -> None:
     spec = a_spec({"PATH": "/bin"}, program="/opt/start", cwd="/home")
-    want_spec = LaunchSpec("k1", tuple(COMMAND), (("ALIQUOT_KERNEL_ID", "k1"), ("PATH", "/bin")), "/home")
+    want_env = (("ALIQUOT_KERNEL_ID", "k1"), ("PATH", "/bin"))
+    want_spec = LaunchSpec("k1", tuple(COMMAND), want_env, "/home", program="python")
     assert spec == want_spec
 
 

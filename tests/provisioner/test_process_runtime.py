@@ -14,7 +14,8 @@ from aliquot.provisioner.runtime.process import ProcessRuntime, is_running
 
 
 def a_spec(*argv: str, **rest: Any) -> LaunchSpec:
-    return LaunchSpec("k1", argv, ((KERNEL_ID_VARIABLE, f"k-{os.getpid()}"), ("PATH", os.environ["PATH"])), **rest)
+    env = ((KERNEL_ID_VARIABLE, f"k-{os.getpid()}"), ("PATH", os.environ["PATH"]))
+    return LaunchSpec("k1", argv, env, program=argv[0], **rest)
 
 
 def test_a_process_is_polled_signalled_and_waited_for() -> None:
@@ -75,7 +76,8 @@ def test_what_runs_is_found_by_asking() -> None:
     ("spec", "want_message"),
     [
         (a_spec("/nonexistent/program"), "'/nonexistent/program': not found"),
-        (a_spec("/etc/passwd"), "Permission denied"),
+        (a_spec("/etc/passwd"), "it is not executable"),
+        (a_spec("no-such-program"), "'no-such-program': not found"),
         (a_spec("/bin/sleep", cwd="/nonexistent"), "there is no such folder"),
     ],
 )

@@ -22,9 +22,6 @@ from aliquot.gateway.clock import SystemClock
 from aliquot.gateway.local_socket import LocalSocket
 from aliquot.gpu_hook.client import AgentUnreachable, query
 from aliquot.gpu_hook.paths import RuntimeDir
-
-# Imported, not named as a plugin: pytest takes plugins from the outermost conftest alone.
-from pytest_jupyter.jupyter_server import *  # noqa: F403 - all of its fixtures
 from traitlets.config import Config
 
 AGENT = Path(__file__).parents[2] / "provisioner" / "agent_with_stub_devices.py"
