@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from aliquot.gpu_hook.waiting import end_task
 from aliquot.provisioner.errors import (
     AgentUnavailableError,
     AliquotError,
@@ -19,7 +20,6 @@ from aliquot.provisioner.errors import (
     WithdrawnError,
 )
 from aliquot.provisioner.resources import GpuShare, Grant, Request
-from aliquot.provisioner.task_end import end_task
 
 from .clock import Clock
 from .ledger import Asker, Holding, Ledger, Node

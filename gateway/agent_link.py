@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from aliquot.gpu_hook.client import AgentClient, AgentClientError, DeviceStatus, NodeStatus
+from aliquot.gpu_hook.waiting import end_task
 from aliquot.provisioner.agent_errors import answered, connect
 from aliquot.provisioner.errors import AgentUnavailableError, AliquotError
 from aliquot.provisioner.grant_record import agent_grant
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
-from aliquot.provisioner.task_end import end_task
 
 from .clock import Clock
 from .ledger import Asker, Device, Node
@@ -32,9 +32,7 @@ StartAgent = Callable[[], Awaitable[None]]
 class AgentLink:
     """Admission's view of the agent. ``start_agent`` starts one where none runs; None: somebody else does that."""
 
-    def __init__(
-        self, runtime_dir: Path, clock: Clock, start_agent: StartAgent | None, log: logging.Logger
-    ) -> None:
+    def __init__(self, runtime_dir: Path, clock: Clock, start_agent: StartAgent | None, log: logging.Logger) -> None:
         self._runtime_dir = runtime_dir
         self._clock = clock
         self._start_agent = start_agent

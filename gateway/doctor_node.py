@@ -14,6 +14,7 @@ from aliquot.gateway.private_ring import Ring, RingError, RingSettings
 from aliquot.gpu_hook.agent_reports import NodeStatus
 from aliquot.gpu_hook.client import AgentClient, AgentClientError
 from aliquot.gpu_hook.paths import native_dir
+from aliquot.gpu_hook.waiting import within
 from aliquot.provisioner.grant_record import agent_grant
 from aliquot.provisioner.launch_spec import LaunchSettings, LaunchSpec, launch_spec
 from aliquot.provisioner.resources import Bytes
@@ -76,7 +77,7 @@ async def _run(spec: LaunchSpec, agent: AgentClient) -> tuple[str, int, str]:
     )
     try:
         interception = await _interception(agent)
-        output, _ = await asyncio.wait_for(process.communicate(b""), _CHECK_SECONDS)
+        output, _ = await within(process.communicate(b""), _CHECK_SECONDS)
     except BaseException:
         process.kill()
         await process.wait()

@@ -186,9 +186,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         self.stop_watching_activity(kernel_id)
         kernel.execution_state, kernel.reason = "starting", ""
         starting = kernel.start_kernel(**kernel.start_arguments)
-        self._pending_kernels[kernel_id] = asyncio.create_task(
-            self._add_kernel_when_ready(kernel_id, kernel, starting)
-        )
+        self._pending_kernels[kernel_id] = asyncio.create_task(self._add_kernel_when_ready(kernel_id, kernel, starting))
         self._pending_kernel_tasks[kernel_id] = asyncio.create_task(self._finish_kernel_start(kernel_id))
 
     def interrupt_kernel(self, kernel_id: str) -> Any:

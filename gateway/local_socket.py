@@ -18,13 +18,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from aliquot.gpu_hook.paths import KERNEL_ID, RuntimeDir, prepare_runtime_dir
+from aliquot.gpu_hook.waiting import end_task, within
 from aliquot.provisioner.errors import AliquotError, RequestError
 from aliquot.provisioner.gateway_door import LONGEST_LINE, VERSION, error_record
 from aliquot.provisioner.grant_record import grant_record, read_request
 from aliquot.provisioner.resources import Grant
 from aliquot.provisioner.runtime.base import KernelProcess
 from aliquot.provisioner.runtime.process import ProcessRuntime
-from aliquot.provisioner.task_end import end_task
 
 from .admission import Admission
 from .ledger import Asker
@@ -198,7 +198,7 @@ class _Peer:
     async def question(self) -> Mapping[str, Any]:
         """The first line. Raises RequestError, ConnectionError."""
         try:
-            message = await asyncio.wait_for(self.receive(), _QUESTION_SECONDS)
+            message = await within(self.receive(), _QUESTION_SECONDS)
         except asyncio.TimeoutError:
             raise RequestError(f"asked nothing within {_QUESTION_SECONDS:g} s") from None
         if message is None:

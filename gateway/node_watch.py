@@ -10,9 +10,9 @@ from pathlib import Path
 from aliquot.gateway.clock import Clock
 from aliquot.gateway.status import NodeView
 from aliquot.gpu_hook.client import AgentClient
+from aliquot.gpu_hook.waiting import end_task
 from aliquot.provisioner.agent_errors import answered, connect
 from aliquot.provisioner.errors import AliquotError
-from aliquot.provisioner.task_end import end_task
 
 _CLIENT_NAME = "gateway status"
 

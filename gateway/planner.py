@@ -143,9 +143,7 @@ def _reason(devices: Sequence[DeviceState], request: Request, position: int, len
     return f"waiting for {_asked(request)}: {_free(devices, request)}, position {position} of {length}"
 
 
-def _waited_too_long(
-    devices: Sequence[DeviceState], entry: Pending, position: int, now: float
-) -> QueueTimeoutError:
+def _waited_too_long(devices: Sequence[DeviceState], entry: Pending, position: int, now: float) -> QueueTimeoutError:
     ahead = position - 1
     before = "nobody" if ahead == 0 else f"{ahead} request" + ("s" if ahead > 1 else "")
     return QueueTimeoutError(

@@ -35,6 +35,7 @@ from .agent_reports import (
     read_status,
 )
 from .paths import PathError, RuntimeDir, check_runtime_dir, find_runtime_dir
+from .waiting import end_task, within
 
 __all__ = [
     "PROTOCOL_VERSION",
@@ -102,10 +103,15 @@ class AgentClient:
         """Connect to the agent of ``runtime_dir`` (default: this user's). Raises AgentUnreachable."""
         path = agent_socket_path(runtime_dir)
         try:
-            opening = asyncio.open_unix_connection(path, limit=_LONGEST_ANSWER)
-            reader, writer = await asyncio.wait_for(opening, seconds)
+            opening = asyncio.ensure_future(asyncio.open_unix_connection(path, limit=_LONGEST_ANSWER))
+            reader, writer = await within(opening, seconds)
         except (OSError, asyncio.TimeoutError) as error:
             raise _unreachable(path, error) from error
+        except asyncio.CancelledError:
+            # It may have opened in the very moment in which its caller gave up.
+            if not opening.cancelled() and opening.exception() is None:
+                opening.result()[1].close()
+            raise
         return cls(reader, writer, path)
 
     @property
@@ -197,9 +203,7 @@ class AgentClient:
         """Close the connection and let go of what it holds. Idempotent."""
         self._is_closed = True
         self._writer.close()
-        self._listener.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._listener
+        await end_task(self._listener)
         self._fail(AgentUnreachable(f"the connection to the agent at {self._path} was closed by us"))
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from aliquot.gpu_hook.client import AgentClient, AgentClientError, AgentRefused, AgentUnreachable
+from aliquot.gpu_hook.waiting import within
 
 from .errors import (
     AgentError,
@@ -63,7 +64,7 @@ async def connect(runtime_dir: Path) -> AgentClient:
 async def answered(question: Awaitable[T], seconds: float = _ANSWER_SECONDS) -> T:
     """The agent's answer. Raises AliquotError, also when none came in time."""
     try:
-        return await asyncio.wait_for(question, seconds)
+        return await within(question, seconds)
     except asyncio.TimeoutError:
         raise AgentUnavailableError(
             f"the node agent did not answer within {seconds:g} s; see its agent.log, and aliquot doctor"

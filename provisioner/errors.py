@@ -1,21 +1,21 @@
 """The exception tree. The gateway maps it to HTTP in one place (gateway/http_errors.py); a test holds the map complete.
 
-    AliquotError
-     ├── RequestError            the request itself is wrong                       400
-     │    ├── SizeNameError          a kernelspec name that is no valid size        404 where a name is looked up
-     │    └── NeverFitsError         no node could ever hold it                     409
-     ├── GrantError              the request is right, the grant is not to be had
-     │    ├── NoRoomError            it fits, but not now: queue, or plan again     503
-     │    ├── QueueTimeoutError      it waited too long behind others               503
-     │    ├── WithdrawnError         its asker gave it up                           410
-     │    ├── LimitError             over the user's limit                          403
-     │    └── GrantLostError         the grant ended under the kernel               409
-     ├── AgentError              the node agent
-     │    ├── AgentUnavailableError  nobody answers at the socket                   503
-     │    ├── AgentProtocolError     it answered what we cannot read                502
-     │    └── DeviceLostError        a device vanished                              503
-     └── LaunchError             the kernel could not be started                   500
-          └── InterceptionError      the hook does not hold in the kernel           500
+AliquotError
+ ├── RequestError            the request itself is wrong                       400
+ │    ├── SizeNameError          a kernelspec name that is no valid size        404 where a name is looked up
+ │    └── NeverFitsError         no node could ever hold it                     409
+ ├── GrantError              the request is right, the grant is not to be had
+ │    ├── NoRoomError            it fits, but not now: queue, or plan again     503
+ │    ├── QueueTimeoutError      it waited too long behind others               503
+ │    ├── WithdrawnError         its asker gave it up                           410
+ │    ├── LimitError             over the user's limit                          403
+ │    └── GrantLostError         the grant ended under the kernel               409
+ ├── AgentError              the node agent
+ │    ├── AgentUnavailableError  nobody answers at the socket                   503
+ │    ├── AgentProtocolError     it answered what we cannot read                502
+ │    └── DeviceLostError        a device vanished                              503
+ └── LaunchError             the kernel could not be started                   500
+      └── InterceptionError      the hook does not hold in the kernel           500
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from aliquot.gpu_hook.waiting import within
+
 from . import errors
 from .grant_record import read_grant, request_record
 from .resources import Grant, Request
@@ -70,9 +72,7 @@ class GatewayConnection:
         except OSError as error:
             raise NoGatewayError(f"no gateway answers at {path}: {error}") from error
 
-    async def ask(
-        self, kernel_id: str, request: Request, label: str, kernelspec: str, wait_seconds: float
-    ) -> Grant:
+    async def ask(self, kernel_id: str, request: Request, label: str, kernelspec: str, wait_seconds: float) -> Grant:
         """Queue there and wait. Raises GrantError, RequestError, NoGatewayError."""
         question = {
             "op": "ask",
@@ -84,7 +84,7 @@ class GatewayConnection:
             **request_record(request),
         }
         try:
-            return await asyncio.wait_for(self._ask(question), wait_seconds + _ANSWER_SECONDS)
+            return await within(self._ask(question), wait_seconds + _ANSWER_SECONDS)
         except asyncio.TimeoutError:
             raise errors.QueueTimeoutError(
                 f"asked {request.gpus} GPU; the gateway did not answer within {wait_seconds:g} s. "

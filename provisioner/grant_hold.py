@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from aliquot.gpu_hook.client import AgentClient, AgentClientError
+from aliquot.gpu_hook.waiting import end_task
 
 from .agent_errors import answered, connect
 from .errors import AgentUnavailableError, AliquotError
@@ -17,7 +18,6 @@ from .gateway_door import GatewayConnection, NoGatewayError
 from .grant_record import agent_grant
 from .resources import Grant
 from .runtime.base import KernelProcess
-from .task_end import end_task
 
 _FIRST_RETRY_SECONDS = 0.2
 _LAST_RETRY_SECONDS = 5.0

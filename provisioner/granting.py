@@ -16,6 +16,7 @@ from pathlib import Path
 from aliquot.gpu_hook.client import AgentClient, AgentClientError, NodeStatus
 from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from aliquot.gpu_hook.placement import format_bytes, format_gpus
+from aliquot.gpu_hook.waiting import end_task, within
 
 from .agent_errors import answered, connect
 from .errors import AgentUnavailableError, LimitError, NoRoomError, QueueTimeoutError
@@ -23,7 +24,6 @@ from .gateway_door import GatewayConnection, NoGatewayError
 from .grant_hold import AgentHolder, GatewayHolder, GrantHold, Names
 from .grant_record import agent_grant
 from .resources import GpuShare, Grant, Request
-from .task_end import end_task
 
 # An agent tells when room may have returned; should that be missed, we ask again after this long.
 _ASK_AGAIN_SECONDS = 2.0
@@ -82,9 +82,7 @@ async def _ask_gateway(question: Question, runtime: RuntimeDir, log: logging.Log
     return _hold(question, grant, GatewayHolder(connection, runtime.path), runtime.path, log)
 
 
-async def _ask_agent(
-    question: Question, runtime: RuntimeDir, wait_seconds: float, log: logging.Logger
-) -> GrantHold:
+async def _ask_agent(question: Question, runtime: RuntimeDir, wait_seconds: float, log: logging.Logger) -> GrantHold:
     try:
         client = await connect(runtime.path)
     except AgentUnavailableError as error:
@@ -185,7 +183,7 @@ class _Changes:
 
     async def wait(self, seconds: float) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            await within(self._changed.wait(), seconds)
         self._changed.clear()
 
     async def close(self) -> None:

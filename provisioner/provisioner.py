@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aliquot.gpu_hook.paths import native_dir
+from aliquot.gpu_hook.waiting import within
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Float, Unicode
@@ -37,9 +38,9 @@ class AliquotProvisioner(LocalProvisioner):
     # resolution. Everything that touches the process is overridden, so that runtimes can be exchanged.
 
     gpus = Unicode("", help="GPUs of the kernel, such as 0.25 or 2.5; empty: a kernel without a GPU.").tag(config=True)
-    memory_limit = Unicode(
-        "", help="Memory limit, such as 8GiB; empty: the share's part of each device's memory."
-    ).tag(config=True)
+    memory_limit = Unicode("", help="Memory limit, such as 8GiB; empty: the share's part of each device's memory.").tag(
+        config=True
+    )
     workload_class = Unicode("production", help="production or opportunistic.").tag(config=True)
     wait_seconds = Float(
         50.0, help="How long a kernel that asks for its grant by itself waits; below its client's start time-out."
@@ -200,7 +201,7 @@ class AliquotProvisioner(LocalProvisioner):
         if self._kernel is None:
             return
         try:
-            await asyncio.wait_for(self._runtime.remove(self._kernel), _END_SECONDS)
+            await within(self._runtime.remove(self._kernel), _END_SECONDS)
         except asyncio.TimeoutError:
             self.log.error("kernel=%s pid=%d end=timeout", self.kernel_id, self._kernel.pid)
         self._kernel = None

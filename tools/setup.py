@@ -108,9 +108,7 @@ def install_system_packages() -> None:
     if not missing:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        say(
-            f"[setup] not found: {', '.join(missing)}; what needs them is skipped (install them to run all)"
-        )
+        say(f"[setup] not found: {', '.join(missing)}; what needs them is skipped (install them to run all)")
         return
     quiet = ["apt-get", "-q", "-y", "-o", "Dpkg::Use-Pty=0"]
     install = [*quiet, "install", "--no-install-recommends", *missing, "fonts-dejavu-core"]

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from aliquot.gpu_hook.waiting import within
+
 log = logging.getLogger(__name__)
 
 LONGEST_REQUEST = 1 << 20
@@ -101,7 +103,7 @@ class ControlServer:
             while line := await reader.readline():
                 writer.write(_encode(self._answer(_decode(line), connection)))
                 self._drop_if_slow(connection, writer)
-                await asyncio.wait_for(writer.drain(), _UNREAD_SECONDS)
+                await within(writer.drain(), _UNREAD_SECONDS)
         except ValueError:
             log.warning(
                 "event=dropped connection=%d reason='a line has more than %d bytes'", connection, LONGEST_REQUEST

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, cast
 
+from aliquot.gpu_hook.waiting import within
+
 from .ledger import DeviceFacts
 
 log = logging.getLogger(__name__)
@@ -74,7 +76,7 @@ class DeviceMonitor:
         """Look every period, and when hurried, until cancelled."""
         while True:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), period_seconds)
+                await within(self._wanted.wait(), period_seconds)
             self._wanted.clear()
             try:
                 await self.look()
@@ -87,7 +89,7 @@ class DeviceMonitor:
             if self._look is not None:
                 await asyncio.wait([self._look], timeout=_CLOSE_SECONDS)
             if self._look is None or self._look.done():
-                await asyncio.wait_for(_call_in_thread(self._source.close), _CLOSE_SECONDS)
+                await within(_call_in_thread(self._source.close), _CLOSE_SECONDS)
             else:
                 log.error("event=driver_hangs seconds=%g", _CLOSE_SECONDS)
         except (DriverError, asyncio.TimeoutError) as error:

@@ -118,9 +118,7 @@ class HandAgent:
 
     def _device(self, index: int) -> Device:
         reserved = self.reserved(index)
-        return Device(
-            f"GPU-{index}", index, "Stub", MEMORY, GpuShare(reserved), Bytes(int(MEMORY) * reserved // 100)
-        )
+        return Device(f"GPU-{index}", index, "Stub", MEMORY, GpuShare(reserved), Bytes(int(MEMORY) * reserved // 100))
 
     def _place(self, asker: Asker, request: Request, placement: Mapping[str, int]) -> Grant:
         states = [self._device(index).state() for index in range(self._count)]
@@ -138,9 +136,7 @@ async def settle() -> None:
 
 
 @asynccontextmanager
-async def an_admission(
-    agent: HandAgent, clock: HandClock, **settings: Any
-) -> AsyncIterator[Admission]:
+async def an_admission(agent: HandAgent, clock: HandClock, **settings: Any) -> AsyncIterator[Admission]:
     admission = Admission(agent, clock, AdmissionSettings(**settings))
     await admission.start()
     await settle()

@@ -93,9 +93,7 @@ async def test_what_can_never_fit_is_answered_at_once(a_gateway: Any, jp_fetch: 
     assert json.loads((await jp_fetch("api", "kernels")).body) == []
 
 
-async def test_a_start_that_fails_is_dead_with_a_reason_and_no_grant(
-    a_gateway: Any, jp_fetch: Any, until: Any
-) -> None:
+async def test_a_start_that_fails_is_dead_with_a_reason_and_no_grant(a_gateway: Any, jp_fetch: Any, until: Any) -> None:
     kernel = await post(jp_fetch, "broken.gpu-0.5")
     await until(lambda: a_gateway.kernels.kernel_state(kernel["id"])[0] == "ended")
     model = await get(jp_fetch, kernel["id"])

@@ -1,0 +1,37 @@
+"""Waiting with a bound, and ending a task for sure, where asyncio.wait_for is not enough.
+
+Before Python 3.12 it loses a cancellation that meets the end of what it waits for; its caller then waits on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_ASK_AGAIN_SECONDS = 0.1
+
+
+async def within(awaitable: Awaitable[T], seconds: float) -> T:
+    """Its result, or asyncio.TimeoutError after that time. A cancellation is never lost; what was awaited ends too."""
+    task = asyncio.ensure_future(awaitable)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        await end_task(task)
+        raise
+    if task.done():
+        return task.result()
+    await end_task(task)
+    raise asyncio.TimeoutError
+
+
+async def end_task(task: asyncio.Future[Any]) -> None:
+    """Cancel until it is done: what it awaits may swallow a cancellation. Its exception is not raised here."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=_ASK_AGAIN_SECONDS)
+    if not task.cancelled():
+        task.exception()
