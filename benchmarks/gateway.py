@@ -35,7 +35,7 @@ STOCK = {
     "session_manager_class": "jupyter_server.services.sessions.sessionmanager.SessionManager",
     "identity_provider_class": "jupyter_server.auth.PasswordIdentityProvider",
     "authorizer_class": "jupyter_server.auth.AllowAllAuthorizer",
-    "jpserver_extensions": "{'aliquot.gateway': False, 'jupyterlab': False}",
+    "jpserver_extensions": "{'aliquot.gateway': False}",
 }
 DEADLINE_SECONDS = 60.0
 
@@ -216,7 +216,7 @@ def rows_of(starts: tuple[list[float], list[float]], trips: tuple[list[float], l
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--starts", type=int, default=20, help="kernel starts of each server")
+    parser.add_argument("--starts", type=int, default=60, help="kernel starts of each server")
     parser.add_argument("--executions", type=int, default=400, help="executions on each server")
     arguments = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
