@@ -96,9 +96,9 @@ class LabPage:
         )
         self.page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for()
 
-    def run_cells(self) -> None:
-        """Run the active notebook from top to bottom; returns when its last cell has ended."""
-        self.page.evaluate("jupyterapp.commands.execute('notebook:run-all-cells')")
+    def start_command(self, command: str) -> None:
+        """Without waiting for its end, which for one that opens a dialog is the user's answer."""
+        self.page.evaluate("command => void jupyterapp.commands.execute(command)", command)
 
     def _note(self, message: ConsoleMessage) -> None:
         if message.type == "error":

@@ -53,9 +53,9 @@ def take_screenshot(target: Path, theme: str) -> None:
         lab_page = LabPage(page).open(lab.lab_url)
         for path, share, _ in _NEIGHBOURS:
             lab_page.open_notebook(path, f"python3.gpu-{share}")
-            lab_page.run_cells()
+            page.evaluate("jupyterapp.commands.execute('notebook:run-all-cells')")
         lab_page.open_notebook(_QUICKSTART.name, "python3.gpu-0.25")
-        _run_quickstart_into_its_long_cell(page)
+        _run_quickstart_into_its_long_cell(lab_page)
         _arrange(lab_page)
         target.parent.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=str(target))
@@ -70,13 +70,14 @@ def _write_notebooks(folder: Path) -> None:
         (folder / path).write_text(json.dumps(notebook))
 
 
-def _run_quickstart_into_its_long_cell(page: Page) -> None:
+def _run_quickstart_into_its_long_cell(lab_page: LabPage) -> None:
     """All cells above it have ended when this returns; it itself has begun."""
+    page = lab_page.page
     cells = json.loads(_QUICKSTART.read_text())["cells"]
     index = next(i for i, cell in enumerate(cells) if _LONG_CELL in "".join(cell["source"]))
     page.evaluate("index => { jupyterapp.shell.currentWidget.content.activeCellIndex = index; }", index)
     page.evaluate("jupyterapp.commands.execute('notebook:run-all-above')")
-    page.evaluate("void jupyterapp.commands.execute('notebook:run-cell')")
+    lab_page.start_command("notebook:run-cell")
     page.locator(".jp-OutputArea-output", has_text="spinning").wait_for()
 
 

@@ -175,7 +175,7 @@ def test_place_of_the_panel_survives_a_reload(a_scripted_lab: LabPage) -> None:
     page = a_scripted_lab.page
     a_scripted_lab.show_panel().get_by_text("train.ipynb").wait_for()
     with page.expect_response(lambda r: "/api/workspaces/" in r.url and r.request.method == "PUT"):
-        page.evaluate("jupyterapp.commands.execute('application:toggle-right-area')")
+        a_scripted_lab.start_command("application:toggle-right-area")
     a_scripted_lab.reload()
     a_scripted_lab.panel.get_by_text("train.ipynb").wait_for()
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     from lab_page import LabPage
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.browser
 
 _HOLD_HALF_A_GIB = """
 from cuda.bindings import driver
@@ -51,7 +51,7 @@ def test_launcher_and_picker_offer_the_sizes(a_real_lab: LabPage) -> None:
     page = a_real_lab.page
     page.locator(".jp-LauncherCard", has_text="0.25 GPU").first.click()
     page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for()
-    page.evaluate("jupyterapp.commands.execute('notebook:change-kernel')")
+    a_real_lab.start_command("notebook:change-kernel")
     options = page.get_by_role("dialog").get_by_role("combobox").locator("option")
     for want in ["0.25 GPU", "0.5 GPU", "1 GPU"]:
         assert options.filter(has_text=f"· {want}").count() >= 1
@@ -65,11 +65,10 @@ def test_cell_in_a_sized_kernel_moves_the_bar(a_real_lab: LabPage, a_notebook: s
     a_real_lab.open_notebook(a_notebook, "python3.gpu-0.25")
     kernel = panel.get_by_role("list", name="GPU kernels").get_by_role("listitem").filter(has_text=a_notebook)
     kernel.get_by_text("0.25 GPU").wait_for()
-    a_real_lab.run_cells()
+    a_real_lab.start_command("notebook:run-all-cells")
     page.locator(".jp-OutputArea-output", has_text="held!").wait_for()
     kernel.get_by_text("0.5 of 4.0 GiB used").wait_for()
-    page.evaluate("jupyterapp.commands.execute('kernelmenu:shutdown')")
-    page.get_by_role("dialog").get_by_role("button", name="Shut Down").click()
+    a_real_lab.start_command("kernelmenu:shutdown")
     kernel.wait_for(state="detached")
     assert a_real_lab.errors == []
 
@@ -78,7 +77,8 @@ def test_a_kernel_in_the_panel_leads_to_its_notebook(a_real_lab: LabPage, a_note
     page = a_real_lab.page
     a_real_lab.open_notebook(a_notebook, "python3.gpu-0.25")
     panel = a_real_lab.show_panel()
-    page.evaluate("jupyterapp.commands.execute('application:close')")
+    page.evaluate("jupyterapp.commands.execute('docmanager:save')")
+    a_real_lab.start_command("application:close")
     tab = page.locator("#jp-main-dock-panel").get_by_role("tab", name=a_notebook)
     tab.wait_for(state="detached")
     panel.get_by_role("button", name=f"Open {a_notebook}").click()

@@ -4,7 +4,7 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { interceptionFailure, kernelTitle, notebookPath, showsOwners } from '../model';
-import { formatBytes, formatPart, formatSeconds, formatShare } from '../quantities';
+import { formatLike, formatPart, formatSeconds, formatShare } from '../quantities';
 import { IKernel, IKernelDevice, IStatus } from '../tokens';
 import { MemoryBar } from './bar';
 import { Facts } from './facts';
@@ -92,7 +92,7 @@ function KernelTitle({ kernel, status, trans, open }: IKernelProps): JSX.Element
 
 function KernelFigures({ kernel, trans }: { kernel: IKernel; trans: TranslationBundle }): JSX.Element {
   const [used, quota] = formatPart(kernel.used_bytes, kernel.quota_bytes);
-  const text = trans.__('%1 of %2 used, peak %3', used, quota, formatBytes(kernel.peak_bytes));
+  const text = trans.__('%1 of %2 used, peak %3', used, quota, formatLike(kernel.peak_bytes, kernel.quota_bytes));
   const isTight = kernel.quota_bytes > 0 && kernel.used_bytes >= 0.95 * kernel.quota_bytes;
   return (
     <>
