@@ -91,10 +91,14 @@ class LabPage:
         The status bar tells it; the notebook's own indicator says idle before, and a cell run then is lost.
         """
         self.page.evaluate(
-            "([path, name]) => jupyterapp.commands.execute('docmanager:open', {path, kernel: {name}})",
+            "([path, name]) => jupyterapp.commands.execute('docmanager:open', {path, kernel: {name}}).then(() => null)",
             [path, kernel_name],
         )
         self.page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for()
+
+    def finish_command(self, command: str) -> None:
+        """One that opens no dialog; its result, often a widget, stays in the browser."""
+        self.page.evaluate("command => jupyterapp.commands.execute(command).then(() => null)", command)
 
     def start_command(self, command: str) -> None:
         """Without waiting for its end, which for one that opens a dialog is the user's answer."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,13 +29,15 @@ _SIDEBAR_WIDTH = 330
 _QUICKSTART = REPOSITORY / "examples" / "quickstart.ipynb"
 _LONG_CELL = "while time.monotonic()"
 # The neighbours of the notebook in the picture: path, share, GiB that they hold.
-_NEIGHBOURS = [("train.ipynb", "0.5", 5.25), ("evaluate.ipynb", "0.25", 1.5)]
+_NEIGHBOURS = [("train.ipynb", "0.5", 5.5), ("evaluate.ipynb", "0.25", 1.5)]
 _NEIGHBOUR_CELL = """\
 from cuda.core import Device
 
 device = Device()
 device.set_current()
-held = device.allocate({n_bytes})
+stream = device.create_stream()
+held = device.allocate({n_bytes}, stream=stream)
+stream.sync()
 """
 
 
@@ -53,7 +56,7 @@ def take_screenshot(target: Path, theme: str) -> None:
         lab_page = LabPage(page).open(lab.lab_url)
         for path, share, _ in _NEIGHBOURS:
             lab_page.open_notebook(path, f"python3.gpu-{share}")
-            page.evaluate("jupyterapp.commands.execute('notebook:run-all-cells')")
+            lab_page.finish_command("notebook:run-all-cells")
         lab_page.open_notebook(_QUICKSTART.name, "python3.gpu-0.25")
         _run_quickstart_into_its_long_cell(lab_page)
         _arrange(lab_page)
@@ -76,7 +79,7 @@ def _run_quickstart_into_its_long_cell(lab_page: LabPage) -> None:
     cells = json.loads(_QUICKSTART.read_text())["cells"]
     index = next(i for i, cell in enumerate(cells) if _LONG_CELL in "".join(cell["source"]))
     page.evaluate("index => { jupyterapp.shell.currentWidget.content.activeCellIndex = index; }", index)
-    page.evaluate("jupyterapp.commands.execute('notebook:run-all-above')")
+    lab_page.finish_command("notebook:run-all-above")
     lab_page.start_command("notebook:run-cell")
     page.locator(".jp-OutputArea-output", has_text="spinning").wait_for()
 
@@ -94,8 +97,10 @@ def _arrange(lab_page: LabPage) -> None:
         page.mouse.move(_SIDEBAR_WIDTH, y)
         page.mouse.up()
     page.mouse.move(_WIDTH / 2, _HEIGHT - 5)
+    for _, _, gib in _NEIGHBOURS:
+        panel.get_by_text(f"{gib:.1f} of").first.wait_for()
     panel.get_by_text("resident, busy").first.wait_for()
-    panel.get_by_text("% busy").filter(has_not_text="0% busy").first.wait_for()
+    panel.get_by_text(re.compile(r"^[1-9]\d+% busy")).first.wait_for()
 
 
 @contextlib.contextmanager

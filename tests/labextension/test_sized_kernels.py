@@ -77,7 +77,7 @@ def test_a_kernel_in_the_panel_leads_to_its_notebook(a_real_lab: LabPage, a_note
     page = a_real_lab.page
     a_real_lab.open_notebook(a_notebook, "python3.gpu-0.25")
     panel = a_real_lab.show_panel()
-    page.evaluate("jupyterapp.commands.execute('docmanager:save')")
+    a_real_lab.finish_command("docmanager:save")
     a_real_lab.start_command("application:close")
     tab = page.locator("#jp-main-dock-panel").get_by_role("tab", name=a_notebook)
     tab.wait_for(state="detached")
