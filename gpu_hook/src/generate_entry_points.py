@@ -20,6 +20,8 @@ _RENAME = re.compile(
 )
 _PROFILER = re.compile(r"\*PFN_(cuProfiler\w+)_v\d+\)")
 _REPLACED = re.compile(r"^\s*(?:REPLACED|COUNTED)\((\w+)\)", re.M)
+# Exported by the real library and declared nowhere: nvidia-smi does not start without it.
+_UNDECLARED = {"cuda": set[str](), "nvml": {"nvmlInternalGetExportTable"}}
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _WINDOWS = re.compile(r"cuWGL")
 _SUFFIX = {"DS": "_ptds", "SZ": "_ptsz", "": ""}
@@ -144,7 +146,7 @@ first_{index}:
 
 def read_names(kind: str, headers: list[Path]) -> list[str]:
     """Return every function that the headers declare, under each name that a library exports it by."""
-    names: set[str] = set()
+    names = set(_UNDECLARED[kind])
     for header in headers:
         text = _COMMENT.sub("", header.read_text(encoding="utf-8", errors="replace"))
         declared = set(_PROTOTYPE[kind].findall(text))
