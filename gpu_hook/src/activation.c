@@ -5,6 +5,7 @@
 #include "launch.h"
 #include "log.h"
 #include "page.h"
+#include "pools.h"
 #include "quota.h"
 #include "settings.h"
 #include "vmm.h"
@@ -41,6 +42,7 @@ static void forget_parent(void)
     quota_reset();
     allocations_reset();
     vmm_reset();
+    pools_reset();
     contexts_reset();
     launch_reset();
 }

@@ -11,7 +11,7 @@ CUresult charge_begin(struct charge *charge, int device, uint64_t bytes)
     *charge = (struct charge){.acts = activation_enter(), .device = device, .bytes = bytes};
     if (!charge->acts)
         return CUDA_SUCCESS;
-    if (device < 0)
+    if (device == CHARGE_CURRENT)
         charge->device = devices_current();
     /* Without a context, or for 0 bytes, the driver refuses; its own error is the right one. */
     if (charge->device < 0 || bytes == 0) {

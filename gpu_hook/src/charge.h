@@ -11,7 +11,10 @@ struct charge {
     uint64_t bytes;
 };
 
-/* Returns CUDA_SUCCESS, or out of memory when the quota does not hold it. `device` -1: the current one. */
+#define CHARGE_CURRENT (-1) /* the current context's device */
+#define CHARGE_NOTHING (-2) /* the call takes no device memory */
+
+/* Returns CUDA_SUCCESS, or out of memory when the quota does not hold it. `device`: a CUdevice, or one of these. */
 CUresult charge_begin(struct charge *charge, int device, uint64_t bytes);
 
 /* Takes the charge up to what the driver took, known only after the call. False: over quota. */

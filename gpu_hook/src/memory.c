@@ -1,5 +1,6 @@
 /* Entry points of linear, pitched, managed and stream-ordered memory: each charges, calls, and records or refunds. */
 #include "charge.h"
+#include "pools.h"
 #include "quota.h"
 
 /* A pitch is a multiple of this on every device so far; the true one is known after the call. */
@@ -8,7 +9,7 @@
 CUresult cuMemAlloc(CUdeviceptr_v1 *pointer, unsigned int bytes)
 {
     struct charge charge;
-    CUresult result = charge_begin(&charge, -1, quota_rounded(bytes));
+    CUresult result = charge_begin(&charge, CHARGE_CURRENT, quota_rounded(bytes));
     if (result != CUDA_SUCCESS)
         return result;
     result = driver()->cuMemAlloc(pointer, bytes);
@@ -21,7 +22,7 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *pointer, unsigned int bytes)
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
     struct charge charge;
-    CUresult result = charge_begin(&charge, -1, quota_rounded(bytes));
+    CUresult result = charge_begin(&charge, CHARGE_CURRENT, quota_rounded(bytes));
     if (result != CUDA_SUCCESS)
         return result;
     result = driver()->cuMemAlloc_v2(pointer, bytes);
@@ -34,7 +35,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags)
 {
     struct charge charge;
-    CUresult result = charge_begin(&charge, -1, quota_rounded(bytes));
+    CUresult result = charge_begin(&charge, CHARGE_CURRENT, quota_rounded(bytes));
     if (result != CUDA_SUCCESS)
         return result;
     result = driver()->cuMemAllocManaged(pointer, bytes, flags);
@@ -57,7 +58,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *pointer, unsigned int *pitch, unsigned 
                          unsigned int element_bytes)
 {
     struct charge charge;
-    CUresult result = charge_begin(&charge, -1, guess_pitched_bytes(width, height));
+    CUresult result = charge_begin(&charge, CHARGE_CURRENT, guess_pitched_bytes(width, height));
     if (result != CUDA_SUCCESS)
         return result;
     result = driver()->cuMemAllocPitch(pointer, pitch, width, height, element_bytes);
@@ -74,7 +75,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, s
                             unsigned int element_bytes)
 {
     struct charge charge;
-    CUresult result = charge_begin(&charge, -1, guess_pitched_bytes(width, height));
+    CUresult result = charge_begin(&charge, CHARGE_CURRENT, guess_pitched_bytes(width, height));
     if (result != CUDA_SUCCESS)
         return result;
     result = driver()->cuMemAllocPitch_v2(pointer, pitch, width, height, element_bytes);
@@ -122,7 +123,7 @@ static CUresult allocate_async(CUdeviceptr *pointer, size_t bytes, CUstream stre
         return allocate(pointer, bytes, stream);
     }
     struct charge charge;
-    CUresult result = charge_begin(&charge, -1, quota_rounded(bytes));
+    CUresult result = charge_begin(&charge, pools_stream_device(stream), quota_rounded(bytes));
     if (result != CUDA_SUCCESS)
         return result;
     result = allocate(pointer, bytes, stream);
@@ -152,7 +153,7 @@ static CUresult allocate_from_pool(CUdeviceptr *pointer, size_t bytes, CUmemoryP
         return allocate(pointer, bytes, pool, stream);
     }
     struct charge charge;
-    CUresult result = charge_begin(&charge, -1, quota_rounded(bytes));
+    CUresult result = charge_begin(&charge, pools_device(pool, stream), quota_rounded(bytes));
     if (result != CUDA_SUCCESS)
         return result;
     result = allocate(pointer, bytes, pool, stream);

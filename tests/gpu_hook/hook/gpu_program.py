@@ -67,6 +67,37 @@ def alloc_async(amount: int, suffix: str = "") -> list[int]:
     return [call("cuMemAllocAsync" + suffix, ctypes.byref(pointer), SIZE(amount), None), pointer.value]
 
 
+class PoolProperties(ctypes.Structure):
+    _fields_ = [("words", ctypes.c_int32 * 4), ("rest", U64 * 10)]
+
+
+def default_pool(device: int) -> int:
+    pool = U64()
+    call("cuDeviceGetDefaultMemPool", ctypes.byref(pool), device)
+    return pool.value
+
+
+def new_pool(device: int) -> int:
+    """A pool of pinned memory of the device."""
+    pool, wanted = U64(), PoolProperties((ctypes.c_int32 * 4)(1, 0, 1, device))
+    call("cuMemPoolCreate", ctypes.byref(pool), ctypes.byref(wanted))
+    return pool.value
+
+
+def alloc_from_pool(amount: int, pool: int) -> list[int]:
+    pointer = U64()
+    code = call("cuMemAllocFromPoolAsync", ctypes.byref(pointer), SIZE(amount), U64(pool), None)
+    return [code, pointer.value]
+
+
+def alloc_on_stream(amount: int, device: int) -> list[int]:
+    """On a stream of the device's primary context, while device 0's is current."""
+    stream, pointer = U64(), U64()
+    code = use(device) or call("cuStreamCreate", ctypes.byref(stream), 0) or use(0)
+    code = code or call("cuMemAllocAsync", ctypes.byref(pointer), SIZE(amount), stream)
+    return [code, pointer.value]
+
+
 def free_async(pointer: int, suffix: str = "") -> int:
     code = call("cuMemFreeAsync" + suffix, U64(pointer), None)
     return code or call("cuStreamSynchronize" + suffix, None)

@@ -100,6 +100,25 @@ def test_every_family_is_charged_and_refunded(a_kernel: tuple[Any, Any]) -> None
         assert charged(agent) == 0
 
 
+@pytest.mark.parametrize(
+    "allocate",
+    ["alloc_from_pool({}, default_pool(1))", "alloc_from_pool({}, new_pool(1))", "alloc_on_stream({}, 1)"],
+)
+def test_stream_ordered_memory_is_charged_on_the_device_that_gives_it(
+    allocate: str, a_node: Any, a_uuid: list[str]
+) -> None:
+    agent = a_node.grant((a_uuid[0], 2 * MIB), (a_uuid[1], 8 * MIB))
+    program = a_node.program()
+    assert program("begin()") == 0
+    assert program(allocate.format(16 * MIB))[0] == OUT_OF_MEMORY
+    code, pointer = program(allocate.format(8 * MIB))
+    assert code == 0
+    words = [agent.process().word(device, HookPage.CHARGED) for device in (0, 1)]
+    assert words == [0, 8 * MIB]
+    assert program(f"free_async({pointer})") == 0
+    assert agent.process().word(1, HookPage.CHARGED) == 0
+
+
 def test_managed_memory_is_charged_in_full(a_null_node: Any) -> None:
     agent = a_null_node.grant(("10" * 16, 64 * MIB))
     program = a_null_node.program()
