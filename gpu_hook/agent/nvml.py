@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import os
 import re
 import tempfile
@@ -20,6 +21,8 @@ from aliquot.gpu_hook.paths import Driver
 from .devices import DeviceReading, DriverError
 from .ledger import DeviceFacts
 from .settings import SoftGpuSettings
+
+log = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 _LONGEST_LOOK_SECONDS = 6.0  # what NVML remembers of a process; after a pause of ours, the time before is lost
@@ -43,18 +46,22 @@ class NvmlSource:
             with _captured_stderr(words):
                 ctypes.CDLL(os.fspath(driver.nvml), mode=ctypes.RTLD_GLOBAL)
                 pynvml.nvmlInit()
-            self._handles = [_find_device(index) for index in range(pynvml.nvmlDeviceGetCount())]
+            self._absent = list(range(pynvml.nvmlDeviceGetCount()))
         except OSError as error:
             raise DriverError(f"cannot load {driver.nvml}: {error}") from error
         except pynvml.NVMLError as error:
             found = " | ".join(words) or f"its NVML says {str(error).lower()!r}"
             name = "software GPU" if driver.kind == "softgpu" else "NVIDIA driver"
             raise DriverError(f"the {name} ({driver.nvml.parent}) does not start: {found}") from error
+        self._handles: list[tuple[DeviceFacts, Any]] = []
+        self._last_look: dict[str, float] = {}
+        problem = self._find_absent() or "there is none"
         if not self._handles:
-            raise DriverError(f"NVML of {driver.nvml} has no device; see nvidia-smi")
-        self._last_look = dict.fromkeys((facts.uuid for facts, _ in self._handles), time.time())
+            raise DriverError(f"NVML of {driver.nvml} shows no device: {problem}; see nvidia-smi")
 
     def read(self) -> tuple[DeviceReading, ...]:
+        if self._absent:
+            self._find_absent()
         return tuple(self._read_device(facts, handle) for facts, handle in self._handles)
 
     def close(self) -> None:
@@ -62,6 +69,28 @@ class NvmlSource:
             pynvml.nvmlShutdown()
         except pynvml.NVMLError as error:
             raise DriverError(f"NVML does not end: {error}") from error
+
+    def _find_absent(self) -> str:
+        """Look for the devices that could not be read so far: one that fell off its bus must not cost the others.
+
+        Returns what NVML says of the last that still cannot be, or nothing.
+        """
+        problem, absent = "", self._absent
+        self._absent = []
+        for index in absent:
+            try:
+                found = _find_device(index)
+            except pynvml.NVMLError as error:
+                problem = str(error).lower()
+                self._absent.append(index)
+                if not self._last_look:
+                    log.warning("event=device_unreadable index=%d reason=%r", index, problem)
+            else:
+                self._handles.append(found)
+        self._handles.sort(key=lambda handle: handle[0].index)
+        for facts, _ in self._handles:
+            self._last_look.setdefault(facts.uuid, time.time())
+        return problem
 
     def _read_device(self, facts: DeviceFacts, handle: Any) -> DeviceReading:
         # First: reading the memory may make the driver forget a process that just ended, and its last work with it.

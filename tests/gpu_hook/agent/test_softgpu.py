@@ -27,6 +27,17 @@ print("ready", flush=True)
 sys.stdin.read()
 """
 
+# Keeps the software GPU in use, with its first device lost until a line comes.
+LOSER = """
+import ctypes, sys
+cuda, nvml = map(ctypes.CDLL, sys.argv[1:])
+assert cuda.cuInit(0) == nvml.nvmlInit_v2() == nvml.aliquot_softgpu_set_lost(0, 1) == 0
+print("lost", flush=True)
+sys.stdin.readline()
+nvml.aliquot_softgpu_set_lost(0, 0)
+sys.stdin.read()
+"""
+
 
 @pytest.fixture(autouse=True)
 def _a_built_software_gpu() -> None:
@@ -90,6 +101,29 @@ def test_memory_of_any_process_is_seen(
     process.kill()
     an_idle_node.until(lambda: an_idle_node.status()["devices"][0]["used_bytes"] == 0)
     assert not is_in_use(a_state)
+
+
+def test_a_device_that_is_lost_at_the_start_costs_only_itself(
+    an_idle_node: Any, start: Start, a_state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = softgpu_driver()
+    monkeypatch.setenv("ALIQUOT_SOFTGPU_STATE", str(a_state))
+    program = subprocess.Popen(
+        [sys.executable, "-c", LOSER, str(driver.cuda), str(driver.nvml)],
+        env={**os.environ, "ALIQUOT_SOFTGPU_DEVICES": "2"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    an_idle_node.helpers.append(program)
+    assert program.stdout is not None
+    assert program.stdout.readline() == "lost\n"
+    start()
+    assert [device["index"] for device in an_idle_node.status()["devices"]] == [1]
+    assert program.stdin is not None
+    program.stdin.write("\n")
+    program.stdin.flush()
+    an_idle_node.until(lambda: [device["index"] for device in an_idle_node.status()["devices"]] == [0, 1])
 
 
 def test_the_machine_goes_with_its_agent(an_idle_node: Any, start: Start, a_state: Path) -> None:
