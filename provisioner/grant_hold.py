@@ -138,12 +138,16 @@ class GrantHold:
         if self._is_here():
             await end_task(self._keeper)
         try:
-            if connection is not None:
-                await connection.close(ending=self.grant)
-            else:
-                await self._release_at_agent()
+            await self._end(connection)
         except AliquotError as error:
             self._log.info("kernel=%s release=unheard reason=%s", self.grant.kernel_id, error)
+
+    async def _end(self, connection: Connection | None) -> None:
+        if connection is not None:
+            with contextlib.suppress(AgentUnavailableError):  # lost, and not noticed yet
+                await connection.close(ending=self.grant)
+                return
+        await self._release_at_agent()
 
     async def _release_at_agent(self) -> None:
         """For a connection that is lost, or that belongs to an event loop which has ended."""

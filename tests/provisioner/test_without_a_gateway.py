@@ -192,7 +192,11 @@ def test_an_agent_that_was_restarted_hears_of_the_kernel_again(a_node: Any, kern
         assert manager.provisioner is not None
         assert kernels[manager.kernel_id]["pids"] == [manager.provisioner.pid]
         await manager.shutdown_kernel(now=True)
-        assert a_node.kernels() == {}
+        # A renewal that was under way may reach the agent after the release: its closed connection then ends it.
+        deadline = asyncio.get_running_loop().time() + 5
+        while a_node.kernels():
+            assert asyncio.get_running_loop().time() < deadline
+            await asyncio.sleep(0.05)
 
     asyncio.run(scene())
 

@@ -129,6 +129,11 @@ class Kernel:
             idle = idle or (kind == "status" and content["execution_state"] == "idle")
         return Outcome(status, text, error)
 
+    def wait_for_text(self, text: str) -> None:
+        """Until a cell printed it: an interrupt that comes before user code runs is nobody's."""
+        while json.loads(self.connect().recv())["content"].get("text", "").strip() != text:
+            pass
+
     def run(self, code: str) -> Outcome:
         return self.outcome(self.send(code))
 

@@ -134,7 +134,7 @@ def test_interrupt_ends_a_cell_and_restart_keeps_the_size(a_server, eventually) 
     kernel = a_server.start("python3.gpu-0.25")
     kernel.run(GPU + "call(cu.cuMemAlloc(64 << 20))")
     cell = kernel.send("import time\nprint('on', flush=True)\ntime.sleep(60)")
-    eventually(lambda: kernel.model()["execution_state"] == "busy")
+    kernel.wait_for_text("on")
     a_server.call("POST", f"/api/kernels/{kernel.id}/interrupt")
     assert "KeyboardInterrupt" in kernel.outcome(cell).error
     a_server.call("POST", f"/api/kernels/{kernel.id}/restart")
