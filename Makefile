@@ -27,9 +27,9 @@ check: ## Lint, types, import contracts, house rules, the C code under a second 
 	tools/check-clang
 	$(BIN)/pytest -q tests/house
 
-soak: ## Long fuzzing and chaos, minutes to an hour
+soak: ## Long fuzzing and kill -9 by the hundreds; ALIQUOT_SOAK is the factor (minutes)
 	@$(PYTHON) tools/setup.py test
-	ALIQUOT_SOAK=1 $(BIN)/pytest --timeout=3600 tests
+	ALIQUOT_SOAK=$(or $(ALIQUOT_SOAK),20) $(BIN)/pytest -m soak -rA tests
 
 bench-gateway: ## Kernel start and execute round trip against plain Jupyter Server, interleaved
 	@$(PYTHON) tools/setup.py test

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from typing import Any
 
+import pytest
 from aliquot.gateway.ledger import Asker
 from aliquot.provisioner.errors import AliquotError, DeviceLostError, NoRoomError
 from aliquot.provisioner.resources import GpuShare, Request
@@ -120,7 +122,12 @@ class Run:
         assert all(future.done() for future in self.futures.values())
 
 
+SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(120 * SOAK)
 @given(st.lists(st.sampled_from(STEPS), min_size=5, max_size=100), st.integers(0, 2**32))
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=250 * SOAK, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_grant_is_lost_or_given_twice(desk: Any, steps: list[str], seed: int) -> None:
     asyncio.run(Run(desk, seed).play(steps))

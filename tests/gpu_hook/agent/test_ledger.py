@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -172,8 +173,10 @@ class CreditMachine(RuleBasedStateMachine):
         assert not any(process.waits for process in self.mail.processes.values()), "somebody was never answered"
 
 
-TestCreditMachine = CreditMachine.TestCase
-TestCreditMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
+
+TestCreditMachine = pytest.mark.soak(pytest.mark.timeout(120 * SOAK)(CreditMachine.TestCase))
+TestCreditMachine.settings = settings(max_examples=150 * SOAK, stateful_step_count=40, deadline=None)
 
 
 class TestDesk:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -119,13 +120,18 @@ def configure(node: Any, quota: int, faults: str = "") -> type[Machine]:
     return Configured
 
 
+SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(120 * SOAK)
 @pytest.mark.parametrize("quota", [96 * MIB, 512 * MIB], ids=["below_device", "above_device"])
 def test_what_is_charged_is_what_is_used(make_node: Callable[..., Any], quota: int) -> None:
     machine = configure(make_node(devices=1, memory="256MiB"), quota)
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=150,
+            max_examples=150 * SOAK,
             stateful_step_count=30,
             deadline=None,
             database=None,

@@ -23,8 +23,13 @@ _CHURN = """
 """
 
 
+SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(120 * SOAK)
 def test_nothing_is_leaked_after_a_storm_of_kills(a_machine):
-    clients, kills = [], 60
+    clients, kills = [], 60 * SOAK
     observer = a_machine.popen("start()\nwhile wait_for_go(): say(free_bytes() // MIB)")
     for number in range(kills):
         clients.append(a_machine.popen(_CHURN))
