@@ -14,19 +14,17 @@
 
 static struct { /* guarded by the mutex */
     pthread_mutex_t mutex;
-    int connection; /* -1: none */
+    struct socket_owned connection;
     pid_t owner;    /* the process that connected; 0: none */
     time_t attempt_seconds;
     int last_failure;
     bool has_fork_handler;
-} state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .connection = -1};
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .connection = {.descriptor = -1}};
 
 /* The inherited socket would keep the parent's registration alive. */
 static void leave_in_child(void)
 {
-    if (state.connection >= 0)
-        close(state.connection);
-    state.connection = -1;
+    socket_close(&state.connection);
     state.owner = 0;
     state.attempt_seconds = 0;
     page_forget();
@@ -37,17 +35,15 @@ static void leave_in_child(void)
 static void check_connection(void)
 {
     struct socket_received received;
-    int failure = 0;
-    while (state.connection >= 0 && !failure) {
-        failure = socket_receive(state.connection, &received);
+    int failure = socket_is_ours(&state.connection) ? 0 : EBADF;
+    while (!failure) {
+        failure = socket_receive(state.connection.descriptor, &received);
         for (int i = 0; !failure && i < 2; i++)
             if (received.descriptors[i] >= 0)
                 close(received.descriptors[i]);
     }
-    if (state.connection >= 0 && failure != EAGAIN) {
-        close(state.connection);
-        state.connection = -1;
-    }
+    if (failure != EAGAIN)
+        socket_close(&state.connection);
 }
 
 /* With the mutex. */
@@ -61,14 +57,12 @@ static void connect_again(void)
     int failure = ENOMEM;
     int descriptor = page_prepare() ? socket_connect(settings()->kernel_dir) : -ENOMEM;
     if (descriptor >= 0) {
-        state.connection = descriptor;
+        state.connection = socket_own(descriptor);
         union socket_message hello;
         socket_fill_hello(&hello.hello, ALIQUOT_ROLE_OBSERVER);
         failure = socket_register(descriptor, &hello, WELCOME_MILLISECONDS);
-        if (failure) {
-            close(descriptor);
-            state.connection = -1;
-        }
+        if (failure)
+            socket_close(&state.connection);
     } else {
         failure = -descriptor;
     }
@@ -89,7 +83,7 @@ void observer_begin(void)
     if (!state.has_fork_handler)
         state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;
     check_connection();
-    if (state.connection < 0)
+    if (state.connection.descriptor < 0)
         connect_again();
     pthread_mutex_unlock(&state.mutex);
 }

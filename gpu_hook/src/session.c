@@ -5,17 +5,18 @@
 #include "socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #define STACK_BYTES (256u << 10) /* static TLS of the program comes out of it */
 #define TICK_MILLISECONDS 50
+#define LOOK_MILLISECONDS 1000 /* how long the program may have closed our descriptors unnoticed */
 #define FIRST_BACKOFF_MILLISECONDS 100
 #define LAST_BACKOFF_MILLISECONDS 1000
 #define WELCOME_MILLISECONDS 2000
@@ -30,22 +31,25 @@ struct waiter { /* lives on the requester's stack, linked while it waits */
     uint64_t granted;
 };
 
-/* Guarded by the mutex, save `owner` (set before the thread starts) and `wake` (set once). */
+/* Guarded by the mutex, save `owner` (set before the thread starts). */
 static struct {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     const struct session_owner *owner;
     struct waiter *waiters;
-    int connection; /* -1 unless registered */
-    int candidate;  /* a connection that is not registered yet; kept for session_leave */
-    int wake;       /* eventfd */
+    struct socket_owned connection; /* none unless registered */
+    struct socket_owned candidate;  /* a connection that is not registered yet; kept for session_leave */
+    struct socket_owned wake[2];    /* a pipe; an eventfd has no identity of its own */
     uint32_t sequence;
     uint32_t connections; /* number of registrations so far; read without the mutex too */
     bool is_running;
     bool has_attempted;
     bool has_waited; /* the one long wait of a process that never registered is over */
     int last_failure;
-} state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .connection = -1, .candidate = -1, .wake = -1};
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER,
+           .connection = {.descriptor = -1},
+           .candidate = {.descriptor = -1},
+           .wake = {{.descriptor = -1}, {.descriptor = -1}}};
 
 static struct timespec deadline_after(unsigned milliseconds)
 {
@@ -80,23 +84,24 @@ static bool register_once(void)
         note_failure(-descriptor);
         return false;
     }
+    struct socket_owned connection = socket_own(descriptor);
     pthread_mutex_lock(&state.mutex);
-    state.candidate = descriptor;
+    state.candidate = connection;
     pthread_mutex_unlock(&state.mutex);
     union socket_message hello;
     socket_fill_hello(&hello.hello, ALIQUOT_ROLE_PROCESS);
     hello.hello.device_count = state.owner->describe(hello.hello.devices);
     int failure = socket_register(descriptor, &hello, WELCOME_MILLISECONDS);
     pthread_mutex_lock(&state.mutex);
-    state.candidate = -1;
+    state.candidate = SOCKET_NONE;
     if (!failure) {
-        state.connection = descriptor;
+        state.connection = connection;
         __atomic_fetch_add(&state.connections, 1, __ATOMIC_RELEASE);
         state.last_failure = 0;
     }
     pthread_mutex_unlock(&state.mutex);
     if (failure) {
-        close(descriptor);
+        socket_close(&connection);
         note_failure(failure);
         return false;
     }
@@ -137,20 +142,49 @@ static void handle_message(const union socket_message *message)
     }
 }
 
+/* With the mutex. Makes the pipe, if it is not there (any more). */
+static bool keep_wake(void)
+{
+    int ends[2];
+    if (socket_is_ours(&state.wake[0]) && socket_is_ours(&state.wake[1]))
+        return true;
+    for (int i = 0; i < 2; i++)
+        socket_close(&state.wake[i]);
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+        return false;
+    for (int i = 0; i < 2; i++)
+        state.wake[i] = socket_own(socket_move_away(ends[i]));
+    return state.wake[0].descriptor >= 0 && state.wake[1].descriptor >= 0;
+}
+
+static struct socket_owned find_wake(void)
+{
+    pthread_mutex_lock(&state.mutex);
+    keep_wake();
+    struct socket_owned wake = state.wake[0];
+    pthread_mutex_unlock(&state.mutex);
+    return wake;
+}
+
 /* Returns when the connection is of no more use. */
-static int serve(int descriptor)
+static int serve(const struct socket_owned *connection)
 {
     bool is_active = true;
     for (;;) {
-        struct pollfd wanted[2] = {{.fd = descriptor, .events = POLLIN}, {.fd = state.wake, .events = POLLIN}};
-        int ready = poll(wanted, 2, is_active ? TICK_MILLISECONDS : -1);
+        struct socket_owned wake = find_wake();
+        struct pollfd wanted[2] = {{.fd = connection->descriptor, .events = POLLIN},
+                                   {.fd = wake.descriptor, .events = POLLIN}};
+        int ready = poll(wanted, 2, is_active ? TICK_MILLISECONDS : LOOK_MILLISECONDS);
         if (ready < 0 && errno != EINTR)
             return errno;
-        uint64_t count;
-        bool is_woken = ready > 0 && (wanted[1].revents & POLLIN) && read(state.wake, &count, sizeof count) > 0;
+        if (!socket_is_ours(connection))
+            return EBADF;
+        char drained[64];
+        bool is_woken = ready > 0 && (wanted[1].revents & POLLIN) && socket_is_ours(&wake) &&
+                        read(wake.descriptor, drained, sizeof drained) > 0;
         if (ready > 0 && wanted[0].revents) {
             struct socket_received received;
-            int failure = socket_receive(descriptor, &received);
+            int failure = socket_receive(connection->descriptor, &received);
             if (failure && failure != EAGAIN)
                 return failure;
             for (int i = 0; !failure && i < 2; i++)
@@ -182,13 +216,13 @@ static void *run(void *unused)
             continue;
         }
         backoff = FIRST_BACKOFF_MILLISECONDS;
-        int descriptor = state.connection;
-        int failure = serve(descriptor);
+        struct socket_owned connection = state.connection;
+        int failure = serve(&connection);
         pthread_mutex_lock(&state.mutex);
-        state.connection = -1;
+        state.connection = SOCKET_NONE;
         pthread_cond_broadcast(&state.changed);
         pthread_mutex_unlock(&state.mutex);
-        close(descriptor);
+        socket_close(&connection);
         LOG("event=agent_lost reason=\"%s\"", strerror(failure));
         pause_before_retry(backoff);
     }
@@ -224,9 +258,7 @@ void session_start(const struct session_owner *owner)
         pthread_cond_init(&state.changed, &monotonic);
         pthread_condattr_destroy(&monotonic);
         state.owner = owner;
-        if (state.wake < 0)
-            state.wake = socket_move_away(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-        if (state.wake >= 0)
+        if (keep_wake())
             start_thread();
     }
     struct timespec deadline = deadline_after(START_MILLISECONDS);
@@ -240,11 +272,11 @@ void session_start(const struct session_owner *owner)
 static uint32_t send_request(struct waiter *waiter, const uint8_t uuid[16], uint64_t bytes)
 {
     int device = page_device_index(uuid);
-    if (state.connection < 0 || device < 0)
+    if (!socket_is_ours(&state.connection) || device < 0)
         return 0;
     union socket_message message = {.credit = {.device = (uint32_t)device, .bytes = bytes}};
     message.header.sequence = waiter->sequence = ++state.sequence;
-    return socket_send(state.connection, &message, ALIQUOT_CREDIT_REQUEST, sizeof message.credit) == 0
+    return socket_send(state.connection.descriptor, &message, ALIQUOT_CREDIT_REQUEST, sizeof message.credit) == 0
                ? state.connections
                : 0;
 }
@@ -262,7 +294,7 @@ int session_request_credit(const uint8_t uuid[16], uint64_t bytes, uint64_t *gra
     state.waiters = &waiter;
     while (state.is_running && !waiter.is_answered && !is_late) {
         /* A new connection knows nothing of a request that was sent on the old one. */
-        if (state.connection >= 0 && asked_on != state.connections)
+        if (state.connection.descriptor >= 0 && asked_on != state.connections)
             asked_on = send_request(&waiter, uuid, bytes);
         is_late = pthread_cond_timedwait(&state.changed, &state.mutex, &deadline) == ETIMEDOUT;
     }
@@ -284,8 +316,9 @@ bool session_send_credit(uint32_t device, uint64_t bytes, uint32_t sequence)
     union socket_message message = {.credit = {.device = device, .bytes = bytes}};
     message.header.sequence = sequence;
     pthread_mutex_lock(&state.mutex);
-    bool is_sent = state.connection >= 0 &&
-                   socket_send(state.connection, &message, ALIQUOT_CREDIT_RETURN, sizeof message.credit) == 0;
+    bool is_sent = socket_is_ours(&state.connection) &&
+                   socket_send(state.connection.descriptor, &message, ALIQUOT_CREDIT_RETURN,
+                               sizeof message.credit) == 0;
     pthread_mutex_unlock(&state.mutex);
     return is_sent;
 }
@@ -297,19 +330,19 @@ bool session_is_registered(void)
 
 void session_wake(void)
 {
-    uint64_t one = 1;
-    if (state.wake >= 0 && write(state.wake, &one, sizeof one) < 0) {
-        /* The counter is full: the thread is awake already. */
+    pthread_mutex_lock(&state.mutex);
+    if (socket_is_ours(&state.wake[1]) && write(state.wake[1].descriptor, "", 1) < 0) {
+        /* The pipe is full: the thread is awake already. */
     }
+    pthread_mutex_unlock(&state.mutex);
 }
 
 void session_leave(void)
 {
-    int descriptors[] = {state.connection, state.candidate, state.wake};
-    for (unsigned i = 0; i < sizeof descriptors / sizeof *descriptors; i++)
-        if (descriptors[i] >= 0)
-            close(descriptors[i]);
-    state.connection = state.candidate = state.wake = -1;
+    socket_close(&state.connection);
+    socket_close(&state.candidate);
+    socket_close(&state.wake[0]);
+    socket_close(&state.wake[1]);
 }
 
 void session_reset(void)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,6 +25,28 @@ int socket_move_away(int descriptor)
     close(descriptor);
     errno = failure;
     return moved;
+}
+
+/* By statx, since fstat is a symbol of newer glibc only. */
+struct socket_owned socket_own(int descriptor)
+{
+    struct statx found;
+    if (descriptor < 0 || statx(descriptor, "", AT_EMPTY_PATH, STATX_INO, &found) != 0)
+        return SOCKET_NONE;
+    return (struct socket_owned){descriptor, (uint64_t)found.stx_dev_major << 32 | found.stx_dev_minor, found.stx_ino};
+}
+
+bool socket_is_ours(const struct socket_owned *owned)
+{
+    struct socket_owned found = socket_own(owned->descriptor);
+    return found.descriptor >= 0 && found.device == owned->device && found.inode == owned->inode;
+}
+
+void socket_close(struct socket_owned *owned)
+{
+    if (socket_is_ours(owned))
+        close(owned->descriptor);
+    *owned = SOCKET_NONE;
 }
 
 int socket_connect(const char *kernel_dir)

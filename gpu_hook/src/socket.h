@@ -5,6 +5,8 @@
 
 #include "aliquot_protocol.h"
 
+#include <stdbool.h>
+
 union socket_message {
     struct aliquot_header header;
     struct aliquot_hello hello;
@@ -39,5 +41,19 @@ int socket_register(int descriptor, union socket_message *hello, int timeout_mil
 
 /* Returns the descriptor moved to 3 or above, close-on-exec. */
 int socket_move_away(int descriptor);
+
+/* A descriptor, and what it was opened for. A program may close every descriptor that it did not open; the next file
+ * that it opens then has our number, and is not ours to read, write or close. */
+struct socket_owned {
+    int descriptor; /* -1: none */
+    uint64_t device, inode;
+};
+#define SOCKET_NONE ((struct socket_owned){.descriptor = -1})
+
+struct socket_owned socket_own(int descriptor);
+bool socket_is_ours(const struct socket_owned *owned);
+
+/* Closes it if it still is ours; then it is SOCKET_NONE. Safe in a fork handler. */
+void socket_close(struct socket_owned *owned);
 
 #endif

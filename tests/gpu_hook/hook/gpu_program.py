@@ -17,6 +17,7 @@ from collections.abc import Callable
 U64 = ctypes.c_uint64
 SIZE = ctypes.c_size_t
 LIBRARY = ctypes.CDLL(os.environ.get("GPU_PROGRAM_LIBRARY", "libcuda.so.1"))
+GIVEN = {os.readlink(f"/proc/self/fd/{number}") for number in range(3)}
 streams: dict[str, U64] = {}
 
 
@@ -248,12 +249,20 @@ def descriptors() -> list[str]:
 
 
 def is_ours(descriptor: str) -> bool:
-    """The hook's socket and its event descriptor: this program has no other of these."""
+    """The hook's socket and its pipe: the only ones that this program did not start with."""
     try:
         target = os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
         return False
-    return target.startswith(("socket:", "anon_inode:[eventfd"))
+    return target.startswith(("socket:", "pipe:")) and target not in GIVEN
+
+
+def take_over(path: str) -> list[int]:
+    """Close what the hook opened, as a program does that closes all it did not open, and open a file in its place."""
+    ours = [int(number) for number in os.listdir("/proc/self/fd") if is_ours(number)]
+    for number in ours:
+        os.close(number)
+    return [os.open(path, os.O_RDWR) for _ in ours]
 
 
 def fork_a_sleeper() -> int:

@@ -183,6 +183,22 @@ def test_descriptors_stay_away_from_the_standard_ones(a_kernel: tuple[Any, Any])
     assert not any(got)
 
 
+def test_a_program_that_closes_our_descriptors_keeps_its_own_files(a_kernel: tuple[Any, Any], a_folder: Path) -> None:
+    agent, program = a_kernel
+    pointer = program(f"alloc({MIB})")[1]
+    file = a_folder / "file"
+    file.write_bytes(b"the user's")
+    taken = program(f"take_over({str(file)!r})")
+    assert len(taken) == 3
+    assert program("launch()") == 0
+    agent.wait_for(lambda: len(hellos(agent)) == 2)
+    assert program(f"alloc({40 * MIB})")[0] == 0
+    assert program(f"free({pointer})") == 0
+    assert program(f"[os.path.samefile(number, {str(file)!r}) for number in {taken}]") == [True] * 3
+    assert program(f"[os.lseek(number, 0, os.SEEK_CUR) for number in {taken}]") == [0] * 3
+    assert file.read_bytes() == b"the user's"
+
+
 def test_launches_are_counted_and_a_closed_gate_holds_them(a_kernel: tuple[Any, Any]) -> None:
     agent, program = a_kernel
     process = agent.process()
