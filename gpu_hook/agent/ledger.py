@@ -70,6 +70,19 @@ class Ledger:
         self._devices = dict(sorted(found.items(), key=lambda item: item[1].index))
         self._lost = (set(lost) | missing) & set(found)
 
+    def add_lost(self, parts: Iterable[Part]) -> None:
+        """Tell where kernels of an agent before us are: a device that nobody sees now is lost, until it is seen.
+
+        Their other devices hold their bytes all the same. How much memory it has is not known: what they reserved.
+        """
+        seen = set(self._devices)
+        for part in parts:
+            if part.uuid not in seen:
+                before = self._devices.get(part.uuid)
+                memory = part.quota_bytes + (before.memory_bytes if before else 0)
+                self._devices[part.uuid] = DeviceFacts(part.uuid, part.index, "unknown", memory)
+                self._lost.add(part.uuid)
+
     @property
     def devices(self) -> Sequence[DeviceFacts]:
         return tuple(self._devices.values())

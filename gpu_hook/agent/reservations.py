@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from aliquot.gpu_hook.placement import Refusal, place
 
@@ -107,15 +108,20 @@ class Reservations:
 
     def restore(self) -> None:
         """Read the kernels that an agent before us left. What is not whole, or does not fit, is removed."""
+        entries: list[Entry] = []
         for folder in sorted(self._settings.runtime.kernels.iterdir()):
             if not folder.is_dir():
                 continue
             try:
-                entry = read_entry(folder)
+                entries.append(read_entry(folder))
+            except JournalError as error:
+                self._drop_folder(folder, error)
+        self.ledger.add_lost(part for entry in entries for part in entry.reservation.parts)
+        for entry in entries:
+            try:
                 kernel = self._add(entry)
-            except (JournalError, Refused) as error:
-                log.warning("event=not_restored folder=%s reason=%r", folder, str(error))
-                remove_folder(folder)
+            except Refused as error:
+                self._drop_folder(self._settings.runtime.kernel(entry.reservation.kernel_id), error)
                 continue
             kernel.restore(entry)
             log.info("event=restored kernel=%s parts=%s", kernel.kernel_id, _show(kernel.reservation))
@@ -123,6 +129,11 @@ class Reservations:
             self._timers[kernel.kernel_id] = loop.call_later(
                 self._settings.restart_grace_seconds, self._end_grace, kernel
             )
+
+    @staticmethod
+    def _drop_folder(folder: Path, error: Exception) -> None:
+        log.warning("event=not_restored folder=%s reason=%r", folder, str(error))
+        remove_folder(folder)
 
     def sample_shared(self) -> None:
         """Look at the pages of kernels with several processes; one alone is sampled with the devices."""

@@ -240,6 +240,26 @@ class TestRestart:
         assert holder.reserve()["grant"] == want
         assert holder.reserve("launching", 25)["grant"] == want_launching
 
+    def test_a_kernel_on_a_device_that_is_gone_keeps_what_it_has_on_the_others(
+        self, an_idle_node: Any, open_holder: Callable[[], Any]
+    ) -> None:
+        node = an_idle_node
+        node.set_devices(count=2)
+        node.start()
+        holder = open_holder()
+        sleeper = subprocess.Popen(["sleep", "60"])
+        node.helpers.append(sleeper)
+        holder.reserve("k", 200)
+        holder.ask("bind", kernel_id="k", pid=sleeper.pid, start_time_ticks=start_time_ticks(sleeper.pid))
+        node.end(signal.SIGKILL)
+        node.set_devices(count=1)
+        node.start()
+        assert [device["lost"] for device in node.status()["devices"]] == [False, True]
+        assert open_holder().reserve("j", 100)["code"] == "no_room"
+        node.set_devices(count=2)
+        node.until(lambda: [device["lost"] for device in node.status()["devices"]] == [False, False])
+        assert node.status()["devices"][1]["memory_bytes"] == 1 << 30
+
     def test_a_damaged_journal_costs_its_kernel_only(self, an_idle_node: Any) -> None:
         for name, text in (("a", "{"), ("b", '{"version": 1}'), ("c", "[]"), ("d", '{"version": 9}')):
             folder = an_idle_node.folder / "kernels" / name
