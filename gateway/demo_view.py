@@ -25,7 +25,7 @@ class DemoView:
                 TextColumn("{task.description}"),
                 TextColumn("{task.fields[size]:>8}", style="dim"),
                 BarColumn(bar_width=24),
-                TextColumn("{task.fields[text]}"),
+                TextColumn("{task.fields[text]}", markup=False),
                 TimeElapsedColumn(),
                 console=console,
             )

@@ -53,8 +53,8 @@ def kernels_table(kernels: Sequence[KernelStatus]) -> Table:
     table = plain_table("kernel", "owner", "size", "quota", "used", "peak", "GPU time", "hook", "processes", "age")
     for kernel in sorted(kernels, key=lambda kernel: kernel.created):
         table.add_row(
-            kernel.label or kernel.kernel_id[:8],
-            kernel.owner,
+            printable(kernel.label or kernel.kernel_id[:8]),
+            printable(kernel.owner),
             size_text(kernel.hundredths, kernel.workload_class),
             str(Bytes(sum(device.quota_bytes for device in kernel.devices))),
             str(Bytes(sum(device.charged_bytes for device in kernel.devices))),
@@ -95,8 +95,13 @@ def age_text(seconds: float) -> str:
 
 def console() -> Console:
     """Standard output: colours and the terminal's width when it is one, else plain lines wide enough not to fold."""
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=160, no_color=True)
+    found = Console(highlight=False, markup=False)
+    return found if found.is_terminal else Console(highlight=False, markup=False, width=160, no_color=True)
+
+
+def printable(text: str) -> str:
+    """A name as people gave it, without what a terminal would obey."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def plain_table(*columns: str) -> Table:

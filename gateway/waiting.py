@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from aliquot.gateway.tables import age_text, size_text
+from aliquot.gateway.tables import age_text, printable, size_text
 from aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_core.paths import jupyter_runtime_dir
 
@@ -41,11 +41,11 @@ def queue_rows(kernels: Iterable[dict[str, Any]], now: float | None = None) -> l
     moment = time.time() if now is None else now
     return [
         (
-            str(kernel["label"] or kernel["id"][:8]),
-            str(kernel["owner"]),
+            printable(str(kernel["label"] or kernel["id"][:8])),
+            printable(str(kernel["owner"])),
             size_text(round(kernel["gpus"] * 100), kernel["workload_class"]),
             _since(kernel["created"], moment),
-            str(kernel["reason"] or "–"),
+            printable(str(kernel["reason"] or "–")),
         )
         for kernel in kernels
     ]

@@ -16,6 +16,12 @@ def test_without_an_agent_it_says_how_to_start_one(run_aliquot) -> None:
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+def test_json_stays_json_without_an_agent(run_aliquot) -> None:
+    done = run_aliquot("status", "--json")
+    assert done.returncode == 1
+    assert "start one with: aliquot agent" in json.loads(done.stdout)["message"]
+
+
 def test_a_stale_socket_is_named(run_aliquot, a_runtime_folder: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(a_runtime_folder / "agent.sock"))
@@ -33,11 +39,12 @@ def test_devices_and_kernels_are_shown(run_aliquot, an_agent, a_runtime_folder: 
         hundredths=25,
         memory_limit=None,
         workload_class="production",
-        label="training.ipynb",
+        label="training [/old] [red]\x1b[2J.ipynb",
     )
     shown = run_aliquot("status")
     assert shown.returncode == 0, shown.stderr
     assert "Aliquot Software GPU" in shown.stdout
+    assert "training [/old] [red]\ufffd[2J.ipynb" in shown.stdout, "a name is neither markup nor a terminal's command"
     assert "compiled GPU code is timed, not executed" in shown.stdout
     told = json.loads(run_aliquot("status", "--json").stdout)
     assert set(told) >= {"node", "driver", "enforcer", "devices", "kernels"}
