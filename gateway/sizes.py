@@ -26,7 +26,7 @@ from aliquot.provisioner.errors import SizeNameError
 from aliquot.provisioner.grant_record import PROVISIONER_NAME
 from aliquot.provisioner.resources import GpuShare, Request
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
-from traitlets import Instance, default
+from traitlets import Instance, TraitError, default
 
 __all__ = [
     "GRAMMAR",
@@ -55,7 +55,7 @@ class NoSuchSize(SizeNameError, NoSuchKernel):
 
 
 class NoSuchBase(NoSuchKernel):
-    """A sized name whose base is not installed, or is not one that Aliquot sizes."""
+    """A kernelspec, or the base of a sized name, that is not installed, cannot be read, or is not one to be sized."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(name)
@@ -106,7 +106,7 @@ class SizedKernelSpecManager(KernelSpecManager):
         """The kernelspec of this name. Raises NoSuchKernel, whose message says what is wrong with a size."""
         folder = self._find_spec_directory(kernel_name.lower())
         if folder is not None and not self._is_ours(kernel_name, folder):
-            return super().get_kernel_spec(kernel_name)
+            return self._read(kernel_name, folder)
         try:
             sized = parse_size_name(kernel_name, self.settings.largest())
         except SizeNameError as error:
@@ -129,7 +129,12 @@ class SizedKernelSpecManager(KernelSpecManager):
             sized = self._read_valid(name)
             if sized is None or self._is_foreign(name):
                 continue
-            spec = self.get_kernel_spec(name)
+            try:
+                spec = self.get_kernel_spec(name)
+            except NoSuchKernel as error:
+                # As in Jupyter's own listing, one kernelspec that cannot be read hides no other.
+                self.log.warning("kernelspec=%s offered=no reason=%s", name, error)
+                continue
             offered.append(OfferedSize(name, sized.base, spec.display_name, sized.request))
         return offered
 
@@ -141,7 +146,7 @@ class SizedKernelSpecManager(KernelSpecManager):
                 f"asked {name!r}: no kernelspec named {sized.base!r} is installed. "
                 "'jupyter kernelspec list' shows those that are",
             )
-        base = super().get_kernel_spec(sized.base)
+        base = self._read(sized.base, folder)
         provisioner = _provisioner_of(base.metadata)
         if provisioner not in (None, _LOCAL_PROVISIONER_NAME):
             raise NoSuchBase(
@@ -150,6 +155,14 @@ class SizedKernelSpecManager(KernelSpecManager):
                 f"which has no sizes. Take {sized.base!r} itself",
             )
         return sized_kernel_spec(base, sized)
+
+    def _read(self, name: str, folder: str) -> KernelSpec:
+        """An installed kernelspec. Raises NoSuchBase for a file that is none, where Jupyter lets anything through."""
+        try:
+            return super().get_kernel_spec(name)
+        except (OSError, ValueError, TypeError, TraitError) as error:
+            message = f"asked {name!r}: {folder}/kernel.json cannot be read: {error}. Correct it, or remove the folder"
+            raise NoSuchBase(name, message) from error
 
     def _can_be_sized(self, name: str, folder: str) -> bool:
         """Whether sizes are listed for it: not for what another provisioner starts, nor for a name like a size's."""

@@ -37,6 +37,19 @@ def test_a_size_carries_its_request_to_the_provisioner(a_manager: SizedKernelSpe
     assert request.memory_limit == 8 << 30
 
 
+@pytest.mark.parametrize("text", ["{", "[]", '{"metadata": 5}'])
+def test_one_kernelspec_that_cannot_be_read_hides_no_other(
+    a_manager: SizedKernelSpecManager, kernels_folder: Path, text: str
+) -> None:
+    (kernels_folder / "broken").mkdir()
+    (kernels_folder / "broken" / "kernel.json").write_text(text)
+    assert {size.base for size in a_manager.offered_sizes()} == {"julia"}
+    for name in ("broken", "broken.gpu-0.5"):
+        with pytest.raises(NoSuchKernel) as refusal:
+            a_manager.get_kernel_spec(name)
+        assert "broken/kernel.json cannot be read" in str(refusal.value)
+
+
 def test_without_a_limit_the_stanza_names_none(a_manager: SizedKernelSpecManager) -> None:
     config = a_manager.get_kernel_spec("julia.gpu-0.25").metadata["kernel_provisioner"]["config"]
     assert config == {"gpus": "0.25", "workload_class": "production"}
