@@ -96,6 +96,8 @@ class AliquotKernelManager(AsyncMappingKernelManager):
             if not user.is_admin and self.owners.get(kernel_id) != user.name:
                 raise HTTPError(409, f"Kernel already exists: {kernel_id}")
             return str(await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs))
+        # A name of no letters is none: sessions take it so, and Jupyter's own manager would fail on it.
+        kwargs["kernel_name"] = kwargs.get("kernel_name") or None
         kernel_id = kernel_id or self.new_kernel_id()
         if not KERNEL_ID.fullmatch(kernel_id):
             raise HTTPError(400, f"asked kernel id {kernel_id!r}; an id has 1 to 36 letters, digits, '_', '.', '-'")

@@ -11,10 +11,16 @@ from typing import Any
 from aliquot.gateway.http_errors import http_error
 from aliquot.provisioner.errors import AliquotError
 from jupyter_client.kernelspec import NoSuchKernel
+from jupyter_server.auth.decorator import ws_authenticated
 from jupyter_server.services.kernels import handlers as kernels
+from jupyter_server.services.kernels import websocket
 from jupyter_server.services.kernelspecs import handlers as kernelspecs
 from jupyter_server.services.sessions import handlers as sessions
 from tornado.web import HTTPError, RequestHandler, authenticated
+
+# What these handlers read of a body: strings, in the body itself and in these parts of it.
+_STRINGS = ("name", "kernel_id", "id", "path", "type")
+_PARTS = ("kernel", "notebook")
 
 
 async def with_cause(serve: Callable[..., Awaitable[None] | None], *args: Any) -> None:
@@ -43,8 +49,32 @@ def told(error: BaseException) -> HTTPError:
     return HTTPError(404, str(error))
 
 
+def read_body(read: Callable[[], Any]) -> dict[str, Any] | None:
+    """What Jupyter's handlers and our authorizer take for granted of a body. Raises HTTPError 400 for another one."""
+    try:
+        body = read()
+    except UnicodeDecodeError as error:
+        raise HTTPError(400, f"asked with a body that is not UTF-8: {error.reason}") from error
+    if body is None:
+        return None
+    if not isinstance(body, dict):
+        raise HTTPError(400, "asked with a body that is no JSON object")
+    parts = {part: body[part] for part in _PARTS if body.get(part) is not None}
+    for name, part in {"body": body, **parts}.items():
+        if not isinstance(part, dict):
+            raise HTTPError(400, f"asked with {name} = {part!r}; it has to be a JSON object")
+        for field in _STRINGS:
+            if not isinstance(part.get(field), (str, type(None))):
+                raise HTTPError(400, f"asked with {field} = {part[field]!r}; it has to be a string")
+    return {name: value for name, value in body.items() if name in parts or name not in _PARTS}
+
+
 class KernelsHandler(kernels.MainKernelHandler):
     """GET and POST /api/kernels."""
+
+    def get_json_body(self) -> dict[str, Any] | None:
+        """Called by Jupyter's handler, and by the authorizer before it."""
+        return read_body(super().get_json_body)
 
     @authenticated
     async def post(self) -> None:
@@ -70,13 +100,40 @@ class KernelSpecHandler(kernelspecs.KernelSpecHandler):
 class SessionsHandler(sessions.SessionRootHandler):
     """GET and POST /api/sessions."""
 
+    def get_json_body(self) -> dict[str, Any] | None:
+        """Called by Jupyter's handler."""
+        return read_body(super().get_json_body)
+
     @authenticated
     async def post(self) -> None:
         await with_cause(super().post)
 
 
+class SessionHandler(sessions.SessionHandler):
+    """GET, PATCH and DELETE /api/sessions/{id}."""
+
+    def get_json_body(self) -> dict[str, Any] | None:
+        """Called by Jupyter's handler."""
+        return read_body(super().get_json_body)
+
+
+class ChannelsHandler(websocket.KernelWebsocketHandler):
+    """The WebSocket /api/kernels/{id}/channels: one that waits with its kernel hears why the kernel never started."""
+
+    @ws_authenticated
+    async def get(self, kernel_id: str) -> None:
+        await with_cause(super().get, kernel_id)
+
+
 def replacements() -> list[tuple[str, type[RequestHandler]]]:
     """Route and handler, the routes as Jupyter wrote them."""
-    ours = (KernelsHandler, KernelActionHandler, KernelSpecHandler, SessionsHandler)
+    ours = (
+        KernelsHandler,
+        KernelActionHandler,
+        ChannelsHandler,
+        KernelSpecHandler,
+        SessionsHandler,
+        SessionHandler,
+    )
     routes = [*kernels.default_handlers, *kernelspecs.default_handlers, *sessions.default_handlers]
     return [(route, handler) for route, stock in routes for handler in ours if handler.__base__ is stock]

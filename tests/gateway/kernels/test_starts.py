@@ -138,6 +138,10 @@ async def test_two_deletes_end_a_kernel_once(a_gateway: Any, jp_fetch: Any, unti
     assert a_gateway.held() == set()
 
 
+async def test_a_name_of_no_letters_is_none(a_gateway: Any, jp_fetch: Any) -> None:
+    assert (await post(jp_fetch, ""))["name"] == "python3"
+
+
 async def test_an_id_that_is_no_id_is_refused(a_gateway: Any, jp_fetch: Any) -> None:
     code, answer = await refusal(post(jp_fetch, "python3.gpu-0.25", kernel_id="../../escaped"))
     assert code == 400

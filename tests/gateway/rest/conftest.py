@@ -112,7 +112,7 @@ def ask(
                 socket: WebSocketClientConnection = await jp_ws_fetch(*path, headers=headers)
                 socket.close()
                 return Answer(101)
-            sent = None if body is None else json.dumps(body)
+            sent = body if body is None or isinstance(body, bytes) else json.dumps(body)
             response: HTTPResponse = await jp_fetch(
                 *path,
                 method=method,
