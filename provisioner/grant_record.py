@@ -57,11 +57,12 @@ def stanza_request(metadata: Mapping[str, Any]) -> Request | None:
     stanza = metadata.get("kernel_provisioner")
     if not isinstance(stanza, Mapping) or stanza.get("provisioner_name") != PROVISIONER_NAME:
         return None
-    config = stanza.get("config")
-    if not isinstance(config, Mapping) or not config.get("gpus"):
-        return None
-    texts = (str(config.get(name) or "") for name in ("gpus", "memory_limit", "workload_class"))
-    return parse_request(*texts)
+    config = stanza.get("config", {})
+    if not isinstance(config, Mapping):
+        raise RequestError(f"asked kernel_provisioner with config = {config!r} in kernel.json; it has to be an object")
+    given = (config.get(name) for name in ("gpus", "memory_limit", "workload_class"))
+    gpus, *rest = ("" if value is None else str(value) for value in given)
+    return parse_request(gpus, *rest) if gpus else None
 
 
 def agent_grant(answer: KernelGrant) -> Grant:

@@ -15,7 +15,7 @@ from aliquot.gpu_hook.paths import native_dir
 from aliquot.gpu_hook.waiting import within
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
-from traitlets import Float, Unicode
+from traitlets import CUnicode, Float, Unicode
 
 from .errors import AgentUnavailableError, RequestError, WithdrawnError
 from .grant_hold import GrantHold, Names, bind_process
@@ -37,10 +37,11 @@ class AliquotProvisioner(LocalProvisioner):
     # LocalProvisioner is inherited for what surrounds the process: connection file, cached ports, Curve keys, path
     # resolution. Everything that touches the process is overridden, so that runtimes can be exchanged.
 
-    gpus = Unicode("", help="GPUs of the kernel, such as 0.25 or 2.5; empty: a kernel without a GPU.").tag(config=True)
-    memory_limit = Unicode("", help="Memory limit, such as 8GiB; empty: the share's part of each device's memory.").tag(
-        config=True
-    )
+    # Cast: a number in kernel.json is as clear as a string.
+    gpus = CUnicode("", help="GPUs of the kernel, such as 0.25 or 2.5; empty: a kernel without a GPU.").tag(config=True)
+    memory_limit = CUnicode(
+        "", help="Memory limit, such as 8GiB; empty: the share's part of each device's memory."
+    ).tag(config=True)
     workload_class = Unicode("production", help="production or opportunistic.").tag(config=True)
     wait_seconds = Float(
         50.0, help="How long a kernel that asks for its grant by itself waits; below its client's start time-out."

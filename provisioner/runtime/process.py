@@ -121,10 +121,12 @@ def _check_program(spec: LaunchSpec) -> None:
     """Our start program would find a missing kernel only when nobody listens any more. Raises LaunchError."""
     if spec.cwd is not None and not os.path.isdir(spec.cwd):
         raise LaunchError(f"asked to start a kernel in {spec.cwd}: there is no such folder")
+    if not spec.program:
+        raise LaunchError("asked to start a kernel without a program; argv in the kernelspec's kernel.json is empty")
     program = os.path.expanduser(spec.program)
     if os.path.dirname(program):
         program = os.path.join(spec.cwd or "", program)
-    if spec.program and shutil.which(program, path=dict(spec.env).get("PATH", os.defpath)) is None:
+    if shutil.which(program, path=dict(spec.env).get("PATH", os.defpath)) is None:
         found = "it is not executable" if os.path.exists(program) else "not found"
         raise LaunchError(f"asked to run {spec.program!r}: {found}; check argv in the kernelspec's kernel.json")
 

@@ -61,10 +61,18 @@ def test_a_bad_stanza_says_what_is_wrong(texts: tuple[str, ...], want_message: s
         parse_request(*texts)
 
 
+@pytest.mark.parametrize("config", [None, [1], "0.5", {"gpus": 0}])
+def test_a_stanza_of_another_shape_is_refused(config: Any) -> None:
+    with pytest.raises(errors.RequestError):
+        stanza_request({"kernel_provisioner": {"provisioner_name": "aliquot", "config": config}})
+
+
 def test_only_our_own_stanza_with_a_size_is_a_request() -> None:
     config = {"gpus": "0.25", "memory_limit": "8GiB"}
     want_request = Request(GpuShare(25), Bytes(8 << 30))
     assert stanza_request({"kernel_provisioner": {"provisioner_name": "aliquot", "config": config}}) == want_request
+    numbers = {"gpus": 0.25, "memory_limit": 8 << 30}
+    assert stanza_request({"kernel_provisioner": {"provisioner_name": "aliquot", "config": numbers}}) == want_request
     assert stanza_request({}) is None
     assert stanza_request({"kernel_provisioner": {"provisioner_name": "other", "config": config}}) is None
     assert stanza_request({"kernel_provisioner": {"provisioner_name": "aliquot"}}) is None
