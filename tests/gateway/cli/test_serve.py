@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -39,10 +42,13 @@ class Gateway:
 
 
 @pytest.fixture(scope="module")
-def a_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    import shutil
-    import tempfile
+def a_gateway() -> Iterator[Gateway]:
+    with a_gateway_process() as gateway:
+        yield gateway
 
+
+@contextlib.contextmanager
+def a_gateway_process() -> Iterator[Gateway]:
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER_", "ALIQUOT_", "XDG_"))} | {
         "ALIQUOT_RUNTIME_DIR": str(folder),
@@ -53,7 +59,7 @@ def a_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     options = ["--ServerApp.ip=127.0.0.1", "--ServerApp.port=0", f"--ServerApp.root_dir={folder}", "--allow-root"]
     log = (folder / "serve.log").open("wb")
     command = [sys.executable, "-m", "aliquot.gateway.app", "serve", *options, "--Aliquot.driver=softgpu"]
-    process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     told = folder / f"jupyter/jpserver-{process.pid}.json"
     deadline = time.monotonic() + START_SECONDS
     while not told.exists():
@@ -61,10 +67,22 @@ def a_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         assert time.monotonic() < deadline, "the gateway did not start in time"
         time.sleep(0.05)
     yield Gateway(process, json.loads(told.read_text())["url"].rstrip("/"), environment)
-    process.send_signal(signal.SIGTERM)
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
     process.wait(20)
     log.close()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_ctrl_c_without_a_terminal_ends_its_kernels() -> None:
+    with a_gateway_process() as gateway:
+        code, answer = gateway.get("/api/kernels", method="POST", body={"name": "python3.gpu-0.25"})
+        assert code == 201, answer
+        gateway.process.send_signal(signal.SIGINT)
+        gateway.process.wait(20)
+        log = (Path(gateway.environment["HOME"]) / "serve.log").read_text()
+        assert "Shutting down 1 extension" in log
+        assert "Parent appears to have exited" not in log
 
 
 @pytest.mark.parametrize(
