@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import logging
+import math
 import os
 import pwd
 import socket
@@ -243,8 +244,10 @@ def _read_question(question: Mapping[str, Any], owner: str) -> tuple[Asker, Any,
         raise RequestError(f"asked a grant for kernel {kernel_id!r}; an id has 1 to 36 letters, digits, '_', '.', '-'")
     try:
         wait_seconds = float(question.get("wait_seconds", 0))
+        if not 0 <= wait_seconds < math.inf:
+            raise ValueError
     except (TypeError, ValueError) as error:
-        raise RequestError(f"asked to wait {question.get('wait_seconds')!r} seconds") from error
+        raise RequestError(f"asked to wait {question.get('wait_seconds')!r} seconds; ask for 0 or more") from error
     label, kernelspec = str(question.get("label", "")), str(question.get("kernelspec", ""))
     return Asker(kernel_id, owner, label, kernelspec), read_request(question), wait_seconds
 

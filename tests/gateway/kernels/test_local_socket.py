@@ -103,6 +103,7 @@ async def test_a_process_of_nobody_is_not_bound(a_gateway: Any, until: Any) -> N
         ({"op": "ask", "version": 1, "kernel_id": "k1"}, "bad_request"),
         ({"op": "ask", "version": 1, "kernel_id": "k1", "hundredths": 300}, "never_fits"),
         ({"op": "ask", "version": 1, "kernel_id": "k1", "hundredths": 50, "wait_seconds": "long"}, "bad_request"),
+        ({"op": "ask", "version": 1, "kernel_id": "k1", "hundredths": 50, "wait_seconds": float("nan")}, "bad_request"),
     ],
 )
 async def test_a_bad_question_gets_its_answer(a_gateway: Any, until: Any, line: Any, want_code: str) -> None:
