@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -69,6 +71,9 @@ class AliquotApp(Command):
 def main(argv: list[str] | None = None) -> None:
     """The entry point `aliquot`. Ends the process with an exit code; a user never sees a traceback of ours."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal without our ticks and dots shows a question mark, and no traceback.
+        sys.stdout.reconfigure(errors="replace")
     app = AliquotApp()
     try:
         app.initialize(words)
@@ -77,6 +82,8 @@ def main(argv: list[str] | None = None) -> None:
     except UsageError as error:
         sys.exit(_report(error, 2))
     except (AliquotError, TraitError) as error:
+        if isinstance(app.subapp, Command) and app.subapp.json_output:
+            print(json.dumps({"message": str(error)}, ensure_ascii=False))
         sys.exit(_report(error, 1))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -17,7 +17,7 @@ Generated from the commands' own help texts by `python -m aliquot.gateway.cli_re
 
 Every command ends with 0 when it did its work, 1 when it could not (one line on standard error says why), 2 when the
 command line was wrong, 130 when it was interrupted. `--json` prints JSON for programs; its fields may be added to, and
-are not renamed.
+are not renamed. A command that ends with 1 then prints the reason there, too: `{"message": "…"}`.
 """
 
 

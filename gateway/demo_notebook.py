@@ -13,13 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from aliquot.provisioner.errors import AliquotError
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
+from nbformat.reader import NotJSONError
+from nbformat.validator import ValidationError
 
 CELL_SECONDS = 90
 START_SECONDS = 90
 
+_LONGEST_REASON = 200
+
 Report = Callable[[str, int, int, str], None]
+
+
+class NotebookError(AliquotError):
+    """The demo's notebook cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,7 @@ class NotebookRun:
     may_finish: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        notebook: Any = nbformat.read(self.notebook, as_version=4)  # type: ignore[no-untyped-call]  # nbformat's
+        notebook = read_notebook(self.notebook)
         self._client = NotebookClient(notebook, kernel_name=self.part.kernelspec, timeout=CELL_SECONDS)
         self._client.startup_timeout = START_SECONDS
         self._cells = [
@@ -117,6 +126,15 @@ class NotebookRun:
         """Close the connections to the kernel, when the run has ended."""
         if self._client.kc is not None:
             self._client.kc.stop_channels()
+
+
+def read_notebook(path: Path) -> Any:
+    """Raises NotebookError for a file that is no notebook."""
+    try:
+        return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # nbformat's
+    except (OSError, UnicodeDecodeError, NotJSONError, ValidationError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise NotebookError(f"asked the notebook {path}; it cannot be read: {reason[:_LONGEST_REASON]}") from error
 
 
 def _tags(cell: Any) -> frozenset[str]:

@@ -68,20 +68,22 @@ class Command(Application):
         if {"-h", "--help", "--help-all", "-V", "--version"} & set(argv):
             return
         options = self._option_names()
-        takes_value = False
+        waits = ""  # the option whose value comes next
         for word in argv:
-            if takes_value:
-                takes_value = False
+            if waits and word.startswith("-"):
+                break
+            if waits:
+                waits = ""
             elif word.startswith("-"):
                 name, _, value = word.lstrip("-").partition("=")
                 if name not in options:
                     hint = nearest(f"--{name}", [f"--{option}" for option in options if "." not in option])
                     raise UsageError(f"no option {word.partition('=')[0]}{hint} (see {self.name} --help)")
-                takes_value = options[name] and not value
+                waits = word if options[name] and not value else ""
             elif not self.accepts_arguments:
                 raise UsageError(f"{word!r} was not expected: {self.name} takes options only (see {self.name} --help)")
-        if takes_value:
-            raise UsageError(f"option {argv[-1]} needs a value (see {self.name} --help)")
+        if waits:
+            raise UsageError(f"option {waits} needs a value (see {self.name} --help)")
 
     def emit_help(self, classes: bool = False) -> Generator[str, None, None]:
         """Called by Application.print_help. The whole of a command on one screen; --help-all adds all settings."""

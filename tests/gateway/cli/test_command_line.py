@@ -15,6 +15,8 @@ WRONG_LINES = [
     (["status", "--runtime-dir"], 2, "needs a value"),
     (["status", "--StatusCommand.colour=1"], 2, "no option --StatusCommand.colour"),
     (["demo", "--driver", "amd"], 1, "choose auto, nvidia or softgpu"),
+    (["demo", "--softgpu-memory", "-4GiB"], 2, "--softgpu-memory needs a value"),
+    (["demo", "--notebook", __file__], 1, "it cannot be read: Notebook does not appear to be JSON"),
     (["demo", "--softgpu-memory", "much"], 1, "write it like 4GiB"),
     (["demo", "--softgpu-memory", "1m"], 1, "64.0 MiB or more"),
     (["demo", "--driver", "nvidia"], 1, "asked the NVIDIA driver"),
@@ -51,6 +53,13 @@ def test_a_wrong_line_gets_one_clear_answer(run_aliquot, words: list[str], want_
     assert "Traceback" not in done.stderr
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1 or words[0] == "agent"  # the agent's parser adds its usage
+
+
+def test_a_terminal_of_few_letters_is_no_traceback(run_aliquot, an_environment: dict[str, str]) -> None:
+    an_environment["PYTHONIOENCODING"] = "ascii"
+    done = run_aliquot("sizes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "python3.gpu-0.25" in done.stdout
 
 
 def test_without_a_command_it_lists_the_commands(run_aliquot) -> None:
