@@ -67,23 +67,45 @@ static int read_parameters(const unsigned char *records, uint64_t bytes, struct 
     return 0;
 }
 
-int image_read_elf(const unsigned char *data, struct image *image)
+static int lies_within(uint64_t offset, uint64_t length, size_t bytes)
+{
+    return offset <= bytes && length <= bytes - offset;
+}
+
+/* Of a whole image for a GPU. */
+static int find_sections(const unsigned char *data, size_t bytes, struct sections *sections)
 {
     Elf64_Ehdr header;
-    memcpy(&header, data, sizeof header);
-    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shentsize != sizeof(Elf64_Shdr) ||
-        header.e_shstrndx >= header.e_shnum)
+    if (bytes < sizeof header)
         return -1;
-    struct sections sections = {data, (const Elf64_Shdr *)(data + header.e_shoff), header.e_shnum, NULL, 0};
-    sections.names = (const char *)data + sections.headers[header.e_shstrndx].sh_offset;
-    sections.names_bytes = sections.headers[header.e_shstrndx].sh_size;
+    memcpy(&header, data, sizeof header);
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_CUDA ||
+        header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shstrndx >= header.e_shnum ||
+        !lies_within(header.e_shoff, (uint64_t)header.e_shnum * sizeof(Elf64_Shdr), bytes))
+        return -1;
+    *sections = (struct sections){data, (const Elf64_Shdr *)(data + header.e_shoff), header.e_shnum, NULL, 0};
+    const Elf64_Shdr *names = &sections->headers[header.e_shstrndx];
+    if (names->sh_size == 0 || !lies_within(names->sh_offset, names->sh_size, bytes))
+        return -1;
+    sections->names = (const char *)data + names->sh_offset;
+    sections->names_bytes = names->sh_size;
+    return sections->names[names->sh_size - 1] == '\0' ? 0 : -1;
+}
+
+int image_read_elf(const unsigned char *data, size_t bytes, struct image *image)
+{
+    struct sections sections;
+    if (find_sections(data, bytes, &sections) != 0)
+        return -1;
     for (unsigned i = 0; i < sections.count; i++) {
         const char *name = name_of(&sections, &sections.headers[i]);
         if (strncmp(name, ".text.", 6) != 0)
             continue;
         const Elf64_Shdr *info = find_section(&sections, ".nv.info.", name + 6);
         struct entry *entry = image_add_entry(image, name + 6, strlen(name + 6));
-        if (entry == NULL || (info && read_parameters(data + info->sh_offset, info->sh_size, entry) != 0))
+        if (entry == NULL || (info && !lies_within(info->sh_offset, info->sh_size, bytes)))
+            return -1;
+        if (info && read_parameters(data + info->sh_offset, info->sh_size, entry) != 0)
             return -1;
     }
     return 0;

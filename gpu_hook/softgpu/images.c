@@ -87,11 +87,14 @@ void image_close(struct image *image)
 }
 
 /* The first entry that can be read gives the names: the others are the same code for other devices. */
-static CUresult open_fat(const unsigned char *data, struct image *image)
+static CUresult open_fat(const unsigned char *data, size_t bytes, struct image *image)
 {
     struct fat_header header;
+    if (bytes < sizeof header)
+        return CUDA_ERROR_INVALID_IMAGE;
     memcpy(&header, data, sizeof header);
-    if (header.header_bytes < sizeof header)
+    if (header.header_bytes < sizeof header || header.header_bytes > bytes ||
+        header.bytes > bytes - header.header_bytes)
         return CUDA_ERROR_INVALID_IMAGE;
     for (uint64_t at = 0; at + sizeof(struct fat_entry) <= header.bytes;) {
         struct fat_entry entry;
@@ -103,7 +106,7 @@ static CUresult open_fat(const unsigned char *data, struct image *image)
         if (entry.flags & FAT_COMPRESSED)
             image->is_opaque = 1;
         else if (entry.kind == FAT_KIND_ELF)
-            return image_read_elf(code, image) ? CUDA_ERROR_INVALID_IMAGE : CUDA_SUCCESS;
+            return image_read_elf(code, entry.bytes, image) ? CUDA_ERROR_INVALID_IMAGE : CUDA_SUCCESS;
         else if (entry.kind == FAT_KIND_PTX)
             return image_read_ptx((const char *)code, entry.bytes, image) ? CUDA_ERROR_INVALID_PTX : CUDA_SUCCESS;
         at += entry.header_bytes + entry.bytes;
@@ -111,7 +114,7 @@ static CUresult open_fat(const unsigned char *data, struct image *image)
     return image->is_opaque ? CUDA_SUCCESS : CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
-static CUresult open_any(const unsigned char *data, struct image *image)
+static CUresult open_any(const unsigned char *data, size_t bytes, struct image *image)
 {
     uint32_t magic;
     if (isspace(*data) || *data == '.' || *data == '/') {
@@ -122,23 +125,23 @@ static CUresult open_any(const unsigned char *data, struct image *image)
         return CUDA_ERROR_INVALID_IMAGE;
     memcpy(&magic, data, sizeof magic);
     if (memcmp(data, "\177ELF", 4) == 0)
-        return image_read_elf(data, image) ? CUDA_ERROR_INVALID_IMAGE : CUDA_SUCCESS;
+        return image_read_elf(data, bytes, image) ? CUDA_ERROR_INVALID_IMAGE : CUDA_SUCCESS;
     if (magic == FAT_MAGIC)
-        return open_fat(data, image);
-    if (magic == FAT_WRAPPER_MAGIC) {
+        return open_fat(data, bytes, image);
+    if (magic == FAT_WRAPPER_MAGIC && bytes == IMAGE_BYTES_UNKNOWN) { /* an address in a file leads nowhere */
         struct fat_wrapper wrapper;
         memcpy(&wrapper, data, sizeof wrapper);
-        return wrapper.data ? open_fat(wrapper.data, image) : CUDA_ERROR_INVALID_IMAGE;
+        return wrapper.data ? open_fat(wrapper.data, IMAGE_BYTES_UNKNOWN, image) : CUDA_ERROR_INVALID_IMAGE;
     }
     return CUDA_ERROR_INVALID_IMAGE;
 }
 
-CUresult image_open(const void *data, struct image *image)
+CUresult image_open(const void *data, size_t bytes, struct image *image)
 {
     memset(image, 0, sizeof *image);
     if (data == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = open_any(data, image);
+    CUresult result = open_any(data, bytes, image);
     if (result != CUDA_SUCCESS)
         image_close(image);
     return result;

@@ -35,13 +35,16 @@ struct image {
     int is_opaque; /* compressed: any name may be in it, with unknown parameters */
 };
 
-/* CUDA_SUCCESS, INVALID_IMAGE, INVALID_PTX or OUT_OF_MEMORY; `image` is empty but for success. */
-CUresult image_open(const void *data, struct image *image);
+#define IMAGE_BYTES_UNKNOWN SIZE_MAX /* of an image in memory: it says itself where it ends, and is believed */
+
+/* CUDA_SUCCESS, INVALID_IMAGE, INVALID_PTX or OUT_OF_MEMORY; `image` is empty but for success. Eight zeroes follow
+ * what is in a file. */
+CUresult image_open(const void *data, size_t bytes, struct image *image);
 void image_close(struct image *image);
 
 /* For the readers of one format each. They return 0, or -1 without memory or for a malformed image. */
 int image_read_ptx(const char *text, size_t length, struct image *image);
-int image_read_elf(const unsigned char *data, struct image *image);
+int image_read_elf(const unsigned char *data, size_t bytes, struct image *image);
 struct entry *image_add_entry(struct image *image, const char *name, size_t name_length);
 int image_add_parameter(struct entry *entry, uint32_t offset, uint32_t bytes);
 int image_add_global(struct image *image, const char *name, size_t name_length, uint64_t bytes);

@@ -61,7 +61,7 @@ CUresult impl_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *dat
     if (copy == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(copy, data, size);
-    CUresult result = image_open(copy, &image);
+    CUresult result = image_open(copy, size, &image);
     for (size_t i = 0; result == CUDA_SUCCESS && i < image.entry_count; i++)
         declare(link->output, &image.entries[i]);
     for (size_t i = 0; result == CUDA_SUCCESS && i < image.global_count; i++)

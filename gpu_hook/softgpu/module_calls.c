@@ -11,7 +11,7 @@ CUresult impl_cuModuleLoadData(CUmodule *module, const void *image)
     CUresult result = context_current(&context);
     if (result || module == NULL)
         return result ? result : CUDA_ERROR_INVALID_VALUE;
-    return module_load(image, context, (struct module **)module);
+    return module_load(image, IMAGE_BYTES_UNKNOWN, context, (struct module **)module);
 }
 
 CUresult impl_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
@@ -96,7 +96,7 @@ CUresult impl_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_opti
                                 void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
                                 void **libraryOptionValues, unsigned int numLibraryOptions)
 {
-    return library ? module_load(code, NULL, (struct module **)library) : CUDA_ERROR_INVALID_VALUE;
+    return library ? module_load(code, IMAGE_BYTES_UNKNOWN, NULL, (struct module **)library) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult impl_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,

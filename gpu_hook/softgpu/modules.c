@@ -68,13 +68,13 @@ static void free_module(struct module *module)
     free(module);
 }
 
-CUresult module_load(const void *data, struct context *context, struct module **out)
+CUresult module_load(const void *data, size_t bytes, struct context *context, struct module **out)
 {
     struct module *module = calloc(1, sizeof *module);
     if (module == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     module->context = context;
-    CUresult result = image_open(data, &module->image);
+    CUresult result = image_open(data, bytes, &module->image);
     for (size_t i = 0; result == CUDA_SUCCESS && i < module->image.entry_count; i++)
         if (add_function(module, &module->image.entries[i]) == NULL)
             result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -107,7 +107,7 @@ CUresult module_load_file(const char *path, struct context *context, struct modu
     char *data = calloc(1, (size_t)status.st_size + sizeof(uint64_t)); /* ends in zeros, as PTX text must */
     ssize_t length = data ? read(descriptor, data, (size_t)status.st_size) : -1;
     close(descriptor);
-    CUresult result = length < 0 ? CUDA_ERROR_OUT_OF_MEMORY : module_load(data, context, out);
+    CUresult result = length < 0 ? CUDA_ERROR_OUT_OF_MEMORY : module_load(data, (size_t)length, context, out);
     free(data);
     return result;
 }

@@ -16,7 +16,7 @@ struct module {
 };
 
 /* context NULL: a library. */
-CUresult module_load(const void *data, struct context *context, struct module **out);
+CUresult module_load(const void *data, size_t bytes, struct context *context, struct module **out);
 CUresult module_load_file(const char *path, struct context *context, struct module **out);
 void module_unload(struct module *module);
 CUresult module_find(struct module *module, const char *name, struct function **out);

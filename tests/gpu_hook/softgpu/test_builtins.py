@@ -154,3 +154,28 @@ def test_user_code_is_timed_and_not_executed(a_machine, tmp_path):
 def test_image_that_is_none_is_refused(a_machine, image, want):
     said = a_machine.run(f"start(); m = vp(); say(cuda.cuModuleLoadData(ctypes.byref(m), {image!r}))")
     assert said == str(want)
+
+
+def an_elf(sections_at=64, section_count=1, machine=190):
+    """The head of one for a GPU: its class, and where its sections are said to be."""
+    head = struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, 0, 0, sections_at, 0, 64, 56, 0, 64, section_count, 0)
+    return b"\x7fELF\x02\x01\x01" + bytes(9) + head
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(an_elf()[:30], id="half a head"),
+        pytest.param(an_elf(), id="no sections"),
+        pytest.param(an_elf(sections_at=1 << 40), id="sections far away"),
+        pytest.param(an_elf() + struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, 1 << 40, 9, 0, 0, 0, 0), id="names far away"),
+        pytest.param(an_elf(machine=62) + bytes(64), id="a program of the host"),
+        pytest.param(struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 1 << 30), id="half a fat binary"),
+        pytest.param(struct.pack("<IIQQ", 0x466243B1, 1, 4096, 0), id="an address"),
+    ],
+)
+def test_a_damaged_file_is_no_image(a_machine, tmp_path, image):
+    file = tmp_path / "image"
+    file.write_bytes(image)
+    assert a_machine.run(f"start(); m = vp(); say(cuda.cuModuleLoad(ctypes.byref(m), {bytes(file)!r}))") == "200"
