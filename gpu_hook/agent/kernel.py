@@ -36,6 +36,7 @@ from .usage import DeviceUse, KernelUsage
 log = logging.getLogger(__name__)
 
 MAX_SESSIONS = 256  # of one kernel
+MAX_VISITORS = 64  # of one kernel: a hook says HELLO at once, and silent ones must not take all our descriptors
 _PATIENCE_SECONDS = 3.0  # a hook waits 5 for its credit
 
 _session_numbers = itertools.count(1)
@@ -267,7 +268,10 @@ class Kernel:
         ]
 
     def _accept(self, connection: socket.socket) -> None:
-        self._visitors.add(HookSession(next(_session_numbers), connection, self))
+        visitor = HookSession(next(_session_numbers), connection, self)
+        if len(self._visitors) >= MAX_VISITORS:
+            return visitor.refuse(RefusalReason.FULL, f"{MAX_VISITORS} processes of the kernel have not said HELLO")
+        self._visitors.add(visitor)
 
     def _close_entrance(self) -> None:
         self._door.close()

@@ -220,6 +220,14 @@ class TestGarbage:
         assert isinstance(refusal, protocol.Refuse)
         assert (refusal.reason, refusal.text) == (RefusalReason.VERSION, "got version 9; this agent speaks 1")
 
+    def test_silent_connections_are_bounded(self, a_node: Any) -> None:
+        silent = [a_node.a_hook() for _ in range(64)]
+        refusal = a_node.a_hook().receive()
+        assert isinstance(refusal, protocol.Refuse)
+        assert refusal.reason == RefusalReason.FULL
+        silent[0].close()
+        a_node.until(lambda: isinstance(a_node.a_hook().hello(), protocol.Welcome))
+
     def test_credit_before_hello_is_refused(self, a_node: Any) -> None:
         hook = a_node.a_hook()
         hook.ask(1)
