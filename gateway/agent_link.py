@@ -94,7 +94,7 @@ class AgentLink:
 
     def _connected(self) -> AgentClient:
         if self._client is None:
-            raise AgentUnavailableError(f"node agent unavailable: {self.message}")
+            raise AgentUnavailableError(self.message)
         return self._client
 
     async def _keep(self) -> None:
