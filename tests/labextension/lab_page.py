@@ -94,6 +94,8 @@ class LabPage:
             "([path, name]) => jupyterapp.commands.execute('docmanager:open', {path, kernel: {name}}).then(() => null)",
             [path, kernel_name],
         )
+        # The status bar may still speak of the notebook before this one.
+        self.page.wait_for_function(_IS_ATTACHED, arg=path)
         self.page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for()
 
     def finish_command(self, command: str) -> None:
@@ -109,6 +111,11 @@ class LabPage:
             self.errors.append(message.text)
 
 
+_IS_ATTACHED = """path => {
+    const widget = jupyterapp.shell.currentWidget;
+    const kernel = widget?.context?.path === path && widget.sessionContext.session?.kernel;
+    return kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
+}"""
 _EXAMPLE: dict[str, Any] = {
     "version": "0.1.0",
     "user": {"name": "ada", "role": "user"},
