@@ -170,7 +170,9 @@ def _free(device: DeviceState) -> str:
 def _asked(hundredths: int, memory_limit: int | None, devices: Sequence[DeviceState]) -> str:
     if memory_limit is not None:
         return f"asked {format_gpus(hundredths)} ({format_bytes(memory_limit)})"
-    largest = max((device.memory_bytes for device in devices), default=0)
+    if not devices:
+        return f"asked {format_gpus(hundredths)}"
+    largest = max(device.memory_bytes for device in devices)
     return f"asked {format_gpus(hundredths)} ({format_bytes(largest * hundredths // WHOLE)})"
 
 
@@ -185,7 +187,8 @@ def _never_fits(devices: Sequence[DeviceState], hundredths: int, memory_limit: i
     if -(-hundredths // WHOLE) > MAX_DEVICES:
         found += f"; one kernel has at most {MAX_DEVICES} devices"
     asked = _asked(hundredths, memory_limit, usable)
-    return Refusal(NEVER_FITS, f"{asked}, {found}; ask for less")
+    advice = "ask for less" if usable else "see nvidia-smi and aliquot doctor"
+    return Refusal(NEVER_FITS, f"{asked}, {found}; {advice}")
 
 
 def _no_room(usable: Sequence[DeviceState], hundredths: int, memory_limit: int | None) -> Refusal:

@@ -41,6 +41,7 @@ class NvmlSource:
 
     def __init__(self, driver: Driver) -> None:
         """Raises DriverError when the library does not load, does not start, or has no device."""
+        self._is_software = driver.kind == "softgpu"
         words: list[str] = []
         try:
             with _captured_stderr(words):
@@ -51,7 +52,7 @@ class NvmlSource:
             raise DriverError(f"cannot load {driver.nvml}: {error}") from error
         except pynvml.NVMLError as error:
             found = " | ".join(words) or f"its NVML says {str(error).lower()!r}"
-            name = "software GPU" if driver.kind == "softgpu" else "NVIDIA driver"
+            name = "software GPU" if self._is_software else "NVIDIA driver"
             raise DriverError(f"the {name} ({driver.nvml.parent}) does not start: {found}") from error
         self._handles: list[tuple[DeviceFacts, Any]] = []
         self._last_look: dict[str, float] = {}
@@ -102,17 +103,22 @@ class NvmlSource:
                 return DeviceReading(facts, is_lost=True)
             used = 0
         utilization = _optional(lambda: int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu))
-        power = _optional(lambda: float(pynvml.nvmlDeviceGetPowerUsage(handle)) / 1000)
+        celsius, watts = self._read_heat(handle)
         return DeviceReading(
             facts,
             used_bytes=used,
             utilization_percent=utilization or 0,
-            temperature_celsius=_optional(
-                lambda: int(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
-            ),
-            power_watts=power,
+            temperature_celsius=celsius,
+            power_watts=watts,
             busy=busy,
         )
+
+    def _read_heat(self, handle: Any) -> tuple[int | None, float | None]:
+        """Degrees Celsius and watts. The software GPU's are made up for dashboards, so that we report none."""
+        if self._is_software:
+            return None, None
+        celsius = _optional(lambda: int(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)))
+        return celsius, _optional(lambda: float(pynvml.nvmlDeviceGetPowerUsage(handle)) / 1000)
 
     def _read_busy(self, uuid: str, handle: Any) -> dict[int, float]:
         """GPU time by pid since the look before: each process's utilisation times the time that it covers.

@@ -140,3 +140,9 @@ def test_never_fits_is_said_just_when_an_empty_node_refuses(
     if isinstance(refusal, Refusal) and refusal.code in ("never_fits", "no_room"):
         empty = [replace(d, free_hundredths=WHOLE, free_bytes=d.memory_bytes) for d in devices]
         assert isinstance(place(empty, hundredths, limit), Refusal) is (refusal.code == "never_fits")
+
+
+def test_a_node_that_lost_its_devices_does_not_advise_to_ask_for_less() -> None:
+    refusal = place([replace(a_device(0), lost=True)], 25)
+    assert isinstance(refusal, Refusal)
+    assert refusal.message == "asked 0.25 GPU, this node has no GPU; gpu0 lost; see nvidia-smi and aliquot doctor"
