@@ -25,6 +25,7 @@ check: ## Lint, types, import contracts, house rules, the C code under a second 
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	tools/check-clang
+	tools/check-labextension
 	$(BIN)/pytest -q tests/house
 
 soak: ## Long fuzzing and kill -9 by the hundreds; ALIQUOT_SOAK is the factor (minutes)

@@ -116,6 +116,19 @@ def install_system_packages() -> None:
         say("[setup]   not installed; what needs them is skipped, and says so")
 
 
+def install_node_packages() -> None:
+    """What the browser bundle is checked with; without Node the committed bundle is taken as it is."""
+    stamp = BUILD / "node-packages.stamp"
+    want = hashlib.sha256((ROOT / "yarn.lock").read_bytes() + (ROOT / "package.json").read_bytes()).hexdigest()
+    if shutil.which("node") is None:
+        say("[setup] not found: node; the check of the browser bundle is skipped")
+    elif not (stamp.exists() and stamp.read_text() == want and (ROOT / "node_modules").is_dir()):
+        if run_step("fetching the browser bundle's packages", [str(VENV / "bin" / "jlpm"), "install", "--immutable"]):
+            stamp.write_text(want)
+        else:
+            say("[setup]   not fetched; the check of the browser bundle is skipped")
+
+
 def build_native() -> None:
     """Rebuild what changed in C; a fraction of a second when nothing did."""
     for folder in sorted(BUILD.glob("editable-*")):
@@ -140,6 +153,7 @@ def main() -> None:
         build_native()
     if extra == "test":
         install_system_packages()
+        install_node_packages()
 
 
 if __name__ == "__main__":
