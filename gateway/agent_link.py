@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from aliquot.gpu_hook.client import AgentClient, AgentClientError, DeviceStatus, NodeStatus
 from aliquot.gpu_hook.waiting import end_task
-from aliquot.provisioner.agent_errors import answered, connect
+from aliquot.provisioner.agent_errors import answered, greet
 from aliquot.provisioner.errors import AgentUnavailableError, AliquotError
 from aliquot.provisioner.grant_record import agent_grant
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
@@ -123,21 +123,12 @@ class AgentLink:
     async def _connect(self) -> AgentClient:
         """Connect, starting an agent if none answers. Raises AliquotError."""
         try:
-            return await self._greet()
+            return await greet(self._runtime_dir, _CLIENT_NAME)
         except AgentUnavailableError:
             if self._start_agent is None:
                 raise
         await self._start_agent()
-        return await self._greet()
-
-    async def _greet(self) -> AgentClient:
-        client = await connect(self._runtime_dir)
-        try:
-            await answered(client.hello(_CLIENT_NAME))
-        except BaseException:
-            await client.close()
-            raise
-        return client
+        return await greet(self._runtime_dir, _CLIENT_NAME)
 
     async def _serve(self, client: AgentClient) -> None:
         """Pass the agent's events on until the connection is lost."""

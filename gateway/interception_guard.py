@@ -61,9 +61,11 @@ class InterceptionGuard:
         try:
             await self._manager.shutdown_kernel(kernel.kernel_id, now=True)
         except Exception:
+            # It lives, so the status must not call it ended; the next look tries again.
             self._log.exception("kernel=%s ended=failed", kernel.kernel_id)
-        finally:
+        else:
             self._ended.append(_ended_kernel(kernel, reason))
+        finally:
             self._ending.pop(kernel.kernel_id, None)
 
 

@@ -11,7 +11,7 @@ from aliquot.gateway.clock import Clock
 from aliquot.gateway.status import NodeView
 from aliquot.gpu_hook.client import AgentClient
 from aliquot.gpu_hook.waiting import end_task
-from aliquot.provisioner.agent_errors import answered, connect
+from aliquot.provisioner.agent_errors import answered, greet
 from aliquot.provisioner.errors import AliquotError
 
 _CLIENT_NAME = "gateway status"
@@ -77,22 +77,13 @@ class NodeWatch:
     async def _look(self) -> None:
         try:
             if self._client is None:
-                self._client = await self._connect()
+                self._client = await greet(self._runtime_dir, _CLIENT_NAME)
             self._view = NodeView(status=await answered(self._client.status()))
         except AliquotError as error:
             self._view = NodeView(problems=(f"The node agent does not answer: {error}.",))
             await self._disconnect()
         for listener in self._listeners:
             listener(self._view)
-
-    async def _connect(self) -> AgentClient:
-        client = await connect(self._runtime_dir)
-        try:
-            await answered(client.hello(_CLIENT_NAME))
-        except BaseException:
-            await client.close()
-            raise
-        return client
 
     async def _disconnect(self) -> None:
         client, self._client = self._client, None

@@ -53,7 +53,7 @@ def find_agent(runtime_dir: str | os.PathLike[str] | None = None) -> AgentFacts:
         runtime_dir=runtime.path,
         socket=runtime.agent_socket,
         pid=_lock_holder(runtime.agent_lock),
-        answers=_answers(runtime.agent_socket),
+        answers=answers(runtime.agent_socket),
         driver=driver,
         log=runtime.agent_log if runtime.agent_log.exists() else None,
     )
@@ -75,12 +75,12 @@ def start_agent(
     prepare_runtime_dir(runtime)
     deadline = time.monotonic() + seconds
     with _only_one_starts(runtime, deadline):
-        if _answers(runtime.agent_socket):
+        if answers(runtime.agent_socket):
             return False
         options = ["--runtime-dir", os.fspath(runtime.path), "--exit-when-idle", f"{exit_when_idle_seconds:g}"]
         options += ["--log-file", os.fspath(runtime.agent_log), *arguments]
         process, log_start = _spawn(runtime, [*command, *options])
-        while not _answers(runtime.agent_socket):
+        while not answers(runtime.agent_socket):
             code = process.poll()
             if code is not None:
                 raise AgentStartError(f"the node agent ended with code {code}: {_last_words(runtime, log_start)}")
@@ -164,7 +164,8 @@ def _lock_holder(path: Path) -> int | None:
         os.close(descriptor)
 
 
-def _answers(path: Path) -> bool:
+def answers(path: Path) -> bool:
+    """Whether somebody listens at this socket: one that refuses is stale."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(1)
         try:

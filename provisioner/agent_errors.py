@@ -61,6 +61,17 @@ async def connect(runtime_dir: Path) -> AgentClient:
         raise agent_error(error) from error
 
 
+async def greet(runtime_dir: Path, name: str) -> AgentClient:
+    """A connection to an agent that speaks our version, and knows our name. Raises AgentError."""
+    client = await connect(runtime_dir)
+    try:
+        await answered(client.hello(name))
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
 async def answered(question: Awaitable[T], seconds: float = _ANSWER_SECONDS) -> T:
     """The agent's answer. Raises AliquotError, also when none came in time."""
     try:

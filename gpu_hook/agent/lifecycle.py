@@ -9,13 +9,13 @@ import logging
 import os
 import resource
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from aliquot.gpu_hook.agent_process import answers
 from aliquot.gpu_hook.paths import RuntimeDir
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class AgentLock:
             raise StartError(f"cannot open {runtime.agent_lock}: {error.strerror}") from error
         deadline = time.monotonic() + _LOCK_SECONDS
         while not self._try():
-            if _answers(runtime.agent_socket) or time.monotonic() > deadline:
+            if answers(runtime.agent_socket) or time.monotonic() > deadline:
                 pid = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
                 os.close(self._descriptor)
                 raise StartError(
@@ -108,13 +108,3 @@ async def end_when_idle(is_idle: Callable[[], bool], idle_seconds: float, end: a
             end.set()
             return
         await asyncio.sleep(min(1.0, idle_seconds / 4))
-
-
-def _answers(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(1)
-        try:
-            connection.connect(os.fspath(path))
-        except OSError:
-            return False
-        return True

@@ -53,3 +53,23 @@ async def test_an_agent_that_is_away_ends_nobody() -> None:
     guard.look(NodeView())
     await guard.stop()
     assert manager.kernels == {"k1"}
+
+
+async def test_a_kernel_that_could_not_be_ended_is_not_called_ended_and_is_tried_again() -> None:
+    class StubbornManager(Manager):
+        async def shutdown_kernel(self, kernel_id: str, now: bool = False) -> None:
+            attempts.append(kernel_id)
+            if len(attempts) == 1:
+                raise OSError("it would not go")
+            await super().shutdown_kernel(kernel_id, now)
+
+    attempts: list[str] = []
+    manager = StubbornManager("k1")
+    guard = InterceptionGuard(manager, logging.getLogger("test"))
+    view = node(kernel("k1", "alice", interception="failed: cuInit reached the driver"))
+    guard.look(view)
+    await guard.stop()
+    assert (manager.kernels, guard.ended()) == ({"k1"}, ())
+    guard.look(view)
+    await guard.stop()
+    assert (manager.kernels, [ended.id for ended in guard.ended()]) == (set(), ["k1"])
