@@ -1,0 +1,124 @@
+"""Compiles the conformance programs and runs one test of one program, bare or through the hook, on whichever GPU is
+there: the software GPU, or with ALIQUOT_TEST_GPU=1 the machine's own."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from aliquot.gpu_hook import paths
+
+HERE = Path(__file__).parent
+EXIT_SKIPPED = 77
+DEVICES, MEMORY_BYTES = 2, 256 << 20
+QUOTA_BYTES = 1 << 50  # no quota in the way: the hook's answers must be the driver's own
+
+
+def _hook_tests() -> ModuleType:
+    """The stand-in for the agent; test folders are no packages."""
+    path = HERE.parent / "hook" / "agent_stand_in.py"
+    spec = importlib.util.spec_from_file_location("conformance_agent_stand_in", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _cuda_include() -> Path:
+    folders = [Path(folder) / "nvidia/cu13/include" for folder in sys.path] + [Path("/usr/local/cuda/include")]
+    for folder in folders:
+        if (folder / "cuda.h").exists():
+            return folder
+    pytest.skip("cuda.h was not found: pip install 'nvidia-cuda-runtime==13.0.*'")
+
+
+@pytest.fixture(scope="session")
+def the_driver() -> paths.Driver:
+    """What the programs run on."""
+    return paths.choose_driver("nvidia" if os.environ.get("ALIQUOT_TEST_GPU") else "softgpu")
+
+
+@pytest.fixture(scope="session")
+def compile_program(tmp_path_factory: pytest.TempPathFactory, the_driver: paths.Driver) -> Callable[[str], Path]:
+    """The path of a family's program, compiled once."""
+    folder = tmp_path_factory.mktemp("conformance")
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler, "a C compiler is needed: install gcc"
+
+    def compile_one(family: str) -> Path:
+        program = folder / family
+        if not program.exists():
+            flags = ["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations"]
+            includes = ["-isystem", str(_cuda_include()), f"-I{HERE}"]
+            link = [str(the_driver.cuda), "-lpthread"]
+            source = str(HERE / f"{family}.c")
+            subprocess.run([compiler, *flags, *includes, source, *link, "-o", str(program)], check=True)
+        return program
+
+    return compile_one
+
+
+@pytest.fixture
+def bare_env(the_driver: paths.Driver, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment of a program without the hook, on a machine of its own."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("ALIQUOT_", "LD_", "CUDA_"))}
+    state = Path("/dev/shm") / f"aq-conformance-{os.getpid()}"
+    yield {
+        **kept,
+        "LD_LIBRARY_PATH": str(the_driver.cuda.parent),
+        "ALIQUOT_BUILTINS": str(HERE.parents[2] / "gpu_hook" / "builtins.ptx"),
+        "ALIQUOT_SOFTGPU_STATE": str(state),
+        "ALIQUOT_SOFTGPU_DEVICES": str(DEVICES),
+        "ALIQUOT_SOFTGPU_MEMORY": str(MEMORY_BYTES),
+    }
+    for left in Path("/dev/shm").glob(f"{state.name}*"):
+        left.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def hooked_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
+    """The same through the hook, with a quota that nothing reaches."""
+    stand_in = _hook_tests()
+    uuids = _uuids(bare_env, the_driver)
+    agent = stand_in.StandIn(a_kernel_dir, [stand_in.Device(uuid, QUOTA_BYTES) for uuid in uuids])
+    agent.start()
+    yield {
+        **bare_env,
+        "LD_LIBRARY_PATH": str(paths.shim_dir()),
+        "ALIQUOT_KERNEL_DIR": str(a_kernel_dir),
+        "ALIQUOT_REAL_CUDA": str(the_driver.cuda),
+        "ALIQUOT_REAL_NVML": str(the_driver.nvml),
+    }
+    agent.stop()
+
+
+@pytest.fixture
+def a_kernel_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Short enough for a socket's path."""
+    folder = Path(f"/tmp/aq-conf-{os.getpid()}")
+    folder.mkdir(mode=0o700)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _uuids(env: dict[str, str], driver: paths.Driver) -> list[bytes]:
+    """Every device of the machine, asked in a process of its own."""
+    source = (
+        "import ctypes, sys\n"
+        "cuda = ctypes.CDLL(sys.argv[1]); assert cuda.cuInit(0) == 0\n"
+        "count = ctypes.c_int(); cuda.cuDeviceGetCount(ctypes.byref(count))\n"
+        "for device in range(count.value):\n"
+        "    uuid = ctypes.create_string_buffer(16); cuda.cuDeviceGetUuid(uuid, device); print(uuid.raw.hex())\n"
+    )
+    command = [sys.executable, "-c", source, str(driver.cuda)]
+    listed = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    return [bytes.fromhex(line) for line in listed.stdout.split()]
