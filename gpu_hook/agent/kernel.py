@@ -204,7 +204,7 @@ class Kernel:
         reservation = self.reservation
         workload_class = protocol.WorkloadClass[reservation.workload_class.upper()]
         try:
-            agent_side = AgentSide(reservation.parts, reservation.generation, workload_class)
+            agent_side = AgentSide(reservation.parts, reservation.generation, workload_class, hello.version)
             session.open_pages(agent_side, HookSide())
         except OSError as error:
             log.error("event=pages_failed kernel=%s error=%r", self.kernel_id, str(error))
@@ -217,7 +217,7 @@ class Kernel:
 
     def take(self, session: HookSession, message: Credit | SelfCheckResult) -> None:
         if isinstance(message, SelfCheckResult):
-            is_whole = message.passed == SelfCheck.ALL
+            is_whole = SelfCheck.ALL in message.passed
             found = message.text or f"only {message.passed!r} passed"
             self.interception = "holds" if is_whole else f"failed: {found}"
             self.write_journal()

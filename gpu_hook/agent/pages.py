@@ -78,7 +78,9 @@ class _Page:
 class AgentSide:
     """The page that the agent writes for one process."""
 
-    def __init__(self, parts: Sequence[Part], generation: int, workload_class: protocol.WorkloadClass) -> None:
+    def __init__(
+        self, parts: Sequence[Part], generation: int, workload_class: protocol.WorkloadClass, version: int
+    ) -> None:
         self._page = _Page("aliquot-agent-page", other_side_writes=False)
         page = self._page
         page.words[AgentPage.GENERATION // 8] = generation
@@ -89,7 +91,7 @@ class AgentSide:
             page.set_bytes(start + AgentPage.UUID, protocol.device_uuid_bytes(part.uuid))
             page.words[(start + AgentPage.QUOTA) // 8] = part.quota_bytes
             page.half_words[(start + AgentPage.SHARE_HUNDREDTHS) // 4] = part.hundredths
-        page.half_words[AgentPage.VERSION // 4] = protocol.VERSION
+        page.half_words[AgentPage.VERSION // 4] = version
         page.half_words[AgentPage.MAGIC // 4] = protocol.PAGE_MAGIC
         self.device_count = len(parts)
         self._written: dict[int, tuple[int, int, int]] = {}

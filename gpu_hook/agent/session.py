@@ -52,6 +52,8 @@ class HookSession:
         """Raises OSError (ProcessLookupError too) when the peer is gone already."""
         self.number = number
         self.role = Role.OBSERVER
+        self.own_pid = 0  # as the process sees itself
+        self.version: int | None = None  # of its HELLO
         self.agent_side: AgentSide | None = None
         self.hook_side: HookSide | None = None
         self._connection = connection
@@ -75,12 +77,16 @@ class HookSession:
     def is_alive(self) -> bool:
         return self._process.is_alive
 
+    @property
+    def _spoken(self) -> int:
+        return self.version or protocol.VERSION
+
     def open_pages(self, agent_side: AgentSide, hook_side: HookSide) -> None:
         """Welcome the process, and hand it its pages."""
         self.agent_side, self.hook_side = agent_side, hook_side
         descriptors = array.array("i", [agent_side.descriptor, hook_side.descriptor])
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors.tobytes())]
-        welcome = protocol.pack(protocol.Welcome(agent_side.device_count))
+        welcome = protocol.pack(protocol.Welcome(agent_side.device_count), self._spoken)
         try:
             self._connection.sendmsg([welcome], rights)
         except OSError as error:
@@ -94,7 +100,7 @@ class HookSession:
         if self._is_closed:
             return
         try:
-            self._connection.send(protocol.pack(message))
+            self._connection.send(protocol.pack(message, self._spoken))
         except OSError as error:
             self._close_soon(f"cannot be written to: {error}")
 
@@ -152,7 +158,7 @@ class HookSession:
 
     def _take(self, datagram: bytes) -> None:
         try:
-            self._dispatch(protocol.unpack(datagram))
+            self._dispatch(protocol.unpack(datagram, self.version))
         except MalformedError as error:
             self.refuse(error.reason, str(error))
         except LedgerError as error:
@@ -164,7 +170,7 @@ class HookSession:
                 raise MalformedError("got a second HELLO")
             self._is_joined = True
             self._timer.cancel()
-            self.role = message.role
+            self.role, self.own_pid, self.version = message.role, message.pid, message.version
             self._owner.join(self, message)
             return
         if not self._is_joined:

@@ -2,7 +2,12 @@
  *
  * The one definition of the protocol. Its Python twin is gpu_hook/protocol.py; tests/gpu_hook/test_protocol.py
  * compiles this header and compares every size, offset and constant. A change here bumps the version, and
- * changes the twin and its test in the same commit. The agent speaks this version and the one before.
+ * changes the twin and its test in the same commit. The agent speaks this version and the one before: HELLO names
+ * the hook's, everything after it on that connection is of that version. A hook that is refused with
+ * ALIQUOT_REFUSED_VERSION connects again with the version before its own.
+ *
+ * Version 2 added host memory, the enforcer, utilization and the table of processes: words that version 1 reserved
+ * (an agent of version 1 leaves them 0), an entry of HELLO, and what follows the devices in the agent's page.
  *
  * Transport: a Unix SEQPACKET socket, `hook.sock` in the kernel's own directory, which the agent listens on.
  * Which socket a process connects to says whose kernel it is. All integers are in host byte order (both ends
@@ -14,11 +19,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ALIQUOT_PROTOCOL_VERSION 1u
+#define ALIQUOT_PROTOCOL_VERSION 2u
+#define ALIQUOT_OLDEST_VERSION 1u
 #define ALIQUOT_MESSAGE_MAGIC 0x314d5141u /* "AQM1" */
 #define ALIQUOT_PAGE_MAGIC 0x31505141u    /* "AQP1" */
 #define ALIQUOT_PAGE_BYTES 4096u
 #define ALIQUOT_MAX_DEVICES 16u /* of one kernel */
+#define ALIQUOT_HOST_MEMORY ALIQUOT_MAX_DEVICES /* as aliquot_credit.device: page-locked host memory */
+#define ALIQUOT_HELLO_ENTRIES (ALIQUOT_MAX_DEVICES + 1u) /* version 1: ALIQUOT_MAX_DEVICES */
+#define ALIQUOT_MAX_PROCESSES 64u /* in the agent page's table */
 #define ALIQUOT_TEXT_BYTES 192u
 #define ALIQUOT_SOCKET_NAME "hook.sock"
 
@@ -50,13 +59,19 @@ enum aliquot_refusal {
     ALIQUOT_REFUSED_FULL = 4,    /* too many processes of one kernel */
 };
 
-/* What ALIQUOT_SELF_CHECK reports; all set means that interception holds. */
+/* What keeps a kernel within its memory on a device. Under the driver's own limit the hook leaves memory queries to
+ * the driver, which shows the limit itself. */
+enum aliquot_enforcer { ALIQUOT_ENFORCER_HOOK = 0, ALIQUOT_ENFORCER_MPS = 1, ALIQUOT_ENFORCER_DRIVER = 2 };
+
+/* What ALIQUOT_SELF_CHECK reports. All bits of ALIQUOT_CHECK_ALL set means that interception holds; an absolute path
+ * that leads past the hook is reported apart. */
 enum aliquot_self_check {
     ALIQUOT_CHECK_CUDA_NAME = 1u << 0,      /* dlopen("libcuda.so.1") gives the hook */
     ALIQUOT_CHECK_CUDA_LINK_NAME = 1u << 1, /* dlopen("libcuda.so") gives the hook */
     ALIQUOT_CHECK_QUERY = 1u << 2,          /* cuGetProcAddress("cuMemAlloc") answers with the hook's */
     ALIQUOT_CHECK_NVML_NAME = 1u << 3,      /* dlopen("libnvidia-ml.so.1") gives the hook */
     ALIQUOT_CHECK_ONE_DRIVER = 1u << 4,     /* the real driver is mapped from its private path only */
+    ALIQUOT_CHECK_ABSOLUTE_PATH = 1u << 5,  /* the real driver's usual absolute path gives the hook */
 };
 #define ALIQUOT_CHECK_ALL 0x1fu
 
@@ -69,7 +84,7 @@ struct aliquot_header {
 };
 
 struct aliquot_hello_device {
-    uint8_t uuid[16];
+    uint8_t uuid[16]; /* all zero: page-locked host memory */
     uint64_t charged_bytes;
     uint64_t credit_bytes; /* lent and not charged */
 };
@@ -82,12 +97,12 @@ struct aliquot_hello {
     uint32_t device_count;     /* 0 on a first connection */
     uint32_t reserved;
     char name[32]; /* of the program */
-    struct aliquot_hello_device devices[ALIQUOT_MAX_DEVICES];
+    struct aliquot_hello_device devices[ALIQUOT_HELLO_ENTRIES];
 };
 
 struct aliquot_credit { /* REQUEST, GRANT, RETURN, RECALL */
     struct aliquot_header header;
-    uint32_t device; /* index into the agent page's devices */
+    uint32_t device; /* index into the agent page's devices, or ALIQUOT_HOST_MEMORY */
     uint32_t deadline_milliseconds; /* RECALL: answer within this time */
     uint64_t bytes; /* wanted, granted (0: over quota), returned, or wanted back */
 };
@@ -120,9 +135,20 @@ struct aliquot_agent_device {
     uint64_t charged_elsewhere_bytes; /* by the kernel's other processes; sampled */
     uint64_t charged_bytes;           /* by all of the kernel's processes; sampled */
     uint32_t share_hundredths;        /* of this device: 25 means 0.25 */
-    uint32_t reserved_word;
+    uint32_t enforcer;                /* enum aliquot_enforcer */
     uint64_t busy_nanoseconds; /* GPU time of the kernel on this device; sampled */
-    uint64_t reserved[9];
+    uint32_t utilization_percent; /* by the kernel, in the last sample */
+    uint32_t reserved_word;
+    uint64_t reserved[8];
+};
+
+/* One process of the kernel on one device, as far as it is known to the agent. */
+struct aliquot_agent_process {
+    int32_t pid;     /* as the node sees it */
+    int32_t own_pid; /* as the process sees itself */
+    uint32_t device; /* index into the agent page's devices */
+    uint32_t reserved;
+    uint64_t charged_bytes;
 };
 
 struct aliquot_agent_page {
@@ -133,8 +159,16 @@ struct aliquot_agent_page {
     uint32_t workload_class; /* enum aliquot_workload_class */
     uint32_t device_count;
     uint32_t reserved_word;
-    uint64_t reserved[12];
+    uint64_t host_quota_bytes; /* 0: host memory is not lent, nothing is asked; UINT64_MAX: lent without a limit */
+    uint64_t host_charged_elsewhere_bytes; /* by the kernel's other processes; sampled */
+    uint64_t host_charged_bytes;           /* by all of the kernel's processes; sampled */
+    /* Entries of the table change together: odd while they do. Read the sequence, the count and the entries, and the
+     * sequence again; it was even and is the same, or read once more. */
+    uint32_t process_sequence;
+    uint32_t process_count;
+    uint64_t reserved[8];
     struct aliquot_agent_device devices[ALIQUOT_MAX_DEVICES];
+    struct aliquot_agent_process processes[ALIQUOT_MAX_PROCESSES];
 };
 
 /* Written by the hook alone; untrusted by the agent. */
@@ -156,15 +190,22 @@ struct aliquot_hook_page {
     uint64_t last_call_nanoseconds; /* CLOCK_MONOTONIC of the last launch, copy or allocation; coarse */
     uint64_t unknown_symbols;       /* resolved to an address that the hook does not know: possible leaks */
     uint64_t unaccounted_calls;     /* allocations by families that the hook passes through */
-    uint64_t reserved[11];
+    uint64_t host_charged_bytes;    /* page-locked host memory, from here on */
+    uint64_t host_credit_bytes;
+    uint64_t host_refusals;
+    uint64_t host_peak_bytes;
+    uint64_t reserved[7];
     struct aliquot_hook_device devices[ALIQUOT_MAX_DEVICES];
 };
 
 _Static_assert(sizeof(struct aliquot_header) == 16, "header");
-_Static_assert(sizeof(struct aliquot_hello) == 72 + 32 * ALIQUOT_MAX_DEVICES, "hello");
+_Static_assert(sizeof(struct aliquot_hello) == 72 + 32 * ALIQUOT_HELLO_ENTRIES, "hello");
 _Static_assert(sizeof(struct aliquot_credit) == 32, "credit");
 _Static_assert(sizeof(struct aliquot_agent_device) == 128, "agent device");
+_Static_assert(offsetof(struct aliquot_agent_page, devices) == 128, "agent page's devices");
+_Static_assert(sizeof(struct aliquot_agent_process) == 24, "agent process");
 _Static_assert(sizeof(struct aliquot_hook_device) == 128, "hook device");
+_Static_assert(offsetof(struct aliquot_hook_page, devices) == 128, "hook page's devices");
 _Static_assert(sizeof(struct aliquot_agent_page) <= ALIQUOT_PAGE_BYTES, "agent page");
 _Static_assert(sizeof(struct aliquot_hook_page) <= ALIQUOT_PAGE_BYTES, "hook page");
 

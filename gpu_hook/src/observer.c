@@ -46,6 +46,21 @@ static void check_connection(void)
         socket_close(&state.connection);
 }
 
+/* With the mutex. Returns 0 or an errno. */
+static int connect_as(uint16_t version)
+{
+    int descriptor = page_prepare() ? socket_connect(settings()->kernel_dir) : -ENOMEM;
+    if (descriptor < 0)
+        return -descriptor;
+    state.connection = socket_own(descriptor);
+    union socket_message hello;
+    socket_fill_hello(&hello.hello, ALIQUOT_ROLE_OBSERVER);
+    int failure = socket_register(descriptor, version, &hello, WELCOME_MILLISECONDS);
+    if (failure)
+        socket_close(&state.connection);
+    return failure;
+}
+
 /* With the mutex. */
 static void connect_again(void)
 {
@@ -54,18 +69,10 @@ static void connect_again(void)
     if (state.attempt_seconds == now.tv_sec + 1)
         return;
     state.attempt_seconds = now.tv_sec + 1;
-    int failure = ENOMEM;
-    int descriptor = page_prepare() ? socket_connect(settings()->kernel_dir) : -ENOMEM;
-    if (descriptor >= 0) {
-        state.connection = socket_own(descriptor);
-        union socket_message hello;
-        socket_fill_hello(&hello.hello, ALIQUOT_ROLE_OBSERVER);
-        failure = socket_register(descriptor, &hello, WELCOME_MILLISECONDS);
-        if (failure)
-            socket_close(&state.connection);
-    } else {
-        failure = -descriptor;
-    }
+    uint16_t version = ALIQUOT_PROTOCOL_VERSION;
+    int failure = connect_as(version);
+    while (failure == EPROTONOSUPPORT && version > ALIQUOT_OLDEST_VERSION)
+        failure = connect_as(--version);
     if (!failure) {
         state.owner = getpid();
         LOG("event=observing");

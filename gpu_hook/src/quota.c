@@ -205,7 +205,7 @@ bool quota_view(int device, struct quota_view *view)
     return true;
 }
 
-uint32_t quota_describe(struct aliquot_hello_device devices[ALIQUOT_MAX_DEVICES])
+uint32_t quota_describe(struct aliquot_hello_device devices[ALIQUOT_HELLO_ENTRIES])
 {
     uint32_t count = 0;
     for (int i = 0; i < devices_count() && count < ALIQUOT_MAX_DEVICES; i++) {

@@ -28,7 +28,7 @@ struct quota_view {
 bool quota_view(int device, struct quota_view *view);
 
 /* The session's questions about the quota; `tick` is launch.c's. */
-uint32_t quota_describe(struct aliquot_hello_device devices[ALIQUOT_MAX_DEVICES]);
+uint32_t quota_describe(struct aliquot_hello_device devices[ALIQUOT_HELLO_ENTRIES]);
 void quota_registered(void);
 void quota_granted(uint32_t page_index, uint64_t bytes);
 void quota_recalled(const struct aliquot_credit *recall);

@@ -24,6 +24,8 @@
 #define FIRST_REQUEST_MILLISECONDS 2000
 #define REQUEST_MILLISECONDS 5000
 
+const uint8_t SESSION_HOST_MEMORY[16];
+
 struct waiter { /* lives on the requester's stack, linked while it waits */
     struct waiter *next;
     uint32_t sequence;
@@ -40,6 +42,7 @@ static struct {
     struct socket_owned connection; /* none unless registered */
     struct socket_owned candidate;  /* a connection that is not registered yet; kept for session_leave */
     struct socket_owned wake[2];    /* a pipe; an eventfd has no identity of its own */
+    uint16_t version;               /* of the connection */
     uint32_t sequence;
     uint32_t connections; /* number of registrations so far; read without the mutex too */
     bool is_running;
@@ -77,13 +80,12 @@ static void note_failure(int failure)
             strerror(failure));
 }
 
-static bool register_once(void)
+/* Returns 0 or an errno. */
+static int register_as(uint16_t version)
 {
     int descriptor = socket_connect(settings()->kernel_dir);
-    if (descriptor < 0) {
-        note_failure(-descriptor);
-        return false;
-    }
+    if (descriptor < 0)
+        return -descriptor;
     struct socket_owned connection = socket_own(descriptor);
     pthread_mutex_lock(&state.mutex);
     state.candidate = connection;
@@ -91,17 +93,28 @@ static bool register_once(void)
     union socket_message hello;
     socket_fill_hello(&hello.hello, ALIQUOT_ROLE_PROCESS);
     hello.hello.device_count = state.owner->describe(hello.hello.devices);
-    int failure = socket_register(descriptor, &hello, WELCOME_MILLISECONDS);
+    int failure = socket_register(descriptor, version, &hello, WELCOME_MILLISECONDS);
     pthread_mutex_lock(&state.mutex);
     state.candidate = SOCKET_NONE;
     if (!failure) {
         state.connection = connection;
+        state.version = version;
         __atomic_fetch_add(&state.connections, 1, __ATOMIC_RELEASE);
         state.last_failure = 0;
     }
     pthread_mutex_unlock(&state.mutex);
-    if (failure) {
+    if (failure)
         socket_close(&connection);
+    return failure;
+}
+
+static bool register_once(void)
+{
+    uint16_t version = ALIQUOT_PROTOCOL_VERSION;
+    int failure = register_as(version);
+    while (failure == EPROTONOSUPPORT && version > ALIQUOT_OLDEST_VERSION)
+        failure = register_as(--version);
+    if (failure) {
         note_failure(failure);
         return false;
     }
@@ -110,7 +123,7 @@ static bool register_once(void)
     state.has_attempted = true;
     pthread_cond_broadcast(&state.changed);
     pthread_mutex_unlock(&state.mutex);
-    LOG("event=registered");
+    LOG("event=registered version=%u", version);
     return true;
 }
 
@@ -129,7 +142,7 @@ static void answer_waiter(const struct aliquot_credit *grant)
 static void handle_message(const union socket_message *message)
 {
     const struct aliquot_header *header = &message->header;
-    bool is_credit = header->bytes == sizeof message->credit && message->credit.device < ALIQUOT_MAX_DEVICES;
+    bool is_credit = header->bytes == sizeof message->credit && message->credit.device <= ALIQUOT_HOST_MEMORY;
     if (header->type == ALIQUOT_CREDIT_GRANT && is_credit) {
         /* Credit first, then the waiter: it looks at the credit, not at the number. */
         if (message->credit.bytes)
@@ -271,14 +284,14 @@ void session_start(const struct session_owner *owner)
 /* With the mutex held: sends the request on the present connection. Returns its number, 0 if there is none. */
 static uint32_t send_request(struct waiter *waiter, const uint8_t uuid[16], uint64_t bytes)
 {
-    int device = page_device_index(uuid);
+    int device = uuid == SESSION_HOST_MEMORY ? (int)ALIQUOT_HOST_MEMORY : page_device_index(uuid);
     if (!socket_is_ours(&state.connection) || device < 0)
         return 0;
     union socket_message message = {.credit = {.device = (uint32_t)device, .bytes = bytes}};
     message.header.sequence = waiter->sequence = ++state.sequence;
-    return socket_send(state.connection.descriptor, &message, ALIQUOT_CREDIT_REQUEST, sizeof message.credit) == 0
-               ? state.connections
-               : 0;
+    int failure = socket_send(state.connection.descriptor, state.version, &message, ALIQUOT_CREDIT_REQUEST,
+                              sizeof message.credit);
+    return failure ? 0 : state.connections;
 }
 
 int session_request_credit(const uint8_t uuid[16], uint64_t bytes, uint64_t *granted)
@@ -317,7 +330,7 @@ bool session_send_credit(uint32_t device, uint64_t bytes, uint32_t sequence)
     message.header.sequence = sequence;
     pthread_mutex_lock(&state.mutex);
     bool is_sent = socket_is_ours(&state.connection) &&
-                   socket_send(state.connection.descriptor, &message, ALIQUOT_CREDIT_RETURN,
+                   socket_send(state.connection.descriptor, state.version, &message, ALIQUOT_CREDIT_RETURN,
                                sizeof message.credit) == 0;
     pthread_mutex_unlock(&state.mutex);
     return is_sent;

@@ -7,10 +7,14 @@
 
 #include <stdbool.h>
 
+/* Instead of a device's UUID: page-locked host memory, which the agent lends where the page's host_quota_bytes is not 0. */
+extern const uint8_t SESSION_HOST_MEMORY[16];
+
 /* All are called on the session's thread, without any lock of the session held. */
 struct session_owner {
-    uint32_t (*describe)(struct aliquot_hello_device devices[ALIQUOT_MAX_DEVICES]); /* for HELLO; returns the count */
-    void (*registered)(void); /* the pages are in place */
+    /* For HELLO; returns the count. Host memory comes last. */
+    uint32_t (*describe)(struct aliquot_hello_device devices[ALIQUOT_HELLO_ENTRIES]);
+    void (*registered)(void); /* the pages are in place; an older agent's lend no host memory any more */
     void (*granted)(uint32_t device, uint64_t bytes);
     void (*recalled)(const struct aliquot_credit *recall); /* must answer by session_send_credit */
     bool (*tick)(void); /* every 50 ms while it returns true; then again after session_wake */
@@ -19,7 +23,7 @@ struct session_owner {
 /* Starts the thread and waits, at most a second, for the first attempt to register. Idempotent. */
 void session_start(const struct session_owner *owner);
 
-/* Asks for credit and waits for the answer. Returns 0 with what was granted (0: over quota), or an errno: no agent
+/* Asks for credit of a device, or of host memory (SESSION_HOST_MEMORY), and waits for the answer. Returns 0 with what was granted (0: over quota), or an errno: no agent
  * within 5 s; within 2 s, and only once, when the agent was never there. */
 int session_request_credit(const uint8_t uuid[16], uint64_t bytes, uint64_t *granted);
 

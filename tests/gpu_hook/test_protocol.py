@@ -20,6 +20,7 @@ ENUMS = {
     "aliquot_role": (protocol.Role, "ALIQUOT_ROLE_"),
     "aliquot_workload_class": (protocol.WorkloadClass, "ALIQUOT_"),
     "aliquot_refusal": (protocol.RefusalReason, "ALIQUOT_REFUSED_"),
+    "aliquot_enforcer": (protocol.Enforcer, "ALIQUOT_ENFORCER_"),
     "aliquot_self_check": (protocol.SelfCheck, "ALIQUOT_CHECK_"),
 }
 WANT_SIZES = {
@@ -32,6 +33,7 @@ WANT_SIZES = {
     "struct aliquot_refuse": protocol.REFUSE_BYTES,
     "struct aliquot_agent_page": AgentPage.BYTES,
     "struct aliquot_agent_device": AgentPage.DEVICE_BYTES,
+    "struct aliquot_agent_process": AgentPage.PROCESS.size,
     "struct aliquot_hook_page": HookPage.BYTES,
     "struct aliquot_hook_device": HookPage.DEVICE_BYTES,
 }
@@ -58,19 +60,35 @@ WANT_OFFSETS = {
     "aliquot_agent_page.gate": AgentPage.GATE,
     "aliquot_agent_page.workload_class": AgentPage.WORKLOAD_CLASS,
     "aliquot_agent_page.device_count": AgentPage.DEVICE_COUNT,
+    "aliquot_agent_page.host_quota_bytes": AgentPage.HOST_QUOTA,
+    "aliquot_agent_page.host_charged_elsewhere_bytes": AgentPage.HOST_CHARGED_ELSEWHERE,
+    "aliquot_agent_page.host_charged_bytes": AgentPage.HOST_CHARGED,
+    "aliquot_agent_page.process_sequence": AgentPage.PROCESS_SEQUENCE,
+    "aliquot_agent_page.process_count": AgentPage.PROCESS_COUNT,
     "aliquot_agent_page.devices": AgentPage.DEVICES,
+    "aliquot_agent_page.processes": AgentPage.PROCESSES,
     "aliquot_agent_device.uuid": AgentPage.UUID,
     "aliquot_agent_device.quota_bytes": AgentPage.QUOTA,
     "aliquot_agent_device.charged_elsewhere_bytes": AgentPage.CHARGED_ELSEWHERE,
     "aliquot_agent_device.charged_bytes": AgentPage.CHARGED,
     "aliquot_agent_device.share_hundredths": AgentPage.SHARE_HUNDREDTHS,
+    "aliquot_agent_device.enforcer": AgentPage.ENFORCER,
     "aliquot_agent_device.busy_nanoseconds": AgentPage.BUSY_NANOSECONDS,
+    "aliquot_agent_device.utilization_percent": AgentPage.UTILIZATION,
+    "aliquot_agent_process.pid": 0,
+    "aliquot_agent_process.own_pid": 4,
+    "aliquot_agent_process.device": 8,
+    "aliquot_agent_process.charged_bytes": 16,
     "aliquot_hook_page.magic": HookPage.MAGIC,
     "aliquot_hook_page.version": HookPage.VERSION,
     "aliquot_hook_page.pid": HookPage.PID,
     "aliquot_hook_page.last_call_nanoseconds": HookPage.LAST_CALL,
     "aliquot_hook_page.unknown_symbols": HookPage.UNKNOWN_SYMBOLS,
     "aliquot_hook_page.unaccounted_calls": HookPage.UNACCOUNTED_CALLS,
+    "aliquot_hook_page.host_charged_bytes": HookPage.HOST_CHARGED,
+    "aliquot_hook_page.host_credit_bytes": HookPage.HOST_CREDIT,
+    "aliquot_hook_page.host_refusals": HookPage.HOST_REFUSALS,
+    "aliquot_hook_page.host_peak_bytes": HookPage.HOST_PEAK,
     "aliquot_hook_page.devices": HookPage.DEVICES,
     "aliquot_hook_device.charged_bytes": HookPage.CHARGED,
     "aliquot_hook_device.peak_bytes": HookPage.PEAK,
@@ -81,6 +99,10 @@ WANT_OFFSETS = {
 }
 WANT_CONSTANTS = {
     "ALIQUOT_PROTOCOL_VERSION": protocol.VERSION,
+    "ALIQUOT_OLDEST_VERSION": protocol.OLDEST_VERSION,
+    "ALIQUOT_HOST_MEMORY": protocol.HOST_MEMORY,
+    "ALIQUOT_HELLO_ENTRIES": protocol.HELLO_ENTRIES[protocol.VERSION],
+    "ALIQUOT_MAX_PROCESSES": protocol.MAX_PROCESSES,
     "ALIQUOT_MESSAGE_MAGIC": protocol.MESSAGE_MAGIC,
     "ALIQUOT_PAGE_MAGIC": protocol.PAGE_MAGIC,
     "ALIQUOT_PAGE_BYTES": protocol.PAGE_BYTES,
@@ -147,7 +169,7 @@ texts = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=31)
 
 @given(
     st.sampled_from([m for m in MessageType if m.name.startswith("CREDIT")]),
-    st.integers(0, protocol.MAX_DEVICES - 1),
+    st.integers(0, protocol.HOST_MEMORY),
     amounts,
     st.integers(0, 2**32 - 1),
     st.integers(0, 2**32 - 1),
@@ -162,11 +184,34 @@ def test_credit_survives_the_wire(kind: MessageType, device: int, amount: int, s
     st.integers(-(2**31), 2**31 - 1),
     st.integers(0, 2**64 - 1),
     texts,
-    st.dictionaries(st.binary(min_size=16, max_size=16), st.integers(0, 2**40), max_size=16),
+    st.dictionaries(st.binary(min_size=16, max_size=16), st.integers(0, 2**40), max_size=17),
+    st.sampled_from([1, 2]),
 )
-def test_hello_survives_the_wire(role: Role, pid: int, ticks: int, name: str, table: dict[bytes, int]) -> None:
-    want = Hello(role, pid, ticks, name, tuple(HelloDevice(uuid, amount, 7) for uuid, amount in table.items()))
+def test_hello_survives_the_wire(
+    role: Role, pid: int, ticks: int, name: str, table: dict[bytes, int], version: int
+) -> None:
+    entries = tuple(HelloDevice(uuid, amount, 7) for uuid, amount in table.items())
+    want = Hello(role, pid, ticks, name, entries[: protocol.HELLO_ENTRIES[version]], version=version)
     assert protocol.unpack(protocol.pack(want)) == want
+
+
+def test_messages_of_version_1_keep_their_sizes() -> None:
+    assert len(protocol.pack(Hello(Role.PROCESS, 1, 1, "x", version=1))) == 72 + 32 * 16
+    assert len(protocol.pack(Credit(MessageType.CREDIT_REQUEST, 0, 1, 1), 1)) == 32
+
+
+def test_version_1_knows_no_host_memory() -> None:
+    credit = Credit(MessageType.CREDIT_REQUEST, protocol.HOST_MEMORY, 1, 1)
+    assert protocol.unpack(protocol.pack(credit)) == credit
+    with pytest.raises(protocol.MalformedError):
+        protocol.unpack(protocol.pack(credit, 1))
+
+
+def test_a_connection_keeps_the_version_of_its_hello() -> None:
+    credit = protocol.pack(Credit(MessageType.CREDIT_REQUEST, 0, 1, 1), 2)
+    with pytest.raises(protocol.MalformedError) as refused:
+        protocol.unpack(credit, 1)
+    assert refused.value.reason is protocol.RefusalReason.VERSION
 
 
 @given(st.binary(max_size=700))

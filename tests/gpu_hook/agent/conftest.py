@@ -47,9 +47,11 @@ class FakeHook:
         self.socket.connect(f"{kernel_dir}/{protocol.SOCKET_NAME}")
         self.descriptors: list[int] = []
         self.sequence = 0
+        self.version = protocol.VERSION
+        self.last_version = 0  # of what came last
 
     def send(self, message: Message | bytes) -> None:
-        self.socket.send(message if isinstance(message, bytes) else protocol.pack(message))
+        self.socket.send(message if isinstance(message, bytes) else protocol.pack(message, self.version))
 
     def receive(self) -> Message | None:
         """The next message; None when the agent closed."""
@@ -59,10 +61,20 @@ class FakeHook:
             return None
         for _, _, raw in ancillary:
             self.descriptors += array.array("i", raw)
-        return protocol.unpack(data) if data else None
+        if not data:
+            return None
+        self.last_version = protocol.HEADER.unpack_from(data)[1]
+        return protocol.unpack(data)
 
-    def hello(self, devices: tuple[protocol.HelloDevice, ...] = (), role: Role = Role.PROCESS) -> Message | None:
-        self.send(protocol.Hello(role, os.getpid(), start_time_ticks(os.getpid()) or 0, "fake", devices))
+    def hello(
+        self,
+        devices: tuple[protocol.HelloDevice, ...] = (),
+        role: Role = Role.PROCESS,
+        version: int = protocol.VERSION,
+    ) -> Message | None:
+        self.version = version
+        ticks = start_time_ticks(os.getpid()) or 0
+        self.send(protocol.Hello(role, os.getpid(), ticks, "fake", devices, version=version))
         answer = self.receive()
         if isinstance(answer, protocol.Welcome):
             self.agent_page = mmap.mmap(self.descriptors[0], protocol.PAGE_BYTES, prot=mmap.PROT_READ)

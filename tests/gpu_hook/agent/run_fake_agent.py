@@ -25,7 +25,7 @@ class FakeSource:
         data = json.loads(self._file.read_text())
         return tuple(
             DeviceReading(
-                DeviceFacts(f"GPU-00000000-0000-0000-0000-00000000000{index}", index, "Fake", 1 << 30),
+                DeviceFacts(f"GPU-00000000-0000-0000-0000-0000000000a{index}", index, "Fake", 1 << 30),
                 used_bytes=123,
                 is_lost=index in data.get("lost", []),
                 busy={int(pid): seconds for pid, seconds in data.get("busy", {}).items()},

@@ -15,7 +15,7 @@ import time
 from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.protocol import Credit, MessageType
 
-UUID = protocol.device_uuid_bytes("GPU-00000000-0000-0000-0000-000000000000")
+UUID = protocol.device_uuid_bytes("GPU-00000000-0000-0000-0000-0000000000a0")
 
 
 def connect(folder: str, charged: int) -> socket.socket:

@@ -22,7 +22,7 @@ class TestReservations:
     def test_a_grant_tells_all_that_a_process_needs(self, a_node: Any, a_holder: Any) -> None:
         grant = a_holder.reserve(label="0.5 GPU", attributes={"colour": "red"})["grant"]
         want_devices = [
-            {"uuid": "GPU-00000000-0000-0000-0000-000000000000", "index": 0, "hundredths": 50, "quota_bytes": QUOTA}
+            {"uuid": "GPU-00000000-0000-0000-0000-0000000000a0", "index": 0, "hundredths": 50, "quota_bytes": QUOTA}
         ]
         assert grant["devices"] == want_devices
         assert grant["env"]["CUDA_VISIBLE_DEVICES"] == want_devices[0]["uuid"]
@@ -87,7 +87,7 @@ class TestReservations:
         a_node.set_devices(count=1, lost=[0])
         assert a_holder.wait_for_event() == {"event": "changed"}
         assert a_node.status()["devices"][0]["lost"] is True
-        uuid = "GPU-00000000-0000-0000-0000-000000000000"
+        uuid = "GPU-00000000-0000-0000-0000-0000000000a0"
         placement = [{"uuid": uuid, "hundredths": 25}]
         assert a_holder.reserve("l", 25, placement=placement)["code"] == "device_lost"
         assert "gpu0 lost" in a_holder.reserve("l", 25)["message"]

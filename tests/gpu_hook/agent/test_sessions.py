@@ -15,7 +15,7 @@ import pytest
 from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.protocol import AgentPage, Credit, HelloDevice, HookPage, MessageType, RefusalReason, Role
 
-UUID = protocol.device_uuid_bytes("GPU-00000000-0000-0000-0000-000000000000")
+UUID = protocol.device_uuid_bytes("GPU-00000000-0000-0000-0000-0000000000a0")
 MIB = 1 << 20
 QUOTA = 512 * MIB
 
@@ -187,7 +187,9 @@ def malformed() -> list[Any]:
     return [
         pytest.param(b"x", id="shorter than a header"),
         pytest.param(b"\0" * 16 + good[16:], id="no magic"),
-        pytest.param(header.pack(protocol.MESSAGE_MAGIC, 1, 99, 32, 0) + good[16:], id="an unknown type"),
+        pytest.param(
+            header.pack(protocol.MESSAGE_MAGIC, protocol.VERSION, 99, 32, 0) + good[16:], id="an unknown type"
+        ),
         pytest.param(good[:-1], id="a byte short"),
         pytest.param(good + b"\0", id="a byte long"),
         pytest.param(protocol.pack(protocol.Welcome(1)), id="a message of the agent"),
@@ -218,7 +220,7 @@ class TestGarbage:
         hook.send(bytes(hello))
         refusal = hook.receive()
         assert isinstance(refusal, protocol.Refuse)
-        assert (refusal.reason, refusal.text) == (RefusalReason.VERSION, "got version 9; this agent speaks 1")
+        assert (refusal.reason, refusal.text) == (RefusalReason.VERSION, "got version 9; this agent speaks 1 to 2")
 
     def test_silent_connections_are_bounded(self, a_node: Any) -> None:
         silent = [a_node.a_hook() for _ in range(64)]

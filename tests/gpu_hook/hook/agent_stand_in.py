@@ -55,6 +55,7 @@ class StandIn:
         self.connections: list[Connection] = []
         self.is_silent = False
         self.refusal: protocol.Refuse | None = None
+        self.version = protocol.VERSION  # the newest that it speaks
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
@@ -163,7 +164,7 @@ class StandIn:
             connection.socket.close()
             self.connections.remove(connection)
             return
-        message = protocol.unpack(datagram)
+        message = protocol.unpack(datagram, connection.hello.version if connection.hello else None)
         self.heard.append(message)
         if isinstance(message, Hello):
             self._welcome(connection, message)
@@ -172,7 +173,7 @@ class StandIn:
             granted = message.bytes if fits else 0
             connection.lent[message.device] = connection.lent.get(message.device, 0) + granted
             grant = Credit(MessageType.CREDIT_GRANT, message.device, granted, message.sequence)
-            connection.socket.send(protocol.pack(grant))
+            connection.socket.send(protocol.pack(grant, self.version))
         elif isinstance(message, Credit) and message.type is MessageType.CREDIT_RETURN:
             connection.lent[message.device] = connection.lent.get(message.device, 0) - message.bytes
             assert connection.lent[message.device] >= 0, "more was returned than was lent"
@@ -181,18 +182,23 @@ class StandIn:
         if self.refusal is not None:
             connection.socket.send(protocol.pack(self.refusal))
             return
+        if hello.version > self.version:
+            refusal = protocol.Refuse(protocol.RefusalReason.VERSION, f"this agent speaks {self.version}")
+            connection.socket.send(protocol.pack(refusal, self.version))
+            connection.socket.shutdown(socket.SHUT_RDWR)
+            return
         connection.hello = hello
         for device in hello.devices:
             index = [one.uuid for one in self.devices].index(device.uuid)
             connection.lent[index] = device.charged_bytes + device.credit_bytes
         agent, connection.agent_page = _make_page("agent")
         hook, connection.hook_page = _make_page("hook")
-        struct.pack_into("=II", connection.agent_page, 0, protocol.PAGE_MAGIC, protocol.VERSION)
+        struct.pack_into("=II", connection.agent_page, 0, protocol.PAGE_MAGIC, hello.version)
         struct.pack_into("=I", connection.agent_page, AgentPage.DEVICE_COUNT, len(self.devices))
         for index, one in enumerate(self.devices):
             at = AgentPage.DEVICES + index * AgentPage.DEVICE_BYTES
             struct.pack_into("=16sQ", connection.agent_page, at, one.uuid, one.quota)
-        welcome = protocol.pack(protocol.Welcome(len(self.devices)))
+        welcome = protocol.pack(protocol.Welcome(len(self.devices)), hello.version)
         with contextlib.suppress(BrokenPipeError):  # a checker reads no answer
             socket.send_fds(connection.socket, [welcome], [agent, hook])
         os.close(agent)
