@@ -7,6 +7,7 @@
 #include "contexts.h"
 #include "driver.h"
 #include "implemented.h"
+#include "limits.h"
 #include "slots.h"
 #include "visible.h"
 
@@ -106,7 +107,7 @@ CUresult impl_cuDeviceGetProperties(CUdevprop *prop, CUdevice dev)
     return result;
 }
 
-/* Free is what is left of the whole device, whoever holds the rest. */
+/* Free is what is left of the whole device, or of the limit on this process's cgroup, whoever holds the rest. */
 CUresult impl_cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     struct context *context;
@@ -114,10 +115,10 @@ CUresult impl_cuMemGetInfo_v2(size_t *free, size_t *total)
     if (result)
         return result;
     slots_reap(&driver.seat);
-    uint64_t all = driver.seat.machine->memory_bytes;
+    struct limits_view view = limits_view(&driver.seat, context->physical);
     if (free)
-        *free = all - slots_used(driver.seat.machine, context->physical);
+        *free = view.free_bytes;
     if (total)
-        *total = all;
+        *total = view.total_bytes;
     return CUDA_SUCCESS;
 }

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cgroups.h"
 #include "log.h"
 
 #define LOCK_SECONDS 10
@@ -117,6 +118,11 @@ enum machine_failure machine_open(struct seat *seat, const struct settings *sett
     struct stat found;
     seat->machine = NULL;
     seat->slot = -1;
+    if (cgroups_of_self(settings->cgroup, seat->cgroups) != 0) {
+        seat->descriptor = -1;
+        log_failure("ALIQUOT_SOFTGPU_CGROUP=%s: expected the path of a folder", settings->cgroup);
+        return MACHINE_BAD_SETTINGS;
+    }
     seat->descriptor = open(settings->state_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (seat->descriptor < 0) {
         int problem = errno;

@@ -12,10 +12,14 @@
 #include "settings.h"
 
 #define MACHINE_MAGIC 0x31465541514c4141ull
-#define MACHINE_VERSION 1u
+#define MACHINE_VERSION 2u
 #define MACHINE_DEVICES 8
 #define MACHINE_SLOTS 256
 #define MACHINE_BINS 64
+#define MACHINE_CGROUPS 16 /* that a process is in: its own, and those above it */
+#define MACHINE_LIMITS 64  /* cgroups with memory limits */
+#define MACHINE_LIMIT_PATH 512
+#define MACHINE_NO_LIMIT UINT64_MAX
 #define MACHINE_BIN_NANOSECONDS 100000000ull
 #define MACHINE_LARGE_UNIT (2u << 20) /* charges of 1 MiB and more come in this unit */
 #define MACHINE_CUDA_VERSION 13000
@@ -41,6 +45,18 @@ struct device {
     struct bin bins[MACHINE_BINS];
 };
 
+/* A control group by its folder's identity: that is the same in every mount and namespace. */
+struct cgroup {
+    uint64_t device, inode;
+};
+
+struct limit { /* written under the lock */
+    struct cgroup cgroup; /* inode 0: free */
+    char path[MACHINE_LIMIT_PATH]; /* as it was given: tells whether the cgroup is still there */
+    uint64_t soft[MACHINE_DEVICES];
+    uint64_t hard[MACHINE_DEVICES]; /* MACHINE_NO_LIMIT: none */
+};
+
 struct slot_device {
     _Atomic uint64_t bytes;
     _Atomic uint64_t busy_nanoseconds;
@@ -54,6 +70,7 @@ struct slot {
     uint32_t reserved;
     uint64_t start_ticks;
     char name[32];
+    struct cgroup cgroups[MACHINE_CGROUPS]; /* its own first; inode 0: no more. Where it was when it joined */
     struct slot_device devices[MACHINE_DEVICES];
 };
 
@@ -67,6 +84,9 @@ struct machine {
     uint64_t link_bytes_per_second;
     uint64_t launch_nanoseconds;
     pthread_mutex_t lock; /* robust, shared between processes */
+    _Atomic uint32_t limit_count; /* 0: nobody has to look */
+    uint32_t reserved;
+    struct limit limits[MACHINE_LIMITS];
     struct device devices[MACHINE_DEVICES];
     struct slot slots[MACHINE_SLOTS];
 };
@@ -76,6 +96,7 @@ struct seat {
     struct machine *machine;
     int descriptor; /* of the state file; holds the slot's liveness lock */
     int slot;       /* -1: an observer */
+    struct cgroup cgroups[MACHINE_CGROUPS]; /* as in a slot */
 };
 
 enum machine_failure {

@@ -53,6 +53,24 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *de
     return NVML_ERROR_NOT_FOUND;
 }
 
+EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device)
+{
+    struct seat *seat;
+    char text[41];
+    nvmlReturn_t result = observer_seat(&seat);
+    if (result || uuid == NULL || device == NULL)
+        return result ? result : NVML_ERROR_INVALID_ARGUMENT;
+    if (uuid->version != nvmlUUID_v1)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (uuid->type == NVML_UUID_TYPE_BINARY)
+        visible_format_uuid(uuid->value.bytes, text);
+    else if (uuid->type == NVML_UUID_TYPE_ASCII)
+        snprintf(text, sizeof text, "%.40s", uuid->value.str);
+    else
+        return NVML_ERROR_INVALID_ARGUMENT;
+    return nvmlDeviceGetHandleByUUID(text, device);
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t *device)
 {
     struct seat *seat;
@@ -119,64 +137,22 @@ EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *
     return NVML_SUCCESS;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
+EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
-    struct seat *seat;
-    unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
-    if (result || major == NULL || minor == NULL)
-        return result ? result : NVML_ERROR_INVALID_ARGUMENT;
-    *major = MACHINE_CAPABILITY_MAJOR;
-    *minor = MACHINE_CAPABILITY_MINOR;
+    return nvmlDeviceGetPciInfo_v3(device, pci);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *pci)
+{
+    nvmlPciInfo_t plain;
+    if (pci == NULL)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (pci->version != nvmlPciInfoExt_v1)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    nvmlReturn_t result = nvmlDeviceGetPciInfo_v3(device, &plain);
+    if (result)
+        return result;
+    *pci = (nvmlPciInfoExt_t){.version = nvmlPciInfoExt_v1, .domain = plain.domain, .bus = plain.bus};
+    memcpy(pci->busId, plain.busId, sizeof pci->busId);
     return NVML_SUCCESS;
-}
-
-/* For what is a number that never changes: the modes. */
-static nvmlReturn_t constant(nvmlDevice_t device, unsigned *out, unsigned value)
-{
-    struct seat *seat;
-    unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
-    if (result || out == NULL)
-        return result ? result : NVML_ERROR_INVALID_ARGUMENT;
-    *out = value;
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t *mode)
-{
-    return constant(device, (unsigned *)mode, NVML_COMPUTEMODE_DEFAULT);
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, nvmlPstates_t *pState)
-{
-    return constant(device, (unsigned *)pState, NVML_PSTATE_0);
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnableState_t *mode)
-{
-    return constant(device, (unsigned *)mode, NVML_FEATURE_ENABLED);
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t device, nvmlEnableState_t *isActive)
-{
-    return constant(device, (unsigned *)isActive, NVML_FEATURE_DISABLED);
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device, nvmlEnableState_t *display)
-{
-    return constant(device, (unsigned *)display, NVML_FEATURE_DISABLED);
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetNumGpuCores(nvmlDevice_t device, unsigned int *numCores)
-{
-    struct seat *seat;
-    unsigned index;
-    nvmlReturn_t result = observer_device(device, &seat, &index);
-    return result ? result : constant(device, numCores, seat->machine->sm_count);
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int *multiGpuBool)
-{
-    return constant(device, multiGpuBool, 0);
 }

@@ -3,12 +3,14 @@
 #ifndef SOFTGPU_NVML_MISSING_H
 #define SOFTGPU_NVML_MISSING_H
 
-#define NVML_NOT_SUPPORTED 3 /* NVML_ERROR_NOT_SUPPORTED */
+/* NOT_SUPPORTED, or UNINITIALIZED. */
+int nvml_missing(const char *name);
+
 #define NVML_MISSING(name)                                                                                             \
     __attribute__((visibility("default"))) int name(void);                                                             \
     int name(void)                                                                                                     \
     {                                                                                                                  \
-        return NVML_NOT_SUPPORTED;                                                                                     \
+        return nvml_missing(#name);                                                                                    \
     }
 
 #endif

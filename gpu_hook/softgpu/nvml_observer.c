@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "log.h"
+#include "nvml_missing.h"
 
 static struct {
     pthread_mutex_t mutex; /* guards the count and the opening */
@@ -18,6 +19,12 @@ nvmlReturn_t observer_seat(struct seat **seat)
 {
     *seat = &observer.seat;
     return __atomic_load_n(&observer.users, __ATOMIC_ACQUIRE) ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
+}
+
+int nvml_missing(const char *name)
+{
+    log_line("event=unsupported function=%s", name);
+    return __atomic_load_n(&observer.users, __ATOMIC_ACQUIRE) ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_UNINITIALIZED;
 }
 
 nvmlDevice_t observer_handle(unsigned index)
@@ -137,6 +144,10 @@ EXPORT const char *nvmlErrorString(nvmlReturn_t result)
         return "GPU is lost";
     case NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         return "Driver/library version mismatch";
+    case NVML_ERROR_FUNCTION_NOT_FOUND:
+        return "Function Not Found";
+    case NVML_ERROR_OPERATING_SYSTEM:
+        return "Operating System Error";
     case NVML_ERROR_INSUFFICIENT_RESOURCES:
         return "Insufficient Resources";
     case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:

@@ -103,5 +103,8 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     }
     settings->faults = getenv(PREFIX "FAULTS");
     settings->log = getenv(PREFIX "LOG");
+    settings->cgroup = getenv(PREFIX "CGROUP");
+    if (settings->cgroup && *settings->cgroup == '\0')
+        settings->cgroup = NULL;
     return 0;
 }

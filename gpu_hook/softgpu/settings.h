@@ -15,6 +15,7 @@ struct settings {
     uint64_t launch_nanoseconds; /* of a launch that names no duration of its own */
     const char *faults;
     const char *log;
+    const char *cgroup; /* NULL: the process's own */
 };
 
 /* 0, or -1 with a sentence in `problem`. */

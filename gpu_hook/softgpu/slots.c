@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "limits.h"
 #include "log.h"
 
 static struct flock slot_byte(int slot)
@@ -127,6 +128,7 @@ int slots_join(struct seat *seat)
         seat->slot = free_slot;
         clear_slot(seat->machine, free_slot);
         describe_self(slot);
+        memcpy(slot->cgroups, seat->cgroups, sizeof slot->cgroups);
         atomic_store_explicit(&slot->pid, (int32_t)getpid(), memory_order_release);
     }
     machine_unlock(seat->machine);
@@ -135,23 +137,30 @@ int slots_join(struct seat *seat)
     return free_slot < 0 ? -1 : 0;
 }
 
+/* Under the machine's lock. */
+static int fits(const struct seat *seat, unsigned device, uint64_t bytes)
+{
+    const struct machine *machine = seat->machine;
+    return bytes <= machine->memory_bytes - machine->devices[device].used_bytes &&
+           limits_allow(machine, &machine->slots[seat->slot], device, bytes);
+}
+
 int slots_charge(struct seat *seat, unsigned device, uint64_t bytes)
 {
     struct machine *machine = seat->machine;
     int failed = machine_lock(machine);
     if (failed)
         return failed;
-    uint64_t *used = &machine->devices[device].used_bytes;
-    if (bytes > machine->memory_bytes - *used) {
+    if (!fits(seat, device, bytes)) {
         reap_locked(seat);
         machine_recount(machine); /* a refund that met a stopped holder of the lock left the total too high */
     }
-    if (bytes > machine->memory_bytes - *used) {
+    if (!fits(seat, device, bytes)) {
         machine_unlock(machine);
         return ENOMEM;
     }
     atomic_fetch_add_explicit(&machine->slots[seat->slot].devices[device].bytes, bytes, memory_order_relaxed);
-    *used += bytes;
+    machine->devices[device].used_bytes += bytes;
     machine_unlock(machine);
     return 0;
 }
