@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check soak bench-gateway screenshot labextension clean
+.PHONY: help demo lab test check soak bench-gateway bench-hook screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -35,6 +35,10 @@ soak: ## Long fuzzing and kill -9 by the hundreds; ALIQUOT_SOAK is the factor (m
 bench-gateway: ## Kernel start and execute round trip against plain Jupyter Server, interleaved
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/gateway.py
+
+bench-hook: ## What the hook adds to a call, on a null driver; PEERS="HAMi-core=/path/to/libvgpu.so …" measures others too
+	@$(PYTHON) tools/setup.py test
+	@$(BIN)/python benchmarks/hook.py $(foreach peer,$(PEERS),--peer $(peer))
 
 screenshot: ## Take docs/images/sidebar.png from a running JupyterLab
 	@$(PYTHON) tools/setup.py test

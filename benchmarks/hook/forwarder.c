@@ -1,0 +1,119 @@
+/* The least that a hook can be: a libcuda.so.1 whose functions jump to the real one's. With SPIN_NANOSECONDS, a hook
+ * of known cost: each launch first spins for so long. A benchmark that does not read these two as what they are does
+ * not measure hooks. BENCH_REAL_CUDA names the real library. */
+#define __CUDA_API_VERSION_INTERNAL
+#pragma GCC visibility push(default)
+#include <cuda.h>
+#pragma GCC visibility pop
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+
+#ifdef SPIN_NANOSECONDS
+#define CALIBRATIONS 20000
+
+static uint64_t spin_ticks;
+
+static inline uint64_t read_ticks(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    uint64_t ticks;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+    return ticks;
+#endif
+}
+
+static inline void spin(void)
+{
+    uint64_t start = read_ticks();
+    while (read_ticks() - start < spin_ticks)
+        ;
+}
+
+static double now_nanoseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+/* Least of several, since whatever disturbs makes it longer. */
+static double time_of_a_spin(void)
+{
+    double least = 1e18;
+    for (int batch = 0; batch < 20; batch++) {
+        double begin = now_nanoseconds();
+        for (int i = 0; i < CALIBRATIONS / 20; i++)
+            spin();
+        double each = (now_nanoseconds() - begin) / (CALIBRATIONS / 20);
+        least = each < least ? each : least;
+    }
+    return least;
+}
+
+/* The reading of the counter takes time itself: find the ticks with which a whole spin takes what was asked. */
+static void calibrate(void)
+{
+    double begin = now_nanoseconds();
+    uint64_t ticks = read_ticks();
+    while (now_nanoseconds() - begin < 2e6)
+        ;
+    double ticks_per_nanosecond = (double)(read_ticks() - ticks) / (now_nanoseconds() - begin);
+    spin_ticks = (uint64_t)(SPIN_NANOSECONDS * ticks_per_nanosecond);
+    for (int step = 0; step < 3; step++) {
+        double over = (time_of_a_spin() - SPIN_NANOSECONDS) * ticks_per_nanosecond;
+        spin_ticks = (double)spin_ticks > over ? (uint64_t)((double)spin_ticks - over) : 0;
+    }
+}
+#else
+#define spin()
+#define calibrate()
+#endif
+
+#define FUNCTIONS(F)                                                                                               \
+    F(cuInit, (unsigned int flags), (flags), )                                                                     \
+    F(cuDeviceGet, (CUdevice * device, int ordinal), (device, ordinal), )                                          \
+    F(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device), (context, device), )                       \
+    F(cuCtxSetCurrent, (CUcontext context), (context), )                                                           \
+    F(cuMemAlloc_v2, (CUdeviceptr * pointer, size_t bytes), (pointer, bytes), )                                    \
+    F(cuMemFree_v2, (CUdeviceptr pointer), (pointer), )                                                            \
+    F(cuMemGetInfo_v2, (size_t * free_bytes, size_t * total_bytes), (free_bytes, total_bytes), )                   \
+    F(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream),                     \
+      (to, from, bytes, stream), )                                                                                 \
+    F(cuMemsetD8Async, (CUdeviceptr to, unsigned char value, size_t count, CUstream stream),                       \
+      (to, value, count, stream), )                                                                                \
+    F(cuStreamQuery, (CUstream stream), (stream), )                                                                \
+    F(cuLaunchKernel,                                                                                              \
+      (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,   \
+       unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **parameters,  \
+       void **extra),                                                                                              \
+      (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra),      \
+      spin())                                                                                                      \
+    F(cuLaunchKernelEx,                                                                                            \
+      (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra),                        \
+      (config, function, parameters, extra), spin())                                                               \
+    F(cuGraphLaunch, (CUgraphExec graph, CUstream stream), (graph, stream), spin())
+
+#define DEFINE(name, parameters, arguments, first)     \
+    static __typeof__(&name) real_##name;              \
+    CUresult name parameters                           \
+    {                                                  \
+        first;                                         \
+        return real_##name arguments;                  \
+    }
+FUNCTIONS(DEFINE)
+
+static __attribute__((constructor)) void open_real(void)
+{
+    const char *path = getenv("BENCH_REAL_CUDA");
+    void *real = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (!real)
+        abort();
+#define FIND(name, parameters, arguments, first) real_##name = (__typeof__(&name))dlsym(real, #name);
+    FUNCTIONS(FIND)
+    calibrate();
+}

@@ -1,0 +1,172 @@
+"""What the hook's benchmark compares: the null driver bare and behind each hook, as environments of one program.
+
+Builds the C of benchmarks/hook and runs a node agent that grants the whole device; measures nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from aliquot.gpu_hook import client, paths
+
+HERE = Path(__file__).resolve().parent
+SPIN_NANOSECONDS = 100
+MEMORY = "64GiB"
+NVSHARE_SOCKETS = Path("/var/run/nvshare")  # compiled into nvshare
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One way from the program to the null driver."""
+
+    name: str
+    env: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A preload library, by what it is called on the command line."""
+
+    name: str
+    library: Path
+
+
+@dataclass(frozen=True)
+class Built:
+    """The folders that each hold a libcuda.so.1, and the program."""
+
+    null: Path
+    forwarder: Path
+    spin: Path
+    client: Path
+
+
+def cuda_include() -> Path:
+    """The folder of cuda.h; ends the program where there is none."""
+    folders = [Path(folder) / "nvidia/cu13/include" for folder in sys.path] + [Path("/usr/local/cuda/include")]
+    for folder in folders:
+        if (folder / "cuda.h").exists():
+            return folder
+    raise SystemExit("asked cuda.h, found none: pip install 'nvidia-cuda-runtime==13.0.*'")
+
+
+def compile_c(source: str, output: Path, *flags: str) -> Path:
+    """Compile one file of benchmarks/hook."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise SystemExit("asked a C compiler, found neither cc nor gcc: install gcc")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"]
+    command = [compiler, "-std=gnu11", "-O2", *warnings, "-isystem", str(cuda_include())]
+    subprocess.run([*command, str(HERE / "hook" / source), *flags, "-o", str(output)], check=True)
+    return output
+
+
+def build(folder: Path) -> Built:
+    """Compile the null driver, the two controls and the program."""
+    library = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic"]
+    compile_c("null_driver.c", folder / "null" / "libcuda.so.1", str(HERE / "hook" / "null_nvml.c"), *library)
+    compile_c("forwarder.c", folder / "forwarder" / "libcuda.so.1", *library, "-ldl")
+    spin = f"-DSPIN_NANOSECONDS={SPIN_NANOSECONDS}"
+    compile_c("forwarder.c", folder / "spin" / "libcuda.so.1", spin, *library, "-ldl")
+    program = compile_c("client.c", folder / "client", "-ldl", "-lpthread")
+    for name in ("libcuda.so", "libnvidia-ml.so", "libnvidia-ml.so.1"):
+        (folder / "null" / name).symlink_to("libcuda.so.1")  # peers ask NVML too
+    return Built(folder / "null", folder / "forwarder", folder / "spin", program)
+
+
+@dataclass(frozen=True)
+class AKernel:
+    """A kernel that a node agent granted all of a device: where its processes register, and for which device."""
+
+    folder: Path
+    uuid: str
+
+
+@contextmanager
+def a_kernel(runtime: Path) -> Iterator[AKernel]:
+    """A real node agent over the software GPU's NVML, with one reservation that nothing else touches."""
+    arguments = ("--driver", "softgpu", "--softgpu-memory", MEMORY)
+    client.start_agent(runtime, arguments=arguments, exit_when_idle_seconds=5)
+    uuid = client.read_status(client.query("status", runtime_dir=runtime)).devices[0].uuid
+    request = {"id": 1, "op": "reserve", "kernel_id": "bench", "owner": "bench", "hundredths": 100}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as holder:  # the reservation lives while this is open
+        holder.connect(str(paths.RuntimeDir(runtime).agent_socket))
+        holder.sendall(json.dumps({**request, "label": "", "attributes": {}}).encode() + b"\n")
+        answer = json.loads(holder.makefile("rb").readline())
+        if not answer.get("ok"):
+            raise SystemExit(f"asked the agent for a device, it answered {answer}")
+        yield AKernel(paths.RuntimeDir(runtime).kernel("bench"), uuid)
+    with suppress(client.AgentClientError):
+        client.query("shutdown", runtime_dir=runtime)
+
+
+def clean_environment() -> dict[str, str]:
+    """What no hook and no driver reads."""
+    dropped = ("ALIQUOT_", "LD_", "CUDA_", "NVSHARE_", "LIBCUDA_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+
+
+def own_subjects(built: Built, kernel: AKernel) -> list[Subject]:
+    """Bare twice (their difference is what the method cannot see), the two controls, and ours."""
+    hex_uuid = kernel.uuid.removeprefix("GPU-").replace("-", "")
+    real = str(built.null / "libcuda.so.1")
+    common = {**clean_environment(), "BENCH_UUID": hex_uuid, "BENCH_REAL_CUDA": real}
+    bare = {**common, "LD_LIBRARY_PATH": str(built.null)}
+    ours = {
+        **common,
+        "LD_LIBRARY_PATH": str(paths.shim_dir()),
+        "ALIQUOT_KERNEL_DIR": str(kernel.folder),
+        "ALIQUOT_REAL_CUDA": real,
+        "ALIQUOT_REAL_NVML": str(built.null / "libnvidia-ml.so.1"),
+    }
+    return [
+        Subject("bare", bare),
+        Subject("bare again", bare),
+        Subject("forwarder", {**common, "LD_LIBRARY_PATH": str(built.forwarder)}),
+        Subject("spin", {**common, "LD_LIBRARY_PATH": str(built.spin)}),
+        Subject("ours", ours),
+    ]
+
+
+def peer_subjects(peer: Peer, bare: dict[str, str], folder: Path, stack: ExitStack) -> list[Subject]:
+    """A peer's library preloaded, set up as its own documents say; others get nothing but the preload."""
+    env = {**bare, "LD_PRELOAD": str(peer.library)}
+    if peer.library.name == "libvgpu.so":
+        env["LIBCUDA_LOG_LEVEL"] = "0"
+        env["CUDA_DEVICE_MEMORY_LIMIT"] = "32g"
+        # It looks its own functions up in the library of this name.
+        env["CUDA_REDIRECT"] = str(peer.library)
+        limits = {peer.name: {}, f"{peer.name}, SM limit": {"CUDA_DEVICE_SM_LIMIT": "50"}}
+        caches = {name: folder / f"cache-{number}" for number, name in enumerate(limits)}
+        return [
+            Subject(name, {**env, **limit, "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(caches[name])})
+            for name, limit in limits.items()
+        ]
+    if peer.library.name == "libnvshare.so":
+        env["NVSHARE_ENABLE_SINGLE_OVERSUB"] = "1"
+        stack.enter_context(_nvshare_scheduler(peer.library.parent / "nvshare-scheduler"))
+    return [Subject(peer.name, env)]
+
+
+@contextmanager
+def _nvshare_scheduler(program: Path) -> Iterator[None]:
+    """Its clients wait for it before their first launch."""
+    if not program.exists():
+        raise SystemExit(f"asked nvshare's scheduler at {program}, found nothing: build it with its library")
+    NVSHARE_SOCKETS.mkdir(parents=True, exist_ok=True)
+    process = subprocess.Popen([str(program)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
