@@ -2,6 +2,7 @@
 
 #include "allocations.h"
 #include "contexts.h"
+#include "gate.h"
 #include "launch.h"
 #include "log.h"
 #include "page.h"
@@ -44,6 +45,7 @@ static void forget_parent(void)
     vmm_reset();
     pools_reset();
     contexts_reset();
+    gate_reset();
     launch_reset();
 }
 

@@ -44,7 +44,6 @@ static void load(void)
     bool found = entry_points_load();
 #define CALLED(name) driver_calls.name = (__typeof__(&name))find(#name);
 #define REPLACED(name) driver_calls.name = (__typeof__(&name))find(#name);
-#define COUNTED(name) driver_calls.name = (__typeof__(&name))find(#name);
 #include "driver_calls.h"
     if (found)
         LOG("event=driver_opened path=%s", settings()->real_cuda);

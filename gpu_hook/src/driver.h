@@ -15,7 +15,6 @@ CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **pfn, int version, c
 struct driver {
 #define CALLED(name) __typeof__(&name) name;
 #define REPLACED(name) __typeof__(&name) name;
-#define COUNTED(name) __typeof__(&name) name;
 #include "driver_calls.h"
 };
 

@@ -8,17 +8,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct known {
+    void *real;
+    unsigned index;
+};
+
 static struct {
     pthread_once_t once;
     void *handle;
     struct entry_library library;
-    void **known; /* real addresses in ascending order; NULL if there was no memory for them */
+    struct known *known; /* by ascending address; NULL if there was no memory for them */
     unsigned known_count;
 } state = {.once = PTHREAD_ONCE_INIT};
 
 static int compare_addresses(const void *left, const void *right)
 {
-    const char *a = *(void *const *)left, *b = *(void *const *)right;
+    const char *a = ((const struct known *)left)->real, *b = ((const struct known *)right)->real;
     return (a > b) - (a < b);
 }
 
@@ -60,7 +65,7 @@ static void load(void)
     for (unsigned i = 0; i < entry_count; i++) {
         void *real = state.handle ? dlsym(state.handle, entry_names[i]) : NULL;
         if (real && state.known)
-            state.known[state.known_count++] = real;
+            state.known[state.known_count++] = (struct known){real, i};
         void *target = real ? real : state.handle ? library->absent : library->unavailable;
         __atomic_store_n(&entry_targets[i], target, __ATOMIC_RELEASE);
     }
@@ -96,8 +101,48 @@ void *entry_points_fallback(void)
     return state.handle ? state.library.absent : state.library.unavailable;
 }
 
-bool entry_points_knows(const void *address)
+/* The first row of an address; known_count: there is none. */
+static unsigned find_known(const void *real)
 {
-    return state.known &&
-           bsearch(&address, state.known, state.known_count, sizeof *state.known, compare_addresses) != NULL;
+    unsigned low = 0, high = state.known_count;
+    while (low < high) {
+        unsigned middle = low + (high - low) / 2;
+        if ((const char *)state.known[middle].real < (const char *)real)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < state.known_count && state.known[low].real == real ? low : state.known_count;
+}
+
+/* A driver may serve several functions by one address ("not supported"), so the name decides too. */
+static bool is_variant_of(const char *name, const char *asked)
+{
+    size_t length = strlen(asked);
+    return strncmp(name, asked, length) == 0 && (name[length] == '\0' || name[length] == '_');
+}
+
+/* A function that the driver hands out and does not export: its slot takes the address of the first answer. A
+ * second address would be another ABI under the same name, for which there is no slot. */
+static bool learn(const char *asked, void *real, void **ours)
+{
+    const char *const *row = bsearch(asked, entry_names, entry_count, sizeof *entry_names, compare_name);
+    if (!row)
+        return false;
+    void **slot = &entry_targets[row - entry_names], *expected = state.library.absent;
+    if (!__atomic_compare_exchange_n(slot, &expected, real, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
+        expected != real)
+        return false;
+    *ours = entry_ours[row - entry_names];
+    return true;
+}
+
+bool entry_points_match(const char *asked, void *real, void **ours)
+{
+    *ours = NULL;
+    unsigned first = find_known(real);
+    for (unsigned i = first; i < state.known_count && state.known[i].real == real && !*ours; i++)
+        if (is_variant_of(entry_names[state.known[i].index], asked))
+            *ours = entry_ours[state.known[i].index];
+    return first < state.known_count || learn(asked, real, ours);
 }

@@ -15,6 +15,7 @@ struct entry_library {
 extern const unsigned entry_count;
 extern const char *const entry_names[];
 extern void *entry_targets[] __attribute__((visibility("hidden")));
+extern void *const entry_ours[] __attribute__((visibility("hidden"))); /* NULL: a plain forwarder stands there */
 
 /* Defined by the one module that knows which library this is: driver.c, nvml_driver.c. */
 struct entry_library entry_library(void);
@@ -31,7 +32,8 @@ void *entry_points_find(const char *name);
 /* What a missing function answers. */
 void *entry_points_fallback(void);
 
-/* Whether the real library exports a function at this address by a name that the headers know. */
-bool entry_points_knows(const void *address);
+/* Whether the table knows the function at this address, which was asked for by this name, with or without its version
+ * and stream suffix. Then *ours is what stands before it; NULL: nothing does. Needs entry_points_load. */
+bool entry_points_match(const char *asked, void *real, void **ours);
 
 #endif

@@ -3,15 +3,12 @@
 #include "activation.h"
 #include "devices.h"
 #include "driver.h"
+#include "gate.h"
 #include "page.h"
-#include "session.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
-
-#define FIRST_PAUSE_NANOSECONDS 50000
-#define LAST_PAUSE_NANOSECONDS 1000000
 
 struct counters { /* of one thread at a time; a later thread goes on with the same counts */
     struct counters *next;
@@ -25,9 +22,7 @@ static struct {
     pthread_key_t key;
     bool has_key;
     uint64_t published[DEVICES_MAX];
-    uint32_t needs_attention; /* not 0: the next launch takes the slow way, for nobody adds the counters up */
-    const uint32_t *gate;     /* in the agent's page; valid once a thread has a counter */
-} state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .needs_attention = 1};
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static __thread struct counters *own __attribute__((tls_model("initial-exec")));
 static __thread uint64_t *counter __attribute__((tls_model("initial-exec"))); /* of the current device */
@@ -75,34 +70,21 @@ static void find_counter(void)
         counter = &own->launches[device];
 }
 
-static void wait_for_gate(void)
-{
-    struct timespec pause = {0, FIRST_PAUSE_NANOSECONDS};
-    const uint32_t *gate = &page_agent()->gate;
-    while (__atomic_load_n(gate, __ATOMIC_ACQUIRE) != 0) {
-        nanosleep(&pause, NULL);
-        pause.tv_nsec = pause.tv_nsec * 2 < LAST_PAUSE_NANOSECONDS ? pause.tv_nsec * 2 : LAST_PAUSE_NANOSECONDS;
-    }
-}
-
 static inline void count(void)
 {
     __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 }
 
-/* The way of a thread's first launch, of one that finds the gate closed, and of every one where the hook does not
- * act. */
+/* The way of a thread's first launch, of the first after a tick, of one that finds the gate closed, and of every one
+ * where the hook does not act. */
 static __attribute__((noinline)) void enter_slowly(void)
 {
     driver();
     if (!activation_enter())
         return;
-    __atomic_store_n(&state.gate, &page_agent()->gate, __ATOMIC_RELEASE);
     if (!counter)
         find_counter();
-    if (__atomic_exchange_n(&state.needs_attention, 0, __ATOMIC_ACQ_REL))
-        session_wake();
-    wait_for_gate();
+    gate_pass();
     if (counter)
         count();
     activation_leave();
@@ -111,10 +93,7 @@ static __attribute__((noinline)) void enter_slowly(void)
 /* False: enter_slowly is due. */
 static inline bool enter(void)
 {
-    if (__builtin_expect(!counter || __atomic_load_n(&state.needs_attention, __ATOMIC_RELAXED), 0))
-        return false;
-    const uint32_t *gate = __atomic_load_n(&state.gate, __ATOMIC_RELAXED);
-    if (__builtin_expect(__atomic_load_n(gate, __ATOMIC_RELAXED), 0))
+    if (__builtin_expect(!counter || !gate_is_open(), 0))
         return false;
     count();
     return true;
@@ -131,7 +110,7 @@ static uint64_t total_of(int device)
 bool launch_tick(void)
 {
     struct aliquot_hook_page *page = page_hook();
-    bool has_changed = false;
+    bool has_changed = gate_tick();
     pthread_mutex_lock(&state.mutex);
     for (int device = 0; device < devices_count(); device++) {
         uint64_t total = total_of(device);
@@ -147,8 +126,7 @@ bool launch_tick(void)
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
         page_write(&page->last_call_nanoseconds, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
-    } else {
-        __atomic_store_n(&state.needs_attention, 1, __ATOMIC_RELEASE);
+        gate_stay_awake();
     }
     return has_changed;
 }
@@ -157,7 +135,6 @@ void launch_reset(void)
 {
     pthread_mutex_init(&state.mutex, NULL);
     state.list = NULL; /* the parent's counts; not ours to free while a stale key may point there */
-    state.needs_attention = 1;
     for (int device = 0; device < DEVICES_MAX; device++)
         state.published[device] = 0;
     own = NULL;

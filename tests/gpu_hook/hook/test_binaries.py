@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from aliquot.gpu_hook import paths
 
 NEWEST_GLIBC = (2, 28)
+SOURCES = Path(paths.__file__).resolve().parent / "src"
 FILES = ["shim/libcuda.so.1", "shim/libcuda.so", "shim/libnvidia-ml.so.1", "bin/aliquot-kernel-start"]
 
 
@@ -48,3 +51,15 @@ def test_the_link_name_holds_no_second_hook() -> None:
 def test_no_stack_is_executable(name: str) -> None:
     (row,) = [line for line in read_elf(paths.native_dir() / name, "-l").splitlines() if "GNU_STACK" in line]
     assert "RWE" not in row
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_forwarders_of_each_machine_assemble(machine: str, tmp_path: Path) -> None:
+    clang = shutil.which("clang")
+    if clang is None:
+        pytest.skip("clang is not installed; it is the assembler of the machine that we are not on")
+    generator, table = SOURCES / "generate_entry_points.py", SOURCES / "entry_points.txt"
+    subprocess.run([sys.executable, str(generator), "cuda", machine, str(tmp_path / "entries"), str(table)], check=True)
+    command = [clang, f"--target={machine}-linux-gnu", "-c", str(tmp_path / "entries.S"), "-o", str(tmp_path / "o")]
+    subprocess.run(command, check=True)
+    assert "cuMemcpyHtoD_v2" in read_elf(tmp_path / "o", "--syms")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shutil
@@ -16,8 +17,22 @@ from aliquot.gpu_hook.protocol import HookPage
 
 MIB = 1 << 20
 HERE = Path(__file__).parent
-CALLS = (Path(paths.__file__).resolve().parent / "src" / "driver_calls.h").read_text()
-REPLACED = re.findall(r"^(?:REPLACED|COUNTED)\((\w+)\)", CALLS, re.M)
+SOURCES = Path(paths.__file__).resolve().parent / "src"
+
+
+def read_table() -> dict[str, Any]:
+    """The table of entry points, read as the build reads it."""
+    spec = importlib.util.spec_from_file_location("entry_points_table", SOURCES / "entry_points_table.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module.read_table(SOURCES / "entry_points.txt")
+
+
+TABLE = read_table()
+OURS = [name for name, entry in TABLE.items() if entry.kind != "pass"]
 
 ROUTES = {
     "dlopen": 'handle = dlopen("libcuda.so.1", RTLD_NOW);',
@@ -83,6 +98,7 @@ def exports(library: Path) -> set[str]:
 def test_every_function_of_the_header_is_exported(include_dir: Path) -> None:
     exported = exports(paths.shim_dir() / "libcuda.so.1")
     assert preprocessed_names(include_dir) - exported == set()
+    assert set(TABLE) - exported == set()
     assert {"cuProfilerStart", "cuGLGetDevices_v2", "aliquot_hook_version"} <= exported
     assert {name for name in exported if not name.startswith("cu")} == {"aliquot_hook_version"}
 
@@ -97,10 +113,10 @@ def test_every_function_of_nvml_is_exported(include_dir: Path) -> None:
 @pytest.mark.parametrize("route", ROUTES)
 def test_every_hooked_variant_is_reached(route: str, a_folder: Path, a_null_node: Any) -> None:
     program = compile_program(a_folder, CLIENT.replace("ROUTE", ROUTES[route]), "-ldl")
-    done = subprocess.run([program, *REPLACED], env=a_null_node.hooked_env, capture_output=True, text=True)
+    done = subprocess.run([program, *OURS], env=a_null_node.hooked_env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert set(done.stdout.split()) == {str(paths.shim_dir() / "libcuda.so.1")}
-    assert len(done.stdout.split()) == len(REPLACED)
+    assert len(done.stdout.split()) == len(OURS)
 
 
 @pytest.mark.parametrize("binding", ["lazy", "now"])
@@ -115,7 +131,8 @@ def test_a_linked_program_is_held_to_the_quota(binding: str, a_folder: Path, a_n
 def test_a_query_answers_with_the_hook_for_what_it_replaces(asked: str, a_node: Any) -> None:
     program = a_node.program()
     shim, driver = str(paths.shim_dir() / "libcuda.so.1"), str(paths.softgpu_driver().cuda)
-    for symbol in ("cuMemAlloc", "cuMemFree", "cuInit", "cuLaunchKernel", "cuMemGetInfo", "cuGetProcAddress"):
+    ours = ("cuMemAlloc", "cuMemFree", "cuInit", "cuLaunchKernel", "cuMemGetInfo", "cuGetProcAddress", "cuMemcpyHtoD")
+    for symbol in ours:
         assert program(f"query({symbol!r}, asked={asked!r})") == [0, shim]
     for flags in (0, 1, 2):
         assert program(f"query('cuMemAllocAsync', flags={flags}, asked={asked!r})") == [0, shim]
@@ -142,14 +159,14 @@ def test_a_symbol_that_no_header_knows_passes_and_is_counted(a_null_node: Any) -
     program = a_null_node.program()
     program("begin()")
     want_file = a_null_node.hooked_env["ALIQUOT_REAL_CUDA"]
-    assert program("query('cuSubgridCreate')") == [0, want_file]
+    assert program("query('cuMysteryCreate')") == [0, want_file]
     assert agent.process().page_word(HookPage.UNKNOWN_SYMBOLS) == 1
 
 
 def test_a_query_before_init_is_counted_when_the_agent_is_there(a_null_node: Any) -> None:
     agent = a_null_node.grant(("10" * 16, 64 * MIB))
     program = a_null_node.program()
-    program("query('cuSubgridCreate')")
+    program("query('cuMysteryCreate')")
     program("begin()")
     process = agent.process(program.pid)
     agent.wait_for(lambda: process.page_word(HookPage.UNKNOWN_SYMBOLS) == 1)

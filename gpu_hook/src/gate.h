@@ -1,0 +1,34 @@
+/* The kernel's gate, and the slow ways of the generated forwarders. A call that touches the device looks at one word;
+ * not 0 means the slow way, which waits while the agent holds the gate closed. */
+#ifndef ALIQUOT_GATE_H
+#define ALIQUOT_GATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Points to the gate in the agent's page; to a word that is not 0 where the next call is to take the slow way: before
+ * the hook acts, and after each tick, so that calls show activity without writing anything. */
+extern const uint32_t *gate_word __attribute__((visibility("hidden")));
+
+static inline bool gate_is_open(void)
+{
+    return __atomic_load_n(__atomic_load_n(&gate_word, __ATOMIC_RELAXED), __ATOMIC_RELAXED) == 0;
+}
+
+/* Between activation_enter and activation_leave: marks activity, and waits while the gate is closed. */
+void gate_pass(void);
+
+/* Called on the session's thread: whether a call passed since the last time. */
+bool gate_tick(void);
+
+/* The tick found work after all, by other signs: calls need not wake the session. */
+void gate_stay_awake(void);
+
+/* In the child of a fork. */
+void gate_reset(void);
+
+/* Called by the forwarders; return where to jump. */
+void *entry_gate(unsigned index);
+void *entry_deny(unsigned index);
+
+#endif

@@ -1,0 +1,91 @@
+"""Generated forwarders: what touches the device waits for the gate and shows activity; what is denied is denied."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.protocol import HookPage
+
+MIB = 1 << 20
+COPY = "call('cuMemcpyDtoDAsync_v2{}', U64(1), U64(2), SIZE(3), U64(4))"
+STATE = "call('cuCheckpointProcessGetState', 1, ctypes.byref(ctypes.c_int()))"
+NOT_PERMITTED = 800
+
+
+@pytest.fixture
+def a_kernel(a_null_node: Any) -> tuple[Any, Any]:
+    agent = a_null_node.grant(("10" * 16, 64 * MIB))
+    program = a_null_node.program()
+    program("begin()")
+    agent.process()
+    return agent, program
+
+
+def is_held(pid: int) -> bool:
+    """Whether a thread of the process sleeps in the hook: the program would have answered, or read, otherwise."""
+    with open(f"/proc/{pid}/syscall") as file:
+        number = file.read().split()[0]
+    return number in _SLEEPS[os.uname().machine]
+
+
+_SLEEPS = {"x86_64": ("35", "230"), "aarch64": ("101", "115")}  # nanosleep, clock_nanosleep
+
+
+@pytest.mark.parametrize("suffix", ["", "_ptsz"])
+def test_a_copy_keeps_its_arguments_on_the_fast_and_the_slow_way(suffix: str, a_kernel: tuple[Any, Any]) -> None:
+    _, program = a_kernel
+    copies = f"[{COPY.format(suffix)} for _ in range(1000)]"
+    assert program(f"set({copies}).__len__(), set({copies}).pop()") == [1, 0]
+
+
+@pytest.mark.parametrize("call", [COPY.format(""), COPY.format("_ptsz"), "launch(1)", "call('cuMemsetD8_v2', 0, 0, 0)"])
+def test_a_closed_gate_holds_what_touches_the_device(call: str, a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    want = program(call)
+    agent.set_gate(1)
+    program.ask(call)
+    agent.wait_for(lambda: is_held(program.pid))
+    agent.set_gate(0)
+    assert program.answer() == want
+
+
+def test_a_closed_gate_does_not_hold_questions(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    agent.set_gate(1)
+    assert program("call('cuDeviceGetCount', ctypes.byref(ctypes.c_int()))") == 0
+    assert program("call('cuParamSetf', None, 7, ctypes.c_float(2.5))") == 0
+
+
+def test_a_copy_shows_activity(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    process = agent.process()
+    for _ in range(3):
+        before = process.page_word(HookPage.LAST_CALL)
+        assert program(COPY.format("")) == 0
+        agent.wait_for(lambda before=before: process.page_word(HookPage.LAST_CALL) > before)
+
+
+def test_a_symbol_that_is_handed_out_but_not_exported_gets_its_gate(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    assert program("query('cuSubgridCreate')")[1].endswith("shim/libcuda.so.1")
+    assert program("call('cuSubgridCreate')") == 401
+    agent.set_gate(1)
+    program.ask("call('cuSubgridCreate')")
+    agent.wait_for(lambda: is_held(program.pid))
+    agent.set_gate(0)
+    assert program.answer() == 401
+    assert agent.process().page_word(HookPage.UNKNOWN_SYMBOLS) == 0
+
+
+def test_checkpoints_are_the_agents_alone(a_kernel: tuple[Any, Any]) -> None:
+    _, program = a_kernel
+    assert program(STATE) == NOT_PERMITTED
+
+
+def test_the_kill_switch_opens_every_way(a_null_node: Any) -> None:
+    program = a_null_node.program(ALIQUOT_HOOK="off")
+    assert program("init()") == 0
+    assert program(STATE) == 0
+    assert program(f"[{COPY.format('')}, {COPY.format('')}]") == [0, 0]
