@@ -46,7 +46,7 @@ static void *reach(uint64_t address, uint64_t count, uint64_t element_bytes)
     if (__builtin_mul_overflow(count, element_bytes, &bytes) || address % element_bytes)
         return NULL;
     if (window_is_device(address))
-        return window_holds(address, bytes ? bytes : 1) ? window_bytes(address) : NULL;
+        return window_backs(address, bytes ? bytes : 1) ? window_bytes(address) : NULL;
     int is_inside = host_memory_find(address, &host) == 0 && bytes <= host.bytes - (address - host.start);
     return is_inside ? (void *)address : NULL;
 }

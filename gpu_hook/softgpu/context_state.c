@@ -3,6 +3,7 @@
 #include "driver.h"
 #include "handles.h"
 #include "implemented.h"
+#include "pools.h"
 #include "streams.h"
 
 /* NULL asks for the calling thread's context. */
@@ -34,7 +35,11 @@ CUresult impl_cuCtxSynchronize_v2(CUcontext ctx)
 {
     struct context *context;
     CUresult result = resolve(ctx, &context);
-    return result ? result : streams_drain(context);
+    if (result)
+        return result;
+    result = streams_drain(context);
+    pools_synchronised();
+    return result;
 }
 
 CUresult impl_cuCtxSynchronize(void)

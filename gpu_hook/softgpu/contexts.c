@@ -8,6 +8,7 @@
 #include "handles.h"
 #include "implemented.h"
 #include "modules.h"
+#include "pools.h"
 #include "streams.h"
 #include "window.h"
 
@@ -59,7 +60,8 @@ void context_close(struct context *context)
     modules_close_all(context);
     window_free_context(context);
     struct slot *slot = &driver.seat.machine->slots[driver.seat.slot];
-    atomic_fetch_sub(&slot->devices[context->physical].contexts, 1);
+    if (atomic_fetch_sub(&slot->devices[context->physical].contexts, 1) == 1)
+        pools_close_device(context->physical);
     /* The struct stays: other threads may have it on their stacks, and compare it. It is a few hundred bytes. */
 }
 

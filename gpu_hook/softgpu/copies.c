@@ -20,11 +20,8 @@ struct copy {
 
 int place_bytes(uint64_t address, uint64_t bytes, void **view)
 {
-    *view = (void *)address;
-    if (!window_is_device(address))
-        return 0;
-    *view = window_bytes(address);
-    return window_holds(address, bytes) ? 0 : -1;
+    *view = window_is_device(address) ? window_bytes(address) : (void *)address;
+    return !window_is_device(address) || window_backs(address, bytes) ? 0 : -1;
 }
 
 /* From the first byte to the last that the shape touches. */
@@ -90,14 +87,13 @@ static int is_pageable(uint64_t address)
 static int check_place(const struct place *place, const struct shape *shape)
 {
     uint64_t rows;
-    void *view;
     if (place->address == 0 || (shape->height > 1 && place->pitch < shape->width) ||
         (shape->depth > 1 && place->height < shape->height))
         return -1;
     if (__builtin_mul_overflow(shape->depth, place->height ? place->height : 1, &rows) ||
         __builtin_mul_overflow(rows, place->pitch, &rows))
         return -1;
-    return place_bytes(place->address, extent(place, shape), &view);
+    return !window_is_device(place->address) || window_holds(place->address, extent(place, shape)) ? 0 : -1;
 }
 
 static CUresult submit(const struct copy *copy, CUstream handle, int is_async)

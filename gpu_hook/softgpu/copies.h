@@ -22,7 +22,7 @@ CUresult copy_shape(struct place to, struct place from, struct shape shape, CUst
 /* Fills rows with a pattern of 1, 2 or 4 bytes; `width` counts elements. */
 CUresult fill_shape(struct place to, uint32_t value, unsigned element_bytes, struct shape shape, CUstream stream,
                     int is_async);
-/* A host view of device or host memory: 0, or -1 when an address in the device window is not allocated. */
+/* For work whose turn has come, a host view of device or host memory: 0, or -1 when device memory is not mapped there. */
 int place_bytes(uint64_t address, uint64_t bytes, void **view);
 
 #endif

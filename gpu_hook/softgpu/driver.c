@@ -9,6 +9,7 @@
 #include "enter.h"
 #include "implemented.h"
 #include "log.h"
+#include "pools.h"
 #include "slots.h"
 #include "visible.h"
 #include "window.h"
@@ -71,6 +72,7 @@ static CUresult take_seat(void)
         machine_close(&driver.seat);
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
+    pools_set_chunk(settings.pool_chunk_bytes);
     return CUDA_SUCCESS;
 }
 
@@ -112,6 +114,14 @@ CUresult impl_cuDriverGetVersion(int *driverVersion)
 CUresult driver_check_device(CUdevice device)
 {
     return device >= 0 && device < driver.device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUdevice driver_ordinal(unsigned physical)
+{
+    CUdevice device = 0;
+    while (device < driver.device_count - 1 && driver.physical[device] != physical)
+        device++;
+    return device;
 }
 
 int driver_is_lost(CUdevice device)

@@ -17,6 +17,8 @@ extern struct driver driver;
 
 /* CUDA_SUCCESS when `device` is a visible ordinal. */
 CUresult driver_check_device(CUdevice device);
+/* The visible ordinal of a device of the machine. */
+CUdevice driver_ordinal(unsigned physical);
 int driver_is_lost(CUdevice device);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "handles.h"
 #include "implemented.h"
+#include "pools.h"
 
 static struct {
     pthread_mutex_t mutex; /* guards every event's mark */
@@ -121,6 +122,7 @@ CUresult impl_cuEventSynchronize(CUevent hEvent)
     if (mark)
         work_wait(mark);
     work_drop(mark);
+    pools_synchronised();
     return check(hEvent);
 }
 

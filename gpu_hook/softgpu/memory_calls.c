@@ -1,5 +1,4 @@
-/* Linear device memory: allocate and free, at once and in the order of a stream. Stream-ordered memory is taken at the
- * time of the call and returned when the stream reaches the free. */
+/* Linear device memory: allocate and free, at once. */
 #include <stdlib.h>
 
 #include "driver.h"
@@ -11,6 +10,16 @@
 
 #define PITCH_UNIT 512u
 
+/* Memory that pools hold unused, or will hold when streams reach frees, is not lost to others. */
+static CUresult allocate(struct context *context, size_t bytes, uint64_t *address)
+{
+    CUresult result = window_allocate(context, bytes, address);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY &&
+        (pools_wait_for_frees(context->physical) | pools_release_unused(context->physical)))
+        result = window_allocate(context, bytes, address);
+    return result;
+}
+
 CUresult impl_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct context *context;
@@ -18,9 +27,7 @@ CUresult impl_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     if (result || dptr == NULL || bytesize == 0)
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     uint64_t address;
-    result = window_allocate(context, bytesize, NULL, &address);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_wait_for_frees(context->physical))
-        result = window_allocate(context, bytesize, NULL, &address);
+    result = allocate(context, bytesize, &address);
     if (result == CUDA_SUCCESS)
         *dptr = address;
     return result;
@@ -42,7 +49,7 @@ CUresult impl_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Width
     return result;
 }
 
-/* As on hardware, freeing waits for the work that may still use the memory. */
+/* As on hardware, freeing waits for the work that may still use the memory; but not where it came from a pool. */
 CUresult impl_cuMemFree_v2(CUdeviceptr dptr)
 {
     struct context *context;
@@ -54,11 +61,10 @@ CUresult impl_cuMemFree_v2(CUdeviceptr dptr)
         return CUDA_SUCCESS;
     if (window_find(dptr, &found) != 0 || found.start != dptr || found.is_dying)
         return CUDA_ERROR_INVALID_VALUE;
+    if (found.pool)
+        return pool_free_now(dptr) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     result = streams_drain(found.context);
-    if (window_free(dptr) != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    pool_count(found.pool, -(int64_t)found.charged);
-    return result;
+    return window_free(dptr) == 0 ? result : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult impl_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)

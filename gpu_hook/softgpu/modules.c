@@ -172,7 +172,7 @@ static CUresult place_global(struct context *context, uint64_t bytes, struct glo
     struct allocation found;
     if (place->address && window_find(place->address, &found) == 0 && found.id == place->allocation_id)
         return CUDA_SUCCESS;
-    CUresult result = window_allocate(context, bytes, NULL, &place->address);
+    CUresult result = window_allocate(context, bytes, &place->address);
     if (result == CUDA_SUCCESS && window_find(place->address, &found) == 0)
         place->allocation_id = found.id;
     return result;

@@ -52,7 +52,7 @@ static CUresult write_attribute(void *data, CUpointer_attribute attribute, CUdev
         *(unsigned long long *)data = pointer->is_device ? pointer->device.id : pointer->host.id | 1ull << 62;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = context->device;
+        *(int *)data = pointer->is_device ? driver_ordinal(pointer->device.device) : context->device;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr *)data = start;

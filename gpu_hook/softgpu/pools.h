@@ -1,14 +1,21 @@
-/* Memory pools: names for streams of allocations. Memory is taken at the call and returned when the stream reaches the
- * free; a pool keeps nothing back. */
+/* Memory pools: what the rest of the library does with them. A pool reserves device memory in chunks, is charged for the
+ * whole of them, and hands out parts. */
 #ifndef SOFTGPU_POOLS_H
 #define SOFTGPU_POOLS_H
 
 #include <stdint.h>
 
-struct pool;
-
 /* 1 if frees were pending on the device and are done now: room may have come. */
 int pools_wait_for_frees(unsigned physical);
-void pool_count(struct pool *pool, int64_t bytes); /* NULL is no pool */
+/* Gives the device back all that its pools hold unused; 1 if that was something. */
+int pools_release_unused(unsigned physical);
+/* The host has waited for a stream, an event or a context: what pools hold beyond their thresholds goes back. */
+void pools_synchronised(void);
+/* The last context of the device in this process is gone, and with it all that its pools hold. */
+void pools_close_device(unsigned physical);
+/* Frees a pool's allocation at once; 0, or -1 when `address` is not the start of one. */
+int pool_free_now(uint64_t address);
+/* Bytes that a pool reserves at a time, at least: a multiple of 2 MiB. */
+void pools_set_chunk(uint64_t bytes);
 
 #endif

@@ -154,3 +154,16 @@ void ranges_give_back(struct ranges *ranges, uint64_t start, uint64_t *free_star
     *free_start = node->start;
     *free_end = node->start + node->bytes;
 }
+
+int ranges_split(struct ranges *ranges, uint64_t start, uint64_t bytes, void *owner)
+{
+    struct range *node = pull(ranges, start);
+    int failed =
+        node->bytes > bytes && ranges_insert(ranges, start + bytes, node->bytes - bytes, node->owner) != 0;
+    if (!failed) {
+        node->bytes = bytes;
+        node->owner = owner;
+    }
+    put(ranges, node);
+    return failed ? -1 : 0;
+}

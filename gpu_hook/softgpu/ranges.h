@@ -28,6 +28,8 @@ void ranges_remove(struct ranges *ranges, uint64_t start);
 uint64_t ranges_take(struct ranges *ranges, uint64_t bytes, void *owner);
 /* Gives a taken range back, joined with its free neighbours; says where the joined free range lies. */
 void ranges_give_back(struct ranges *ranges, uint64_t start, uint64_t *free_start, uint64_t *free_end);
+/* Cuts an owned range at `start`: its first `bytes` go to `owner`, the rest stays with the former. 0, or -1 without memory. */
+int ranges_split(struct ranges *ranges, uint64_t start, uint64_t bytes, void *owner);
 /* The first owned range at or after `address`, or NULL. */
 struct range *ranges_next_owned(const struct ranges *ranges, uint64_t address);
 

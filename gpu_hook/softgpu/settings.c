@@ -74,6 +74,7 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     static const struct number sm_count = {PREFIX "SM_COUNT", "a number of SMs", 64, 1, 1024, 0};
     static const struct number link = {PREFIX "LINK_GBPS", "GB/s", 25, 1, 10000, 0};
     static const struct number launch = {PREFIX "LAUNCH_NS", "nanoseconds", 5000, 0, 3600000000000ull, 0};
+    static const struct number chunk = {PREFIX "POOL_CHUNK", "bytes (2MiB, 32MiB)", MACHINE_LARGE_UNIT, 1, 1ull << 40, 1};
     uint64_t value;
 
     if (read_number(&devices, &value, problem, problem_bytes))
@@ -90,6 +91,10 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     settings->link_bytes_per_second = value * 1000000000ull;
     if (read_number(&launch, &settings->launch_nanoseconds, problem, problem_bytes))
         return -1;
+
+    if (read_number(&chunk, &value, problem, problem_bytes))
+        return -1;
+    settings->pool_chunk_bytes = (value + MACHINE_LARGE_UNIT - 1) & ~(uint64_t)(MACHINE_LARGE_UNIT - 1);
 
     const char *state = getenv(PREFIX "STATE");
     int length = state && *state

@@ -13,6 +13,7 @@ struct settings {
     uint64_t memory_bytes; /* of each device */
     uint64_t link_bytes_per_second;
     uint64_t launch_nanoseconds; /* of a launch that names no duration of its own */
+    uint64_t pool_chunk_bytes; /* pools reserve in multiples of this */
     const char *faults;
     const char *log;
     const char *cgroup; /* NULL: the process's own */

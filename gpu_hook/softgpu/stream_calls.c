@@ -6,6 +6,7 @@
 #include "enter.h"
 #include "handles.h"
 #include "implemented.h"
+#include "pools.h"
 #include "streams.h"
 
 /* A thread's own default streams: the latest context's is enough, others are found again by their handle. */
@@ -99,7 +100,9 @@ CUresult impl_cuStreamSynchronize(CUstream hStream)
     if (result)
         return result;
     /* The legacy stream's end is after all blocking streams' work, as an operation on it would be. */
-    return stream->kind == STREAM_LEGACY ? streams_drain(context) : stream_drain(stream);
+    result = stream->kind == STREAM_LEGACY ? streams_drain(context) : stream_drain(stream);
+    pools_synchronised();
+    return result;
 }
 
 CUresult impl_cuStreamQuery(CUstream hStream)

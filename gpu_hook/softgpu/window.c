@@ -76,27 +76,39 @@ static struct ranges *map_of(uint64_t address)
     return address - window.base < SMALL_BYTES ? &window.small : &window.large;
 }
 
-/* Under the mutex. */
-static struct allocation *look_up(uint64_t address)
+/* Under the mutex: an allocation, or a pool's reservation. */
+static struct allocation *look_up_whole(uint64_t address)
 {
     struct range *range = window_is_device(address) ? ranges_find(map_of(address), address) : NULL;
     struct allocation *allocation = range ? range->owner : NULL;
     return allocation && address - allocation->start < allocation->bytes ? allocation : NULL;
 }
 
-CUresult window_allocate(struct context *context, uint64_t bytes, struct pool *pool, uint64_t *address)
+/* Under the mutex. */
+static struct allocation *look_up(uint64_t address)
 {
-    uint64_t charged = window_round(bytes);
+    struct allocation *allocation = look_up_whole(address);
+    if (allocation == NULL || allocation->parts == NULL)
+        return allocation;
+    struct range *range = ranges_find(allocation->parts, address);
+    allocation = range ? range->owner : NULL;
+    return allocation && !allocation->is_dying && address - allocation->start < allocation->bytes ? allocation : NULL;
+}
+
+/* Charges the device and takes addresses for it. */
+static CUresult obtain(const struct allocation *wanted, uint64_t *address)
+{
+    uint64_t bytes = wanted->bytes, charged = window_round(bytes);
     struct allocation *allocation = bytes < WINDOW_BYTES ? calloc(1, sizeof *allocation) : NULL;
     if (allocation == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    int failed = slots_charge(&driver.seat, context->physical, charged);
+    int failed = slots_charge(&driver.seat, wanted->device, charged);
     if (failed) {
         free(allocation);
         return failed == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_SYSTEM_NOT_READY;
     }
-    *allocation = (struct allocation){.bytes = bytes, .charged = charged, .context = context,
-                                      .device = context->physical, .pool = pool};
+    *allocation = *wanted;
+    allocation->charged = charged;
     pthread_mutex_lock(&window.mutex);
     allocation->start = ranges_take(bytes < LARGE_LEAST ? &window.small : &window.large, charged, allocation);
     allocation->id = ++window.next_id;
@@ -104,9 +116,39 @@ CUresult window_allocate(struct context *context, uint64_t bytes, struct pool *p
     pthread_mutex_unlock(&window.mutex);
     if (*address)
         return CUDA_SUCCESS;
-    slots_refund(&driver.seat, context->physical, charged);
+    slots_refund(&driver.seat, wanted->device, charged);
     free(allocation);
     return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult window_allocate(struct context *context, uint64_t bytes, uint64_t *address)
+{
+    return obtain(&(struct allocation){.bytes = bytes, .context = context, .device = context->physical}, address);
+}
+
+CUresult window_reserve(unsigned physical, uint64_t bytes, const struct ranges *parts, uint64_t *start)
+{
+    return obtain(&(struct allocation){.bytes = bytes, .device = physical, .parts = parts}, start);
+}
+
+void window_lock(void)
+{
+    pthread_mutex_lock(&window.mutex);
+}
+
+void window_unlock(void)
+{
+    pthread_mutex_unlock(&window.mutex);
+}
+
+struct allocation *window_look_up(uint64_t address)
+{
+    return look_up(address);
+}
+
+uint64_t window_new_id(void)
+{
+    return ++window.next_id;
 }
 
 /* Under the mutex. Host pages go back as soon as no live allocation lies on them. */
@@ -123,11 +165,12 @@ static void release(struct allocation *allocation)
         madvise(window_bytes(start), end - start, MADV_DONTNEED);
 }
 
-int window_free(uint64_t address)
+/* What starts at `address`: a reservation, or else an allocation that is none's part. */
+static int give_back(uint64_t address, int is_reservation)
 {
     pthread_mutex_lock(&window.mutex);
-    struct allocation *allocation = look_up(address);
-    if (allocation && allocation->start != address)
+    struct allocation *allocation = look_up_whole(address);
+    if (allocation && (allocation->start != address || (allocation->parts != NULL) != is_reservation))
         allocation = NULL;
     if (allocation)
         release(allocation);
@@ -137,6 +180,16 @@ int window_free(uint64_t address)
     slots_refund(&driver.seat, allocation->device, allocation->charged);
     free(allocation);
     return 0;
+}
+
+int window_free(uint64_t address)
+{
+    return give_back(address, 0);
+}
+
+void window_release(uint64_t start)
+{
+    give_back(start, 1);
 }
 
 void window_free_context(struct context *context)
@@ -172,6 +225,15 @@ int window_holds(uint64_t address, uint64_t bytes)
 {
     struct allocation found;
     return window_find(address, &found) == 0 && bytes <= found.bytes - (address - found.start);
+}
+
+int window_backs(uint64_t address, uint64_t bytes)
+{
+    pthread_mutex_lock(&window.mutex);
+    struct allocation *whole = look_up_whole(address);
+    int is_inside = whole && bytes <= whole->bytes - (address - whole->start);
+    pthread_mutex_unlock(&window.mutex);
+    return is_inside;
 }
 
 int window_mark_dying(uint64_t address)

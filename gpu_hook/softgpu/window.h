@@ -16,13 +16,16 @@ struct allocation {
     uint64_t id;
     struct pool *pool; /* NULL: not from a pool */
     int is_dying;      /* its cuMemFreeAsync is queued: a second free is an error */
+    const struct ranges *parts; /* a pool's reservation: the allocations are in here; under the window's lock */
 };
+
+struct ranges;
 
 int window_open(void); /* 0, or -1 after saying why */
 /* What an allocation of `bytes` costs, and where it starts: below 1 MiB in units of 512 bytes, else of 2 MiB. */
 uint64_t window_round(uint64_t bytes);
 /* CUDA_SUCCESS or OUT_OF_MEMORY; the memory is charged to the device. */
-CUresult window_allocate(struct context *context, uint64_t bytes, struct pool *pool, uint64_t *address);
+CUresult window_allocate(struct context *context, uint64_t bytes, uint64_t *address);
 /* Frees the allocation that starts at `address`; 0, or -1 when none does. */
 int window_free(uint64_t address);
 void window_free_context(struct context *context);
@@ -30,9 +33,20 @@ void window_free_context(struct context *context);
 int window_find(uint64_t address, struct allocation *found);
 /* 1 when [address, address + bytes) lies within one live allocation. */
 int window_holds(uint64_t address, uint64_t bytes);
+/* As window_holds, for work whose turn has come: what a pool has reserved is mapped, whoever uses it now. */
+int window_backs(uint64_t address, uint64_t bytes);
 int window_is_device(uint64_t address);
 /* 0, or -1 when no live allocation starts there or its free is queued already. */
 int window_mark_dying(uint64_t address);
+/* Memory of a device for a pool to divide: charged in whole, each allocation in `parts` an owner of its own. Changes of
+ * `parts` are made between window_lock and window_unlock. CUDA_SUCCESS, OUT_OF_MEMORY or SYSTEM_NOT_READY. */
+CUresult window_reserve(unsigned physical, uint64_t bytes, const struct ranges *parts, uint64_t *start);
+void window_release(uint64_t start); /* a reservation, with nothing in its parts */
+void window_lock(void);
+void window_unlock(void);
+/* Under the lock: the record of what holds `address`, or NULL; and a number for a new one. */
+struct allocation *window_look_up(uint64_t address);
+uint64_t window_new_id(void);
 /* The host's view of a device address. */
 void *window_bytes(uint64_t address);
 

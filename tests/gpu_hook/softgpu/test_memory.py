@@ -100,6 +100,16 @@ def test_pool_memory_returns_when_the_stream_reaches_the_free(a_machine):
     assert said.split("\n") == ["1", "64"]
 
 
+def test_pools_reserve_whole_chunks_while_there_is_room(make_machine):
+    said = make_machine(MEMORY="100MiB", POOL_CHUNK="32MiB").run("""
+        start()
+        for size in (1, 33 * MIB, 4 * MIB):  # the second finds no room for two more chunks, but for what it needs
+            p = u64(); check(cuda.cuMemAllocAsync(ctypes.byref(p), ctypes.c_size_t(size), None))
+            say(free_bytes() // MIB)
+    """)
+    assert said.split("\n") == ["68", "4", "4"]
+
+
 def test_pointer_attributes_tell_device_host_and_unknown(a_machine):
     said = a_machine.run("""
         start()
