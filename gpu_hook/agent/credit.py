@@ -1,4 +1,4 @@
-"""Byte credit of one kernel on one device: lend, recall idle credit from the kernel's other processes, answer.
+"""Byte credit of one kernel on one device, or of host memory: lend, recall from its other processes, answer.
 
 Knows no sockets: it speaks to its kernel's processes through a ``Courier``. An answer is all of what was asked, or 0:
 a hook asks for a chunk first and, refused, again for exactly what it needs. Requests are answered in their order.
@@ -38,7 +38,10 @@ class _Request:
 
 
 class CreditDesk:
-    """The queue of credit requests for one device of one kernel. One at a time is at the desk; it may be recalling."""
+    """The queue of credit requests for one device, or host memory, of one kernel. One at a time is at the desk.
+
+    That one may be recalling.
+    """
 
     def __init__(
         self,
@@ -130,8 +133,8 @@ class CreditDesk:
                 return
 
     def _is_beyond_quota(self, request: _Request) -> bool:
-        account = self._ledger.accounts(self._kernel_id)[self._device]
-        return request.amount == 0 or request.amount > account.part.quota_bytes
+        account = self._ledger.account(self._kernel_id, self._device)
+        return request.amount == 0 or request.amount > account.quota_bytes
 
     def _recall(self, request: _Request) -> bool:
         """Ask the other processes for what is short; tells whether there is anybody to wait for.
@@ -139,7 +142,7 @@ class CreditDesk:
         One that left an earlier recall unanswered (it is stopped) is neither asked nor waited for again until it
         answers: else every allocation of its siblings would take the whole deadline.
         """
-        account = self._ledger.accounts(self._kernel_id)[self._device]
+        account = self._ledger.account(self._kernel_id, self._device)
         short = request.amount - account.room
         for process, loan in account.loans.items():
             if process != request.process and loan.bytes > 0 and process not in self._unanswered:
@@ -157,7 +160,7 @@ class CreditDesk:
         if self._deadline is None or self._holding != _NOT_HOLDING:
             return
         request = self._queue[0]
-        account = self._ledger.accounts(self._kernel_id)[self._device]
+        account = self._ledger.account(self._kernel_id, self._device)
         if account.room >= request.amount or not self._awaited:
             self._settle()
 

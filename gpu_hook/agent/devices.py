@@ -29,7 +29,10 @@ class DriverError(Exception):
 
 @dataclass(frozen=True)
 class DeviceReading:
-    """One look at one device. ``busy`` is GPU time in seconds by pid, since the look before."""
+    """One look at one device. ``busy`` is GPU time in seconds by pid, of the last ``covered_seconds``.
+
+    ``processes`` are those that the driver sees on the device, with their bytes there (None: it does not tell).
+    """
 
     facts: DeviceFacts
     used_bytes: int = 0
@@ -38,6 +41,8 @@ class DeviceReading:
     power_watts: float | None = None
     is_lost: bool = False
     busy: Mapping[int, float] = field(default_factory=dict)
+    covered_seconds: float = 0.0
+    processes: Mapping[int, int | None] = field(default_factory=dict)
 
 
 class DeviceSource(Protocol):

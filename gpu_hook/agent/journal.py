@@ -50,7 +50,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Tally:
-    """What ended processes of a kernel leave in its record, for one device."""
+    """What ended processes of a kernel leave in its record, for one device or host memory."""
 
     peak_bytes: int = 0
     busy_seconds: float = 0.0
@@ -66,6 +66,7 @@ class Entry:
     bound: tuple[Process, ...] = ()
     sessions: tuple[Process, ...] = ()
     tallies: tuple[Tally, ...] = field(default=())
+    host_tally: Tally = field(default=Tally())
 
 
 def write_entry(folder: Path, entry: Entry) -> None:
@@ -87,9 +88,9 @@ def read_entry(folder: Path) -> Entry:
             interception=str(data["interception"]),
             bound=tuple(_read_process(process) for process in data["bound"]),
             sessions=tuple(_read_process(process) for process in data["sessions"]),
-            tallies=tuple(
-                Tally(int(t["peak_bytes"]), float(t["busy_seconds"]), int(t["refusals"])) for t in data["tallies"]
-            ),
+            tallies=tuple(_read_tally(tally) for tally in data["tallies"]),
+            # An agent before host memory was lent wrote none.
+            host_tally=_read_tally(data["host_tally"]) if "host_tally" in data else Tally(),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise JournalError(f"{folder / _NAME} cannot be read: {error!r}") from error
@@ -125,6 +126,10 @@ def _read_reservation(data: Mapping[str, Any]) -> Reservation:
         created=float(data["created"]),
         generation=int(data["generation"]),
     )
+
+
+def _read_tally(data: Mapping[str, Any]) -> Tally:
+    return Tally(int(data["peak_bytes"]), float(data["busy_seconds"]), int(data["refusals"]))
 
 
 def _read_process(data: Mapping[str, Any]) -> Process:

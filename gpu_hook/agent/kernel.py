@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from aliquot.gpu_hook import protocol
@@ -27,7 +27,7 @@ from aliquot.gpu_hook.protocol import (
 from .credit import CreditDesk
 from .door import HookDoor
 from .journal import Entry, remove_folder, write_entry
-from .ledger import Account, Ledger, LedgerError
+from .ledger import Account, DeviceAccount, Ledger, LedgerError
 from .pages import AgentSide, HookSide
 from .processes import Process, WatchedProcesses
 from .session import HookSession
@@ -46,7 +46,13 @@ class Kernel:
     """Made when its reservation is in the ledger already. ``left`` is called with the pid of a process that left."""
 
     def __init__(
-        self, entry: Entry, folder: Path, ledger: Ledger, recall_seconds: float, left: Callable[[Kernel, int], None]
+        self,
+        entry: Entry,
+        folder: Path,
+        ledger: Ledger,
+        recall_seconds: float,
+        left: Callable[[Kernel, int], None],
+        host_quota_bytes: int | None,
     ) -> None:
         """Raises OSError when its folder or its socket cannot be made."""
         self.reservation = entry.reservation
@@ -54,9 +60,10 @@ class Kernel:
         self.folder = folder
         self.connections: set[int] = set()
         self.is_ending = False
-        self.usage = KernelUsage(entry.tallies)
+        self.usage = KernelUsage(entry.tallies, entry.host_tally)
         self._ledger = ledger
         self._recall_seconds = recall_seconds
+        self.host_quota_bytes = host_quota_bytes  # None: no limit
         self._left = left
         self._is_closed = False
         self._sessions: dict[int, HookSession] = {}  # joined
@@ -96,8 +103,16 @@ class Kernel:
         return sorted({process.pid for process in self._bound.all} | {s.pid for s in self._sessions.values()})
 
     @property
-    def accounts(self) -> tuple[Account, ...]:
+    def accounts(self) -> tuple[DeviceAccount, ...]:
         return self._ledger.accounts(self.kernel_id)
+
+    @property
+    def host_account(self) -> Account:
+        return self._ledger.host_account(self.kernel_id)
+
+    @property
+    def _all_accounts(self) -> dict[int, Account]:
+        return {**dict(enumerate(self.accounts)), protocol.HOST_MEMORY: self.host_account}
 
     def bind(self, pid: int, start_time_ticks: int) -> bool:
         """Watch the kernel's process; tells whether it is there."""
@@ -116,7 +131,7 @@ class Kernel:
         for process in entry.sessions:
             self._expected.add(process)
         if self._expected:
-            for desk in self._desks:
+            for desk in self._desks.values():
                 desk.hold(_PATIENCE_SECONDS)
 
     def stop_expecting(self) -> None:
@@ -135,7 +150,7 @@ class Kernel:
         self.stop_expecting()
         self._bound.clear()
         self._close_entrance()
-        for desk in self._desks:
+        for desk in self._desks.values():
             desk.close()
         for session in list(self._sessions.values()):
             if not session.is_alive:
@@ -172,6 +187,7 @@ class Kernel:
                 Process(s.pid, s.start_time_ticks) for s in self._sessions.values() if s.role is not Role.OBSERVER
             ),
             tallies=self.usage.tallies,
+            host_tally=self.usage.host_tally,
         )
         try:
             write_entry(self.folder, entry)
@@ -180,16 +196,20 @@ class Kernel:
 
     def sample(self) -> bool:
         """Look at the hooks' pages and write ours; tells whether something changed."""
-        return self.usage.sample(self._sessions.values(), self.accounts)
+        return self.usage.sample(self._sessions.values(), self._all_accounts)
 
-    def add_busy(self, uuid: str, seconds: float) -> None:
-        """GPU time of one of its processes."""
+    def add_look(self, uuid: str, busy_seconds: float, covered_seconds: float, residents: Iterable[int]) -> None:
+        """What a look at one device said of its processes."""
         for device, part in enumerate(self.reservation.parts):
             if part.uuid == uuid:
-                self.usage.add_busy(device, seconds)
+                self.usage.add_look(device, busy_seconds, covered_seconds, residents)
 
     def report(self) -> tuple[DeviceUse, ...]:
-        return self.usage.report(tuple(self._sessions.values()), self.accounts)
+        sessions = tuple(self._sessions.values())
+        return tuple(self.usage.report(sessions, device, account) for device, account in enumerate(self.accounts))
+
+    def report_host(self) -> DeviceUse:
+        return self.usage.report(tuple(self._sessions.values()), protocol.HOST_MEMORY, self.host_account)
 
     # Called by sessions (SessionOwner).
 
@@ -204,7 +224,8 @@ class Kernel:
         reservation = self.reservation
         workload_class = protocol.WorkloadClass[reservation.workload_class.upper()]
         try:
-            agent_side = AgentSide(reservation.parts, reservation.generation, workload_class, hello.version)
+            host_quota = protocol.NO_LIMIT if self.host_quota_bytes is None else self.host_quota_bytes
+            agent_side = AgentSide(reservation.parts, reservation.generation, workload_class, hello.version, host_quota)
             session.open_pages(agent_side, HookSide())
         except OSError as error:
             log.error("event=pages_failed kernel=%s error=%r", self.kernel_id, str(error))
@@ -222,9 +243,9 @@ class Kernel:
             self.interception = "holds" if is_whole else f"failed: {found}"
             self.write_journal()
             return
-        if message.device >= len(self._desks):
-            raise MalformedError(f"got device {message.device}; the kernel has {len(self._desks)}")
-        desk = self._desks[message.device]
+        desk = self._desks.get(message.device)
+        if desk is None:
+            raise MalformedError(f"got device {message.device}; the kernel has {len(self.reservation.parts)}")
         if message.type is MessageType.CREDIT_REQUEST:
             desk.request(session.number, message.bytes, message.sequence)
         else:
@@ -239,12 +260,12 @@ class Kernel:
             return
         if self._sessions.pop(session.number, None) is None:
             return
-        self.usage.retire(session, self.accounts)
+        self.usage.retire(session, self._all_accounts)
         returned = self._ledger.end_process(self.kernel_id, session.number)
         log.info("event=left kernel=%s pid=%d returned_bytes=%d", self.kernel_id, session.pid, returned)
         if self._is_closed:
             return
-        for desk in self._desks:
+        for desk in self._desks.values():
             desk.left(session.number)
         self.sample()
         self.write_journal()
@@ -262,10 +283,10 @@ class Kernel:
     def _open(self) -> None:
         self._door = HookDoor(self.folder / protocol.SOCKET_NAME, self._accept)
         call_later = asyncio.get_running_loop().call_later
-        self._desks = [
-            CreditDesk(self._ledger, self.kernel_id, device, self, call_later, self._recall_seconds)
-            for device in range(len(self.reservation.parts))
-        ]
+        self._desks = {
+            device: CreditDesk(self._ledger, self.kernel_id, device, self, call_later, self._recall_seconds)
+            for device in self._all_accounts
+        }
 
     def _accept(self, connection: socket.socket) -> None:
         visitor = HookSession(next(_session_numbers), connection, self)
@@ -283,6 +304,8 @@ class Kernel:
         if hello.devices and hello.role is Role.OBSERVER:
             raise MalformedError("an observer has no bytes")
         index = {protocol.device_uuid_bytes(part.uuid): i for i, part in enumerate(self.reservation.parts)}
+        if hello.version > 1:
+            index[protocol.HOST_UUID] = protocol.HOST_MEMORY
         if any(device.uuid not in index for device in hello.devices):
             raise MalformedError("got bytes on a device that the kernel does not have")
         try:
@@ -294,7 +317,7 @@ class Kernel:
             raise
 
     def _drop_without_bytes(self, session: HookSession) -> None:
-        loans = (account.loans.get(session.number) for account in self.accounts)
+        loans = (account.loans.get(session.number) for account in self._all_accounts.values())
         if not any(loan is not None and loan.bytes for loan in loans):
             session.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
 
@@ -308,5 +331,5 @@ class Kernel:
 
     def _resume(self) -> None:
         if not self._expected:
-            for desk in self._desks:
+            for desk in self._desks.values():
                 desk.resume()

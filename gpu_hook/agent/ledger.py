@@ -1,9 +1,11 @@
-"""The ledger of bytes: who reserved what of each device, and which process was lent how much of it.
+"""The ledger of bytes: who reserved what of each device, and which process was lent how much of it; and of host memory.
 
 Pure data: no clock, no socket, no page. Written by the agent's event loop alone. Invariants, after every call:
 
     for each device:  sum of the reserved bytes <= its memory, sum of the reserved hundredths <= 100
     for each kernel and device:  sum of the lent bytes <= its quota, save what was adopted
+
+Page-locked host memory is lent like a device's and not reserved: the quotas of all kernels may exceed the machine.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.placement import WHOLE, DeviceState, Part
 
 
@@ -38,25 +41,34 @@ class Loan:
 
 @dataclass
 class Account:
-    """One kernel on one device. ``lent`` is the sum over ``loans``, kept beside them."""
+    """One kernel's memory of one kind. ``lent`` is the sum over ``loans``, kept beside them."""
 
-    part: Part
+    quota_bytes: int
     lent: int = 0
     loans: dict[int, Loan] = field(default_factory=dict)
 
     @property
     def room(self) -> int:
         """Bytes that may still be lent; never negative, even when adoption went over the quota."""
-        return max(0, self.part.quota_bytes - self.lent)
+        return max(0, self.quota_bytes - self.lent)
+
+
+@dataclass(kw_only=True)
+class DeviceAccount(Account):
+    """One kernel on one device."""
+
+    part: Part
 
 
 class Ledger:
-    """Devices, reservations of kernels, loans of processes."""
+    """Devices, reservations of kernels, loans of processes. ``host_memory_bytes`` is what the machine has."""
 
-    def __init__(self) -> None:
+    def __init__(self, host_memory_bytes: int = protocol.MAX_AMOUNT) -> None:
+        self.host_memory_bytes = host_memory_bytes
         self._devices: dict[str, DeviceFacts] = {}
         self._lost: set[str] = set()
-        self._kernels: dict[str, tuple[Account, ...]] = {}
+        self._kernels: dict[str, tuple[DeviceAccount, ...]] = {}
+        self._host: dict[str, Account] = {}
         self._reserved_bytes: dict[str, int] = {}
         self._reserved_hundredths: dict[str, int] = {}
 
@@ -108,8 +120,8 @@ class Ledger:
         """Hundredths and bytes of the device that are reserved."""
         return self._reserved_hundredths.get(uuid, 0), self._reserved_bytes.get(uuid, 0)
 
-    def reserve(self, kernel_id: str, parts: Sequence[Part]) -> None:
-        """Enter a reservation whole, or raise LedgerError and enter nothing."""
+    def reserve(self, kernel_id: str, parts: Sequence[Part], host_quota_bytes: int | None = None) -> None:
+        """Enter a reservation whole, or raise LedgerError and enter nothing. ``None``: all host memory."""
         if kernel_id in self._kernels:
             raise LedgerError(f"kernel {kernel_id} has a reservation already")
         states = {state.uuid: state for state in self.device_states()}
@@ -117,7 +129,8 @@ class Ledger:
             state = states.get(part.uuid)
             if state is None or part.hundredths > state.free_hundredths or part.quota_bytes > state.free_bytes:
                 raise LedgerError(f"kernel {kernel_id} does not fit on device {part.uuid}")
-        self._kernels[kernel_id] = tuple(Account(part) for part in parts)
+        self._kernels[kernel_id] = tuple(DeviceAccount(part.quota_bytes, part=part) for part in parts)
+        self._host[kernel_id] = Account(self.host_memory_bytes if host_quota_bytes is None else host_quota_bytes)
         for part in parts:
             self._reserved_bytes[part.uuid] = self._reserved_bytes.get(part.uuid, 0) + part.quota_bytes
             self._reserved_hundredths[part.uuid] = self._reserved_hundredths.get(part.uuid, 0) + part.hundredths
@@ -125,21 +138,35 @@ class Ledger:
     def release(self, kernel_id: str) -> bool:
         """Take a reservation out, with its loans; tells whether it was there."""
         accounts = self._kernels.pop(kernel_id, None)
+        self._host.pop(kernel_id, None)
         for account in accounts or ():
             self._reserved_bytes[account.part.uuid] -= account.part.quota_bytes
             self._reserved_hundredths[account.part.uuid] -= account.part.hundredths
         return accounts is not None
 
-    def accounts(self, kernel_id: str) -> tuple[Account, ...]:
+    def accounts(self, kernel_id: str) -> tuple[DeviceAccount, ...]:
         """The kernel's accounts, in the order of its grant; to be read, not written."""
         return self._kernels[kernel_id]
+
+    def host_account(self, kernel_id: str) -> Account:
+        """The kernel's account of host memory; to be read, not written."""
+        return self._host[kernel_id]
+
+    def account(self, kernel_id: str, device: int) -> Account:
+        """One account, by index into the kernel's grant or HOST_MEMORY; to be read, not written. Raises LedgerError."""
+        if device == protocol.HOST_MEMORY and kernel_id in self._host:
+            return self._host[kernel_id]
+        accounts = self._kernels.get(kernel_id, ())
+        if not 0 <= device < len(accounts):
+            raise LedgerError(f"names device {device}; the kernel has {len(accounts)}")
+        return accounts[device]
 
     def kernels(self) -> Iterator[str]:
         return iter(self._kernels)
 
     def lend(self, kernel_id: str, device: int, process: int, amount: int) -> bool:
-        """Lend all of ``amount``, or nothing. ``device`` is an index into the kernel's grant."""
-        account = self._account(kernel_id, device)
+        """Lend all of ``amount``, or nothing. ``device`` is an index into the kernel's grant, or HOST_MEMORY."""
+        account = self.account(kernel_id, device)
         if amount < 0 or amount > account.room:
             return False
         self._add(account, process, amount)
@@ -149,17 +176,19 @@ class Ledger:
         """Enter what a process already has, as it says after the agent came back.
 
         The bytes are on the device whatever we think of them, so this may pass the quota (then nothing is lent until
-        enough came back), but never the device's memory: such a claim is false. Raises LedgerError.
+        enough came back), but never the memory that there is: such a claim is false. Raises LedgerError.
         """
-        account = self._account(kernel_id, device)
-        memory = self._devices[account.part.uuid].memory_bytes
+        account = self.account(kernel_id, device)
+        memory = self.host_memory_bytes
+        if isinstance(account, DeviceAccount):
+            memory = self._devices[account.part.uuid].memory_bytes
         if amount < 0 or account.lent + amount > memory:
-            raise LedgerError(f"claims {amount} bytes of a device that has {memory}")
+            raise LedgerError(f"claims {amount} bytes of a memory that has {memory}")
         self._add(account, process, amount)
 
     def take_back(self, kernel_id: str, device: int, process: int, amount: int) -> None:
         """A process returns credit. Raises LedgerError when it returns more than it was lent."""
-        account = self._account(kernel_id, device)
+        account = self.account(kernel_id, device)
         loan = account.loans.get(process)
         if amount < 0 or amount > (loan.bytes if loan else 0):
             raise LedgerError(f"returns {amount} bytes, was lent {loan.bytes if loan else 0}")
@@ -168,8 +197,11 @@ class Ledger:
             account.lent -= amount
 
     def end_process(self, kernel_id: str, process: int) -> int:
-        """Take back all that a process was lent; tells how much that was."""
+        """Take back all that a process was lent; tells how much of the devices that was."""
         total = 0
+        host = self._host.get(kernel_id)
+        if host is not None and process in host.loans:
+            host.lent -= host.loans.pop(process).bytes
         for account in self._kernels.get(kernel_id, ()):
             loan = account.loans.pop(process, None)
             if loan is not None:
@@ -188,12 +220,9 @@ class Ledger:
                 raise LedgerError(f"device {uuid}: reserved over what it has")
             if any(a.lent != sum(loan.bytes for loan in a.loans.values()) for a in accounts):
                 raise LedgerError(f"device {uuid}: the sums of its loans are off")
-
-    def _account(self, kernel_id: str, device: int) -> Account:
-        accounts = self._kernels.get(kernel_id, ())
-        if not 0 <= device < len(accounts):
-            raise LedgerError(f"names device {device}; the kernel has {len(accounts)}")
-        return accounts[device]
+        for kernel_id, host in self._host.items():
+            if host.lent != sum(loan.bytes for loan in host.loans.values()):
+                raise LedgerError(f"kernel {kernel_id}: the sum of its loans of host memory is off")
 
     @staticmethod
     def _add(account: Account, process: int, amount: int) -> None:

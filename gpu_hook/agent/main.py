@@ -16,6 +16,7 @@ from aliquot.gpu_hook.paths import Driver, PathError, choose_driver, prepare_run
 
 from .control import ControlServer
 from .devices import DeviceMonitor, DeviceSource, DriverError
+from .host_memory import machine_memory_bytes
 from .ledger import Ledger
 from .lifecycle import (
     AgentLock,
@@ -46,7 +47,7 @@ class Agent:
         self._settings = settings
         self._node = node
         self._end = asyncio.Event()
-        self._ledger = Ledger()
+        self._ledger = Ledger(machine_memory_bytes())
         self._monitor = DeviceMonitor(source, self._saw_devices)
         self._reservations = Reservations(self._ledger, settings, self._tell_change, self._monitor.hurry)
         self._operations = Operations(node, self._reservations, self._describe, self._subscribe, self._end.set)
@@ -97,7 +98,7 @@ class Agent:
         readings = self._monitor.readings
         before = self._ledger.device_states()
         self._ledger.set_devices((r.facts for r in readings), (r.facts.uuid for r in readings if r.is_lost))
-        self._reservations.book_busy(readings)
+        self._reservations.book_looks(readings)
         if before and self._ledger.device_states() != before:
             log.warning("event=devices_changed lost=%s", [s.index for s in self._ledger.device_states() if s.lost])
             self._tell_change()
@@ -118,6 +119,7 @@ class Agent:
             "driver": self._node.driver.kind,
             "enforcer": ENFORCER,
             "devices": describe_devices(self._ledger, self._monitor.readings, kernels),
+            "host_memory_bytes": self._ledger.host_memory_bytes,
             "kernels": kernels,
             "connections": self._control.connections,
         }

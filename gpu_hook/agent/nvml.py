@@ -95,7 +95,7 @@ class NvmlSource:
 
     def _read_device(self, facts: DeviceFacts, handle: Any) -> DeviceReading:
         # First: reading the memory may make the driver forget a process that just ended, and its last work with it.
-        busy = self._read_busy(facts.uuid, handle)
+        busy, covered_seconds = self._read_busy(facts.uuid, handle)
         try:
             used = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
         except pynvml.NVMLError as error:
@@ -111,6 +111,8 @@ class NvmlSource:
             temperature_celsius=celsius,
             power_watts=watts,
             busy=busy,
+            covered_seconds=covered_seconds,
+            processes=_read_processes(handle),
         )
 
     def _read_heat(self, handle: Any) -> tuple[int | None, float | None]:
@@ -120,8 +122,8 @@ class NvmlSource:
         celsius = _optional(lambda: int(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)))
         return celsius, _optional(lambda: float(pynvml.nvmlDeviceGetPowerUsage(handle)) / 1000)
 
-    def _read_busy(self, uuid: str, handle: Any) -> dict[int, float]:
-        """GPU time by pid since the look before: each process's utilisation times the time that it covers.
+    def _read_busy(self, uuid: str, handle: Any) -> tuple[dict[int, float], float]:
+        """GPU time by pid since the look before, and the time that it covers: utilisation times that time.
 
         NVML answers one record for each process that was busy since the given time (microseconds since the epoch).
         """
@@ -129,7 +131,7 @@ class NvmlSource:
         since, self._last_look[uuid] = self._last_look[uuid], now
         samples = _optional(lambda: pynvml.nvmlDeviceGetProcessUtilization(handle, int(since * 1e6))) or []
         covered = max(0.0, min(now - since, _LONGEST_LOOK_SECONDS))
-        return {int(s.pid): s.smUtil / 100 * covered for s in samples if 0 < s.smUtil <= 100}
+        return {int(s.pid): s.smUtil / 100 * covered for s in samples if 0 < s.smUtil <= 100}, covered
 
 
 def softgpu_environment(state: os.PathLike[str], settings: SoftGpuSettings) -> dict[str, str]:
@@ -160,6 +162,16 @@ def _captured_stderr(words: list[str]) -> Iterator[None]:
                 words += [_LIBRARY_PREFIX.sub("", line) for line in lines]
     finally:
         os.close(kept)
+
+
+def _read_processes(handle: Any) -> dict[int, int | None]:
+    """Compute and graphics alike: a process that draws has memory, too."""
+    found: dict[int, int | None] = {}
+    for ask in (pynvml.nvmlDeviceGetComputeRunningProcesses, pynvml.nvmlDeviceGetGraphicsRunningProcesses):
+        for process in _optional(lambda ask=ask: ask(handle)) or ():  # type: ignore[misc]
+            used = process.usedGpuMemory
+            found[int(process.pid)] = None if used is None else int(used)
+    return found
 
 
 def _find_device(index: int) -> tuple[DeviceFacts, Any]:

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import mmap
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,11 +24,21 @@ _SIZE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 @dataclass(frozen=True)
 class HookWords:
-    """What a hook says of one device. Untrusted: the reader bounds it by what was lent."""
+    """What a hook says of one device, or of host memory. Untrusted: the reader bounds it by what was lent."""
 
     charged_bytes: int
     peak_bytes: int
     refusals: int
+
+
+@dataclass(frozen=True)
+class ProcessEntry:
+    """One line of the table of a kernel's processes."""
+
+    pid: int
+    own_pid: int
+    device: int
+    charged_bytes: int
 
 
 class _Page:
@@ -79,7 +90,13 @@ class AgentSide:
     """The page that the agent writes for one process."""
 
     def __init__(
-        self, parts: Sequence[Part], generation: int, workload_class: protocol.WorkloadClass, version: int
+        self,
+        parts: Sequence[Part],
+        generation: int,
+        workload_class: protocol.WorkloadClass,
+        version: int,
+        host_quota_bytes: int = protocol.NO_LIMIT,
+        enforcer: protocol.Enforcer = protocol.Enforcer.HOOK,
     ) -> None:
         self._page = _Page("aliquot-agent-page", other_side_writes=False)
         page = self._page
@@ -91,26 +108,54 @@ class AgentSide:
             page.set_bytes(start + AgentPage.UUID, protocol.device_uuid_bytes(part.uuid))
             page.words[(start + AgentPage.QUOTA) // 8] = part.quota_bytes
             page.half_words[(start + AgentPage.SHARE_HUNDREDTHS) // 4] = part.hundredths
+            page.half_words[(start + AgentPage.ENFORCER) // 4] = enforcer
+        self._has_host_memory = version > 1
+        if self._has_host_memory:
+            page.words[AgentPage.HOST_QUOTA // 8] = host_quota_bytes
         page.half_words[AgentPage.VERSION // 4] = version
         page.half_words[AgentPage.MAGIC // 4] = protocol.PAGE_MAGIC
         self.device_count = len(parts)
-        self._written: dict[int, tuple[int, int, int]] = {}
+        self._written: dict[int, tuple[int, int]] = {}
+        self._processes: tuple[ProcessEntry, ...] = ()
 
     @property
     def descriptor(self) -> int:
         return self._page.descriptor
 
-    def write(self, device: int, charged: int, charged_elsewhere: int, busy_nanoseconds: int) -> None:
-        """Write the sampled words of one device, when they changed."""
-        sample = (charged, charged_elsewhere, busy_nanoseconds)
-        if self._written.get(device) == sample:
+    def write(self, device: int, charged: int, charged_elsewhere: int) -> None:
+        """Write what was charged on one device, or of host memory, when it changed."""
+        if self._written.get(device) == (charged, charged_elsewhere):
             return
-        self._written[device] = sample
-        start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
+        self._written[device] = (charged, charged_elsewhere)
         words = self._page.words
-        words[(start + AgentPage.CHARGED) // 8] = charged
-        words[(start + AgentPage.CHARGED_ELSEWHERE) // 8] = charged_elsewhere
-        words[(start + AgentPage.BUSY_NANOSECONDS) // 8] = busy_nanoseconds
+        if device != protocol.HOST_MEMORY:
+            start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
+            words[(start + AgentPage.CHARGED) // 8] = charged
+            words[(start + AgentPage.CHARGED_ELSEWHERE) // 8] = charged_elsewhere
+        elif self._has_host_memory:
+            words[AgentPage.HOST_CHARGED // 8] = charged
+            words[AgentPage.HOST_CHARGED_ELSEWHERE // 8] = charged_elsewhere
+
+    def write_busy(self, device: int, busy_nanoseconds: int, utilization_percent: int) -> None:
+        start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
+        self._page.words[(start + AgentPage.BUSY_NANOSECONDS) // 8] = busy_nanoseconds
+        self._page.half_words[(start + AgentPage.UTILIZATION) // 4] = utilization_percent
+
+    def write_processes(self, entries: tuple[ProcessEntry, ...]) -> None:
+        """Replace the table, when it changed. A reader that meets us in between sees an odd sequence."""
+        if entries == self._processes:
+            return
+        self._processes = entries
+        half_words = self._page.half_words
+        half_words[AgentPage.PROCESS_SEQUENCE // 4] = (half_words[AgentPage.PROCESS_SEQUENCE // 4] + 1) & 0xFFFFFFFF
+        _fence()
+        shown = entries[: protocol.MAX_PROCESSES]
+        half_words[AgentPage.PROCESS_COUNT // 4] = len(shown)
+        for position, entry in enumerate(shown):
+            packed = AgentPage.PROCESS.pack(entry.pid, entry.own_pid, entry.device, 0, entry.charged_bytes)
+            self._page.set_bytes(AgentPage.PROCESSES + position * AgentPage.PROCESS.size, packed)
+        _fence()
+        half_words[AgentPage.PROCESS_SEQUENCE // 4] = (half_words[AgentPage.PROCESS_SEQUENCE // 4] + 1) & 0xFFFFFFFF
 
     def close_descriptor(self) -> None:
         """The process has its own now."""
@@ -132,11 +177,20 @@ class HookSide:
 
     def charged(self, device: int) -> int:
         """The one word that is read often."""
+        if device == protocol.HOST_MEMORY:
+            return self._page.words[HookPage.HOST_CHARGED // 8]
         return self._page.words[(HookPage.DEVICES + device * HookPage.DEVICE_BYTES + HookPage.CHARGED) // 8]
 
     def read(self, device: int) -> HookWords:
-        start = (HookPage.DEVICES + device * HookPage.DEVICE_BYTES) // 8
+        """Of one device, or of host memory (HOST_MEMORY)."""
         words = self._page.words
+        if device == protocol.HOST_MEMORY:
+            return HookWords(
+                charged_bytes=words[HookPage.HOST_CHARGED // 8],
+                peak_bytes=words[HookPage.HOST_PEAK // 8],
+                refusals=words[HookPage.HOST_REFUSALS // 8],
+            )
+        start = (HookPage.DEVICES + device * HookPage.DEVICE_BYTES) // 8
         return HookWords(
             charged_bytes=words[start + HookPage.CHARGED // 8],
             peak_bytes=words[start + HookPage.PEAK // 8],
@@ -149,3 +203,13 @@ class HookSide:
 
     def close(self) -> None:
         self._page.close()
+
+
+def _fence() -> None:
+    """Keep stores before it before those after it, on arm64 too: two lock operations do, one would not."""
+    for _ in range(2):
+        with _fence_lock:
+            pass
+
+
+_fence_lock = threading.Lock()  # guards nothing

@@ -141,15 +141,16 @@ class Reservations:
             if kernel.is_shared:
                 kernel.sample()
 
-    def book_busy(self, readings: Iterable[DeviceReading]) -> None:
+    def book_looks(self, readings: Iterable[DeviceReading]) -> None:
         """Book GPU time of processes on their kernels, and show it to them; those that just left are included."""
-        owners = {pid: kernel_id for pid, (kernel_id, _) in self._departed.items()}
-        owners.update((pid, kernel.kernel_id) for kernel in self._kernels.values() for pid in kernel.pids)
+        departed = {pid: kernel_id for pid, (kernel_id, _) in self._departed.items()}
         for reading in readings:
-            for pid, seconds in reading.busy.items():
-                kernel = self._kernels.get(owners.get(pid, ""))
-                if kernel is not None:
-                    kernel.add_busy(reading.facts.uuid, seconds)
+            for kernel in self._kernels.values():
+                gone = (pid for pid, kernel_id in departed.items() if kernel_id == kernel.kernel_id)
+                own = {*kernel.pids, *gone}
+                busy = sum(seconds for pid, seconds in reading.busy.items() if pid in own)
+                residents = own.intersection(reading.processes)
+                kernel.add_look(reading.facts.uuid, busy, reading.covered_seconds, residents)
         for kernel in self._kernels.values():
             if kernel.is_in_use:
                 kernel.sample()
@@ -167,13 +168,15 @@ class Reservations:
     def _add(self, entry: Entry) -> Kernel:
         """Enter a reservation and open its kernel, or neither. Raises Refused."""
         reservation = entry.reservation
+        rule, device_count = self._settings.host_memory, len(self.ledger.devices)
+        host_quota = rule.quota(self.ledger.host_memory_bytes, reservation.hundredths, device_count)
         try:
-            self.ledger.reserve(reservation.kernel_id, reservation.parts)
+            self.ledger.reserve(reservation.kernel_id, reservation.parts, host_quota)
         except LedgerError as error:
             raise Refused("no_room", str(error)) from error
         folder = self._settings.runtime.kernel(reservation.kernel_id)
         try:
-            kernel = Kernel(entry, folder, self.ledger, self._settings.recall_seconds, self._left)
+            kernel = Kernel(entry, folder, self.ledger, self._settings.recall_seconds, self._left, host_quota)
         except OSError as error:
             self.ledger.release(reservation.kernel_id)
             remove_folder(folder)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 
+from .host_memory import HostMemoryRule
+
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -32,6 +34,7 @@ class AgentSettings:
     softgpu: SoftGpuSettings = field(default_factory=SoftGpuSettings)
     exit_when_idle_seconds: float | None = None
     log_file: Path | None = None
+    host_memory: HostMemoryRule = field(default_factory=HostMemoryRule)
     orphan_seconds: float = 2.0
     restart_grace_seconds: float = 10.0
     recall_seconds: float = 0.2
@@ -58,6 +61,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="end after so long without a connection, a kernel and a process",
     )
+    parser.add_argument(
+        "--host-memory-fraction",
+        type=_fraction,
+        default=HostMemoryRule.fraction,
+        metavar="X",
+        help="part of the machine's memory to be page-locked, shared out by GPU share; 0: no limit (default 0.5)",
+    )
+    parser.add_argument(
+        "--host-memory-floor",
+        type=parse_bytes,
+        default=HostMemoryRule.floor_bytes,
+        metavar="BYTES",
+        help="page-locked memory that every kernel may have, however small its share (default 1GiB)",
+    )
     parser.add_argument("--log-file", type=Path, help="append the log to this file (default: stderr)")
 
 
@@ -82,6 +99,7 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         ),
         exit_when_idle_seconds=options.exit_when_idle,
         log_file=options.log_file,
+        host_memory=HostMemoryRule(options.host_memory_fraction, options.host_memory_floor),
     )
 
 
@@ -102,6 +120,16 @@ def _positive_int(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"asked {text!r}; ask for a whole number from 1 on")
     return int(text)
+
+
+def _fraction(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"asked {text!r}; ask for a number from 0 to 1")
+    return value
 
 
 def _positive_float(text: str) -> float:

@@ -62,6 +62,7 @@ def describe_kernel(kernel: Kernel) -> dict[str, Any]:
         "interception": kernel.interception,
         "pids": kernel.pids,
         "ending": kernel.is_ending,
+        "host_memory": _describe_host_memory(kernel),
         "devices": [
             {
                 "uuid": account.part.uuid,
@@ -76,6 +77,17 @@ def describe_kernel(kernel: Kernel) -> dict[str, Any]:
             }
             for account, use in zip(kernel.accounts, kernel.report(), strict=True)
         ],
+    }
+
+
+def _describe_host_memory(kernel: Kernel) -> dict[str, Any]:
+    account, use = kernel.host_account, kernel.report_host()
+    return {
+        "quota_bytes": kernel.host_quota_bytes,
+        "charged_bytes": use.charged_bytes,
+        "lent_bytes": account.lent,
+        "peak_bytes": use.peak_bytes,
+        "refusals": use.refusals,
     }
 
 

@@ -5,11 +5,14 @@ Samples the hooks' pages and writes the sampled words of ours; keeps what ended 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from aliquot.gpu_hook.protocol import HOST_MEMORY, Role
 
 from .journal import Tally
 from .ledger import Account
+from .pages import ProcessEntry
 from .session import HookSession
 
 _MAX_REFUSALS = 1 << 53  # an untrusted counter must still fit into JSON's numbers
@@ -17,7 +20,7 @@ _MAX_REFUSALS = 1 << 53  # an untrusted counter must still fit into JSON's numbe
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """One kernel on one device, for the status."""
+    """One kernel on one device, or of host memory, for the status."""
 
     charged_bytes: int
     peak_bytes: int
@@ -26,42 +29,52 @@ class DeviceUse:
 
 
 class KernelUsage:
-    """The tallies of one kernel, in the order of its grant."""
+    """The tallies of one kernel, by the index of the device in its grant; host memory's is under HOST_MEMORY."""
 
-    def __init__(self, tallies: Sequence[Tally]) -> None:
-        self._tallies = list(tallies)
+    def __init__(self, tallies: Sequence[Tally], host_tally: Tally) -> None:
+        self._tallies = {**dict(enumerate(tallies)), HOST_MEMORY: host_tally}
+        self._utilization = dict.fromkeys(range(len(tallies)), 0)
+        self._residents: dict[int, frozenset[int]] = {}  # device -> pids that the driver saw there, in the last look
         self._last_sample: object = None
 
     @property
     def tallies(self) -> tuple[Tally, ...]:
-        return tuple(self._tallies)
+        return tuple(tally for device, tally in self._tallies.items() if device != HOST_MEMORY)
 
-    def add_busy(self, device: int, seconds: float) -> None:
+    @property
+    def host_tally(self) -> Tally:
+        return self._tallies[HOST_MEMORY]
+
+    def add_look(self, device: int, busy_seconds: float, covered_seconds: float, residents: Iterable[int]) -> None:
+        """What one look at a device said of the kernel: its GPU time, of how much time, and who was there."""
         tally = self._tallies[device]
-        self._tallies[device] = replace(tally, busy_seconds=tally.busy_seconds + seconds)
+        self._tallies[device] = replace(tally, busy_seconds=tally.busy_seconds + busy_seconds)
+        share = busy_seconds / covered_seconds if covered_seconds > 0 else 0.0
+        self._utilization[device] = round(100 * min(1.0, share))
+        self._residents[device] = frozenset(residents)
 
-    def sample(self, sessions: Iterable[HookSession], accounts: Sequence[Account]) -> bool:
+    def sample(self, sessions: Iterable[HookSession], accounts: Mapping[int, Account]) -> bool:
         """Read what each process charged, and tell it what the others did. True when something changed."""
-        pages = [(s, s.hook_side, s.agent_side) for s in sessions if s.hook_side and s.agent_side]
-        charged = [[_charged(s, a, device) for device, a in enumerate(accounts)] for s, _, _ in pages]
-        sample = (charged, [s.number for s, _, _ in pages], [t.busy_seconds for t in self._tallies])
+        seen = [s for s in sessions if s.hook_side and s.agent_side]
+        charged = [{device: _charged(s, account, device) for device, account in accounts.items()} for s in seen]
+        busy = [(tally.busy_seconds, self._utilization.get(device)) for device, tally in self._tallies.items()]
+        sample = (charged, [s.number for s in seen], busy, dict(self._residents))
         if sample == self._last_sample:
             return False
         self._last_sample = sample
-        for device in range(len(accounts)):
-            total = sum(column[device] for column in charged)
-            tally = self._tallies[device]
-            if total > tally.peak_bytes:
-                self._tallies[device] = replace(tally, peak_bytes=total)
-            for (_, _, page), column in zip(pages, charged, strict=True):
-                page.write(device, total, total - column[device], int(tally.busy_seconds * 1e9))
+        for device in accounts:
+            self._write_device(device, seen, [column[device] for column in charged])
+        table = self._process_table(seen, charged)
+        for session in seen:
+            assert session.agent_side is not None  # as asked above
+            session.agent_side.write_processes(table)
         return True
 
-    def retire(self, session: HookSession, accounts: Sequence[Account]) -> None:
+    def retire(self, session: HookSession, accounts: Mapping[int, Account]) -> None:
         """A process ends: keep what its page says for the last time. Before the ledger forgets its loans."""
         if session.hook_side is None:
             return
-        for device, account in enumerate(accounts):
+        for device, account in accounts.items():
             words = session.hook_side.read(device)
             loan = account.loans.get(session.number)
             tally = self._tallies[device]
@@ -71,10 +84,8 @@ class KernelUsage:
                 refusals=min(_MAX_REFUSALS, tally.refusals + words.refusals),
             )
 
-    def report(self, sessions: Sequence[HookSession], accounts: Sequence[Account]) -> tuple[DeviceUse, ...]:
-        return tuple(self._report_device(device, account, sessions) for device, account in enumerate(accounts))
-
-    def _report_device(self, device: int, account: Account, sessions: Sequence[HookSession]) -> DeviceUse:
+    def report(self, sessions: Sequence[HookSession], device: int, account: Account) -> DeviceUse:
+        """One device's, or host memory's."""
         tally = self._tallies[device]
         charged, peak, refusals = 0, tally.peak_bytes, tally.refusals
         for session in sessions:
@@ -87,6 +98,30 @@ class KernelUsage:
             elif session.hook_side is not None:
                 refusals += session.hook_side.read(device).refusals
         return DeviceUse(charged, max(peak, charged), tally.busy_seconds, min(_MAX_REFUSALS, refusals))
+
+    def _write_device(self, device: int, sessions: Sequence[HookSession], charged: Sequence[int]) -> None:
+        total = sum(charged)
+        tally = self._tallies[device]
+        if total > tally.peak_bytes:
+            self._tallies[device] = replace(tally, peak_bytes=total)
+        for session, own in zip(sessions, charged, strict=True):
+            page = session.agent_side
+            assert page is not None  # as sample() asked
+            page.write(device, total, total - own)
+            if device != HOST_MEMORY:
+                page.write_busy(device, int(tally.busy_seconds * 1e9), self._utilization[device])
+
+    def _process_table(
+        self, sessions: Sequence[HookSession], charged: Sequence[Mapping[int, int]]
+    ) -> tuple[ProcessEntry, ...]:
+        """Who is on which device: who charged, and whom the driver saw, for a context alone is there too."""
+        return tuple(
+            ProcessEntry(session.pid, session.own_pid, device, column[device])
+            for session, column in zip(sessions, charged, strict=True)
+            if session.role is Role.PROCESS
+            for device in self._utilization
+            if column[device] or session.pid in self._residents.get(device, ())
+        )
 
 
 def _charged(session: HookSession, account: Account, device: int) -> int:

@@ -71,10 +71,11 @@ class FakeHook:
         devices: tuple[protocol.HelloDevice, ...] = (),
         role: Role = Role.PROCESS,
         version: int = protocol.VERSION,
+        pid: int = 0,
     ) -> Message | None:
         self.version = version
         ticks = start_time_ticks(os.getpid()) or 0
-        self.send(protocol.Hello(role, os.getpid(), ticks, "fake", devices, version=version))
+        self.send(protocol.Hello(role, pid or os.getpid(), ticks, "fake", devices, version=version))
         answer = self.receive()
         if isinstance(answer, protocol.Welcome):
             self.agent_page = mmap.mmap(self.descriptors[0], protocol.PAGE_BYTES, prot=mmap.PROT_READ)

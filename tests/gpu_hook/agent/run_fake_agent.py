@@ -1,7 +1,7 @@
 """A node agent over devices that do not exist, for tests that need none: what ``aliquot agent`` runs, less NVML.
 
-The folder's ``devices`` file says how many devices of 1 GiB there are, which are lost, and how busy pids are; it is
-read at each look, so that a test can change it.
+The folder's ``devices`` file says how many devices of 1 GiB there are, which are lost, how busy pids are, and which are
+on them with how many bytes; it is read at each look, so that a test can change it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class FakeSource:
                 used_bytes=123,
                 is_lost=index in data.get("lost", []),
                 busy={int(pid): seconds for pid, seconds in data.get("busy", {}).items()},
+                covered_seconds=1.0,
+                processes={int(pid): used for pid, used in data.get("processes", {}).items()},
             )
             for index in range(data["count"])
         )

@@ -1,7 +1,8 @@
 """A process of a kernel: connects, borrows what its arguments say, and does as it is told on stdin.
 
-``DIR AMOUNT [RECONNECT]``: borrow AMOUNT, print what was granted, then obey lines: ``borrow N``, ``end``. With
-RECONNECT it comes back to a new agent with its table, and prints ``back``. Answers recalls with nothing.
+``DIR AMOUNT [reconnect | host]``: borrow AMOUNT of the first device (``host``: of host memory), print what was granted,
+then obey lines: ``borrow N``, ``end``. With ``reconnect`` it comes back to a new agent with its table, and prints
+``back``. Answers recalls with nothing.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def connect(folder: str, charged: int) -> socket.socket:
         time.sleep(0.02)
 
 
-def borrow(connection: socket.socket, amount: int) -> int:
-    connection.send(protocol.pack(Credit(MessageType.CREDIT_REQUEST, 0, amount, 1)))
+def borrow(connection: socket.socket, amount: int, device: int = 0) -> int:
+    connection.send(protocol.pack(Credit(MessageType.CREDIT_REQUEST, device, amount, 1)))
     while True:
         answer = protocol.unpack(connection.recv(4096))
         assert isinstance(answer, Credit)
@@ -51,9 +52,10 @@ def refuse_recall(connection: socket.socket, recall: Credit) -> None:
 
 
 def main() -> None:
-    folder, amount, comes_back = sys.argv[1], int(sys.argv[2]), len(sys.argv) > 3
+    folder, amount, words = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+    comes_back, device = "reconnect" in words, protocol.HOST_MEMORY if "host" in words else 0
     connection = connect(folder, 0)
-    lent = borrow(connection, amount)
+    lent = borrow(connection, amount, device)
     print(lent, flush=True)
     while True:
         ready, _, _ = select.select([connection, sys.stdin], [], [])
@@ -61,7 +63,7 @@ def main() -> None:
             words = sys.stdin.readline().split()
             if not words or words[0] == "end":
                 return
-            granted = borrow(connection, int(words[1]))
+            granted = borrow(connection, int(words[1]), device)
             lent += granted
             print(granted, flush=True)
         if connection in ready:
