@@ -18,13 +18,14 @@ lab: ## JupyterLab with Aliquot
 test: check ## All that CI runs: the checks, then every test (no GPU needed)
 	@$(BIN)/pytest
 
-check: ## Lint, types, import contracts, house rules, the C code under a second compiler
+check: ## Lint, types, import contracts, house rules, the C code under a second compiler, entry points of CUDA's releases
 	@$(PYTHON) tools/setup.py test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	tools/check-clang
+	$(BIN)/python tools/check-entry-points
 	tools/check-labextension
 	$(BIN)/pytest -q tests/house
 

@@ -1,0 +1,94 @@
+"""What the table of entry points must hold against the headers of the releases. Pure: values in, findings out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+_SUFFIX = re.compile(r"(_v\d+)?(_ptds|_ptsz)?$")
+# Names of functions that take or touch device memory, or give the device work.
+_TOUCHES = re.compile(
+    r"Alloc(?!ation)|MemCreate|ArrayCreate|PoolCreate|CtxCreate|ImportExternalMemory|OpenMemHandle|GetMapped|HostRegister"
+    r"|Memcpy|Memset|Cpy|Prefetch|Discard|Decompress|MemAdvise|WaitValue|WriteValue|MemOp"
+    r"|Launch|Subgrid|ModuleLoad|LibraryLoad|GetGlobal|(Tex|Surf)ObjectCreate|GraphInstantiate|GraphUpload|MemMap"
+)
+# A graph that was not instantiated is a description in host memory; reading a description moves nothing.
+_DESCRIBES = re.compile(
+    r"cuGraph(Add\w+Node|\w+Node[GS]etParams)$|cuGraphMemAllocNodeGetParams$|cuTensorMapSetAllocationClass$"
+)
+
+
+class Entry(Protocol):
+    """A row of the table, as entry_points_table reads it."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def is_called(self) -> bool: ...
+
+    @property
+    def is_declared(self) -> bool: ...
+
+
+class Release(Protocol):
+    """A release's headers, as cuda_headers reads them."""
+
+    @property
+    def functions(self) -> Mapping[str, tuple[str, ...]]: ...
+
+    @property
+    def asked_by_runtime(self) -> frozenset[str]: ...
+
+
+def find_unclassified(table: Mapping[str, Entry], releases: Mapping[str, Release]) -> list[str]:
+    """A function or variant that a header declares, or a runtime library asks for, and the table lacks."""
+    bases = {_SUFFIX.sub("", name) for name in table}
+    found = []
+    for version, release in releases.items():
+        found += [f"{name}: declared by CUDA {version}" for name in sorted(set(release.functions) - set(table))]
+        asked = {name for name in release.asked_by_runtime if name not in table and _SUFFIX.sub("", name) not in bases}
+        found += [f"{name}: asked for by the runtime library of CUDA {version}" for name in sorted(asked)]
+    return [f"{one}, not in the table" for one in found]
+
+
+def find_unknown(table: Mapping[str, Entry], releases: Mapping[str, Release]) -> list[str]:
+    """A name that no header declares (a slip of the pen), or that is marked so and is declared now."""
+    declared = {name for release in releases.values() for name in release.functions}
+    return [
+        f"{name}: {'marked ?, but a' if name in declared else 'no'} header declares it"
+        for name, entry in table.items()
+        if entry.is_declared != (name in declared)
+    ]
+
+
+def find_changed(table: Mapping[str, Entry], releases: Mapping[str, Release]) -> list[str]:
+    """A function that C code stands before or calls, whose parameter types are not the same in all releases."""
+    found = []
+    for name in sorted(name for name, entry in table.items() if entry.kind == "hook" or entry.is_called):
+        shapes: dict[tuple[str, ...], list[str]] = {}
+        for version, release in releases.items():
+            if name in release.functions:
+                shapes.setdefault(release.functions[name], []).append(version)
+        if len(shapes) > 1:
+            said = "; ".join(f"CUDA {', '.join(versions)}: ({', '.join(types)})" for types, versions in shapes.items())
+            found.append(f"{name}: {said}")
+    return found
+
+
+def find_ungated(table: Mapping[str, Entry]) -> list[str]:
+    """A function that by its name touches device memory or gives the device work, and passes."""
+    return [
+        f"{name}: its name says that it touches device memory or gives the device work, and its class is pass"
+        for name, entry in table.items()
+        if entry.kind == "pass" and _TOUCHES.search(name) and not _DESCRIBES.match(_SUFFIX.sub("", name))
+    ]
+
+
+def find_all(table: Mapping[str, Entry], releases: Mapping[str, Release]) -> Iterable[str]:
+    """Every finding of the checks above."""
+    yield from find_unclassified(table, releases)
+    yield from find_unknown(table, releases)
+    yield from find_changed(table, releases)
+    yield from find_ungated(table)
