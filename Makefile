@@ -26,6 +26,7 @@ check: ## Lint, types, import contracts, house rules, the C code under a second 
 	$(BIN)/lint-imports
 	tools/check-clang
 	$(BIN)/python tools/check-entry-points
+	$(BIN)/python tools/check-nvml
 	tools/check-labextension
 	$(BIN)/pytest -q tests/house
 

@@ -1,29 +1,14 @@
-/* The memory limits of release 615: bytes of a cgroup on a device, set by root. The build's header may be older and not
- * declare them, so they are declared here; a test compares with the newest header. */
+/* The memory limits of release 615: bytes of a cgroup on a device, set by root. */
 #include <errno.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <unistd.h>
 
 #include "limits.h"
 #include "nvml_observer.h"
 
-#ifndef NVML_DEVICE_MEMORY_LIMIT_MAX
-#define NVML_DEVICE_MEMORY_LIMIT_MAX 0xFFFFFFFFFFFFFFFF
-typedef struct {
-    const char *nameSpace;
-    unsigned long long softLimit, hardLimit;
-} nvmlSetMemoryLimits_v1_t;
-typedef struct {
-    const char *nameSpace;
-    unsigned long long softLimit, hardLimit, currentUsed;
-} nvmlGetMemoryLimits_v1_t;
-EXPORT nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits);
-EXPORT nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t device, nvmlGetMemoryLimits_v1_t *limits);
-#endif
-_Static_assert(sizeof(nvmlSetMemoryLimits_v1_t) == 24, "set");
-_Static_assert(sizeof(nvmlGetMemoryLimits_v1_t) == 32, "get");
-_Static_assert(offsetof(nvmlGetMemoryLimits_v1_t, currentUsed) == 24, "currentUsed");
+/* After nvml.h. */
+#include "nvml_memory_limits.h"
+
 _Static_assert(NVML_DEVICE_MEMORY_LIMIT_MAX == MACHINE_NO_LIMIT, "no limit");
 
 static nvmlReturn_t translate(int failure)

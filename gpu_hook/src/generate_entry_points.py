@@ -1,7 +1,8 @@
 """Writes the forwarders of a shim library: one entry point for each function that the real library exports.
 
 The driver's come from entry_points.txt, so that a hook built with an old release's headers exports a new release's
-names, too. NVML's come from nvml.h, read as text (it is not vendored); nvml_calls.h names those that C code replaces.
+names, too. NVML's come from nvml.h, read as text (it is not vendored), and from nvml_names.txt, for what came later;
+nvml_calls.h names those that C code replaces.
 """
 
 from __future__ import annotations
@@ -23,11 +24,16 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _WAYS = {table.PASS: assembly.RESOLVE, table.GATE: assembly.GATE, table.DENY: assembly.DENY, table.HOOK: None}
 
 
-def read_nvml(header: Path, calls: Path) -> dict[str, str]:
-    """Return every function that nvml.h declares, with its class."""
+def read_nvml_header(header: Path) -> set[str]:
+    """Return every function that nvml.h declares."""
     text = _COMMENT.sub("", header.read_text(encoding="utf-8", errors="replace"))
     declared = set(_NVML_PROTOTYPE.findall(text))
-    names = declared | {name for alias, name in _NVML_RENAME.findall(text) if alias in declared} | _NVML_UNDECLARED
+    return declared | {name for alias, name in _NVML_RENAME.findall(text) if alias in declared}
+
+
+def read_nvml(header: Path, newer: Path, calls: Path) -> dict[str, str]:
+    """Return every function of NVML with its class."""
+    names = read_nvml_header(header) | set(newer.read_text(encoding="utf-8").split()) | _NVML_UNDECLARED
     replaced = set(_NVML_REPLACED.findall(calls.read_text(encoding="utf-8")))
     if missing := sorted(replaced - names):
         raise table.TableError(f"asked to replace {', '.join(missing)}; not declared in {header}")
@@ -74,6 +80,7 @@ def main() -> int:
     parser.add_argument("output", type=Path, help="folder and stem of the files to write")
     parser.add_argument("calls", type=Path, help="entry_points.txt, or nvml_calls.h")
     parser.add_argument("header", type=Path, nargs="?", help="nvml.h")
+    parser.add_argument("newer", type=Path, nargs="?", help="nvml_names.txt")
     asked = parser.parse_args()
     try:
         if asked.kind == "cuda":
@@ -81,7 +88,7 @@ def main() -> int:
             classes = {name: entry.kind for name, entry in entries.items()}
             write_if_changed(asked.output.with_name("driver_calls.h"), write_calls(entries))
         else:
-            classes = read_nvml(asked.header, asked.calls)
+            classes = read_nvml(asked.header, asked.newer, asked.calls)
     except table.TableError as error:
         print(error, file=sys.stderr)
         return 1

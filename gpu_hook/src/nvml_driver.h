@@ -9,6 +9,8 @@
 
 #pragma GCC visibility push(default)
 #include <nvml.h>
+
+#include "nvml_memory_limits.h"
 #pragma GCC visibility pop
 
 struct nvml_driver {

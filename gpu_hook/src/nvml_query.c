@@ -1,10 +1,6 @@
-/* Entry points of NVML that the shim replaces: memory is that of the kernel's quota. Devices, names, load and
- * processes are NVML's own. */
-#include "nvml_driver.h"
-#include "observer.h"
-
-#include <ctype.h>
-#include <stdint.h>
+/* NVML's begin, and its memory: that of the kernel's quota. Devices, names and health are NVML's own. */
+#include "nvml_view.h"
+#include "settings.h"
 
 nvmlReturn_t nvmlInit(void)
 {
@@ -38,38 +34,19 @@ const char *nvmlErrorString(nvmlReturn_t result)
     return nvml_driver()->nvmlErrorString(result);
 }
 
-/* Reads "GPU-2b7e1516-28ae-…". False for anything else, such as a MIG device. */
-static bool parse_uuid(const char *text, uint8_t uuid[16])
-{
-    if (text[0] != 'G' || text[1] != 'P' || text[2] != 'U' || text[3] != '-')
-        return false;
-    int digits = 0;
-    for (const char *cursor = text + 4; *cursor; cursor++) {
-        if (*cursor == '-')
-            continue;
-        if (!isxdigit((unsigned char)*cursor) || digits == 32)
-            return false;
-        int value = isdigit((unsigned char)*cursor) ? *cursor - '0' : tolower((unsigned char)*cursor) - 'a' + 10;
-        uuid[digits / 2] = (uint8_t)(digits % 2 ? uuid[digits / 2] << 4 | value : value);
-        digits++;
-    }
-    return digits == 32;
-}
-
 struct shares {
     unsigned long long total, used, free;
 };
 
+/* A device that was not granted is shown full: a total of 0 would be divided by, and nothing of it can be had. Where the
+ * driver itself holds the limit, its answer is true already. */
 static bool find_shares(nvmlDevice_t device, unsigned long long real_total, struct shares *shares)
 {
-    char text[NVML_DEVICE_UUID_V2_BUFFER_SIZE];
-    uint8_t uuid[16];
     struct observer_view view;
-    if (nvml_driver()->nvmlDeviceGetUUID(device, text, sizeof text) != NVML_SUCCESS || !parse_uuid(text, uuid) ||
-        !observer_view(uuid, &view))
+    if (!nvml_view(device, &view) || (view.is_granted && view.enforcer == ALIQUOT_ENFORCER_DRIVER))
         return false;
-    shares->total = view.quota_bytes < real_total ? view.quota_bytes : real_total;
-    shares->used = view.charged_bytes < shares->total ? view.charged_bytes : shares->total;
+    shares->total = view.is_granted && view.quota_bytes < real_total ? view.quota_bytes : real_total;
+    shares->used = view.is_granted && view.charged_bytes < shares->total ? view.charged_bytes : shares->total;
     shares->free = shares->total - shares->used;
     return true;
 }
@@ -97,4 +74,12 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
         memory->free = shares.free;
     }
     return result;
+}
+
+/* Root in a container may set limits; a kernel does not set its own. */
+nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t device, nvmlSetMemoryLimits_v1_t *limits)
+{
+    if (settings()->is_on)
+        return NVML_ERROR_NO_PERMISSION;
+    return nvml_driver()->nvmlDeviceSetMemoryLimits_v1(device, limits);
 }

@@ -1,12 +1,21 @@
 /* NVML's connection to the node agent: it only reads the agent's page. Owns one connection and no thread; a lost
- * one is made again at a later question, at most once a second. */
+ * one is made again at a later question: at most once a second, and ever more rarely beside an agent that is stopped,
+ * for there each attempt costs a wait. */
 #ifndef ALIQUOT_OBSERVER_H
 #define ALIQUOT_OBSERVER_H
+
+#include "aliquot_protocol.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What the agent last said of a device. */
 struct observer_view {
+    bool is_granted;     /* false: nothing of the device is this kernel's, and all below is 0 */
+    bool has_processes;  /* false: the agent is too old to tell processes and utilisation */
+    uint32_t index;      /* in the agent's page */
+    uint32_t enforcer;   /* enum aliquot_enforcer */
+    uint32_t utilization_percent;
     uint64_t quota_bytes;
     uint64_t charged_bytes; /* by all processes of the kernel */
 };
@@ -14,7 +23,10 @@ struct observer_view {
 /* Connects if that is due. */
 void observer_begin(void);
 
-/* False: no agent, or the device is not granted; then the real numbers are the answer. */
+/* False: no agent was ever met; then the real numbers are the answer. */
 bool observer_view(const uint8_t uuid[16], struct observer_view *view);
+
+/* The kernel's processes on all its devices; returns how many. */
+unsigned observer_processes(struct aliquot_agent_process processes[ALIQUOT_MAX_PROCESSES]);
 
 #endif

@@ -54,6 +54,7 @@ class StandIn:
         self.heard: list[protocol.Message] = []
         self.connections: list[Connection] = []
         self.is_silent = False
+        self.welcomes = True  # False: takes connections as a stopped process's socket does, and says nothing
         self.refusal: protocol.Refuse | None = None
         self.version = protocol.VERSION  # the newest that it speaks
         self._changed = threading.Condition()
@@ -131,6 +132,23 @@ class StandIn:
             at = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES + offset
             struct.pack_into("=Q", connection.agent_page, at, value)
 
+    def write_half(self, device: int, offset: int, value: int) -> None:
+        """A word of 32 bits, for all processes."""
+        for one in self.connections:
+            if one.agent_page is not None:
+                at = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES + offset
+                struct.pack_into("=I", one.agent_page, at, value)
+
+    def set_processes(self, *rows: tuple[int, int, int, int], sequence: int = 2) -> None:
+        """Rows are pid on the node, own pid, device, charged bytes. An odd sequence is a change that never ends."""
+        for one in self.connections:
+            if one.agent_page is None:
+                continue
+            for index, (pid, own_pid, device, charged) in enumerate(rows):
+                at = AgentPage.PROCESSES + index * AgentPage.PROCESS.size
+                AgentPage.PROCESS.pack_into(one.agent_page, at, pid, own_pid, device, 0, charged)
+            struct.pack_into("=II", one.agent_page, AgentPage.PROCESS_SEQUENCE, sequence, len(rows))
+
     def set_gate(self, value: int) -> None:
         for one in self.connections:
             if one.agent_page is not None:
@@ -166,6 +184,8 @@ class StandIn:
             return
         message = protocol.unpack(datagram, connection.hello.version if connection.hello else None)
         self.heard.append(message)
+        if isinstance(message, Hello) and not self.welcomes:
+            return
         if isinstance(message, Hello):
             self._welcome(connection, message)
         elif isinstance(message, Credit) and message.type is MessageType.CREDIT_REQUEST and not self.is_silent:

@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 U64 = ctypes.c_uint64
 SIZE = ctypes.c_size_t
@@ -169,6 +170,18 @@ def launch(times: int = 1) -> int:
     for _ in range(times):
         code = code or call("cuLaunchKernel", None, 1, 1, 1, 1, 1, 1, 0, None, None, None)
     return code
+
+
+def spin(milliseconds: int) -> int:
+    """Keep the device busy with a built-in kernel of ours, until it is done."""
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    image = (Path(__file__).parents[3] / "gpu_hook" / "builtins.ptx").read_bytes() + b"\0"
+    code = call("cuModuleLoadData", ctypes.byref(module), image)
+    code = code or call("cuModuleGetFunction", ctypes.byref(function), module, b"aliquot_spin")
+    duration = U64(milliseconds * 1_000_000)
+    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(duration))
+    code = code or call("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, None, arguments, None)
+    return code or call("cuCtxSynchronize")
 
 
 def query(symbol: str, version: int = 13000, flags: int = 0, asked: str = "cuGetProcAddress_v2") -> list[object]:
