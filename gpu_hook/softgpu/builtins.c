@@ -39,28 +39,38 @@ struct chase {
 };
 
 /* A view of `count` elements, or NULL: allocated device memory or page-locked host memory, naturally aligned. */
-static void *reach(uint64_t address, uint64_t count, uint64_t element_bytes)
+static void *reach(uint64_t address, uint64_t count, uint64_t element_bytes, unsigned device, enum rights rights)
 {
     uint64_t bytes;
     struct host_range host;
     if (__builtin_mul_overflow(count, element_bytes, &bytes) || address % element_bytes)
         return NULL;
     if (window_is_device(address))
-        return window_backs(address, bytes ? bytes : 1) ? window_bytes(address) : NULL;
+        return window_backs(address, bytes ? bytes : 1, device, rights) ? window_bytes(address) : NULL;
     int is_inside = host_memory_find(address, &host) == 0 && bytes <= host.bytes - (address - host.start);
     return is_inside ? (void *)address : NULL;
 }
 
-static int check_fill(const void *arguments)
+static const void *reads(uint64_t address, uint64_t count, uint64_t element_bytes, unsigned device)
 {
-    const struct fill *own = arguments;
-    return own->words == 0 || reach(own->pointer, own->words, 4) ? 0 : -1;
+    return reach(address, count, element_bytes, device, RIGHTS_READ);
 }
 
-static int run_fill(const void *arguments)
+static void *writes(uint64_t address, uint64_t count, uint64_t element_bytes, unsigned device)
+{
+    return reach(address, count, element_bytes, device, RIGHTS_WRITE);
+}
+
+static int check_fill(const void *arguments, unsigned device)
 {
     const struct fill *own = arguments;
-    uint32_t *words = reach(own->pointer, own->words, 4);
+    return own->words == 0 || writes(own->pointer, own->words, 4, device) ? 0 : -1;
+}
+
+static int run_fill(const void *arguments, unsigned device)
+{
+    const struct fill *own = arguments;
+    uint32_t *words = writes(own->pointer, own->words, 4, device);
     if (own->words && words == NULL)
         return -1;
     for (uint64_t i = 0; i < own->words; i++)
@@ -68,16 +78,18 @@ static int run_fill(const void *arguments)
     return 0;
 }
 
-static int check_copy(const void *arguments)
+static int check_copy(const void *arguments, unsigned device)
 {
     const struct move *own = arguments;
-    return own->words == 0 || (reach(own->to, own->words, 4) && reach(own->from, own->words, 4)) ? 0 : -1;
+    int is_fine = writes(own->to, own->words, 4, device) && reads(own->from, own->words, 4, device);
+    return own->words == 0 || is_fine ? 0 : -1;
 }
 
-static int run_copy(const void *arguments)
+static int run_copy(const void *arguments, unsigned device)
 {
     const struct move *own = arguments;
-    void *to = reach(own->to, own->words, 4), *from = reach(own->from, own->words, 4);
+    void *to = writes(own->to, own->words, 4, device);
+    const void *from = reads(own->from, own->words, 4, device);
     if (own->words && (to == NULL || from == NULL))
         return -1;
     if (own->words)
@@ -85,17 +97,18 @@ static int run_copy(const void *arguments)
     return 0;
 }
 
-static int check_axpy(const void *arguments)
+static int check_axpy(const void *arguments, unsigned device)
 {
     const struct axpy *own = arguments;
-    return own->count == 0 || (reach(own->y, own->count, 4) && reach(own->x, own->count, 4)) ? 0 : -1;
+    int is_fine = writes(own->y, own->count, 4, device) && reads(own->x, own->count, 4, device);
+    return own->count == 0 || is_fine ? 0 : -1;
 }
 
-static int run_axpy(const void *arguments)
+static int run_axpy(const void *arguments, unsigned device)
 {
     const struct axpy *own = arguments;
-    float *y = reach(own->y, own->count, 4);
-    const float *x = reach(own->x, own->count, 4);
+    float *y = writes(own->y, own->count, 4, device);
+    const float *x = reads(own->x, own->count, 4, device);
     if (own->count && (y == NULL || x == NULL))
         return -1;
     for (uint64_t i = 0; i < own->count; i++)
@@ -103,18 +116,19 @@ static int run_axpy(const void *arguments)
     return 0;
 }
 
-static int check_hash(const void *arguments)
+static int check_hash(const void *arguments, unsigned device)
 {
     const struct hash *own = arguments;
-    return (own->words == 0 || reach(own->pointer, own->words, 4)) && reach(own->result, 1, 8) ? 0 : -1;
+    int is_fine = own->words == 0 || reads(own->pointer, own->words, 4, device);
+    return is_fine && writes(own->result, 1, 8, device) ? 0 : -1;
 }
 
 /* The sum over all words of a mix of index and value: the order of threads does not matter. */
-static int run_hash(const void *arguments)
+static int run_hash(const void *arguments, unsigned device)
 {
     const struct hash *own = arguments;
-    const uint32_t *words = reach(own->pointer, own->words, 4);
-    uint64_t *result = reach(own->result, 1, 8), sum = 0;
+    const uint32_t *words = reads(own->pointer, own->words, 4, device);
+    uint64_t *result = writes(own->result, 1, 8, device), sum = 0;
     if (result == NULL || (own->words && words == NULL))
         return -1;
     for (uint64_t i = 0; i < own->words; i++) {
@@ -127,7 +141,7 @@ static int run_hash(const void *arguments)
     return 0;
 }
 
-static int check_nothing(const void *arguments)
+static int check_nothing(const void *arguments, unsigned device)
 {
     return 0;
 }
@@ -137,19 +151,20 @@ static uint64_t spin_nanoseconds(const void *arguments)
     return ((const struct spin *)arguments)->nanoseconds;
 }
 
-static int check_chase(const void *arguments)
+static int check_chase(const void *arguments, unsigned device)
 {
     const struct chase *own = arguments;
-    return (own->steps == 0 || reach(own->head, 1, 8)) && reach(own->result, 1, 8) ? 0 : -1;
+    int is_fine = own->steps == 0 || reads(own->head, 1, 8, device);
+    return is_fine && writes(own->result, 1, 8, device) ? 0 : -1;
 }
 
 /* Follows pointers that lie in device memory, and stores the last. */
-static int run_chase(const void *arguments)
+static int run_chase(const void *arguments, unsigned device)
 {
     const struct chase *own = arguments;
-    uint64_t at = own->head, *result = reach(own->result, 1, 8);
+    uint64_t at = own->head, *result = writes(own->result, 1, 8, device);
     for (uint64_t i = 0; i < own->steps; i++) {
-        const uint64_t *link = reach(at, 1, 8);
+        const uint64_t *link = reads(at, 1, 8, device);
         if (link == NULL)
             return -1;
         at = *link;

@@ -11,9 +11,9 @@ struct builtin {
     const char *name;
     uint32_t parameter_count;
     uint8_t parameter_bytes[4]; /* each at its natural alignment */
-    /* 0, or -1 when an address is not allocated. */
-    int (*check)(const void *arguments);
-    int (*run)(const void *arguments);
+    /* 0, or -1 when an address is not allocated, or the device (by its index in the machine) may not use it so. */
+    int (*check)(const void *arguments, unsigned device);
+    int (*run)(const void *arguments, unsigned device);
     /* Device time that the arguments ask for, or 0. */
     uint64_t (*nanoseconds)(const void *arguments);
 };

@@ -18,10 +18,10 @@ struct copy {
     int is_fill;
 };
 
-int place_bytes(uint64_t address, uint64_t bytes, void **view)
+int place_reach(uint64_t address, uint64_t bytes, unsigned device, enum rights rights, void **view)
 {
     *view = window_is_device(address) ? window_bytes(address) : (void *)address;
-    return !window_is_device(address) || window_backs(address, bytes) ? 0 : -1;
+    return !window_is_device(address) || window_backs(address, bytes, device, rights) ? 0 : -1;
 }
 
 /* From the first byte to the last that the shape touches. */
@@ -65,9 +65,10 @@ static CUresult run_copy(struct work *work, uint64_t *clock)
     const struct copy *copy = (const struct copy *)work->payload;
     struct context *context = work->stream->context;
     void *to, *from = NULL;
-    if (place_bytes(copy->to.address, extent(&copy->to, &copy->shape), &to) != 0)
+    if (place_reach(copy->to.address, extent(&copy->to, &copy->shape), context->physical, RIGHTS_WRITE, &to) != 0)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (!copy->is_fill && place_bytes(copy->from.address, extent(&copy->from, &copy->shape), &from) != 0)
+    if (!copy->is_fill &&
+        place_reach(copy->from.address, extent(&copy->from, &copy->shape), context->physical, RIGHTS_READ, &from) != 0)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     move_rows(copy, to, from);
     int to_device = window_is_device(copy->to.address);
@@ -84,7 +85,7 @@ static int is_pageable(uint64_t address)
     return !window_is_device(address) && host_memory_find(address, &found) != 0;
 }
 
-static int check_place(const struct place *place, const struct shape *shape)
+static int check_place(const struct place *place, const struct shape *shape, unsigned device, enum rights rights)
 {
     uint64_t rows;
     if (place->address == 0 || (shape->height > 1 && place->pitch < shape->width) ||
@@ -93,7 +94,8 @@ static int check_place(const struct place *place, const struct shape *shape)
     if (__builtin_mul_overflow(shape->depth, place->height ? place->height : 1, &rows) ||
         __builtin_mul_overflow(rows, place->pitch, &rows))
         return -1;
-    return !window_is_device(place->address) || window_holds(place->address, extent(place, shape)) ? 0 : -1;
+    int is_device = window_is_device(place->address);
+    return !is_device || window_allows(place->address, extent(place, shape), device, rights) ? 0 : -1;
 }
 
 static CUresult submit(const struct copy *copy, CUstream handle, int is_async)
@@ -105,7 +107,8 @@ static CUresult submit(const struct copy *copy, CUstream handle, int is_async)
         return result;
     if (copy->shape.width == 0 || copy->shape.height == 0 || copy->shape.depth == 0)
         return CUDA_SUCCESS;
-    if (check_place(&copy->to, &copy->shape) != 0 || (!copy->is_fill && check_place(&copy->from, &copy->shape) != 0))
+    if (check_place(&copy->to, &copy->shape, context->physical, RIGHTS_WRITE) != 0 ||
+        (!copy->is_fill && check_place(&copy->from, &copy->shape, context->physical, RIGHTS_READ) != 0))
         return CUDA_ERROR_INVALID_VALUE;
     struct work *work = work_new(run_copy, sizeof *copy);
     if (work == NULL)

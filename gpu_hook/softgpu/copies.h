@@ -7,6 +7,8 @@
 
 #include <cuda.h>
 
+#include "window.h"
+
 struct place {
     uint64_t address;
     uint64_t pitch;  /* bytes from row to row */
@@ -22,7 +24,8 @@ CUresult copy_shape(struct place to, struct place from, struct shape shape, CUst
 /* Fills rows with a pattern of 1, 2 or 4 bytes; `width` counts elements. */
 CUresult fill_shape(struct place to, uint32_t value, unsigned element_bytes, struct shape shape, CUstream stream,
                     int is_async);
-/* For work whose turn has come, a host view of device or host memory: 0, or -1 when device memory is not mapped there. */
-int place_bytes(uint64_t address, uint64_t bytes, void **view);
+/* For work whose turn has come, a host view of device or host memory: 0, or -1 when device memory is not mapped there, or
+ * the device (by its index in the machine) may not use it so. */
+int place_reach(uint64_t address, uint64_t bytes, unsigned device, enum rights rights, void **view);
 
 #endif

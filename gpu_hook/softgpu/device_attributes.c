@@ -46,8 +46,12 @@ static const int attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     A(COOPERATIVE_LAUNCH) = 1,
     A(HOST_REGISTER_SUPPORTED) = 1,
     A(MEMORY_POOLS_SUPPORTED) = 1,
+    A(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) = 1,
+    A(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) = 1,
+    A(HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) = 1,
+    A(HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) = 1,
     A(SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO) = 2,
-    /* Served from the machine, or absent: managed memory, VMM, IPC, graphs' memory, multicast, arrays. */
+    /* Served from the machine, or absent: managed memory, IPC, graphs' memory, multicast, arrays. */
 };
 
 #undef A

@@ -9,6 +9,7 @@
 #include "enter.h"
 #include "implemented.h"
 #include "log.h"
+#include "physical.h"
 #include "pools.h"
 #include "slots.h"
 #include "visible.h"
@@ -49,6 +50,7 @@ static void leave_seat_in_child(void)
         return;
     close(driver.seat.descriptor);
     driver.seat.descriptor = -1;
+    physical_forget();
     enter_forked();
 }
 

@@ -12,6 +12,7 @@ enum handle_kind {
     HANDLE_FUNCTION,
     HANDLE_POOL,
     HANDLE_LINK,
+    HANDLE_PHYSICAL,
 };
 
 int handles_add(enum handle_kind kind, const void *object); /* 0, or -1 without memory */

@@ -21,8 +21,9 @@ struct launch {
 static CUresult run_launch(struct work *work, uint64_t *clock)
 {
     const struct launch *launch = (const struct launch *)work->payload;
-    int failed = launch->builtin && launch->builtin->run(launch->arguments) != 0;
-    *clock = engine_run(&driver.seat, work->stream->context->physical, *clock, launch->nanoseconds);
+    unsigned device = work->stream->context->physical;
+    int failed = launch->builtin && launch->builtin->run(launch->arguments, device) != 0;
+    *clock = engine_run(&driver.seat, device, *clock, launch->nanoseconds);
     return failed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
@@ -116,7 +117,7 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction handle, void **p
     if (result == CUDA_SUCCESS && own->builtin) {
         uint64_t asked = own->builtin->nanoseconds(own->arguments);
         own->nanoseconds = asked ? asked : own->nanoseconds;
-        if (own->builtin->check(own->arguments) != 0)
+        if (own->builtin->check(own->arguments, context->physical) != 0)
             result = CUDA_ERROR_INVALID_VALUE;
     } else if (result == CUDA_SUCCESS) {
         say_once(function);

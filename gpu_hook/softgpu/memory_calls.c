@@ -59,7 +59,7 @@ CUresult impl_cuMemFree_v2(CUdeviceptr dptr)
         return result;
     if (dptr == 0)
         return CUDA_SUCCESS;
-    if (window_find(dptr, &found) != 0 || found.start != dptr || found.is_dying)
+    if (window_find(dptr, &found) != 0 || found.kind != ALLOCATION_PLAIN || found.start != dptr || found.is_dying)
         return CUDA_ERROR_INVALID_VALUE;
     if (found.pool)
         return pool_free_now(dptr) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -135,6 +135,46 @@ uint64_t ranges_take(struct ranges *ranges, uint64_t bytes, void *owner)
     return node->start;
 }
 
+/* Cuts [start, start + bytes) out of a free node, which is in no tree: its ends become free ranges of their own. */
+static int cut(struct ranges *ranges, struct range *node, uint64_t start, uint64_t bytes)
+{
+    uint64_t before = start - node->start, after = node->bytes - before - bytes;
+    if (before && ranges_insert(ranges, node->start, before, NULL) != 0)
+        return -1;
+    if (after && ranges_insert(ranges, start + bytes, after, NULL) != 0) {
+        if (before)
+            ranges_remove(ranges, node->start);
+        return -1;
+    }
+    node->start = start;
+    node->bytes = bytes;
+    return 0;
+}
+
+uint64_t ranges_take_at(struct ranges *ranges, uint64_t start, uint64_t bytes, void *owner)
+{
+    struct range *node = ranges_find(ranges, start);
+    if (node == NULL || node->owner || bytes > node->bytes - (start - node->start))
+        return 0;
+    node = pull(ranges, node->start);
+    int failed = cut(ranges, node, start, bytes);
+    node->owner = failed ? NULL : owner;
+    put(ranges, node);
+    return failed ? 0 : start;
+}
+
+uint64_t ranges_take_aligned(struct ranges *ranges, uint64_t bytes, uint64_t alignment, void *owner)
+{
+    uint64_t padded, free_start, free_end;
+    if (__builtin_add_overflow(bytes, alignment - 1, &padded))
+        return 0;
+    uint64_t start = ranges_take(ranges, padded, owner);
+    if (start == 0)
+        return 0;
+    ranges_give_back(ranges, start, &free_start, &free_end);
+    return ranges_take_at(ranges, (start + alignment - 1) & ~(alignment - 1), bytes, owner);
+}
+
 void ranges_give_back(struct ranges *ranges, uint64_t start, uint64_t *free_start, uint64_t *free_end)
 {
     struct range *node = pull(ranges, start);

@@ -26,6 +26,10 @@ int ranges_insert(struct ranges *ranges, uint64_t start, uint64_t bytes, void *o
 void ranges_remove(struct ranges *ranges, uint64_t start);
 /* First free range of at least `bytes`, cut to size and given to `owner`; its start, or 0. */
 uint64_t ranges_take(struct ranges *ranges, uint64_t bytes, void *owner);
+/* Exactly [start, start + bytes), if it lies in one free range; `start`, or 0. */
+uint64_t ranges_take_at(struct ranges *ranges, uint64_t start, uint64_t bytes, void *owner);
+/* As ranges_take, at a multiple of `alignment`, a power of two. */
+uint64_t ranges_take_aligned(struct ranges *ranges, uint64_t bytes, uint64_t alignment, void *owner);
 /* Gives a taken range back, joined with its free neighbours; says where the joined free range lies. */
 void ranges_give_back(struct ranges *ranges, uint64_t start, uint64_t *free_start, uint64_t *free_end);
 /* Cuts an owned range at `start`: its first `bytes` go to `owner`, the rest stays with the former. 0, or -1 without memory. */

@@ -1,6 +1,6 @@
-/* The address window and the table of device allocations. The alias window is one private mapping without reserved swap:
+/* The address window and the table of what lies in it. The alias window is one private mapping without reserved swap:
  * pages exist when touched, return with madvise, and die with the process; no descriptor and no mapping per
- * allocation, so neither ulimit -n nor vm.max_map_count bounds their number. */
+ * allocation, so neither ulimit -n nor vm.max_map_count bounds their number. Mapped handles lie over it (mappings.c). */
 #include "window.h"
 
 #include <errno.h>
@@ -11,8 +11,10 @@
 
 #include "driver.h"
 #include "log.h"
+#include "mappings.h"
 #include "ranges.h"
 #include "slots.h"
+#include "window_state.h"
 
 #define WINDOW_BYTES (2ull << 40)
 #define SMALL_BYTES (64ull << 30) /* the part for allocations below LARGE_LEAST */
@@ -27,6 +29,18 @@ static struct {
     uint64_t next_id;
 } window = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
+/* A child gets neither a copy of device memory nor its cost; core files hold none of it. */
+static void *map_alias(uint64_t start, uint64_t bytes)
+{
+    void *alias = mmap((void *)(start + WINDOW_BYTES), bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (alias != MAP_FAILED) {
+        madvise(alias, bytes, MADV_DONTFORK);
+        madvise(alias, bytes, MADV_DONTDUMP);
+    }
+    return alias;
+}
+
 int window_open(void)
 {
     if (window.base)
@@ -39,18 +53,13 @@ int window_open(void)
         return -1;
     }
     uint64_t start = ((uint64_t)base + MACHINE_LARGE_UNIT - 1) & ~(uint64_t)(MACHINE_LARGE_UNIT - 1);
-    void *alias = mmap((void *)(start + WINDOW_BYTES), WINDOW_BYTES, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    if (alias == MAP_FAILED || ranges_insert(&window.small, start, SMALL_BYTES, NULL) != 0 ||
+    if (map_alias(start, WINDOW_BYTES) == MAP_FAILED || ranges_insert(&window.small, start, SMALL_BYTES, NULL) != 0 ||
         ranges_insert(&window.large, start + SMALL_BYTES, WINDOW_BYTES - SMALL_BYTES, NULL) != 0) {
         log_failure("the device's address window cannot be mapped: %s; allow overcommit (vm.overcommit_memory=0 or 1)",
                     strerror(errno));
         munmap(base, 2 * WINDOW_BYTES + MACHINE_LARGE_UNIT);
         return -1;
     }
-    /* A child gets neither a copy of device memory nor its cost; core files hold none of it. */
-    madvise(alias, WINDOW_BYTES, MADV_DONTFORK);
-    madvise(alias, WINDOW_BYTES, MADV_DONTDUMP);
     window.base = start;
     return 0;
 }
@@ -170,7 +179,8 @@ static int give_back(uint64_t address, int is_reservation)
 {
     pthread_mutex_lock(&window.mutex);
     struct allocation *allocation = look_up_whole(address);
-    if (allocation && (allocation->start != address || (allocation->parts != NULL) != is_reservation))
+    if (allocation && (allocation->kind != ALLOCATION_PLAIN || allocation->start != address ||
+                       (allocation->parts != NULL) != is_reservation))
         allocation = NULL;
     if (allocation)
         release(allocation);
@@ -213,36 +223,92 @@ void window_free_context(struct context *context)
 
 int window_find(uint64_t address, struct allocation *found)
 {
+    int failed = -1;
     pthread_mutex_lock(&window.mutex);
     struct allocation *allocation = look_up(address);
-    if (allocation)
+    if (allocation && allocation->kind == ALLOCATION_RESERVED) {
+        failed = mappings_find(address, found);
+    } else if (allocation) {
         *found = *allocation;
+        failed = 0;
+    }
     pthread_mutex_unlock(&window.mutex);
-    return allocation ? 0 : -1;
+    return failed;
 }
 
-int window_holds(uint64_t address, uint64_t bytes)
+/* Under the mutex, for what `found` says of the address. */
+static int allows(const struct allocation *found, uint64_t address, uint64_t bytes, unsigned device, enum rights rights)
 {
-    struct allocation found;
-    return window_find(address, &found) == 0 && bytes <= found.bytes - (address - found.start);
+    if (found && found->kind == ALLOCATION_RESERVED)
+        return mappings_allow(address, bytes, device, rights);
+    return found && bytes <= found->bytes - (address - found->start);
 }
 
-int window_backs(uint64_t address, uint64_t bytes)
+int window_allows(uint64_t address, uint64_t bytes, unsigned device, enum rights rights)
 {
     pthread_mutex_lock(&window.mutex);
-    struct allocation *whole = look_up_whole(address);
-    int is_inside = whole && bytes <= whole->bytes - (address - whole->start);
+    int allowed = allows(look_up(address), address, bytes, device, rights);
     pthread_mutex_unlock(&window.mutex);
-    return is_inside;
+    return allowed;
+}
+
+int window_backs(uint64_t address, uint64_t bytes, unsigned device, enum rights rights)
+{
+    pthread_mutex_lock(&window.mutex);
+    int allowed = allows(look_up_whole(address), address, bytes, device, rights);
+    pthread_mutex_unlock(&window.mutex);
+    return allowed;
 }
 
 int window_mark_dying(uint64_t address)
 {
     pthread_mutex_lock(&window.mutex);
     struct allocation *allocation = look_up(address);
-    int is_first = allocation && allocation->start == address && !allocation->is_dying;
+    int is_first = allocation && allocation->kind == ALLOCATION_PLAIN && allocation->start == address &&
+                   !allocation->is_dying;
     if (is_first)
         allocation->is_dying = 1;
     pthread_mutex_unlock(&window.mutex);
     return is_first ? 0 : -1;
+}
+
+uint64_t window_take_addresses(uint64_t bytes, uint64_t alignment, uint64_t hint)
+{
+    struct allocation *taken = bytes < WINDOW_BYTES ? calloc(1, sizeof *taken) : NULL;
+    uint64_t start = 0;
+    if (taken == NULL)
+        return 0;
+    if (hint && hint % alignment == 0 && window_is_device(hint) && map_of(hint) == &window.large)
+        start = ranges_take_at(&window.large, hint, bytes, taken);
+    if (start == 0)
+        start = ranges_take_aligned(&window.large, bytes, alignment, taken);
+    *taken = (struct allocation){.kind = ALLOCATION_RESERVED, .start = start, .bytes = bytes};
+    if (start == 0)
+        free(taken);
+    return start;
+}
+
+int window_find_addresses(uint64_t address, uint64_t *start, uint64_t *bytes)
+{
+    struct allocation *taken = look_up(address);
+    if (taken == NULL || taken->kind != ALLOCATION_RESERVED)
+        return -1;
+    *start = taken->start;
+    *bytes = taken->bytes;
+    return 0;
+}
+
+void window_clear(uint64_t start, uint64_t bytes)
+{
+    map_alias(start, bytes);
+}
+
+void window_give_addresses(uint64_t start)
+{
+    uint64_t free_start, free_end;
+    struct allocation *taken = look_up(start);
+    /* A copy that ran into an unmapping may have left pages. */
+    madvise(window_bytes(start), taken->bytes, MADV_DONTNEED);
+    ranges_give_back(&window.large, start, &free_start, &free_end);
+    free(taken);
 }

@@ -2,6 +2,7 @@
 
 #include "activation.h"
 #include "charge.h"
+#include "devices.h"
 #include "log.h"
 
 #include <pthread.h>
@@ -88,7 +89,9 @@ static void change_uses(CUmemGenericAllocationHandle handle, int references, int
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
                      unsigned long long flags)
 {
-    if (!properties || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    /* What the driver refuses or takes from the host is its own to answer. */
+    if (!properties || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        properties->location.id >= devices_count())
         return driver()->cuMemCreate(handle, bytes, properties, flags);
     struct charge charge;
     CUresult result = charge_begin(&charge, properties->location.id, bytes);
