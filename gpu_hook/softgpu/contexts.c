@@ -9,6 +9,7 @@
 #include "implemented.h"
 #include "modules.h"
 #include "pools.h"
+#include "slots.h"
 #include "streams.h"
 #include "window.h"
 
@@ -24,14 +25,34 @@ static struct {
     struct context *primary[MACHINE_DEVICES];
     unsigned primary_flags[MACHINE_DEVICES];
     _Atomic unsigned long long next_id;
+    uint64_t footprint_bytes; /* set once, before the first context */
 } contexts = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+void contexts_set_footprint(uint64_t bytes)
+{
+    contexts.footprint_bytes = bytes;
+}
+
+static int charge_footprint(unsigned physical)
+{
+    return contexts.footprint_bytes ? slots_charge(&driver.seat, physical, contexts.footprint_bytes) : 0;
+}
+
+static void refund_footprint(unsigned physical)
+{
+    if (contexts.footprint_bytes)
+        slots_refund(&driver.seat, physical, contexts.footprint_bytes);
+}
 
 CUresult context_open(CUdevice device, unsigned flags, int is_primary, struct context **made)
 {
     static const size_t limits[CU_LIMIT_MAX] = {[CU_LIMIT_STACK_SIZE] = 1024, [CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20,
                                                 [CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20};
+    if (charge_footprint(driver.physical[device]) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     struct context *context = calloc(1, sizeof *context);
     if (context == NULL || handles_add(HANDLE_CONTEXT, context) != 0) {
+        refund_footprint(driver.physical[device]);
         free(context);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -44,6 +65,7 @@ CUresult context_open(CUdevice device, unsigned flags, int is_primary, struct co
     context->legacy = stream_open(context, STREAM_LEGACY, 0, 0);
     if (context->legacy == NULL) {
         handles_remove(HANDLE_CONTEXT, context);
+        refund_footprint(driver.physical[device]);
         free(context);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -59,6 +81,7 @@ void context_close(struct context *context)
     streams_close_all(context);
     modules_close_all(context);
     window_free_context(context);
+    refund_footprint(context->physical);
     struct slot *slot = &driver.seat.machine->slots[driver.seat.slot];
     if (atomic_fetch_sub(&slot->devices[context->physical].contexts, 1) == 1)
         pools_close_device(context->physical);

@@ -31,6 +31,8 @@ CUresult context_check(struct context *context);
 void context_fail(struct context *context, CUresult error);
 /* A new context of a device; frees with context_close. */
 CUresult context_open(CUdevice device, unsigned flags, int is_primary, struct context **context);
+/* What each context takes of its device from then on, beside what programs allocate in it. */
+void contexts_set_footprint(uint64_t bytes);
 /* Drains the context's streams, then frees what it owns. The struct of a primary context stays. */
 void context_close(struct context *context);
 struct context *context_primary_if_active(CUdevice device);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "contexts.h"
 #include "enter.h"
 #include "implemented.h"
 #include "log.h"
@@ -75,6 +76,7 @@ static CUresult take_seat(void)
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
     pools_set_chunk(settings.pool_chunk_bytes);
+    contexts_set_footprint(settings.context_bytes);
     return CUDA_SUCCESS;
 }
 

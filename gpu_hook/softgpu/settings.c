@@ -75,6 +75,7 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     static const struct number link = {PREFIX "LINK_GBPS", "GB/s", 25, 1, 10000, 0};
     static const struct number launch = {PREFIX "LAUNCH_NS", "nanoseconds", 5000, 0, 3600000000000ull, 0};
     static const struct number chunk = {PREFIX "POOL_CHUNK", "bytes (2MiB, 32MiB)", MACHINE_LARGE_UNIT, 1, 1ull << 40, 1};
+    static const struct number context = {PREFIX "CONTEXT", "bytes (400MiB)", 0, 0, 1ull << 40, 1};
     uint64_t value;
 
     if (read_number(&devices, &value, problem, problem_bytes))
@@ -95,6 +96,9 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     if (read_number(&chunk, &value, problem, problem_bytes))
         return -1;
     settings->pool_chunk_bytes = (value + MACHINE_LARGE_UNIT - 1) & ~(uint64_t)(MACHINE_LARGE_UNIT - 1);
+
+    if (read_number(&context, &settings->context_bytes, problem, problem_bytes))
+        return -1;
 
     const char *state = getenv(PREFIX "STATE");
     int length = state && *state

@@ -14,6 +14,7 @@ struct settings {
     uint64_t link_bytes_per_second;
     uint64_t launch_nanoseconds; /* of a launch that names no duration of its own */
     uint64_t pool_chunk_bytes; /* pools reserve in multiples of this */
+    uint64_t context_bytes; /* that each context takes of its device */
     const char *faults;
     const char *log;
     const char *cgroup; /* NULL: the process's own */

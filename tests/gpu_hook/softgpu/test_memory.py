@@ -134,3 +134,27 @@ def test_freed_host_pages_go_back_to_the_system(make_machine):
         check(cuda.cuMemFree_v2(u64(p))); say(full - before > 190 * MIB, resident() - before < 10 * MIB)
     """)
     assert said == "True True"
+
+
+def test_contexts_take_their_footprint_and_give_it_back(make_machine):
+    machine = make_machine(MEMORY="64MiB", CONTEXT="10MiB")
+    said = machine.run(
+        """
+        start(); say(free_bytes() // MIB)
+        second = vp(); check(cuda.cuCtxCreate_v2(ctypes.byref(second), 0, 0)); say(free_bytes() // MIB)
+        check(cuda.cuCtxDestroy_v2(second)); check(cuda.cuDevicePrimaryCtxReset_v2(0))
+        start(); say(free_bytes() // MIB, alloc(56 * MIB)[0], alloc(54 * MIB)[0])
+        """
+    )
+    want_out_of_memory = 2
+    assert said.split("\n") == ["54", "44", f"54 {want_out_of_memory} 0"]
+
+
+def test_a_device_without_room_for_a_context_gives_none(make_machine):
+    machine = make_machine(MEMORY="16MiB", CONTEXT="10MiB")
+    holder = machine.popen("start(); say('there'); wait_for_go()")
+    assert holder.stdout.readline() == "there\n"
+    said = machine.run("check(cuda.cuInit(0)); say(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(vp()), 0))")
+    want_out_of_memory = "2"
+    assert said == want_out_of_memory
+    holder.communicate("go\n", timeout=20)
