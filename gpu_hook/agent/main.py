@@ -14,6 +14,7 @@ from typing import Any
 
 from aliquot.gpu_hook.paths import Driver, PathError, choose_driver, prepare_runtime_dir, softgpu_state_path
 
+from .audit import Audit
 from .control import ControlServer
 from .devices import DeviceMonitor, DeviceSource, DriverError
 from .host_memory import machine_memory_bytes
@@ -32,7 +33,7 @@ from .operations import CONTROL_VERSION, Node, Operations
 from .reservations import Reservations
 from .settings import AgentSettings, read_arguments
 from .softgpu_state import remove_unused
-from .status import ENFORCER, describe_devices, describe_kernel
+from .status import ENFORCER, describe_devices, describe_kernel, describe_sighting
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Agent:
         self._ledger = Ledger(machine_memory_bytes())
         self._monitor = DeviceMonitor(source, self._saw_devices)
         self._reservations = Reservations(self._ledger, settings, self._tell_change, self._monitor.hurry)
+        self._audit = Audit(settings.context_slack_bytes)
         self._operations = Operations(node, self._reservations, self._describe, self._subscribe, self._end.set)
         self._control = ControlServer(self._operations.answer, self._reservations.drop_connection)
 
@@ -98,6 +100,7 @@ class Agent:
         readings = self._monitor.readings
         before = self._ledger.device_states()
         self._ledger.set_devices((r.facts for r in readings), (r.facts.uuid for r in readings if r.is_lost))
+        self._audit.look(readings, self._reservations.processes(), asyncio.get_running_loop().time())
         self._reservations.book_looks(readings)
         if before and self._ledger.device_states() != before:
             log.warning("event=devices_changed lost=%s", [s.index for s in self._ledger.device_states() if s.lost])
@@ -113,7 +116,8 @@ class Agent:
         return not self._control.connections and not len(self._reservations)
 
     def _describe(self) -> dict[str, Any]:
-        kernels = [describe_kernel(kernel) for kernel in self._reservations.kernels]
+        found = self._audit.findings
+        kernels = [describe_kernel(kernel, found) for kernel in self._reservations.kernels]
         return {
             "node": self._node.name,
             "driver": self._node.driver.kind,
@@ -121,6 +125,7 @@ class Agent:
             "devices": describe_devices(self._ledger, self._monitor.readings, kernels),
             "host_memory_bytes": self._ledger.host_memory_bytes,
             "kernels": kernels,
+            "foreign_processes": [describe_sighting(sighting) for sighting in found.foreign],
             "connections": self._control.connections,
         }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from aliquot.gpu_hook.placement import Refusal, place
 
+from .audit import KernelProcesses
 from .devices import DeviceReading
 from .journal import Entry, JournalError, Reservation, Tally, read_entry, remove_folder
 from .kernel import Kernel
@@ -140,6 +141,13 @@ class Reservations:
         for kernel in self._kernels.values():
             if kernel.is_shared:
                 kernel.sample()
+
+    def processes(self) -> list[KernelProcesses]:
+        """What the audit asks, of all kernels. Before ``book_looks`` forgets who departed."""
+        return [
+            kernel.processes(pid for pid, (kernel_id, _) in self._departed.items() if kernel_id == kernel.kernel_id)
+            for kernel in self._kernels.values()
+        ]
 
     def book_looks(self, readings: Iterable[DeviceReading]) -> None:
         """Book GPU time of processes on their kernels, and show it to them; those that just left are included."""

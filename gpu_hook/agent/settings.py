@@ -34,6 +34,7 @@ class AgentSettings:
     softgpu: SoftGpuSettings = field(default_factory=SoftGpuSettings)
     exit_when_idle_seconds: float | None = None
     log_file: Path | None = None
+    context_slack_bytes: int = 1 << 30
     host_memory: HostMemoryRule = field(default_factory=HostMemoryRule)
     orphan_seconds: float = 2.0
     restart_grace_seconds: float = 10.0
@@ -61,6 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="end after so long without a connection, a kernel and a process",
     )
+    _add_memory_rules(parser)
+    parser.add_argument("--log-file", type=Path, help="append the log to this file (default: stderr)")
+
+
+def _add_memory_rules(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--host-memory-fraction",
         type=_fraction,
@@ -75,7 +81,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         help="page-locked memory that every kernel may have, however small its share (default 1GiB)",
     )
-    parser.add_argument("--log-file", type=Path, help="append the log to this file (default: stderr)")
+    parser.add_argument(
+        "--context-slack",
+        type=parse_bytes,
+        default=AgentSettings.context_slack_bytes,
+        metavar="BYTES",
+        help="what a process may hold of a device beside what its hook charged, for its context (default 1GiB)",
+    )
 
 
 def read_arguments(arguments: Sequence[str] | None = None) -> AgentSettings:
@@ -99,6 +111,7 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         ),
         exit_when_idle_seconds=options.exit_when_idle,
         log_file=options.log_file,
+        context_slack_bytes=options.context_slack,
         host_memory=HostMemoryRule(options.host_memory_fraction, options.host_memory_floor),
     )
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from aliquot.gpu_hook.paths import Driver, shim_dir
 
+from .audit import Findings, Sighting
 from .devices import DeviceReading
 from .kernel import Kernel
 from .ledger import Ledger
@@ -47,7 +49,12 @@ def describe_devices(
     return result
 
 
-def describe_kernel(kernel: Kernel) -> dict[str, Any]:
+def describe_sighting(sighting: Sighting) -> dict[str, Any]:
+    """A process with memory that no hook charged."""
+    return asdict(sighting)
+
+
+def describe_kernel(kernel: Kernel, found: Findings) -> dict[str, Any]:
     reservation = kernel.reservation
     return {
         "kernel_id": reservation.kernel_id,
@@ -63,6 +70,7 @@ def describe_kernel(kernel: Kernel) -> dict[str, Any]:
         "pids": kernel.pids,
         "ending": kernel.is_ending,
         "host_memory": _describe_host_memory(kernel),
+        "unhooked_processes": [describe_sighting(s) for s in found.unhooked.get(reservation.kernel_id, ())],
         "devices": [
             {
                 "uuid": account.part.uuid,
@@ -72,6 +80,7 @@ def describe_kernel(kernel: Kernel) -> dict[str, Any]:
                 "charged_bytes": use.charged_bytes,
                 "lent_bytes": account.lent,
                 "peak_bytes": use.peak_bytes,
+                "context_bytes": found.contexts.get((reservation.kernel_id, account.part.uuid), 0),
                 "busy_seconds": round(use.busy_seconds, 6),
                 "refusals": use.refusals,
             }

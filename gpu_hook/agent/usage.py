@@ -56,7 +56,7 @@ class KernelUsage:
     def sample(self, sessions: Iterable[HookSession], accounts: Mapping[int, Account]) -> bool:
         """Read what each process charged, and tell it what the others did. True when something changed."""
         seen = [s for s in sessions if s.hook_side and s.agent_side]
-        charged = [{device: _charged(s, account, device) for device, account in accounts.items()} for s in seen]
+        charged = [{device: charged_bytes(s, account, device) for device, account in accounts.items()} for s in seen]
         busy = [(tally.busy_seconds, self._utilization.get(device)) for device, tally in self._tallies.items()]
         sample = (charged, [s.number for s in seen], busy, dict(self._residents))
         if sample == self._last_sample:
@@ -124,7 +124,8 @@ class KernelUsage:
         )
 
 
-def _charged(session: HookSession, account: Account, device: int) -> int:
+def charged_bytes(session: HookSession, account: Account, device: int) -> int:
+    """What a process says that it charged, as far as it was lent that."""
     loan = account.loans.get(session.number)
     if loan is None or session.hook_side is None:
         return 0

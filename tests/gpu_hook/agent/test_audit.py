@@ -1,0 +1,192 @@
+"""The audit's judgement, look by look, with a clock of the test and real processes to look up in /proc."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.agent.audit import NOT_REGISTERED, PAST_ITS_CHARGE, Audit, KernelProcesses
+from aliquot.gpu_hook.agent.devices import DeviceReading
+from aliquot.gpu_hook.agent.ledger import DeviceFacts
+from aliquot.gpu_hook.agent.process_facts import Families, read_facts
+
+MIB = 1 << 20
+GPU = DeviceFacts("GPU-a0", 0, "Fake", 1 << 30)
+WAIT = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+ME = os.getpid()
+
+
+@pytest.fixture
+def a_child() -> Iterator[subprocess.Popen[bytes]]:
+    """A child with an environment of nothing, in a session of its own."""
+    with subprocess.Popen(WAIT, env={}, stdin=subprocess.PIPE, start_new_session=True) as process:
+        yield process
+
+
+def reading(**processes: int | None) -> DeviceReading:
+    return DeviceReading(GPU, processes={int(pid[1:]): used for pid, used in processes.items()})
+
+
+def kernel(*members: int, kernel_id: str = "k", **other: Any) -> KernelProcesses:
+    known = frozenset(members)
+    fields: dict[str, Any] = {"members": known, "registered": known, "awaited": frozenset(), "charged": {}}
+    return KernelProcesses(kernel_id=kernel_id, folder=f"/run/{kernel_id}", **{**fields, **other})
+
+
+def settled(slack: int = 0) -> Audit:
+    """An audit of an agent that runs for a while."""
+    audit = Audit(slack)
+    audit.look((), (), 0.0)
+    return audit
+
+
+def pids(audit: Audit, kernel_id: str = "k") -> list[tuple[int, str]]:
+    return [(sighting.pid, sighting.why) for sighting in audit.findings.unhooked.get(kernel_id, ())]
+
+
+def test_a_child_that_no_hook_registered_is_found_at_the_first_look(a_child: Any) -> None:
+    audit = settled()
+    audit.look([reading(**{f"p{a_child.pid}": 7 * MIB})], [kernel(ME)], 10.0)
+    (found,) = audit.findings.unhooked["k"]
+    assert (found.pid, found.used_bytes, found.index, found.why) == (a_child.pid, 7 * MIB, 0, NOT_REGISTERED)
+    assert found.name.startswith("python")
+    assert audit.findings.foreign == ()
+    audit.look([reading()], [kernel(ME)], 11.0)
+    assert audit.findings.unhooked == {}
+
+
+def test_the_kernels_own_process_is_found_when_its_hook_is_missing() -> None:
+    audit = settled()
+    audit.look([reading(**{f"p{ME}": 1})], [kernel(ME, registered=frozenset())], 10.0)
+    assert pids(audit) == [(ME, NOT_REGISTERED)]
+
+
+def test_a_process_of_no_kernel_is_foreign(a_child: Any) -> None:
+    audit = settled()
+    audit.look([reading(**{f"p{a_child.pid}": None})], [kernel(2**22 + 5)], 10.0)
+    assert audit.findings.unhooked == {}
+    assert [(found.pid, found.used_bytes) for found in audit.findings.foreign] == [(a_child.pid, None)]
+
+
+def test_a_process_that_ended_since_the_look_is_nobody(a_child: Any) -> None:
+    a_child.kill()
+    a_child.wait()
+    audit = settled()
+    audit.look([reading(**{f"p{a_child.pid}": 1})], [kernel(ME)], 10.0)
+    assert audit.findings.unhooked == {}
+    assert audit.findings.foreign == ()
+
+
+def test_a_process_that_is_awaited_back_is_not_reported(a_child: Any) -> None:
+    audit = settled()
+    audit.look([reading(**{f"p{a_child.pid}": 1})], [kernel(ME, awaited=frozenset({a_child.pid}))], 10.0)
+    assert audit.findings.unhooked == {}
+
+
+def test_a_new_agent_lets_the_hooks_come_back_first(a_child: Any) -> None:
+    audit = Audit(0)
+    seen = [reading(**{f"p{a_child.pid}": 1})]
+    audit.look(seen, [kernel(ME)], 100.0)
+    assert audit.findings.unhooked == {}
+    audit.look(seen, [kernel(ME)], 102.0)
+    assert pids(audit) == [(a_child.pid, NOT_REGISTERED)]
+
+
+def test_what_a_context_takes_is_shown_and_no_escape_within_the_slack() -> None:
+    audit = settled(slack=300 * MIB)
+    charged = {(ME, GPU.uuid): 100 * MIB}
+    for now in (10.0, 11.0, 12.0):
+        audit.look([reading(**{f"p{ME}": 400 * MIB})], [kernel(ME, charged=charged)], now)
+    assert audit.findings.contexts == {("k", GPU.uuid): 300 * MIB}
+    assert audit.findings.unhooked == {}
+
+
+def test_memory_past_the_charge_and_the_slack_is_reported_when_a_second_look_confirms_it() -> None:
+    audit = settled(slack=300 * MIB)
+    charged = {(ME, GPU.uuid): 100 * MIB}
+    seen = [reading(**{f"p{ME}": 400 * MIB + 1})]
+    audit.look(seen, [kernel(ME, charged=charged)], 10.0)
+    assert pids(audit) == []
+    audit.look(seen, [kernel(ME, charged=charged)], 10.1)
+    assert pids(audit) == []
+    audit.look(seen, [kernel(ME, charged=charged)], 11.0)
+    assert pids(audit) == [(ME, PAST_ITS_CHARGE)]
+    audit.look([reading(**{f"p{ME}": 400 * MIB})], [kernel(ME, charged=charged)], 12.0)
+    assert pids(audit) == []
+
+
+def test_a_charge_that_the_look_just_missed_is_forgotten() -> None:
+    audit = settled(slack=0)
+    audit.look([reading(**{f"p{ME}": 9})], [kernel(ME)], 10.0)
+    audit.look([reading(**{f"p{ME}": 9})], [kernel(ME, charged={(ME, GPU.uuid): 9})], 11.0)
+    audit.look([reading(**{f"p{ME}": 9})], [kernel(ME)], 12.0)
+    assert pids(audit) == []
+
+
+def test_it_is_logged_once(a_child: Any, caplog: pytest.LogCaptureFixture) -> None:
+    audit = settled()
+    for now in (10.0, 11.0):
+        audit.look([reading(**{f"p{a_child.pid}": 5})], [kernel(ME)], now)
+    (line,) = [record.getMessage() for record in caplog.records if "unhooked_process" in record.getMessage()]
+    assert f"kernel=k pid={a_child.pid} " in line
+
+
+ORPHAN = """
+import os, sys
+pid = os.fork()
+if pid:
+    sys.exit()
+os.write(1, f"{os.getpid()}\\n".encode())
+sys.stdin.read()
+"""
+
+
+def test_an_orphan_is_known_by_its_session() -> None:
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {ORPHAN!r}], env={{}})\nsys.stdin.read()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as leader:
+        assert leader.stdout is not None
+        orphan = int(leader.stdout.readline())
+        facts = read_facts(orphan)
+        assert facts is not None
+        assert facts.session == leader.pid
+        families = Families({leader.pid: "k"}, {})
+        assert families.kernel_of(orphan) == "k"
+        assert families.kernel_of(ME) is None
+        leader.communicate(b"")
+
+
+def test_a_process_is_known_by_the_environment_it_was_started_with() -> None:
+    env = {"ALIQUOT_KERNEL_DIR": "/run/k", "LD_LIBRARY_PATH": ""}
+    with subprocess.Popen(WAIT, env=env, stdin=subprocess.PIPE, start_new_session=True) as process:
+        assert Families({}, {"/run/k": "k"}).kernel_of(process.pid) == "k"
+        assert Families({}, {"/run/other": "o"}).kernel_of(process.pid) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "member", "other", "want"),
+    [
+        pytest.param("0::/a\n", "0::/k\n", "0::/o\n", "k", id="a cgroup of one kernel tells"),
+        pytest.param("0::/k\n", "0::/k\n", "0::/o\n", None, id="the agent's own says nothing"),
+        pytest.param("0::/a\n", "0::/k\n", "0::/k\n", None, id="one that kernels share says nothing"),
+    ],
+)
+def test_a_cgroup_tells_only_where_it_is_one_kernels_own(
+    tmp_path: Any, own: str, member: str, other: str, want: str | None
+) -> None:
+    for pid, cgroup in ((ME, own), (101, member), (102, other), (103, "0::/k\n")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "cgroup").write_text(cgroup)
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a) b) S 1 {pid} {pid} 0\n")
+    assert Families({101: "k", 102: "o"}, {}, tmp_path).kernel_of(103) == want
