@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrays.h"
 #include "driver.h"
 #include "handles.h"
 #include "implemented.h"
@@ -80,6 +81,7 @@ void context_close(struct context *context)
     handles_remove(HANDLE_CONTEXT, context);
     streams_close_all(context);
     modules_close_all(context);
+    arrays_close_all(context);
     window_free_context(context);
     refund_footprint(context->physical);
     struct slot *slot = &driver.seat.machine->slots[driver.seat.slot];

@@ -119,6 +119,15 @@ static CUresult submit(const struct copy *copy, CUstream handle, int is_async)
     return is_async ? stream_enqueue(stream, work) : stream_run(stream, work);
 }
 
+CUresult copy_check(struct place to, struct place from, struct shape shape, unsigned device)
+{
+    if (shape.width == 0 || shape.height == 0 || shape.depth == 0)
+        return CUDA_SUCCESS;
+    int is_possible = check_place(&to, &shape, device, RIGHTS_WRITE) == 0 &&
+                      check_place(&from, &shape, device, RIGHTS_READ) == 0;
+    return is_possible ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult copy_shape(struct place to, struct place from, struct shape shape, CUstream stream, int is_async)
 {
     struct copy copy = {.to = to, .from = from, .shape = shape};

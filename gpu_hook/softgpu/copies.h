@@ -21,6 +21,8 @@ struct shape {
 
 /* `is_async`: may return before it is done, when no pageable host memory takes part. */
 CUresult copy_shape(struct place to, struct place from, struct shape shape, CUstream stream, int is_async);
+/* What copy_shape on a stream of the device would say of its places, without a copy. */
+CUresult copy_check(struct place to, struct place from, struct shape shape, unsigned device);
 /* Fills rows with a pattern of 1, 2 or 4 bytes; `width` counts elements. */
 CUresult fill_shape(struct place to, uint32_t value, unsigned element_bytes, struct shape shape, CUstream stream,
                     int is_async);

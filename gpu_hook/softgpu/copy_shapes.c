@@ -1,48 +1,56 @@
-/* Two- and three-dimensional copies between linear memory. Arrays do not exist here: they are NOT_SUPPORTED. */
+/* Two- and three-dimensional copies between host memory, device memory and arrays. */
+#include "arrays.h"
 #include "copies.h"
+#include "driver.h"
+#include "handles.h"
 #include "implemented.h"
 
-/* A corner of a pitched volume as a place. */
-static CUresult corner(CUmemorytype type, const void *host, CUdeviceptr device, size_t pitch, size_t height, size_t x,
-                       size_t y, size_t z, struct place *place)
+/* One end of a copy, as both parameter structs describe it. */
+struct end {
+    CUmemorytype type;
+    const void *host;
+    CUdeviceptr device;
+    CUarray array;
+    size_t pitch, height, x, y, z;
+};
+
+static CUresult find_place(const struct end *end, const struct shape *shape, struct place *place)
 {
-    switch ((int)type) {
-    case CU_MEMORYTYPE_HOST:
-        place->address = (uint64_t)host;
-        break;
-    case CU_MEMORYTYPE_DEVICE:
-    case CU_MEMORYTYPE_UNIFIED:
-        place->address = device;
-        break;
-    case CU_MEMORYTYPE_ARRAY:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    default:
+    if (end->type == CU_MEMORYTYPE_ARRAY)
+        return array_place(end->array, end->x, end->y, end->z, shape, place);
+    int is_host = end->type == CU_MEMORYTYPE_HOST;
+    if (!is_host && end->type != CU_MEMORYTYPE_DEVICE && end->type != CU_MEMORYTYPE_UNIFIED)
         return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (place->address == 0)
+    int most_pitch = 0;
+    impl_cuDeviceGetAttribute(&most_pitch, CU_DEVICE_ATTRIBUTE_MAX_PITCH, 0);
+    place->address = is_host ? (uint64_t)end->host : end->device;
+    place->pitch = end->pitch ? end->pitch : shape->width + end->x;
+    place->height = end->height ? end->height : shape->height + end->y;
+    if (place->address == 0 || end->pitch > (size_t)most_pitch || shape->width + end->x > place->pitch ||
+        (shape->depth > 1 && shape->height + end->y > place->height))
         return CUDA_ERROR_INVALID_VALUE;
-    place->pitch = pitch;
-    place->height = height;
-    place->address += (z * height + y) * pitch + x;
+    place->address += (end->z * place->height + end->y) * place->pitch + end->x;
     return CUDA_SUCCESS;
+}
+
+static CUresult copy_ends(const struct end *to, const struct end *from, struct shape shape, CUstream stream,
+                          int is_async)
+{
+    struct place to_place, from_place;
+    CUresult result = find_place(from, &shape, &from_place);
+    result = result ? result : find_place(to, &shape, &to_place);
+    return result ? result : copy_shape(to_place, from_place, shape, stream, is_async);
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *copy, CUstream stream, int is_async)
 {
-    struct place to, from;
     if (copy == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    size_t from_pitch = copy->srcPitch ? copy->srcPitch : copy->WidthInBytes + copy->srcXInBytes;
-    size_t to_pitch = copy->dstPitch ? copy->dstPitch : copy->WidthInBytes + copy->dstXInBytes;
-    if (copy->WidthInBytes + copy->srcXInBytes > from_pitch || copy->WidthInBytes + copy->dstXInBytes > to_pitch)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = corner(copy->srcMemoryType, copy->srcHost, copy->srcDevice, from_pitch, copy->Height,
-                             copy->srcXInBytes, copy->srcY, 0, &from);
-    if (result == CUDA_SUCCESS)
-        result = corner(copy->dstMemoryType, copy->dstHost, copy->dstDevice, to_pitch, copy->Height,
-                        copy->dstXInBytes, copy->dstY, 0, &to);
-    struct shape shape = {copy->WidthInBytes, copy->Height, 1};
-    return result ? result : copy_shape(to, from, shape, stream, is_async);
+    struct end from = {copy->srcMemoryType, copy->srcHost, copy->srcDevice,   copy->srcArray, copy->srcPitch,
+                       copy->Height,        copy->srcXInBytes, copy->srcY, 0};
+    struct end to = {copy->dstMemoryType, copy->dstHost, copy->dstDevice,   copy->dstArray, copy->dstPitch,
+                     copy->Height,        copy->dstXInBytes, copy->dstY, 0};
+    return copy_ends(&to, &from, (struct shape){copy->WidthInBytes, copy->Height, 1}, stream, is_async);
 }
 
 CUresult impl_cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
@@ -62,23 +70,14 @@ CUresult impl_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream, int is_async)
 {
-    struct place to, from;
     if (copy == NULL || copy->srcLOD || copy->dstLOD)
         return CUDA_ERROR_INVALID_VALUE;
-    size_t from_pitch = copy->srcPitch ? copy->srcPitch : copy->WidthInBytes + copy->srcXInBytes;
-    size_t to_pitch = copy->dstPitch ? copy->dstPitch : copy->WidthInBytes + copy->dstXInBytes;
-    size_t from_height = copy->srcHeight ? copy->srcHeight : copy->Height + copy->srcY;
-    size_t to_height = copy->dstHeight ? copy->dstHeight : copy->Height + copy->dstY;
-    if (copy->WidthInBytes + copy->srcXInBytes > from_pitch || copy->WidthInBytes + copy->dstXInBytes > to_pitch ||
-        copy->Height + copy->srcY > from_height || copy->Height + copy->dstY > to_height)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = corner(copy->srcMemoryType, copy->srcHost, copy->srcDevice, from_pitch, from_height,
-                             copy->srcXInBytes, copy->srcY, copy->srcZ, &from);
-    if (result == CUDA_SUCCESS)
-        result = corner(copy->dstMemoryType, copy->dstHost, copy->dstDevice, to_pitch, to_height, copy->dstXInBytes,
-                        copy->dstY, copy->dstZ, &to);
+    struct end from = {copy->srcMemoryType, copy->srcHost,     copy->srcDevice, copy->srcArray, copy->srcPitch,
+                       copy->srcHeight,     copy->srcXInBytes, copy->srcY,      copy->srcZ};
+    struct end to = {copy->dstMemoryType, copy->dstHost,     copy->dstDevice, copy->dstArray, copy->dstPitch,
+                     copy->dstHeight,     copy->dstXInBytes, copy->dstY,      copy->dstZ};
     struct shape shape = {copy->WidthInBytes, copy->Height, copy->Depth};
-    return result ? result : copy_shape(to, from, shape, stream, is_async);
+    return copy_ends(&to, &from, shape, stream, is_async);
 }
 
 CUresult impl_cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
@@ -91,19 +90,26 @@ CUresult impl_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
     return copy_3d(pCopy, hStream, 1);
 }
 
-/* All memory of the machine has one address space: the contexts say nothing that the addresses do not. */
+/* An array knows its context, other memory needs none: all of the machine has one address space. */
+static int is_context(CUmemorytype type, CUcontext context)
+{
+    return type == CU_MEMORYTYPE_ARRAY || type == CU_MEMORYTYPE_HOST || handles_has(HANDLE_CONTEXT, context);
+}
+
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *copy, CUstream stream, int is_async)
 {
     if (copy == NULL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!is_context(copy->srcMemoryType, copy->srcContext) || !is_context(copy->dstMemoryType, copy->dstContext))
+        return CUDA_ERROR_INVALID_CONTEXT;
     CUDA_MEMCPY3D plain = {
         .srcXInBytes = copy->srcXInBytes, .srcY = copy->srcY, .srcZ = copy->srcZ, .srcLOD = copy->srcLOD,
         .srcMemoryType = copy->srcMemoryType, .srcHost = copy->srcHost, .srcDevice = copy->srcDevice,
-        .srcPitch = copy->srcPitch, .srcHeight = copy->srcHeight, .dstXInBytes = copy->dstXInBytes,
-        .dstY = copy->dstY, .dstZ = copy->dstZ, .dstLOD = copy->dstLOD, .dstMemoryType = copy->dstMemoryType,
-        .dstHost = copy->dstHost, .dstDevice = copy->dstDevice, .dstPitch = copy->dstPitch,
-        .dstHeight = copy->dstHeight, .WidthInBytes = copy->WidthInBytes, .Height = copy->Height,
-        .Depth = copy->Depth};
+        .srcArray = copy->srcArray, .srcPitch = copy->srcPitch, .srcHeight = copy->srcHeight,
+        .dstXInBytes = copy->dstXInBytes, .dstY = copy->dstY, .dstZ = copy->dstZ, .dstLOD = copy->dstLOD,
+        .dstMemoryType = copy->dstMemoryType, .dstHost = copy->dstHost, .dstDevice = copy->dstDevice,
+        .dstArray = copy->dstArray, .dstPitch = copy->dstPitch, .dstHeight = copy->dstHeight,
+        .WidthInBytes = copy->WidthInBytes, .Height = copy->Height, .Depth = copy->Depth};
     return copy_3d(&plain, stream, is_async);
 }
 

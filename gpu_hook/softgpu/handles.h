@@ -13,6 +13,11 @@ enum handle_kind {
     HANDLE_POOL,
     HANDLE_LINK,
     HANDLE_PHYSICAL,
+    HANDLE_ARRAY,
+    HANDLE_MIPMAP,
+    HANDLE_TEXTURE,
+    HANDLE_SURFACE,
+    HANDLE_TEXTURE_REFERENCE,
 };
 
 int handles_add(enum handle_kind kind, const void *object); /* 0, or -1 without memory */

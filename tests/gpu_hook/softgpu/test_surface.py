@@ -62,16 +62,17 @@ def test_export_tables_are_not_imitated(a_machine):
 
 def test_entries_without_an_implementation_say_so(a_machine, tmp_path):
     said = a_machine.run(
-        "ask = lambda: cuda.cuGraphCreate(None, 0)\nsay(ask()); start(); say(ask(), cuda.cuArrayCreate_v2(None, None))",
+        "ask = lambda: cuda.cuMulticastCreate(None, None)\n"
+        "say(ask()); start(); say(ask(), cuda.cuGraphicsUnregisterResource(None))",
         ALIQUOT_SOFTGPU_LOG=str(tmp_path / "log"),
     )
     want_not_initialised, want_not_supported = 3, 801
     assert said.split("\n") == [str(want_not_initialised), f"{want_not_supported} {want_not_supported}"]
-    assert "event=unsupported function=cuGraphCreate" in (tmp_path / "log").read_text()
+    assert "event=unsupported function=cuMulticastCreate" in (tmp_path / "log").read_text()
 
 
 def test_nothing_is_printed_without_a_log(a_machine):
-    client = a_machine.popen("start(); alloc(1 << 50); cuda.cuGraphCreate(None, 0)")
+    client = a_machine.popen("start(); alloc(1 << 50); cuda.cuMulticastCreate(None, None)")
     assert client.communicate(timeout=20) == ("", "")
 
 
