@@ -27,6 +27,8 @@ BUILD_REQUIREMENTS = (
     "nvidia-cuda-runtime==13.0.*",
     "nvidia-nvml-dev==13.0.*",
 )
+# Kept out of the environment: its extension would run in every Jupyter server that the tests start.
+DASHBOARD = "jupyterlab-nvdashboard>=0.15,<0.16"
 SYSTEM_PACKAGES = {"chromium": "chromium", "clang": "clang"}  # program: Debian package
 
 
@@ -116,6 +118,20 @@ def install_system_packages() -> None:
         say("[setup]   not installed; what needs them is skipped, and says so")
 
 
+def install_dashboard() -> None:
+    """A client of NVML for the tests, in a folder of its own."""
+    folder = BUILD / "nvdashboard"
+    stamp = folder / "setup.stamp"
+    if stamp.exists() and stamp.read_text() == DASHBOARD:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install"]
+    if run_step("fetching jupyterlab-nvdashboard", [*pip, "--no-deps", "--target", str(folder), DASHBOARD]):
+        stamp.write_text(DASHBOARD)
+    else:
+        say("[setup]   not fetched (it needs Python 3.11); its tests are skipped")
+
+
 def install_node_packages() -> None:
     """What the browser bundle is checked with; without Node the committed bundle is taken as it is."""
     stamp = BUILD / "node-packages.stamp"
@@ -153,6 +169,7 @@ def main() -> None:
         build_native()
     if extra == "test":
         install_system_packages()
+        install_dashboard()
         install_node_packages()
 
 

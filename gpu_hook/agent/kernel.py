@@ -249,11 +249,12 @@ class Kernel:
         except OSError as error:
             log.error("event=pages_failed kernel=%s error=%r", self.kernel_id, str(error))
             return session.close()
+        self.sample()  # before the welcome: a process that reads its page at once reads the truth
+        session.welcome()
         log.info("event=joined kernel=%s pid=%d role=%s", self.kernel_id, session.pid, hello.role.name)
         if session.role is not Role.OBSERVER and self._expected.discard(session.pid):
             self._resume()
         self.write_journal()
-        self.sample()
 
     def take(self, session: HookSession, message: Credit | SelfCheckResult) -> None:
         if isinstance(message, SelfCheckResult):

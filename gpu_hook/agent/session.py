@@ -82,8 +82,14 @@ class HookSession:
         return self.version or protocol.VERSION
 
     def open_pages(self, agent_side: AgentSide, hook_side: HookSide) -> None:
-        """Welcome the process, and hand it its pages."""
+        """Take the pages of this process, to be written before they are handed over."""
         self.agent_side, self.hook_side = agent_side, hook_side
+
+    def welcome(self) -> None:
+        """Welcome the process, and hand it its pages."""
+        agent_side, hook_side = self.agent_side, self.hook_side
+        assert agent_side is not None  # as opened before
+        assert hook_side is not None
         descriptors = array.array("i", [agent_side.descriptor, hook_side.descriptor])
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors.tobytes())]
         welcome = protocol.pack(protocol.Welcome(agent_side.device_count), self._spoken)

@@ -46,6 +46,20 @@ def test_a_process_with_memory_is_in_the_table_of_all(a_node: Any) -> None:
     a_node.until(lambda: table(second) == [])
 
 
+def test_a_page_tells_the_truth_from_the_welcome_on(a_node: Any) -> None:
+    """Whoever reads once and ends, as `nvitop --once` does, sees no zeros of a page not yet written."""
+    first = a_node.a_hook()
+    first.hello()
+    first.borrow(10 * MIB)
+    first.write(HookPage.CHARGED, 7 * MIB)
+    for _ in range(20):
+        once = a_node.a_hook()
+        once.hello(role=Role.OBSERVER)
+        assert once.read(AgentPage.CHARGED) == 7 * MIB
+        assert [row[3] for row in table(once)] == [7 * MIB]
+        once.close()
+
+
 def test_a_process_names_itself_as_it_sees_itself(a_node: Any) -> None:
     hook = a_node.a_hook()
     hook.hello(pid=7)

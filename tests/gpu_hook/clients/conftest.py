@@ -1,0 +1,205 @@
+"""Places where unmodified GPU programs run: the software GPU bare, or a kernel of a node agent, behind the hook."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.client import AgentClientError, query
+from aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
+
+MIB = 1 << 20
+DEVICE_BYTES = 1024 * MIB
+QUOTA_BYTES = DEVICE_BYTES // 2  # of a kernel in its place
+_PROGRAM = Path(__file__).parents[1] / "hook" / "gpu_program.py"
+_DEADLINE_SECONDS = 40.0
+
+
+def until(claim: Callable[[], Any]) -> Any:
+    """Wait for a claim to hold, and return what it found."""
+    deadline = time.monotonic() + _DEADLINE_SECONDS
+    while not (found := claim()):
+        assert time.monotonic() < deadline, f"the claim did not come true: {found!r}"
+        time.sleep(0.02)
+    return found
+
+
+@dataclass
+class Program:
+    """gpu_program.py; ``program("alloc(1024)")`` is the value of that expression there."""
+
+    process: subprocess.Popen[str]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def __call__(self, expression: str) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(expression + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        assert "error" not in answer, answer["error"]
+        return answer["value"]
+
+
+@dataclass
+class Place:
+    """Where programs run: the environment that leads them to a GPU, and what somebody else says of its use."""
+
+    env: dict[str, str]
+    total_bytes: int
+    ledger: Callable[[], int] | None = None  # the agent's: bytes charged to the kernel
+    processes: list[subprocess.Popen[Any]] = field(default_factory=list)
+    until = staticmethod(until)
+
+    @property
+    def is_hooked(self) -> bool:
+        return self.ledger is not None
+
+    def start(self, command: Sequence[str], **options: Any) -> subprocess.Popen[str]:
+        env = {**self.env, **options.pop("env", {})}
+        process = subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, **options)
+        self.processes.append(process)
+        return process
+
+    def program(self) -> Program:
+        """A process that uses the first device."""
+        program = Program(self.start([sys.executable, str(_PROGRAM)], stdin=subprocess.PIPE))
+        assert program("begin()") == 0
+        return program
+
+    def run(self, code: str, **env: str) -> Any:
+        """Run Python code to its end; what it printed, as JSON."""
+        done = self.start([sys.executable, "-c", code], env=env)
+        output, _ = done.communicate(timeout=_DEADLINE_SECONDS)
+        assert done.returncode == 0
+        return json.loads(output)
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+
+class Node:
+    """A node agent on a software GPU, and a connection that holds what it reserves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir", str(folder)]
+        command += ["--softgpu-memory", str(DEVICE_BYTES), "--softgpu-devices", "2"]
+        self.agent = subprocess.Popen([*command, "--log-file", str(folder / "agent.log")], env=clean_environment())
+        until(self._answers)
+        self._holder = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._holder.connect(str(folder / "agent.sock"))
+        self._lines = self._holder.makefile("rb")
+
+    def kernel(self, kernel_id: str) -> Place:
+        """Half of a device."""
+        request = {"id": 1, "op": "reserve", "kernel_id": kernel_id, "owner": "ada", "hundredths": 50}
+        self._holder.sendall(json.dumps(request).encode() + b"\n")
+        env = dict(json.loads(self._lines.readline())["grant"]["env"])
+        env["LD_LIBRARY_PATH"] = env.pop("LD_LIBRARY_PATH_PREPEND")
+        return Place({**clean_environment(), **env}, QUOTA_BYTES, lambda: self._charged(kernel_id))
+
+    def close(self) -> None:
+        self._lines.close()
+        self._holder.close()
+        self.agent.send_signal(signal.SIGKILL)
+        self.agent.wait()
+        softgpu_state_path(RuntimeDir(self.folder)).unlink(missing_ok=True)
+
+    def _answers(self) -> bool:
+        assert self.agent.poll() is None, (self.folder / "agent.log").read_text()
+        try:
+            return bool(query("hello", runtime_dir=self.folder, version=1, name="test"))
+        except AgentClientError:
+            return False
+
+    def _charged(self, kernel_id: str) -> int:
+        kernels = query("status", runtime_dir=self.folder)["kernels"]
+        return sum(d["charged_bytes"] for k in kernels if k["kernel_id"] == kernel_id for d in k["devices"])
+
+
+def clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("ALIQUOT_", "LD_", "CUDA_"))}
+
+
+@pytest.fixture
+def a_folder() -> Iterator[Path]:
+    """A short runtime folder, for the sake of its sockets' names."""
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def a_node(a_folder: Path) -> Iterator[Node]:
+    try:
+        softgpu_driver()
+    except PathError as error:
+        pytest.skip(f"no software GPU: {error}")
+    if not (shim_dir() / "libcuda.so.1").exists():
+        pytest.skip(f"no hook at {shim_dir()}")
+    node = Node(a_folder)
+    yield node
+    node.close()
+
+
+@pytest.fixture
+def make_kernel(a_node: Node) -> Iterator[Callable[[str], Place]]:
+    """Kernels of the node, by name."""
+    places: list[Place] = []
+
+    def make(kernel_id: str) -> Place:
+        places.append(a_node.kernel(kernel_id))
+        return places[-1]
+
+    yield make
+    for place in places:
+        place.close()
+
+
+@pytest.fixture
+def a_kernel(make_kernel: Callable[[str], Place]) -> Place:
+    return make_kernel("k")
+
+
+@pytest.fixture
+def a_bare_place(a_folder: Path) -> Iterator[Place]:
+    try:
+        driver = softgpu_driver()
+    except PathError as error:
+        pytest.skip(f"no software GPU: {error}")
+    state = Path("/dev/shm") / f"{a_folder.name}-bare"
+    shape = {"STATE": str(state), "DEVICES": "2", "MEMORY": str(DEVICE_BYTES)}
+    env = {f"ALIQUOT_SOFTGPU_{name}": value for name, value in shape.items()}
+    place = Place({**clean_environment(), **env, "LD_LIBRARY_PATH": str(driver.cuda.parent)}, DEVICE_BYTES)
+    yield place
+    place.close()
+    state.unlink(missing_ok=True)
+
+
+@pytest.fixture(params=["bare", "hooked"])
+def a_place(request: pytest.FixtureRequest) -> Place:
+    """Both, one after the other."""
+    place = request.getfixturevalue("a_bare_place" if request.param == "bare" else "a_kernel")
+    assert isinstance(place, Place)
+    return place
