@@ -154,6 +154,11 @@ def shim_dir() -> Path:
     return native_dir() / "shim"
 
 
+def audit_library() -> Path:
+    """The redirector of absolute paths, for LD_AUDIT."""
+    return shim_dir() / "libaliquot-audit.so"
+
+
 def softgpu_driver() -> Driver:
     """The software GPU's libraries. Raises PathError when they were not built."""
     folder = native_dir() / "softgpu"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from aliquot.gpu_hook.paths import Driver, shim_dir
+from aliquot.gpu_hook.paths import Driver, audit_library, shim_dir
 
 from .audit import Findings, Sighting
 from .devices import DeviceReading
@@ -123,6 +123,7 @@ def describe_grant(kernel: Kernel, node: str, driver: Driver, driver_env: Mappin
         "kernel_dir": os.fspath(kernel.folder),
         "env": {
             "LD_LIBRARY_PATH_PREPEND": os.fspath(shim_dir()),
+            "LD_AUDIT_PREPEND": os.fspath(audit_library()),
             "CUDA_VISIBLE_DEVICES": ",".join(part.uuid for part in reservation.parts),
             "ALIQUOT_KERNEL_DIR": os.fspath(kernel.folder),
             "ALIQUOT_REAL_CUDA": os.fspath(driver.cuda),

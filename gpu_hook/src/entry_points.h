@@ -36,4 +36,8 @@ void *entry_points_fallback(void);
  * and stream suffix. Then *ours is what stands before it; NULL: nothing does. Needs entry_points_load. */
 bool entry_points_match(const char *asked, void *real, void **ours);
 
+/* Called by the preload library for what dlsym returned: what stands before the real library's function of exactly
+ * this name, or `real` itself. */
+__attribute__((visibility("default"))) void *aliquot_hook_substitute(const char *name, void *real);
+
 #endif

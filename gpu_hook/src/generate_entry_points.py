@@ -51,9 +51,9 @@ def write_names(names: list[str]) -> str:
 
 
 def write_version_script(names: list[str]) -> str:
-    """Return the linker's export list: the entry points and the marker of the hook, nothing else."""
+    """Return the linker's export list: the entry points, the hook's marker, and what the preload library asks."""
     rows = "".join(f"    {name};\n" for name in names)
-    return f"{{\n  global:\n    aliquot_hook_version;\n{rows}  local:\n    *;\n}};\n"
+    return f"{{\n  global:\n    aliquot_hook_substitute;\n    aliquot_hook_version;\n{rows}  local:\n    *;\n}};\n"
 
 
 def write_calls(entries: dict[str, table.Entry]) -> str:

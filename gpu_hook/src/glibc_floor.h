@@ -16,6 +16,7 @@ BIND_FIRST(dlclose);
 BIND_FIRST(dlerror);
 BIND_FIRST(dlopen);
 BIND_FIRST(dlsym);
+BIND_FIRST(dlvsym);
 BIND_FIRST(pthread_attr_setstacksize);
 BIND_FIRST(pthread_create);
 BIND_FIRST(pthread_key_create);

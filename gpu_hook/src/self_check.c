@@ -38,8 +38,17 @@ static const char *file_of(void *address)
     return address && dladdr(address, &found) && found.dli_fname ? found.dli_fname : "nothing";
 }
 
-/* Returns the marker's address, or NULL after a note. */
-static void *check_name(struct self_check *check, const char *name, const char *known_function, uint32_t bit)
+/* Where the hook's library is mapped that holds the address; NULL: it is no hook's. */
+static void *find_hook(void *address)
+{
+    Dl_info found, marked;
+    void *handle = address && dladdr(address, &found) ? dlopen(found.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    void *marker = handle ? dlsym(handle, ALIQUOT_HOOK_MARKER) : NULL;
+    return marker && dladdr(marker, &marked) && marked.dli_fbase == found.dli_fbase ? found.dli_fbase : NULL;
+}
+
+/* Looks for each function in what the name opens. Returns where the hook is mapped, or NULL after a note. */
+static void *check_name(struct self_check *check, const char *name, const char *const functions[], uint32_t bit)
 {
     void *handle = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
     if (!handle) {
@@ -47,29 +56,38 @@ static void *check_name(struct self_check *check, const char *name, const char *
         note(check, "%s: %s", name, reason ? reason : "cannot be opened");
         return NULL;
     }
-    void *marker = dlsym(handle, ALIQUOT_HOOK_MARKER);
-    if (marker)
-        check->passed |= bit;
-    else
-        note(check, "%s is %s, not the hook", name, file_of(dlsym(handle, known_function)));
-    return marker;
+    void *hook = NULL;
+    for (int i = 0; functions[i]; i++) {
+        void *function = dlsym(handle, functions[i]);
+        hook = find_hook(function);
+        if (!hook) {
+            note(check, "%s: %s is in %s, not in the hook", name, functions[i], file_of(function));
+            return NULL;
+        }
+    }
+    check->passed |= bit;
+    return hook;
 }
 
-static void check_query(struct self_check *check, void *marker)
+static void check_query(struct self_check *check, void *hook)
 {
-    Dl_info ours, answered;
+    static const char *const symbols[] = {"cuMemAlloc", "cuLaunchKernel", "cuMemcpyHtoD"};
     void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     query ask = handle ? (query)dlsym(handle, "cuGetProcAddress_v2") : NULL;
-    void *function = NULL;
-    int result = ask ? ask("cuMemAlloc", &function, CUDA_VERSION_ASKED, 0, NULL) : -1;
-    if (result != 0 || !function)
-        note(check, "the driver does not resolve cuMemAlloc (error %d); ALIQUOT_REAL_CUDA=%s", result,
-             settings()->real_cuda ? settings()->real_cuda : "");
-    else if (!marker || !dladdr(marker, &ours) || !dladdr(function, &answered) ||
-             ours.dli_fbase != answered.dli_fbase)
-        note(check, "cuGetProcAddress answers with %s, not the hook", file_of(function));
-    else
-        check->passed |= ALIQUOT_CHECK_QUERY;
+    for (unsigned i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *function = NULL;
+        int result = ask ? ask(symbols[i], &function, CUDA_VERSION_ASKED, 0, NULL) : -1;
+        if (result != 0 || !function) {
+            note(check, "the driver does not resolve %s (error %d); ALIQUOT_REAL_CUDA=%s", symbols[i], result,
+                 settings()->real_cuda ? settings()->real_cuda : "");
+            return;
+        }
+        if (!hook || find_hook(function) != hook) {
+            note(check, "cuGetProcAddress answers %s with %s, not the hook", symbols[i], file_of(function));
+            return;
+        }
+    }
+    check->passed |= ALIQUOT_CHECK_QUERY;
 }
 
 static bool is_same_file(const char *left, const char *right)
@@ -79,8 +97,19 @@ static bool is_same_file(const char *left, const char *right)
            strcmp(left_path, right_path) == 0;
 }
 
+/* The library's own file, or its link name's beside it, which holds no code. */
+static bool is_library(const char *path, const char *library)
+{
+    char link_name[PATH_MAX];
+    const char *slash = library ? strrchr(library, '/') : NULL;
+    if (!slash)
+        return false;
+    int length = snprintf(link_name, sizeof link_name, "%.*s/libcuda.so", (int)(slash - library), library);
+    return is_same_file(path, library) || (length < (int)sizeof link_name && is_same_file(path, link_name));
+}
+
 /* Two drivers in one process mean that some name leads past the hook. */
-static void check_mappings(struct self_check *check, void *const markers[3])
+static void check_mappings(struct self_check *check, void *const hooks[3])
 {
     char line[PATH_MAX + 128];
     FILE *mappings = fopen("/proc/self/maps", "re");
@@ -95,18 +124,9 @@ static void check_mappings(struct self_check *check, void *const markers[3])
         const char *name = path ? strrchr(path, '/') + 1 : "";
         if (strncmp(name, "libcuda.so", 10) != 0 && strncmp(name, "libnvidia-ml.so", 15) != 0)
             continue;
-        bool is_known = is_same_file(path, settings()->real_cuda) || is_same_file(path, settings()->real_nvml);
-        char link_name[PATH_MAX] = "";
+        bool is_known = is_same_file(path, settings()->real_nvml) || is_library(path, settings()->real_cuda);
         for (int i = 0; i < 3 && !is_known; i++)
-            is_known = markers[i] && is_same_file(path, file_of(markers[i]));
-        if (!is_known && markers[0]) {
-            /* The link name's library lies beside the shim and holds no code. */
-            snprintf(link_name, sizeof link_name, "%s", file_of(markers[0]));
-            char *slash = strrchr(link_name, '/');
-            if (slash && (size_t)(slash - link_name) + sizeof "/libcuda.so" <= sizeof link_name)
-                strcpy(slash, "/libcuda.so");
-            is_known = is_same_file(path, link_name);
-        }
+            is_known = hooks[i] && is_library(path, file_of(hooks[i]));
         if (!is_known) {
             note(check, "%s is mapped beside the hook", path);
             is_alone = false;
@@ -117,20 +137,47 @@ static void check_mappings(struct self_check *check, void *const markers[3])
         check->passed |= ALIQUOT_CHECK_ONE_DRIVER;
 }
 
+/* Where drivers are installed. What is found there must be the hook, by a mount over it or by the audit redirector;
+ * where nothing is (a software GPU), the real library's own path must give the hook. Last of all checks: it may map
+ * the driver a second time. */
+static void check_absolute_path(struct self_check *check)
+{
+    static const char *const usual[] = {
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/aarch64-linux-gnu/libcuda.so.1",
+        "/usr/lib64/libcuda.so.1",                "/usr/local/nvidia/lib64/libcuda.so.1",
+        "/usr/lib/wsl/lib/libcuda.so.1",          "/run/opengl-driver/lib/libcuda.so.1",
+    };
+    unsigned opened = 0, hooked = 0;
+    for (unsigned i = 0; i <= sizeof usual / sizeof *usual; i++) {
+        bool is_usual = i < sizeof usual / sizeof *usual;
+        const char *path = is_usual ? usual[i] : settings()->real_cuda;
+        if (!path || (is_usual ? access(path, R_OK) != 0 : opened > 0))
+            continue;
+        void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+        opened++;
+        hooked += handle && find_hook(dlsym(handle, "cuMemAlloc_v2"));
+    }
+    if (opened && hooked == opened)
+        check->passed |= ALIQUOT_CHECK_ABSOLUTE_PATH;
+}
+
 void self_check_run(struct self_check *check)
 {
+    static const char *const cuda[] = {"cuInit", "cuMemAlloc_v2", "cuLaunchKernel", "cuMemcpyHtoD_v2", NULL};
+    static const char *const nvml[] = {"nvmlInit_v2", "nvmlDeviceGetMemoryInfo", NULL};
     memset(check, 0, sizeof *check);
-    void *markers[3] = {
-        check_name(check, "libcuda.so.1", "cuInit", ALIQUOT_CHECK_CUDA_NAME),
-        check_name(check, "libcuda.so", "cuInit", ALIQUOT_CHECK_CUDA_LINK_NAME),
-        check_name(check, "libnvidia-ml.so.1", "nvmlInit_v2", ALIQUOT_CHECK_NVML_NAME),
+    void *hooks[3] = {
+        check_name(check, "libcuda.so.1", cuda, ALIQUOT_CHECK_CUDA_NAME),
+        check_name(check, "libcuda.so", cuda, ALIQUOT_CHECK_CUDA_LINK_NAME),
+        check_name(check, "libnvidia-ml.so.1", nvml, ALIQUOT_CHECK_NVML_NAME),
     };
-    if (markers[0] && markers[1] && markers[0] != markers[1]) {
+    if (hooks[0] && hooks[1] && hooks[0] != hooks[1]) {
         check->passed &= ~(uint32_t)ALIQUOT_CHECK_CUDA_LINK_NAME;
-        note(check, "libcuda.so is a second hook, %s", file_of(markers[1]));
+        note(check, "libcuda.so is a second hook, %s", file_of(hooks[1]));
     }
-    check_query(check, markers[0]);
-    check_mappings(check, markers);
+    check_query(check, hooks[0]);
+    check_mappings(check, hooks);
+    check_absolute_path(check);
 }
 
 static void read_report(struct self_check *check, int descriptor, int timeout_milliseconds)

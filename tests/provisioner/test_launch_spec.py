@@ -53,6 +53,11 @@ def test_the_shim_folder_is_first_and_once(before: dict[str, str], want_path: st
     assert "LD_LIBRARY_PATH_PREPEND" not in env
 
 
+def test_a_users_own_audit_libraries_stay_behind_the_redirector() -> None:
+    grant = a_grant(LD_AUDIT_PREPEND="/shim/audit.so")
+    assert dict(a_spec({"LD_AUDIT": "/own.so"}, grant).env)["LD_AUDIT"] == "/shim/audit.so:/own.so"
+
+
 def test_a_users_own_choice_of_devices_does_not_win() -> None:
     env = dict(a_spec({"CUDA_VISIBLE_DEVICES": "7"}, a_grant()).env)
     assert env["CUDA_VISIBLE_DEVICES"] == "GPU-0"

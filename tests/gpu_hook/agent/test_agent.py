@@ -28,6 +28,7 @@ class TestReservations:
         assert grant["env"]["CUDA_VISIBLE_DEVICES"] == want_devices[0]["uuid"]
         assert grant["env"]["ALIQUOT_KERNEL_DIR"] == grant["kernel_dir"] == str(a_node.folder / "kernels" / "k")
         assert grant["env"]["LD_LIBRARY_PATH_PREPEND"].endswith("native/shim")
+        assert grant["env"]["LD_AUDIT_PREPEND"].endswith("native/shim/libaliquot-audit.so")
         assert (Path(grant["kernel_dir"]) / "hook.sock").is_socket()
         kernel = a_node.kernel()
         assert (kernel["label"], kernel["attributes"]) == ("0.5 GPU", {"colour": "red"})

@@ -206,7 +206,7 @@ def holder(address: int) -> str | None:
     libc = ctypes.CDLL(None)
     if not address or not libc.dladdr(ctypes.c_void_p(address), ctypes.byref(found)):
         return None
-    return os.fsdecode(found.file or b"")
+    return os.path.normpath(os.fsdecode(found.file or b""))
 
 
 def in_threads(count: int, work: Callable[[], object]) -> list[object]:

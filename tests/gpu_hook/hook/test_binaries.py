@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import subprocess
@@ -13,7 +14,14 @@ from aliquot.gpu_hook import paths
 
 NEWEST_GLIBC = (2, 28)
 SOURCES = Path(paths.__file__).resolve().parent / "src"
-FILES = ["shim/libcuda.so.1", "shim/libcuda.so", "shim/libnvidia-ml.so.1", "bin/aliquot-kernel-start"]
+FILES = [
+    "shim/libcuda.so.1",
+    "shim/libcuda.so",
+    "shim/libnvidia-ml.so.1",
+    "shim/libaliquot-audit.so",
+    "shim/libaliquot-preload.so",
+    "bin/aliquot-kernel-start",
+]
 
 
 def read_elf(file: Path, *options: str) -> str:
@@ -23,6 +31,7 @@ def read_elf(file: Path, *options: str) -> str:
 @pytest.mark.parametrize("name", FILES)
 def test_no_symbol_is_newer_than_the_oldest_glibc_we_support(name: str) -> None:
     text = read_elf(paths.native_dir() / name, "--version-info")
+    text = text.partition("Version needs section")[2]  # the preload library also defines versions
     versions = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_(\d[\d.]*)", text)}
     assert [one for one in versions if one > NEWEST_GLIBC] == []
 
@@ -35,12 +44,18 @@ def test_only_the_c_library_is_needed(name: str) -> None:
 
 
 def test_the_libraries_carry_the_names_that_programs_ask_for() -> None:
-    for name in FILES[:3]:
+    for name in FILES[:5]:
         text = read_elf(paths.native_dir() / name, "-d")
         assert f"soname: [{Path(name).name}]" in text
     assert "RUNPATH            Library runpath: [$ORIGIN]" in read_elf(paths.shim_dir() / "libcuda.so", "-d").replace(
         "(RUNPATH)", "RUNPATH"
     )
+
+
+def test_the_preload_library_stands_before_both_versions_of_dlsym() -> None:
+    text = read_elf(paths.shim_dir() / "libaliquot-preload.so", "--dyn-syms")
+    versions = re.findall(r"FUNC +GLOBAL +DEFAULT +\d+ dlsym@+GLIBC_([\d.]+)", text)
+    assert sorted(versions) == ["2.2.5" if platform.machine() == "x86_64" else "2.17", "2.34"]
 
 
 def test_the_link_name_holds_no_second_hook() -> None:

@@ -52,6 +52,22 @@ def test_a_sound_environment_passes_every_check(a_node: Any) -> None:
     assert agent.heard[0].role is Role.CHECK
 
 
+def test_a_covered_absolute_path_is_reported(a_node: Any) -> None:
+    agent = a_node.grant(("00" * 16, 64 * MIB))
+    env = {**a_node.hooked_env, "LD_AUDIT": str(paths.shim_dir() / "libaliquot-audit.so")}
+    assert start(env, "true").returncode == 0
+    assert report_of(agent).passed == SelfCheck.ALL | SelfCheck.ABSOLUTE_PATH
+
+
+def test_the_preload_library_passes_every_check(a_node: Any) -> None:
+    agent = a_node.grant(("00" * 16, 64 * MIB))
+    names = ("libcuda.so.1", "libnvidia-ml.so.1", "libaliquot-preload.so")
+    env = {**a_node.hooked_env, "LD_LIBRARY_PATH": str(paths.softgpu_driver().cuda.parent)}
+    env["LD_PRELOAD"] = ":".join(str(paths.shim_dir() / name) for name in names)
+    assert start(env, "true").returncode == 0
+    assert report_of(agent).passed == SelfCheck.ALL | SelfCheck.ABSOLUTE_PATH
+
+
 def test_without_the_library_path_every_check_fails_and_says_so(a_node: Any) -> None:
     agent = a_node.grant(("00" * 16, 64 * MIB))
     env = {name: value for name, value in a_node.hooked_env.items() if name != "LD_LIBRARY_PATH"}

@@ -1,0 +1,87 @@
+"""What the redirector and the preload library leave alone: other interposers, the driver's own requests, names."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from aliquot.gpu_hook import paths
+
+CLIENTS = Path(__file__).parent / "clients"
+SHIM = paths.shim_dir()
+PRELOADED = [str(SHIM / name) for name in ("libcuda.so.1", "libnvidia-ml.so.1", "libaliquot-preload.so")]
+AUDIT = str(SHIM / "libaliquot-audit.so")
+
+
+def compile_library(source: Path, library: Path, *flags: str) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler, "a C compiler is needed: install gcc"
+    subprocess.run([compiler, "-w", "-shared", "-fPIC", str(source), "-o", str(library), *flags, "-ldl"], check=True)
+    return library
+
+
+def run(code: str, **env: str) -> str:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LD_", "ALIQUOT_", "CUDA_"))}
+    done = subprocess.run([sys.executable, "-c", code], env={**kept, **env}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("interposers", [0, 1, 2])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_other_interposers_find_the_next_function(interposers: int, is_first: bool, a_folder: Path) -> None:
+    others = [
+        str(compile_library(CLIENTS / "interposer.c", a_folder / f"interposer{index}.so"))
+        for index in range(interposers)
+    ]
+    order = [*others, *PRELOADED] if is_first else [*PRELOADED, *others]
+    said = run("import ctypes; print(ctypes.CDLL(None).atoi(b'40'))", LD_PRELOAD=":".join(order))
+    assert said == str(40 + interposers)
+
+
+@pytest.mark.parametrize("mechanism", ["LD_PRELOAD", "LD_AUDIT"])
+def test_the_drivers_own_requests_lead_to_the_driver(mechanism: str, a_folder: Path) -> None:
+    driver = compile_library(CLIENTS / "own_calls.c", a_folder / "libcuda.so.1", "-Wl,-soname,libcuda.so.1")
+    (a_folder / "other.c").write_text("int is_the_other;")
+    other = compile_library(a_folder / "other.c", a_folder / "libcuda.so.1.1")
+    env = {mechanism: ":".join(PRELOADED) if mechanism == "LD_PRELOAD" else AUDIT}
+    env.update(ALIQUOT_REAL_CUDA=str(driver), ALIQUOT_KERNEL_DIR=str(a_folder), LD_LIBRARY_PATH=str(SHIM))
+    code = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    assert run(code, OTHER_DRIVER_FILE=str(other), **env) == "0"
+
+
+def test_the_redirector_changes_only_names_of_the_driver(a_folder: Path) -> None:
+    (a_folder / "other.c").write_text("int is_the_other;")
+    for name in ("libcuda.so.bak", "libcuda.so.1.old", "libcudart.so.13", "mylibcuda.so.1", "libnvidia-ml.a.so"):
+        library = compile_library(a_folder / "other.c", a_folder / name)
+        assert (
+            run(f"import ctypes; ctypes.c_int.in_dll(ctypes.CDLL({str(library)!r}), 'is_the_other')", LD_AUDIT=AUDIT)
+            == ""
+        )
+    for name in (
+        "libcuda.so",
+        "libcuda.so.1",
+        "libcuda.so.580.65.06",
+        "libnvidia-ml.so.1",
+        "libnvidia-ml.so.580.65.06",
+    ):
+        code = f"import ctypes; print(ctypes.CDLL({str(a_folder / name)!r}).aliquot_hook_version() > 0)"
+        assert run(code, LD_AUDIT=AUDIT) == "True"
+
+
+def test_an_incomplete_shim_folder_redirects_nothing(a_folder: Path) -> None:
+    copy = shutil.copy(AUDIT, a_folder)
+    (a_folder / "other.c").write_text("int is_the_other;")
+    (a_folder / "driver").mkdir()
+    library = compile_library(a_folder / "other.c", a_folder / "driver" / "libcuda.so.1")
+    code = f"import ctypes; ctypes.c_int.in_dll(ctypes.CDLL({str(library)!r}), 'is_the_other')"
+    assert run(code, LD_AUDIT=str(copy)) == ""
+
+
+def test_the_preload_library_alone_disturbs_nobody() -> None:
+    code = "import ctypes; print(ctypes.CDLL(None).dlsym is not None, ctypes.CDLL('libc.so.6').abs(-3))"
+    assert run(code, LD_PRELOAD=PRELOADED[2]) == "True 3"
