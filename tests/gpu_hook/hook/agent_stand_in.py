@@ -57,6 +57,7 @@ class StandIn:
         self.welcomes = True  # False: takes connections as a stopped process's socket does, and says nothing
         self.refusal: protocol.Refuse | None = None
         self.version = protocol.VERSION  # the newest that it speaks
+        self._process_sequence = 0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
@@ -148,6 +149,14 @@ class StandIn:
                 at = AgentPage.PROCESSES + index * AgentPage.PROCESS.size
                 AgentPage.PROCESS.pack_into(one.agent_page, at, pid, own_pid, device, 0, charged)
             struct.pack_into("=II", one.agent_page, AgentPage.PROCESS_SEQUENCE, sequence, len(rows))
+
+    def replace_processes(self, *rows: tuple[int, int, int, int]) -> None:
+        """As an agent does it: the sequence is odd meanwhile."""
+        self._process_sequence += 2
+        for one in self.connections:
+            if one.agent_page is not None:
+                struct.pack_into("=I", one.agent_page, AgentPage.PROCESS_SEQUENCE, self._process_sequence - 1)
+        self.set_processes(*rows, sequence=self._process_sequence)
 
     def set_gate(self, value: int) -> None:
         for one in self.connections:

@@ -1,4 +1,4 @@
-"""The hook under sanitizers: threads at the quota's edge, an agent that recalls and dies."""
+"""The hook under sanitizers: threads at the quota's edge, an agent that recalls and dies, NVML beside a new page."""
 
 from __future__ import annotations
 
@@ -16,25 +16,32 @@ from aliquot.gpu_hook.protocol import HookPage
 MIB = 1 << 20
 HERE = Path(__file__).parent
 SOURCES = Path(paths.__file__).resolve().parent / "src"
-NOT_CUDA = {"kernel_start.c", "self_check.c", "nvml_driver.c", "nvml_query.c", "observer.c"}
+SHARED = ["entry_points.c", "log.c", "page.c", "settings.c", "socket.c", "version.c"]
+NVML = [*SHARED, "observer.c", *sorted(one.name for one in SOURCES.glob("nvml_*.c"))]
+NOT_CUDA = {"kernel_start.c", "self_check.c", *NVML} - set(SHARED)
 OPTIONS = {
     "address,undefined": {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1"},
     "thread": {"TSAN_OPTIONS": "halt_on_error=1 exitcode=66"},
 }
 
 
-def build(sanitizer: str, folder: Path, include: Path) -> Path:
+def build(sanitizer: str, folder: Path, include: Path, kind: str = "cuda") -> Path:
     compiler = shutil.which("gcc") or shutil.which("cc")
     assert compiler, "a C compiler is needed: install gcc"
-    headers = [str(include / "cuda.h"), str(include / "cudaProfilerTypedefs.h")]
-    generate = [sys.executable, str(SOURCES / "generate_entry_points.py"), "cuda", platform.machine()]
-    subprocess.run([*generate, str(SOURCES / "driver_calls.h"), str(folder / "entries"), *headers], check=True)
-    sources = [str(one) for one in sorted(SOURCES.glob("*.c")) if one.name not in NOT_CUDA]
+    generate = [sys.executable, str(SOURCES / "generate_entry_points.py"), kind, platform.machine()]
+    if kind == "cuda":
+        generate += [str(folder / "entries"), str(SOURCES / "entry_points.txt")]
+        names, main = [one.name for one in sorted(SOURCES.glob("*.c")) if one.name not in NOT_CUDA], "stress.c"
+    else:
+        newer = SOURCES.parent / "include" / "nvml_names.txt"
+        generate += [str(folder / "entries"), str(SOURCES / "nvml_calls.h"), str(include / "nvml.h"), str(newer)]
+        names, main = NVML, "nvml_stress.c"
+    subprocess.run(generate, check=True)
     program = folder / "stress"
     command = [compiler, "-std=gnu11", "-O1", "-g", "-w", f"-fsanitize={sanitizer}", "-D_GNU_SOURCE", "-pthread"]
-    command += [f"-I{include}", f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}", "-Wl,-Bsymbolic"]
-    command += [str(HERE / "stress.c"), str(folder / "entries.S"), str(folder / "entries.c"), *sources]
-    subprocess.run([*command, "-o", str(program), "-ldl"], check=True)
+    command += [f"-I{folder}", f"-I{include}", f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}", "-Wl,-Bsymbolic"]
+    command += [str(HERE / main), str(folder / "entries.S"), str(folder / "entries.c")]
+    subprocess.run([*command, *(str(SOURCES / one) for one in names), "-o", str(program), "-ldl"], check=True)
     return program
 
 
@@ -72,3 +79,41 @@ def test_threads_at_the_edge_are_clean(sanitizer: str, a_null_node: Any, include
     assert succeeded > 1000
     assert refused > 0
     assert connection.word(0, HookPage.PEAK) <= 24 * MIB
+
+
+@pytest.mark.parametrize("sanitizer", OPTIONS)
+def test_nvml_beside_a_page_that_changes_is_clean(
+    sanitizer: str, a_node: Any, include_dir: Path, a_folder: Path
+) -> None:
+    program = build(sanitizer, a_folder, include_dir, "nvml")
+    probe = a_node.outsider()
+    assert probe("begin()") == 0
+    agent = a_node.grant((probe("uuid()"), 64 * MIB))
+    env = {**a_node.hooked_env, **OPTIONS[sanitizer]}
+    del env["LD_LIBRARY_PATH"]
+    with subprocess.Popen(
+        [str(program), "2000"],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdin is not None
+            assert process.stdout.readline() == "ready\n"
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            number = 0
+            while process.poll() is None:
+                number += 1
+                agent.replace_processes(*[(number, number, 0, number)] * (number % 64 + 1))
+            output, complaints = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (process.returncode, complaints) == (0, "")
+    whole, wrong = map(int, output.split())
+    assert wrong == 0
+    assert whole > 1000
+    assert number > 100
