@@ -25,10 +25,10 @@ static void prepare(void)
         pthread_mutex_init(&state.stripes[i].mutex, NULL);
 }
 
-static uint64_t hash(uint64_t key, bool is_handle)
+static uint64_t hash(uint64_t key, enum allocation_space space)
 {
     /* Device pointers differ in their middle bits only: mix them into all. */
-    uint64_t mixed = (key ^ (is_handle ? 0x9e3779b97f4a7c15u : 0)) * 0xff51afd7ed558ccdu;
+    uint64_t mixed = (key ^ space * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
     mixed ^= mixed >> 33;
     mixed *= 0xc4ceb9fe1a85ec53u;
     return mixed ^ mixed >> 29;
@@ -47,17 +47,21 @@ static uint32_t home_slot(const struct stripe *stripe, uint64_t hashed)
     return (uint32_t)(hashed / STRIPES) & (stripe->slot_count - 1);
 }
 
-static bool is_handle(const struct allocation *allocation)
+static enum allocation_space space_of(const struct allocation *allocation)
 {
-    return allocation->kind == ALLOCATION_HANDLE;
+    return allocation->kind == ALLOCATION_HANDLE  ? SPACE_HANDLE
+           : allocation->kind == ALLOCATION_HOST  ? SPACE_HOST
+           : allocation->kind == ALLOCATION_ARRAY ? SPACE_ARRAY
+                                                  : SPACE_POINTER;
 }
 
 /* The slot that holds the key, or the free slot where it would go. Needs at least one free slot. */
-static uint32_t find_slot(const struct stripe *stripe, uint64_t hashed, uint64_t key, bool wants_handle)
+static uint32_t find_slot(const struct stripe *stripe, uint64_t hashed, uint64_t key,
+                          enum allocation_space space)
 {
     uint32_t slot = home_slot(stripe, hashed);
     while (stripe->slots[slot].kind != ALLOCATION_NONE &&
-           (stripe->slots[slot].key != key || is_handle(&stripe->slots[slot]) != wants_handle))
+           (stripe->slots[slot].key != key || space_of(&stripe->slots[slot]) != space))
         slot = (slot + 1) & (stripe->slot_count - 1);
     return slot;
 }
@@ -71,7 +75,7 @@ static bool grow(struct stripe *stripe)
     for (uint32_t i = 0; i < stripe->slot_count; i++) {
         const struct allocation *old = &stripe->slots[i];
         if (old->kind != ALLOCATION_NONE)
-            larger.slots[find_slot(&larger, hash(old->key, is_handle(old)), old->key, is_handle(old))] = *old;
+            larger.slots[find_slot(&larger, hash(old->key, space_of(old)), old->key, space_of(old))] = *old;
     }
     free(stripe->slots);
     stripe->slots = larger.slots;
@@ -85,7 +89,7 @@ static void remove_slot(struct stripe *stripe, uint32_t gap)
     uint32_t mask = stripe->slot_count - 1;
     for (uint32_t next = (gap + 1) & mask; stripe->slots[next].kind != ALLOCATION_NONE; next = (next + 1) & mask) {
         const struct allocation *candidate = &stripe->slots[next];
-        uint32_t home = home_slot(stripe, hash(candidate->key, is_handle(candidate)));
+        uint32_t home = home_slot(stripe, hash(candidate->key, space_of(candidate)));
         if (((next - home) & mask) >= ((next - gap) & mask)) {
             stripe->slots[gap] = *candidate;
             gap = next;
@@ -97,12 +101,12 @@ static void remove_slot(struct stripe *stripe, uint32_t gap)
 
 bool allocations_add(const struct allocation *allocation, struct allocation *replaced)
 {
-    uint64_t hashed = hash(allocation->key, is_handle(allocation));
+    uint64_t hashed = hash(allocation->key, space_of(allocation));
     struct stripe *stripe = lock_stripe(hashed);
     bool has_room = (stripe->used + 1) * 4 <= stripe->slot_count * 3 || grow(stripe);
     if (has_room) {
         struct allocation *slot =
-            &stripe->slots[find_slot(stripe, hashed, allocation->key, is_handle(allocation))];
+            &stripe->slots[find_slot(stripe, hashed, allocation->key, space_of(allocation))];
         *replaced = *slot;
         if (slot->kind == ALLOCATION_NONE)
             stripe->used++;
@@ -112,13 +116,13 @@ bool allocations_add(const struct allocation *allocation, struct allocation *rep
     return has_room;
 }
 
-bool allocations_take(uint64_t key, bool wants_handle, struct allocation *taken)
+bool allocations_take(uint64_t key, enum allocation_space space, struct allocation *taken)
 {
-    uint64_t hashed = hash(key, wants_handle);
+    uint64_t hashed = hash(key, space);
     struct stripe *stripe = lock_stripe(hashed);
     bool is_known = false;
     if (stripe->slot_count) {
-        uint32_t slot = find_slot(stripe, hashed, key, wants_handle);
+        uint32_t slot = find_slot(stripe, hashed, key, space);
         is_known = stripe->slots[slot].kind != ALLOCATION_NONE;
         if (is_known) {
             *taken = stripe->slots[slot];
@@ -129,7 +133,7 @@ bool allocations_take(uint64_t key, bool wants_handle, struct allocation *taken)
     return is_known;
 }
 
-void allocations_take_context(const void *context, bool (*takes)(const struct allocation *))
+void allocations_take_all(bool (*takes)(const struct allocation *, const void *argument), const void *argument)
 {
     pthread_once(&state.once, prepare);
     for (unsigned i = 0; i < STRIPES; i++) {
@@ -137,8 +141,7 @@ void allocations_take_context(const void *context, bool (*takes)(const struct al
         pthread_mutex_lock(&stripe->mutex);
         for (uint32_t slot = 0; slot < stripe->slot_count;) {
             const struct allocation *found = &stripe->slots[slot];
-            bool is_candidate = found->kind != ALLOCATION_NONE && found->context == context;
-            if (is_candidate && takes(found))
+            if (found->kind != ALLOCATION_NONE && takes(found, argument))
                 remove_slot(stripe, slot); /* may move another record here: look again */
             else
                 slot++;

@@ -1,5 +1,5 @@
-/* The table of this process's live device allocations; its only owner. Charges nothing: callers do. The cost of a
- * change does not grow with the number live. */
+/* The table of what this process has allocated and what is charged for it; its only owner. Charges nothing: callers do.
+ * The cost of a change does not grow with the number live. */
 #ifndef ALIQUOT_ALLOCATIONS_H
 #define ALIQUOT_ALLOCATIONS_H
 
@@ -8,30 +8,40 @@
 
 enum allocation_kind {
     ALLOCATION_NONE = 0,
-    ALLOCATION_LINEAR, /* dies with its context */
-    ALLOCATION_POOL,   /* stream-ordered: whether it outlives its context is the driver's affair */
-    ALLOCATION_HANDLE, /* of the virtual-memory API: key is the handle */
+    ALLOCATION_LINEAR, /* dies with its context; managed memory too */
+    ALLOCATION_POOL,   /* stream-ordered: charged by its pool; whether it outlives a context is the driver's affair */
+    ALLOCATION_ARRAY,  /* an array or a mipmapped one; dies with its context */
+    ALLOCATION_HOST,   /* page-locked: allocated or registered; whether it outlives its context the driver knows */
+    ALLOCATION_HANDLE, /* of the virtual-memory API */
 };
 
+/* Whose keys are unique among themselves. */
+enum allocation_space { SPACE_POINTER, SPACE_ARRAY, SPACE_HOST, SPACE_HANDLE };
+
 struct allocation {
-    uint64_t key; /* device pointer or handle; unique within linear and pool together, and within handles */
+    uint64_t key; /* device or host pointer, array, or handle */
     uint64_t bytes;
-    void *context; /* NULL for handles */
-    int32_t device; /* CUdevice */
+    void *context;  /* NULL for handles */
+    int32_t device; /* CUdevice, or QUOTA_HOST */
     enum allocation_kind kind;
-    uint32_t references; /* of a handle: releases that are still due */
-    uint32_t mappings;   /* of a handle */
+    union {
+        void *pool; /* of ALLOCATION_POOL */
+        struct {
+            uint32_t references; /* of a handle: releases that are still due */
+            uint32_t mappings;   /* of a handle */
+        };
+    };
 };
 
 /* Returns false when there is no memory for the record. A stale record of the same key, whose memory was freed
  * behind our back, is handed out in `replaced` (kind ALLOCATION_NONE: there was none). */
 bool allocations_add(const struct allocation *allocation, struct allocation *replaced);
 
-/* Removes the record of a pointer, or of a handle, and returns it. False: not ours. */
-bool allocations_take(uint64_t key, bool is_handle, struct allocation *taken);
+/* Removes a record and returns it. False: not ours. */
+bool allocations_take(uint64_t key, enum allocation_space space, struct allocation *taken);
 
-/* Offers every allocation of a context to `takes`, and removes those for which it returns true. */
-void allocations_take_context(const void *context, bool (*takes)(const struct allocation *));
+/* Offers every allocation to `takes`, and removes those for which it returns true. */
+void allocations_take_all(bool (*takes)(const struct allocation *, const void *argument), const void *argument);
 
 /* In the child of a fork: forgets everything. */
 void allocations_reset(void);

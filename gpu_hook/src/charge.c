@@ -2,15 +2,27 @@
 
 #include "activation.h"
 #include "devices.h"
+#include "gate.h"
 #include "log.h"
 #include "page.h"
-#include "quota.h"
+#include "pools.h"
 
-CUresult charge_begin(struct charge *charge, int device, uint64_t bytes)
+static bool charge_or_make_room(int device, uint64_t bytes)
 {
-    *charge = (struct charge){.acts = activation_enter(), .device = device, .bytes = bytes};
+    if (quota_charge(device, bytes) || (pools_make_room(device) && quota_charge(device, bytes)))
+        return true;
+    quota_refuse(device, bytes);
+    return false;
+}
+
+CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool looks_wrong)
+{
+    *charge = (struct charge){
+        .acts = device != CHARGE_NOTHING && activation_enter(), .is_late = looks_wrong, .device = device, .bytes = bytes};
     if (!charge->acts)
         return CUDA_SUCCESS;
+    if (!gate_is_open())
+        gate_pass();
     if (device == CHARGE_CURRENT)
         charge->device = devices_current();
     /* Without a context, or for 0 bytes, the driver refuses; its own error is the right one. */
@@ -19,20 +31,21 @@ CUresult charge_begin(struct charge *charge, int device, uint64_t bytes)
         activation_leave();
         return CUDA_SUCCESS;
     }
-    if (!quota_charge(charge->device, bytes)) {
+    if (!looks_wrong && !charge_or_make_room(charge->device, bytes)) {
+        charge->acts = false;
         activation_leave();
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return CUDA_SUCCESS;
 }
 
-bool charge_raise(struct charge *charge, uint64_t bytes)
+bool charge_change(struct charge *charge, uint64_t bytes)
 {
     if (!charge->acts || bytes == charge->bytes)
         return true;
-    if (bytes < charge->bytes)
+    if (!charge->is_late && bytes < charge->bytes)
         quota_refund(charge->device, charge->bytes - bytes);
-    else if (!quota_charge(charge->device, bytes - charge->bytes))
+    else if (!charge->is_late && !charge_or_make_room(charge->device, bytes - charge->bytes))
         return false;
     charge->bytes = bytes;
     return true;
@@ -40,45 +53,59 @@ bool charge_raise(struct charge *charge, uint64_t bytes)
 
 void charge_refund(const struct allocation *allocation)
 {
-    quota_count(allocation->device, -1);
-    quota_refund(allocation->device, allocation->bytes);
+    if (allocation->device != QUOTA_HOST)
+        quota_count(allocation->device, -1);
+    if (allocation->kind == ALLOCATION_POOL)
+        pools_drop(allocation->pool, allocation->bytes, 0);
+    else
+        quota_refund(allocation->device, allocation->bytes);
+}
+
+bool charge_record(const struct allocation *allocation)
+{
+    struct allocation replaced;
+    if (!allocations_add(allocation, &replaced)) {
+        LOG("event=no_memory_for_record key=%llx", (unsigned long long)allocation->key);
+        return false;
+    }
+    if (allocation->device != QUOTA_HOST)
+        quota_count(allocation->device, 1);
+    if (replaced.kind != ALLOCATION_NONE)
+        charge_refund(&replaced);
+    return true;
+}
+
+static bool record(const struct charge *charge, uint64_t key, enum allocation_kind kind)
+{
+    struct allocation allocation = {
+        .key = key, .bytes = charge->bytes, .device = charge->device, .kind = kind, .references = 1};
+    CUcontext context = NULL;
+    if (kind != ALLOCATION_HANDLE)
+        driver()->cuCtxGetCurrent(&context);
+    allocation.context = context;
+    return charge_record(&allocation);
 }
 
 bool charge_end(struct charge *charge, CUresult result, uint64_t key, enum allocation_kind kind)
 {
     if (!charge->acts)
         return true;
-    bool is_recorded = true;
-    if (result == CUDA_SUCCESS) {
-        CUcontext context = NULL;
-        if (kind != ALLOCATION_HANDLE)
-            driver()->cuCtxGetCurrent(&context);
-        struct allocation replaced, allocation = {.key = key,
-                                                  .bytes = charge->bytes,
-                                                  .context = context,
-                                                  .device = charge->device,
-                                                  .kind = kind,
-                                                  .references = 1};
-        is_recorded = allocations_add(&allocation, &replaced);
-        if (is_recorded) {
-            quota_count(charge->device, 1);
-            if (replaced.kind != ALLOCATION_NONE)
-                charge_refund(&replaced);
-        } else {
-            LOG("event=no_memory_for_record key=%llx", (unsigned long long)key);
-        }
-    }
-    if (result != CUDA_SUCCESS || !is_recorded)
+    bool is_charged = !charge->is_late || (result == CUDA_SUCCESS && charge_or_make_room(charge->device, charge->bytes));
+    bool is_recorded = result != CUDA_SUCCESS || (is_charged && record(charge, key, kind));
+    if (is_charged && (result != CUDA_SUCCESS || !is_recorded))
         quota_refund(charge->device, charge->bytes);
+    pools_refresh();
     activation_leave();
     return is_recorded;
 }
 
-void release_begin(struct release *release, uint64_t key)
+void release_begin(struct release *release, uint64_t key, enum allocation_space space)
 {
     *release = (struct release){.acts = activation_enter()};
+    if (release->acts && !gate_is_open())
+        gate_pass();
     if (release->acts && key)
-        release->is_known = allocations_take(key, false, &release->allocation);
+        release->is_known = allocations_take(key, space, &release->allocation);
 }
 
 void release_end(struct release *release, CUresult result)
@@ -90,6 +117,7 @@ void release_end(struct release *release, CUresult result)
         if (result == CUDA_SUCCESS || !allocations_add(&release->allocation, &replaced))
             charge_refund(&release->allocation);
     }
+    pools_refresh();
     activation_leave();
 }
 

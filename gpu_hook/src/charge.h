@@ -4,24 +4,27 @@
 
 #include "allocations.h"
 #include "driver.h"
+#include "quota.h"
 
 struct charge {
-    bool acts; /* false: the call is forwarded as it is */
+    bool acts;    /* false: the call is forwarded as it is */
+    bool is_late; /* nothing is charged yet: the driver should refuse the call; if it does not, charge_end charges */
     int device;
     uint64_t bytes;
 };
 
 #define CHARGE_CURRENT (-1) /* the current context's device */
-#define CHARGE_NOTHING (-2) /* the call takes no device memory */
+#define CHARGE_NOTHING (-2) /* the call takes no memory that is charged */
 
-/* Returns CUDA_SUCCESS, or out of memory when the quota does not hold it. `device`: a CUdevice, or one of these. */
-CUresult charge_begin(struct charge *charge, int device, uint64_t bytes);
+/* Returns CUDA_SUCCESS, or out of memory when the quota does not hold it. `device`: a CUdevice, QUOTA_HOST, or one of
+ * these. `looks_wrong`: the driver will refuse the arguments; its own error is the right one, also over quota. */
+CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool looks_wrong);
 
-/* Takes the charge up to what the driver took, known only after the call. False: over quota. */
-bool charge_raise(struct charge *charge, uint64_t bytes);
+/* Takes the charge to what the driver took, known only after the call. False: over quota. */
+bool charge_change(struct charge *charge, uint64_t bytes);
 
-/* After the call. With success, records what was allocated; when there is no memory for the record, returns false
- * and the caller frees. With failure, refunds. */
+/* After the call. With success, records what was allocated; when that cannot be charged or there is no memory for the
+ * record, returns false and the caller frees. With failure, refunds. */
 bool charge_end(struct charge *charge, CUresult result, uint64_t key, enum allocation_kind kind);
 
 /* Around a free: takes the record first, for the address may be used again at once; puts it back on failure. */
@@ -30,13 +33,16 @@ struct release {
     bool is_known;
     struct allocation allocation;
 };
-void release_begin(struct release *release, uint64_t key);
+void release_begin(struct release *release, uint64_t key, enum allocation_space space);
 void release_end(struct release *release, CUresult result);
+
+/* Records what is charged already. False: no memory for the record; nothing is changed. */
+bool charge_record(const struct allocation *allocation);
 
 /* Gives back what a record holds. */
 void charge_refund(const struct allocation *allocation);
 
-/* One more call that takes device memory in a family that is not charged. */
+/* Memory that is neither charged nor refused: that of another API. */
 void charge_unaccounted(void);
 
 #endif

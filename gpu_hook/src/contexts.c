@@ -5,6 +5,7 @@
 #include "charge.h"
 #include "driver.h"
 #include "launch.h"
+#include "pools.h"
 
 #include <pthread.h>
 
@@ -62,15 +63,27 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsig
     return end_change(acts, driver()->cuCtxCreate_v4(context, parameters, flags, device));
 }
 
-/* Of an allocation whose context has ended. Linear memory went with it; of a pool's memory the driver tells. */
-static bool refund_if_gone(const struct allocation *allocation)
+/* Linear memory and arrays go with their context; of the rest the driver tells. */
+static bool refund_if_gone(const struct allocation *allocation, const void *ended)
 {
     CUmemorytype type;
-    if (allocation->kind == ALLOCATION_POOL &&
-        driver()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, allocation->key) == CUDA_SUCCESS)
+    bool is_own = allocation->context == ended;
+    if (allocation->kind == ALLOCATION_HANDLE || (!is_own && allocation->kind != ALLOCATION_POOL))
         return false;
+    if (allocation->kind == ALLOCATION_POOL || allocation->kind == ALLOCATION_HOST) {
+        CUresult result =
+            driver()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, allocation->key);
+        if (result == CUDA_SUCCESS || (!is_own && result != CUDA_ERROR_INVALID_VALUE))
+            return false;
+    }
     charge_refund(allocation);
     return true;
+}
+
+static void refund_context(CUcontext context)
+{
+    allocations_take_all(refund_if_gone, context);
+    pools_refresh_all();
 }
 
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
@@ -78,7 +91,7 @@ static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
     bool acts = begin_change();
     CUresult result = real(context);
     if (acts && result == CUDA_SUCCESS)
-        allocations_take_context(context, refund_if_gone);
+        refund_context(context);
     return end_change(acts, result);
 }
 
@@ -100,7 +113,7 @@ CUresult cuCtxDetach(CUcontext context)
     CUresult result = driver()->cuCtxDetach(context);
     unsigned int version;
     if (acts && result == CUDA_SUCCESS && driver()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS)
-        allocations_take_context(context, refund_if_gone);
+        refund_context(context);
     return end_change(acts, result);
 }
 
@@ -157,7 +170,7 @@ static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice))
         driver()->cuDevicePrimaryCtxRelease_v2(device);
     CUresult result = real(device);
     if (context && result == CUDA_SUCCESS && !is_primary_active(device))
-        allocations_take_context(context, refund_if_gone);
+        refund_context(context);
     return end_change(acts, result);
 }
 

@@ -1,21 +1,36 @@
 #include "pools.h"
 
-#include "activation.h"
-#include "charge.h"
 #include "devices.h"
+#include "quota.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
+#define OF_SOMEBODY_ELSE (-1)          /* as a pool's device */
+#define MOST_BYTES ((uint64_t)1 << 56) /* of one allocation: no device has as much, and sums do not overflow */
+#define PIECE 512u                     /* a pool divides its memory in steps of this */
+#define BLOCK (2u << 20)               /* and takes it from the device in multiples of this */
+
+/* The quota holds `charged` and `growing` for it; both are equal to what the driver has reserved, and 0, when no call
+ * is on its way. */
 struct pool {
     struct pool *next;
-    CUmemoryPool handle;
-    int device; /* or CHARGE_NOTHING */
+    CUmemoryPool handle; /* NULL: ended, or the driver does not name it */
+    int device;          /* or QUOTA_HOST, or OF_SOMEBODY_ELSE */
+    bool is_ended;
+    bool has_unused; /* holds more than its allocations: the driver may take it back at any synchronization */
+    uint64_t charged;
+    uint64_t growing; /* for calls on their way */
+    uint64_t used;    /* by allocations that live or are on their way, as rounded by us */
+    uint64_t uses;    /* number of these allocations */
 };
 
-static struct { /* guarded by the mutex, which is held over calls that make or end a pool: handles are used again */
+/* Guarded by the mutex, which is also held over calls that make or end a pool, for handles are used again, and over
+ * readings of a pool's size, so that an older reading never replaces a newer. */
+static struct {
     pthread_mutex_t mutex;
-    struct pool *all; /* a program has a few: those it made, and each device's default one when it was met */
+    struct pool *all; /* a program has a few */
+    uint32_t unused;  /* number of pools with unused memory; read without the mutex too */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 void pools_reset(void)
@@ -26,25 +41,282 @@ void pools_reset(void)
         state.all = pool->next;
         free(pool);
     }
+    state.unused = 0;
 }
 
-/* With the mutex. */
-static struct pool **find(CUmemoryPool handle)
+static struct pool *find(CUmemoryPool handle, int device)
 {
-    struct pool **link = &state.all;
-    while (*link && (*link)->handle != handle)
-        link = &(*link)->next;
-    return link;
+    struct pool *pool = state.all;
+    while (pool && (pool->is_ended || pool->handle != handle || (!handle && pool->device != device)))
+        pool = pool->next;
+    return pool;
 }
 
-/* With the mutex. Without memory for it the pool is one that we do not know. */
-static void remember(CUmemoryPool handle, int device)
+/* NULL without memory for it: then its allocations are not charged. */
+static struct pool *remember(CUmemoryPool handle, int device)
 {
-    struct pool **link = find(handle);
-    if (!*link && !(*link = calloc(1, sizeof **link)))
+    struct pool *pool = calloc(1, sizeof *pool);
+    if (!pool)
+        return NULL;
+    pool->next = state.all;
+    state.all = pool;
+    pool->handle = handle;
+    pool->device = device;
+    return pool;
+}
+
+static void note_unused(struct pool *pool)
+{
+    bool has_unused = !pool->is_ended && pool->charged > pool->used;
+    if (has_unused != pool->has_unused)
+        __atomic_fetch_add(&state.unused, has_unused ? 1u : UINT32_MAX, __ATOMIC_RELAXED);
+    pool->has_unused = has_unused;
+}
+
+/* What is gone from the device because of the pool. One that was destroyed ends with its last allocation; of one that
+ * the driver does not tell about, our books must do. */
+static uint64_t read_reserved(const struct pool *pool)
+{
+    cuuint64_t reserved = 0;
+    if (pool->is_ended)
+        return pool->uses ? pool->charged : 0;
+    if (pool->handle && driver()->cuMemPoolGetAttribute(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                                        &reserved) == CUDA_SUCCESS)
+        return reserved;
+    return pool->used;
+}
+
+/* Refunds what the pool has released. Returns what it has grown by and is not charged for. */
+static uint64_t settle(struct pool *pool)
+{
+    uint64_t reserved = read_reserved(pool), held = pool->charged + pool->growing;
+    if (reserved < pool->charged) {
+        quota_refund(pool->device, pool->charged - reserved);
+        pool->charged = reserved;
+    }
+    note_unused(pool);
+    return reserved > held ? reserved - held : 0;
+}
+
+static void forget_if_over(struct pool *gone)
+{
+    if (!gone->is_ended || gone->uses)
         return;
-    (*link)->handle = handle;
-    (*link)->device = device;
+    struct pool **link = &state.all;
+    while (*link != gone)
+        link = &(*link)->next;
+    *link = gone->next;
+    free(gone);
+}
+
+/* Default pools are not made by a call that we see; nor are those of a call that no header knows. */
+static struct pool *meet(CUmemoryPool handle, int stream_device)
+{
+    CUmemoryPool found;
+    cuuint64_t reserved;
+    for (int device = 0; device < devices_count(); device++)
+        if (driver()->cuDeviceGetDefaultMemPool(&found, device) == CUDA_SUCCESS && found == handle)
+            return remember(handle, device);
+    CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST};
+    if (driver()->cuMemGetDefaultMemPool(&found, &host, CU_MEM_ALLOCATION_TYPE_PINNED) == CUDA_SUCCESS &&
+        found == handle)
+        return remember(handle, QUOTA_HOST);
+    if (stream_device < 0 || driver()->cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                                             &reserved) != CUDA_SUCCESS)
+        return NULL; /* not a pool: the driver will say so */
+    return remember(handle, stream_device);
+}
+
+/* Drivers before 12.8 tell a stream's context only. */
+static int device_of_stream(CUstream stream)
+{
+    CUdevice device;
+    CUcontext context, current = NULL;
+    if (stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+        return devices_current();
+    if (driver()->cuStreamGetDevice(stream, &device) == CUDA_SUCCESS)
+        return device;
+    if (driver()->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS)
+        return -1;
+    if (driver()->cuCtxGetCurrent(&current) != CUDA_SUCCESS || context == current ||
+        driver()->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return devices_current();
+    device = devices_current();
+    driver()->cuCtxPopCurrent_v2(&context);
+    return device;
+}
+
+static struct pool *pool_of(CUmemoryPool handle, CUstream stream)
+{
+    struct pool *pool = handle ? find(handle, 0) : NULL;
+    if (pool)
+        return pool;
+    int device = device_of_stream(stream);
+    if (handle)
+        return meet(handle, device);
+    if (device < 0 || driver()->cuDeviceGetMemPool(&handle, device) != CUDA_SUCCESS)
+        handle = NULL;
+    if ((pool = find(handle, device)))
+        return pool;
+    return device < 0 ? NULL : handle ? meet(handle, device) : remember(NULL, device);
+}
+
+static bool charge(int device, uint64_t bytes)
+{
+    if (!bytes || quota_charge(device, bytes) || (pools_make_room(device) && quota_charge(device, bytes)))
+        return true;
+    quota_refuse(device, bytes);
+    return false;
+}
+
+bool pools_take(struct pool_use *use, CUmemoryPool handle, CUstream stream, uint64_t bytes)
+{
+    bytes = bytes < MOST_BYTES ? (bytes + PIECE - 1) / PIECE * PIECE : MOST_BYTES;
+    *use = (struct pool_use){.bytes = bytes};
+    pthread_mutex_lock(&state.mutex);
+    struct pool *pool = pool_of(handle, stream);
+    if (!pool || pool->device == OF_SOMEBODY_ELSE) {
+        pthread_mutex_unlock(&state.mutex);
+        return true;
+    }
+    use->pool = pool;
+    use->device = pool->device;
+    pool->used += bytes;
+    pool->uses++;
+    uint64_t held = pool->charged + pool->growing;
+    uint64_t missing = pool->used > held ? pool->used - held : 0;
+    use->growing = (missing < bytes ? missing : bytes) + BLOCK - 1;
+    use->growing -= use->growing % BLOCK;
+    pool->growing += use->growing;
+    pthread_mutex_unlock(&state.mutex);
+    if (charge(use->device, use->growing))
+        return true;
+    pthread_mutex_lock(&state.mutex);
+    pool->growing -= use->growing;
+    pthread_mutex_unlock(&state.mutex);
+    pools_drop(pool, bytes, 0);
+    return false;
+}
+
+bool pools_keep(struct pool_use *use)
+{
+    struct pool *pool = use->pool;
+    if (!pool)
+        return true;
+    pthread_mutex_lock(&state.mutex);
+    bool has_grown = use->growing > 0;
+    pool->growing -= use->growing;
+    pool->charged += use->growing;
+    use->growing = 0;
+    uint64_t extra = settle(pool);
+    pool->growing += extra;
+    pthread_mutex_unlock(&state.mutex);
+    if (has_grown || extra)
+        pools_refresh(); /* on a full device the driver took what it needed from other pools */
+    if (!extra)
+        return true;
+    bool fits = charge(pool->device, extra);
+    pthread_mutex_lock(&state.mutex);
+    pool->growing -= extra;
+    pool->charged += fits ? extra : 0;
+    settle(pool);
+    pthread_mutex_unlock(&state.mutex);
+    return fits;
+}
+
+void pools_drop(struct pool *pool, uint64_t bytes, uint64_t growing)
+{
+    if (!pool)
+        return;
+    pthread_mutex_lock(&state.mutex);
+    pool->growing -= growing;
+    pool->charged += growing;
+    pool->used -= bytes;
+    pool->uses--;
+    if (growing || !pool->handle)
+        settle(pool);
+    else
+        note_unused(pool);
+    forget_if_over(pool);
+    pthread_mutex_unlock(&state.mutex);
+}
+
+void pools_refresh_all(void)
+{
+    pthread_mutex_lock(&state.mutex);
+    for (struct pool *pool = state.all; pool; pool = pool->next)
+        settle(pool);
+    pthread_mutex_unlock(&state.mutex);
+}
+
+bool pools_have_unused(void)
+{
+    return __atomic_load_n(&state.unused, __ATOMIC_RELAXED) != 0;
+}
+
+void pools_refresh(void)
+{
+    if (!pools_have_unused())
+        return;
+    pthread_mutex_lock(&state.mutex);
+    for (struct pool *pool = state.all; pool; pool = pool->next)
+        if (pool->has_unused)
+            settle(pool);
+    pthread_mutex_unlock(&state.mutex);
+}
+
+/* Returns what was given back; says what pools still hold beyond their allocations. */
+static uint64_t trim(int device, uint64_t *unused)
+{
+    uint64_t before = 0, after = 0, used = 0;
+    pthread_mutex_lock(&state.mutex);
+    for (struct pool *pool = state.all; pool; pool = pool->next)
+        if (pool->device == device) {
+            before += pool->charged;
+            if (pool->handle)
+                driver()->cuMemPoolTrimTo(pool->handle, 0);
+            settle(pool);
+            after += pool->charged;
+            used += pool->used;
+        }
+    pthread_mutex_unlock(&state.mutex);
+    *unused = after > used ? after - used : 0;
+    return before - after;
+}
+
+/* What is freed in the order of a stream comes back when the stream gets there. */
+static bool can_wait(int device)
+{
+    CUstreamCaptureStatus status;
+    return devices_current() == device &&
+           driver()->cuStreamIsCapturing(CU_STREAM_LEGACY, &status) == CUDA_SUCCESS &&
+           driver()->cuCtxSynchronize() == CUDA_SUCCESS;
+}
+
+bool pools_make_room(int device)
+{
+    uint64_t unused;
+    if (trim(device, &unused) > 0)
+        return true;
+    return unused && can_wait(device) && trim(device, &unused) > 0;
+}
+
+void pools_release(int device)
+{
+    uint64_t unused;
+    if (can_wait(device))
+        trim(device, &unused);
+}
+
+/* With the mutex. Also of one that ended behind our back, when its handle is used again. */
+static void end_pool(struct pool *pool)
+{
+    if (!pool)
+        return;
+    pool->is_ended = true;
+    pool->handle = NULL;
+    settle(pool);
+    forget_if_over(pool);
 }
 
 /* Managed memory counts as cuMemAllocManaged's does, wherever it lies now. */
@@ -52,80 +324,42 @@ static int location_of(const CUmemPoolProps *properties)
 {
     if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
         return properties->location.id;
-    return properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED ? CHARGE_NOTHING : CHARGE_CURRENT;
+    if (properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED)
+        return QUOTA_HOST;
+    int current = devices_current();
+    return current < 0 ? 0 : current;
 }
 
-CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+CUresult pools_create(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
-    if (!activation_enter())
-        return driver()->cuMemPoolCreate(pool, properties);
     pthread_mutex_lock(&state.mutex);
     CUresult result = driver()->cuMemPoolCreate(pool, properties);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+        end_pool(find(*pool, 0));
         remember(*pool, location_of(properties));
-    pthread_mutex_unlock(&state.mutex);
-    activation_leave();
-    return result;
-}
-
-CUresult cuMemPoolDestroy(CUmemoryPool pool)
-{
-    if (!activation_enter())
-        return driver()->cuMemPoolDestroy(pool);
-    pthread_mutex_lock(&state.mutex);
-    CUresult result = driver()->cuMemPoolDestroy(pool);
-    struct pool **link = find(pool);
-    struct pool *gone = *link;
-    if (result == CUDA_SUCCESS && gone) {
-        *link = gone->next;
-        free(gone);
     }
     pthread_mutex_unlock(&state.mutex);
-    activation_leave();
     return result;
 }
 
-/* With the mutex: default pools are not made by a call that we see. */
-static void meet_default(CUmemoryPool handle)
+CUresult pools_import(CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type, unsigned long long flags)
 {
-    CUmemoryPool found;
-    for (int device = 0; device < devices_count(); device++)
-        if (driver()->cuDeviceGetDefaultMemPool(&found, device) == CUDA_SUCCESS && found == handle)
-            return remember(handle, device);
-    CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST};
-    if (driver()->cuMemGetDefaultMemPool(&found, &host, CU_MEM_ALLOCATION_TYPE_PINNED) == CUDA_SUCCESS &&
-        found == handle)
-        remember(handle, CHARGE_NOTHING);
-}
-
-int pools_device(CUmemoryPool handle, CUstream stream)
-{
-    if (!activation_enter())
-        return CHARGE_CURRENT;
     pthread_mutex_lock(&state.mutex);
-    if (!*find(handle))
-        meet_default(handle);
-    struct pool *pool = *find(handle);
-    int device = pool ? pool->device : CHARGE_CURRENT;
+    CUresult result = driver()->cuMemPoolImportFromShareableHandle(pool, handle, type, flags);
+    if (result == CUDA_SUCCESS) {
+        end_pool(find(*pool, 0));
+        remember(*pool, OF_SOMEBODY_ELSE);
+    }
     pthread_mutex_unlock(&state.mutex);
-    activation_leave();
-    return pool ? device : pools_stream_device(stream);
+    return result;
 }
 
-/* Drivers before 12.8 tell a stream's context only. */
-int pools_stream_device(CUstream stream)
+CUresult pools_destroy(CUmemoryPool handle)
 {
-    CUdevice device;
-    CUcontext context, current = NULL;
-    if (stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-        return CHARGE_CURRENT;
-    if (driver()->cuStreamGetDevice(stream, &device) == CUDA_SUCCESS)
-        return device;
-    if (driver()->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS ||
-        driver()->cuCtxGetCurrent(&current) != CUDA_SUCCESS || context == current ||
-        driver()->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
-        return CHARGE_CURRENT;
-    device = devices_current();
-    driver()->cuCtxPopCurrent_v2(&context);
-    return device < 0 ? CHARGE_CURRENT : device;
+    pthread_mutex_lock(&state.mutex);
+    CUresult result = driver()->cuMemPoolDestroy(handle);
+    if (handle && result == CUDA_SUCCESS)
+        end_pool(find(handle, 0));
+    pthread_mutex_unlock(&state.mutex);
+    return result;
 }

@@ -1,15 +1,53 @@
-/* Which device's memory a stream-ordered allocation takes: that of its pool or of its stream, whatever context is
- * current. Remembers the pools that this process made. */
+/* The ledger of memory pools. A pool keeps memory beyond its frees, so what is charged for it is what the driver says
+ * that it has reserved, not the sum of its allocations. Never charges for a pool of another process. */
 #ifndef ALIQUOT_POOLS_H
 #define ALIQUOT_POOLS_H
 
 #include "driver.h"
 
-/* Of the pool; CHARGE_NOTHING for one of host memory; the stream's where the pool is not known. */
-int pools_device(CUmemoryPool pool, CUstream stream);
+#include <stdbool.h>
+#include <stdint.h>
 
-/* Of the stream, whose current pool cuMemAllocAsync takes from; CHARGE_CURRENT where the driver does not tell. */
-int pools_stream_device(CUstream stream);
+struct pool;
+
+/* One allocation on its way. */
+struct pool_use {
+    struct pool *pool; /* NULL: nothing is charged for it */
+    int device;
+    uint64_t bytes;   /* that the pool's books gain */
+    uint64_t growing; /* charged because the pool will have to grow */
+};
+
+/* Before the driver's call. `handle` NULL: the pool that the stream's device allocates from. False: over quota. */
+bool pools_take(struct pool_use *use, CUmemoryPool handle, CUstream stream, uint64_t bytes);
+
+/* After it succeeded: charges what the pool has really grown by. False: over quota; the caller frees, then pools_drop. */
+bool pools_keep(struct pool_use *use);
+
+/* An allocation was freed, or never came to be. */
+void pools_drop(struct pool *pool, uint64_t bytes, uint64_t growing);
+
+/* Whether some pool holds more than its allocations. One load. */
+bool pools_have_unused(void);
+
+/* Gives back what these pools have released, after a call at which they may: any synchronization, any allocation that
+ * finds the device full. */
+void pools_refresh(void);
+
+/* The same for every pool, when the driver did something that is not seen in detail. */
+void pools_refresh_all(void);
+
+/* For somebody who was refused: makes the device's pools release what they hold unused, as a driver out of memory
+ * does. True: something was given back. */
+bool pools_make_room(int device);
+
+/* After something was freed that the quota does not hold: waits until it is gone from the device. */
+void pools_release(int device);
+
+/* Calls that make and end pools. */
+CUresult pools_create(CUmemoryPool *pool, const CUmemPoolProps *properties);
+CUresult pools_import(CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type, unsigned long long flags);
+CUresult pools_destroy(CUmemoryPool handle);
 
 /* In the child of a fork. */
 void pools_reset(void);

@@ -14,11 +14,12 @@
 #define CHUNK (64 * MIB)          /* asked for at once, so that most allocations ask nobody */
 #define SPARE_BOUND (2 * CHUNK)   /* spare credit above this goes back, down to one chunk */
 
-struct device { /* guarded by its mutex */
+struct account { /* guarded by its mutex */
     pthread_mutex_t mutex;
     uint64_t lent;
     uint64_t spare; /* lent and not charged */
     uint64_t owed;  /* given up since the last HELLO and not yet told to the agent */
+    uint64_t unlent; /* of host memory: counted as lent, and not known to the agent */
     uint64_t peak;
     uint64_t allocations;
     uint64_t refusals;
@@ -26,19 +27,19 @@ struct device { /* guarded by its mutex */
 
 static struct {
     pthread_once_t once;
-    struct device devices[DEVICES_MAX];
+    struct account accounts[DEVICES_MAX + 1]; /* the last one: QUOTA_HOST */
 } state = {.once = PTHREAD_ONCE_INIT};
 
 static void prepare(void)
 {
-    for (int i = 0; i < DEVICES_MAX; i++)
-        pthread_mutex_init(&state.devices[i].mutex, NULL);
+    for (int i = 0; i <= QUOTA_HOST; i++)
+        pthread_mutex_init(&state.accounts[i].mutex, NULL);
 }
 
-static struct device *lock_device(int device)
+static struct account *lock_device(int device)
 {
     pthread_once(&state.once, prepare);
-    struct device *locked = &state.devices[device];
+    struct account *locked = &state.accounts[device];
     pthread_mutex_lock(&locked->mutex);
     return locked;
 }
@@ -51,31 +52,72 @@ uint64_t quota_rounded(uint64_t bytes)
     return bytes > UINT64_MAX - grain ? UINT64_MAX : (bytes + grain - 1) / grain * grain;
 }
 
-/* With the device locked. */
-static void publish(int device, const struct device *locked)
+/* As messages and pages name it; -1: not granted, or no agent yet. */
+static int page_index(int device)
 {
-    int index = devices_page_index(device);
-    struct aliquot_hook_page *page = page_hook();
-    if (index < 0 || !page)
-        return;
-    struct aliquot_hook_device *words = &page->devices[index];
+    return device == QUOTA_HOST ? (int)ALIQUOT_HOST_MEMORY : devices_page_index(device);
+}
+
+/* The limit in force, and what the kernel's other processes hold of it. */
+static void read_limit(int index, uint64_t *quota, uint64_t *elsewhere)
+{
+    const struct aliquot_agent_page *page = page_agent();
+    bool is_host = index == (int)ALIQUOT_HOST_MEMORY;
+    *quota = page_read(is_host ? &page->host_quota_bytes : &page->devices[index].quota_bytes);
+    *elsewhere =
+        page_read(is_host ? &page->host_charged_elsewhere_bytes : &page->devices[index].charged_elsewhere_bytes);
+}
+
+/* An agent of version 1, or none, lends no host memory: then this process lends it to itself. */
+static bool is_lent_by_agent(int device)
+{
+    return device != QUOTA_HOST || page_read(&page_agent()->host_quota_bytes) != 0;
+}
+
+static void publish_host(struct aliquot_hook_page *page, const struct account *locked)
+{
+    page_write(&page->host_charged_bytes, locked->lent - locked->spare);
+    page_write(&page->host_peak_bytes, locked->peak);
+    page_write(&page->host_credit_bytes, locked->spare);
+    page_write(&page->host_refusals, locked->refusals);
+}
+
+static void publish_device(struct aliquot_hook_device *words, const struct account *locked)
+{
     page_write(&words->charged_bytes, locked->lent - locked->spare);
     page_write(&words->peak_bytes, locked->peak);
     page_write(&words->credit_bytes, locked->spare);
     page_write(&words->allocations, locked->allocations);
     page_write(&words->refusals, locked->refusals);
+}
+
+/* With the device locked. */
+static void publish(int device, const struct account *locked)
+{
+    int index = page_index(device);
+    struct aliquot_hook_page *page = page_hook();
+    if (index < 0 || !page)
+        return;
+    if (device == QUOTA_HOST)
+        publish_host(page, locked);
+    else
+        publish_device(&page->devices[index], locked);
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     page_write(&page->last_call_nanoseconds, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
 }
 
 /* With the device locked, so that a HELLO never counts what is on its way back. */
-static void give_up_spare(int device, struct device *locked, uint64_t bytes, uint32_t sequence, bool is_answer)
+static void give_up_spare(int device, struct account *locked, uint64_t bytes, uint32_t sequence, bool is_answer)
 {
     locked->spare -= bytes;
     locked->lent -= bytes;
-    int index = devices_page_index(device);
-    uint64_t told = bytes + locked->owed;
+    uint64_t unlent = is_lent_by_agent(device) && locked->unlent < bytes ? locked->unlent : bytes;
+    if (device != QUOTA_HOST)
+        unlent = 0;
+    locked->unlent -= unlent < locked->unlent ? unlent : locked->unlent;
+    int index = page_index(device);
+    uint64_t told = bytes - unlent + locked->owed;
     if (index >= 0 && (told || is_answer) && session_send_credit((uint32_t)index, told, sequence))
         locked->owed = 0;
     else
@@ -83,38 +125,26 @@ static void give_up_spare(int device, struct device *locked, uint64_t bytes, uin
 }
 
 /* How much to ask for: a whole chunk, unless the quota seems too short for it. */
-static uint64_t asked_bytes(int index, const struct device *locked, uint64_t missing)
+static uint64_t asked_bytes(int index, const struct account *locked, uint64_t missing)
 {
-    const struct aliquot_agent_device *words = &page_agent()->devices[index];
-    uint64_t quota = page_read(&words->quota_bytes);
-    uint64_t taken = page_read(&words->charged_elsewhere_bytes) + locked->lent;
+    uint64_t quota, elsewhere;
+    read_limit(index, &quota, &elsewhere);
+    uint64_t taken = elsewhere + locked->lent;
     uint64_t room = quota > taken ? quota - taken : 0;
     uint64_t wanted = room < CHUNK ? room : CHUNK;
     return wanted > missing ? wanted : missing;
 }
 
 /* By what this process alone holds; then nobody else's credit is recalled in vain. With the device locked. */
-static bool exceeds_quota(int index, const struct device *locked, uint64_t bytes)
+static bool exceeds_quota(int index, const struct account *locked, uint64_t bytes)
 {
-    uint64_t quota = page_read(&page_agent()->devices[index].quota_bytes);
-    uint64_t charged = locked->lent - locked->spare;
+    uint64_t quota, elsewhere, charged = locked->lent - locked->spare;
+    read_limit(index, &quota, &elsewhere);
     return bytes > quota || charged > quota - bytes;
 }
 
-static bool refuse(int device, uint64_t bytes, const char *reason)
-{
-    struct device *locked = lock_device(device);
-    locked->refusals++;
-    publish(device, locked);
-    uint64_t charged = locked->lent - locked->spare;
-    pthread_mutex_unlock(&locked->mutex);
-    LOG("event=out_of_memory device=%d asked=%llu charged=%llu reason=\"%s\"", device, (unsigned long long)bytes,
-        (unsigned long long)charged, reason);
-    return false;
-}
-
 /* With the device locked. */
-static void take_spare(int device, struct device *locked, uint64_t bytes)
+static void take_spare(int device, struct account *locked, uint64_t bytes)
 {
     locked->spare -= bytes;
     uint64_t charged = locked->lent - locked->spare;
@@ -123,56 +153,79 @@ static void take_spare(int device, struct device *locked, uint64_t bytes)
     publish(device, locked);
 }
 
-/* Asks the agent once. Returns 1: ask again or look again; 0: over quota; -1: no agent. */
-static int borrow(int device, uint64_t missing, uint64_t asked)
+/* Asks the agent once. True: ask again or look again. */
+static bool borrow(int device, uint64_t missing, uint64_t asked)
 {
     uint8_t uuid[16];
     uint64_t granted = 0;
-    if (!devices_uuid(device, uuid))
-        return 0;
-    int failure = session_request_credit(uuid, asked, &granted);
+    if (device != QUOTA_HOST && !devices_uuid(device, uuid))
+        return false;
+    int failure = session_request_credit(device == QUOTA_HOST ? SESSION_HOST_MEMORY : uuid, asked, &granted);
     if (failure) {
         LOG("event=no_credit device=%d asked=%llu reason=\"%s\"", device, (unsigned long long)asked,
             strerror(failure));
-        return -1;
+        return false;
     }
-    return granted > 0 || asked > missing ? 1 : 0;
+    return granted > 0 || asked > missing;
+}
+
+/* With the device locked. Takes what this process lends to itself. */
+static bool take_if_lent(int device, struct account *locked, uint64_t bytes)
+{
+    if (locked->spare < bytes && !is_lent_by_agent(device)) {
+        uint64_t missing = bytes - locked->spare;
+        locked->lent += missing;
+        locked->spare += missing;
+        locked->unlent += missing;
+    }
+    if (locked->spare < bytes)
+        return false;
+    take_spare(device, locked, bytes);
+    return true;
 }
 
 bool quota_charge(int device, uint64_t bytes)
 {
-    if (device < 0 || device >= DEVICES_MAX || bytes > INT64_MAX)
+    if (device < 0 || device > QUOTA_HOST || bytes > INT64_MAX)
         return false;
     bool is_first = true;
     for (;;) {
-        struct device *locked = lock_device(device);
-        int index = devices_page_index(device);
+        struct account *locked = lock_device(device);
+        int index = page_index(device);
         /* Also with credit in hand: the quota may have become smaller since it was lent. */
-        bool never_fits = index >= 0 && exceeds_quota(index, locked, bytes);
-        if (!never_fits && locked->spare >= bytes) {
-            take_spare(device, locked, bytes);
+        bool never_fits = index >= 0 && is_lent_by_agent(device) && exceeds_quota(index, locked, bytes);
+        if (!never_fits && take_if_lent(device, locked, bytes)) {
             pthread_mutex_unlock(&locked->mutex);
             return true;
         }
         uint64_t missing = bytes > locked->spare ? bytes - locked->spare : 0;
         uint64_t asked = is_first && index >= 0 ? asked_bytes(index, locked, missing) : missing;
         pthread_mutex_unlock(&locked->mutex);
-        if (never_fits)
-            return refuse(device, bytes, "over quota");
-        if (index < 0 && session_is_registered())
-            return refuse(device, bytes, "the device is not granted to this kernel");
-        int answer = borrow(device, missing, asked);
-        if (answer == 0)
-            return refuse(device, bytes, "over quota");
-        if (answer < 0)
+        if (never_fits || (index < 0 && session_is_registered()) || !borrow(device, missing, asked))
             return false;
         is_first = false;
     }
 }
 
+void quota_refuse(int device, uint64_t bytes)
+{
+    if (device < 0 || device > QUOTA_HOST)
+        return;
+    struct account *locked = lock_device(device);
+    locked->refusals++;
+    publish(device, locked);
+    uint64_t charged = locked->lent - locked->spare;
+    pthread_mutex_unlock(&locked->mutex);
+    const char *reason = !session_is_registered()  ? "no agent"
+                         : page_index(device) < 0 ? "the device is not granted to this kernel"
+                                                  : "over quota";
+    LOG("event=out_of_memory device=%d asked=%llu charged=%llu reason=\"%s\"", device, (unsigned long long)bytes,
+        (unsigned long long)charged, reason);
+}
+
 void quota_refund(int device, uint64_t bytes)
 {
-    struct device *locked = lock_device(device);
+    struct account *locked = lock_device(device);
     locked->spare += bytes;
     if (locked->spare > SPARE_BOUND)
         give_up_spare(device, locked, locked->spare - CHUNK, 0, false);
@@ -182,7 +235,7 @@ void quota_refund(int device, uint64_t bytes)
 
 void quota_count(int device, int change)
 {
-    struct device *locked = lock_device(device);
+    struct account *locked = lock_device(device);
     locked->allocations += (uint64_t)(int64_t)change;
     publish(device, locked);
     pthread_mutex_unlock(&locked->mutex);
@@ -198,6 +251,10 @@ bool quota_view(int device, struct quota_view *view)
         return true;
     }
     const struct aliquot_agent_device *words = &page_agent()->devices[index];
+    if (__atomic_load_n(&words->enforcer, __ATOMIC_RELAXED) == ALIQUOT_ENFORCER_DRIVER) {
+        *view = (struct quota_view){UINT64_MAX, UINT64_MAX};
+        return true;
+    }
     uint64_t own = page_read(&page_hook()->devices[index].charged_bytes);
     uint64_t taken = page_read(&words->charged_elsewhere_bytes) + own;
     view->total_bytes = page_read(&words->quota_bytes);
@@ -205,36 +262,54 @@ bool quota_view(int device, struct quota_view *view)
     return true;
 }
 
+/* With the device locked. True when the entry tells of something. */
+static bool describe(struct account *locked, struct aliquot_hello_device *entry)
+{
+    locked->owed = 0;
+    locked->unlent = 0;
+    entry->charged_bytes = locked->lent - locked->spare;
+    entry->credit_bytes = locked->spare;
+    return locked->lent > 0;
+}
+
 uint32_t quota_describe(struct aliquot_hello_device devices[ALIQUOT_HELLO_ENTRIES])
 {
     uint32_t count = 0;
     for (int i = 0; i < devices_count() && count < ALIQUOT_MAX_DEVICES; i++) {
-        struct device *locked = lock_device(i);
-        if (locked->lent && devices_uuid(i, devices[count].uuid)) {
-            devices[count].charged_bytes = locked->lent - locked->spare;
-            devices[count].credit_bytes = locked->spare;
+        struct account *locked = lock_device(i);
+        if (describe(locked, &devices[count]) && devices_uuid(i, devices[count].uuid))
             count++;
-        }
-        locked->owed = 0;
         pthread_mutex_unlock(&locked->mutex);
     }
+    struct account *host = lock_device(QUOTA_HOST);
+    memset(devices[count].uuid, 0, sizeof devices[count].uuid);
+    if (describe(host, &devices[count]))
+        count++;
+    pthread_mutex_unlock(&host->mutex);
     return count;
+}
+
+static void tell(int device)
+{
+    struct account *locked = lock_device(device);
+    if (locked->owed)
+        give_up_spare(device, locked, 0, 0, false);
+    if (locked->lent || locked->peak)
+        publish(device, locked);
+    pthread_mutex_unlock(&locked->mutex);
 }
 
 void quota_registered(void)
 {
-    for (int i = 0; i < devices_count(); i++) {
-        struct device *locked = lock_device(i);
-        if (locked->owed)
-            give_up_spare(i, locked, 0, 0, false);
-        if (locked->lent || locked->peak)
-            publish(i, locked);
-        pthread_mutex_unlock(&locked->mutex);
-    }
+    for (int i = 0; i < devices_count(); i++)
+        tell(i);
+    tell(QUOTA_HOST);
 }
 
 static int device_of_page_index(uint32_t page_index)
 {
+    if (page_index == ALIQUOT_HOST_MEMORY)
+        return QUOTA_HOST;
     for (int i = 0; i < devices_count(); i++)
         if (devices_page_index(i) == (int)page_index)
             return i;
@@ -246,7 +321,7 @@ void quota_granted(uint32_t page_index, uint64_t bytes)
     int device = device_of_page_index(page_index);
     if (device < 0)
         return;
-    struct device *locked = lock_device(device);
+    struct account *locked = lock_device(device);
     locked->lent += bytes;
     locked->spare += bytes;
     publish(device, locked);
@@ -260,7 +335,7 @@ void quota_recalled(const struct aliquot_credit *recall)
         session_send_credit(recall->device, 0, recall->header.sequence);
         return;
     }
-    struct device *locked = lock_device(device);
+    struct account *locked = lock_device(device);
     uint64_t bytes = locked->spare < recall->bytes ? locked->spare : recall->bytes;
     give_up_spare(device, locked, bytes, recall->header.sequence, true);
     publish(device, locked);
@@ -269,6 +344,6 @@ void quota_recalled(const struct aliquot_credit *recall)
 
 void quota_reset(void)
 {
-    memset(state.devices, 0, sizeof state.devices);
+    memset(state.accounts, 0, sizeof state.accounts);
     prepare();
 }

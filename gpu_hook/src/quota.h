@@ -1,8 +1,9 @@
-/* Byte credit: what the agent lent this process on each device, and how much of it is charged. Every byte lent is
- * either charged or spare; nothing is charged that was not lent first. */
+/* Byte credit: what the agent lent this process on each device and of the host's page-locked memory, and how much of
+ * it is charged. Every byte lent is either charged or spare; nothing is charged that was not lent first. */
 #ifndef ALIQUOT_QUOTA_H
 #define ALIQUOT_QUOTA_H
 
+#include "devices.h"
 #include "session.h"
 
 #include <stdbool.h>
@@ -11,8 +12,14 @@
 /* What the driver takes from the device for an allocation of this many bytes. */
 uint64_t quota_rounded(uint64_t bytes);
 
-/* Charges before the driver call. False: over quota, or no agent; the caller answers out of memory. */
+/* In place of a CUdevice: page-locked memory of the host. Where the agent lends none it is counted without a limit. */
+#define QUOTA_HOST DEVICES_MAX
+
+/* Charges before the driver call. False: over quota, or no agent. */
 bool quota_charge(int device, uint64_t bytes);
+
+/* Counts and logs that a program is told out of memory, after quota_charge returned false. */
+void quota_refuse(int device, uint64_t bytes);
 
 /* Gives back what was charged. */
 void quota_refund(int device, uint64_t bytes);
@@ -20,7 +27,8 @@ void quota_refund(int device, uint64_t bytes);
 /* Counts live allocations for the page: +1 or -1. */
 void quota_count(int device, int change);
 
-/* What this kernel's programs see of a device. False: no agent, nothing is known. */
+/* What this kernel's programs see of a device; UINT64_MAX where the driver shows its own limit. False: no agent, nothing
+ * is known. */
 struct quota_view {
     uint64_t total_bytes;
     uint64_t free_bytes;

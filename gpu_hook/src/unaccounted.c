@@ -1,37 +1,6 @@
 /* Entry points that take device memory in families that are not charged yet: they pass through and are counted. */
 #include "charge.h"
 
-CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *descriptor)
-{
-    charge_unaccounted();
-    return driver()->cuArrayCreate(array, descriptor);
-}
-
-CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descriptor)
-{
-    charge_unaccounted();
-    return driver()->cuArrayCreate_v2(array, descriptor);
-}
-
-CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *descriptor)
-{
-    charge_unaccounted();
-    return driver()->cuArray3DCreate(array, descriptor);
-}
-
-CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor)
-{
-    charge_unaccounted();
-    return driver()->cuArray3DCreate_v2(array, descriptor);
-}
-
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
-                                unsigned int levels)
-{
-    charge_unaccounted();
-    return driver()->cuMipmappedArrayCreate(array, descriptor, levels);
-}
-
 CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *pointer, CUexternalMemory memory,
                                          const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *descriptor)
 {
@@ -67,11 +36,4 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
     if (parameters && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
         charge_unaccounted();
     return driver()->cuGraphAddNode_v2(node, graph, dependencies, edges, count, parameters);
-}
-
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
-                                        CUmemAllocationHandleType type)
-{
-    charge_unaccounted();
-    return driver()->cuMemImportFromShareableHandle(handle, os_handle, type);
 }

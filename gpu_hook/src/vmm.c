@@ -2,7 +2,6 @@
 
 #include "activation.h"
 #include "charge.h"
-#include "devices.h"
 #include "log.h"
 
 #include <pthread.h>
@@ -77,7 +76,7 @@ static bool reserve_mapping(void)
 static void change_uses(CUmemGenericAllocationHandle handle, int references, int mappings)
 {
     struct allocation allocation, replaced;
-    if (!allocations_take(handle, true, &allocation))
+    if (!allocations_take(handle, SPACE_HANDLE, &allocation))
         return;
     allocation.references += (uint32_t)references;
     allocation.mappings += (uint32_t)mappings;
@@ -86,15 +85,30 @@ static void change_uses(CUmemGenericAllocationHandle handle, int references, int
         charge_refund(&allocation);
 }
 
+/* Whose quota the memory counts on. */
+static int account_of(const CUmemAllocationProp *properties)
+{
+    return properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties->location.id : QUOTA_HOST;
+}
+
+static bool is_bad_request(const CUmemGenericAllocationHandle *handle, size_t bytes,
+                           const CUmemAllocationProp *properties, unsigned long long flags)
+{
+    size_t grain = 0;
+    return !handle || flags ||
+           driver()->cuMemGetAllocationGranularity(&grain, properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM) !=
+               CUDA_SUCCESS ||
+           (grain && bytes % grain);
+}
+
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
                      unsigned long long flags)
 {
-    /* What the driver refuses or takes from the host is its own to answer. */
-    if (!properties || properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        properties->location.id >= devices_count())
+    if (!properties)
         return driver()->cuMemCreate(handle, bytes, properties, flags);
     struct charge charge;
-    CUresult result = charge_begin(&charge, properties->location.id, bytes);
+    CUresult result = charge_begin(&charge, account_of(properties), bytes,
+                                   is_bad_request(handle, bytes, properties, flags));
     if (result != CUDA_SUCCESS)
         return result;
     result = driver()->cuMemCreate(handle, bytes, properties, flags);
@@ -107,6 +121,17 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
         return result;
     driver()->cuMemRelease(*handle);
     return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Memory of whoever created it, who is charged. When that is this process, it may be one more use of its handle. */
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
+                                        CUmemAllocationHandleType type)
+{
+    bool acts = begin();
+    CUresult result = driver()->cuMemImportFromShareableHandle(handle, os_handle, type);
+    if (acts && result == CUDA_SUCCESS)
+        change_uses(*handle, 1, 0);
+    return end(acts, result);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
@@ -130,7 +155,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 static bool is_charged(CUmemGenericAllocationHandle handle)
 {
     struct allocation allocation, replaced;
-    return allocations_take(handle, true, &allocation) && allocations_add(&allocation, &replaced);
+    return allocations_take(handle, SPACE_HANDLE, &allocation) && allocations_add(&allocation, &replaced);
 }
 
 CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,

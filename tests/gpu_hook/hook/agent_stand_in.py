@@ -53,6 +53,7 @@ class StandIn:
         self.devices = devices
         self.heard: list[protocol.Message] = []
         self.connections: list[Connection] = []
+        self.host_quota = 0  # of page-locked host memory; 0: it is not lent
         self.is_silent = False
         self.welcomes = True  # False: takes connections as a stopped process's socket does, and says nothing
         self.refusal: protocol.Refuse | None = None
@@ -112,6 +113,9 @@ class StandIn:
 
         self.wait_for(is_there)
         return found[-1]
+
+    def quota_of(self, device: int) -> int:
+        return self.host_quota if device == protocol.HOST_MEMORY else self.devices[device].quota
 
     def lent(self, device: int = 0) -> int:
         return sum(one.lent.get(device, 0) for one in self.connections)
@@ -198,7 +202,7 @@ class StandIn:
         if isinstance(message, Hello):
             self._welcome(connection, message)
         elif isinstance(message, Credit) and message.type is MessageType.CREDIT_REQUEST and not self.is_silent:
-            fits = self.lent(message.device) + message.bytes <= self.devices[message.device].quota
+            fits = self.lent(message.device) + message.bytes <= self.quota_of(message.device)
             granted = message.bytes if fits else 0
             connection.lent[message.device] = connection.lent.get(message.device, 0) + granted
             grant = Credit(MessageType.CREDIT_GRANT, message.device, granted, message.sequence)
@@ -218,12 +222,17 @@ class StandIn:
             return
         connection.hello = hello
         for device in hello.devices:
-            index = [one.uuid for one in self.devices].index(device.uuid)
+            uuids = {one.uuid: index for index, one in enumerate(self.devices)} | {
+                protocol.HOST_UUID: protocol.HOST_MEMORY
+            }
+            index = uuids[device.uuid]
             connection.lent[index] = device.charged_bytes + device.credit_bytes
         agent, connection.agent_page = _make_page("agent")
         hook, connection.hook_page = _make_page("hook")
         struct.pack_into("=II", connection.agent_page, 0, protocol.PAGE_MAGIC, hello.version)
         struct.pack_into("=I", connection.agent_page, AgentPage.DEVICE_COUNT, len(self.devices))
+        if hello.version > 1:
+            struct.pack_into("=Q", connection.agent_page, AgentPage.HOST_QUOTA, self.host_quota)
         for index, one in enumerate(self.devices):
             at = AgentPage.DEVICES + index * AgentPage.DEVICE_BYTES
             struct.pack_into("=16sQ", connection.agent_page, at, one.uuid, one.quota)

@@ -15,15 +15,11 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-U64 = ctypes.c_uint64
-SIZE = ctypes.c_size_t
-LIBRARY = ctypes.CDLL(os.environ.get("GPU_PROGRAM_LIBRARY", "libcuda.so.1"))
+from gpu_calls import LIBRARY, SIZE, U64, call  # noqa: F401 - expressions name them
+from gpu_families import *  # noqa: F403 - expressions name its functions
+
 GIVEN = {os.readlink(f"/proc/self/fd/{number}") for number in range(3)}
 streams: dict[str, U64] = {}
-
-
-def call(name: str, *arguments: object) -> int:
-    return int(getattr(LIBRARY, name)(*arguments))
 
 
 def init() -> int:
@@ -67,29 +63,6 @@ def alloc_managed(amount: int) -> list[int]:
 def alloc_async(amount: int, suffix: str = "") -> list[int]:
     pointer = U64()
     return [call("cuMemAllocAsync" + suffix, ctypes.byref(pointer), SIZE(amount), None), pointer.value]
-
-
-class PoolProperties(ctypes.Structure):
-    _fields_ = [("words", ctypes.c_int32 * 4), ("rest", U64 * 10)]
-
-
-def default_pool(device: int) -> int:
-    pool = U64()
-    call("cuDeviceGetDefaultMemPool", ctypes.byref(pool), device)
-    return pool.value
-
-
-def new_pool(device: int) -> int:
-    """A pool of pinned memory of the device."""
-    pool, wanted = U64(), PoolProperties((ctypes.c_int32 * 4)(1, 0, 1, device))
-    call("cuMemPoolCreate", ctypes.byref(pool), ctypes.byref(wanted))
-    return pool.value
-
-
-def alloc_from_pool(amount: int, pool: int) -> list[int]:
-    pointer = U64()
-    code = call("cuMemAllocFromPoolAsync", ctypes.byref(pointer), SIZE(amount), U64(pool), None)
-    return [code, pointer.value]
 
 
 def alloc_on_stream(amount: int, device: int) -> list[int]:

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "null_driver.h"
+
 #define DEVICES 2
 #define SLOTS 65536
 #define HANDLES 64
@@ -47,6 +49,28 @@ static size_t capacity(void)
 static int current_device(void)
 {
     return current ? (int)((char *)current - contexts) : -1;
+}
+
+int null_device(void)
+{
+    return current_device();
+}
+
+int null_take(int device, size_t bytes)
+{
+    pthread_mutex_lock(&state.mutex);
+    int fits = state.used[device] + bytes <= capacity();
+    if (fits)
+        state.used[device] += bytes;
+    pthread_mutex_unlock(&state.mutex);
+    return fits ? 0 : -1;
+}
+
+void null_give(int device, size_t bytes)
+{
+    pthread_mutex_lock(&state.mutex);
+    state.used[device] -= bytes;
+    pthread_mutex_unlock(&state.mutex);
 }
 
 CUresult cuInit(unsigned int flags)
@@ -132,10 +156,19 @@ CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flag
     return cuMemAlloc_v2(pointer, bytes);
 }
 
+CUresult cuMemGetAllocationGranularity(size_t *grain, const CUmemAllocationProp *properties,
+                                       CUmemAllocationGranularity_flags flags)
+{
+    *grain = (size_t)2 << 20;
+    return properties->type == CU_MEM_ALLOCATION_TYPE_PINNED ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* Handles are their slot + 1; a handle's memory goes with its last reference and its last mapping. */
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
                      unsigned long long flags)
 {
+    if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED || bytes % ((size_t)2 << 20))
+        return CUDA_ERROR_INVALID_VALUE;
     for (unsigned slot = 0; slot < HANDLES; slot++)
         if (!state.handles[slot].references && !state.handles[slot].mappings) {
             state.handles[slot] = (struct handle){.references = 1};

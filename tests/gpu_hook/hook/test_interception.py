@@ -139,7 +139,7 @@ def test_a_query_answers_with_the_hook_for_what_it_replaces(asked: str, a_node: 
         assert program(f"query({symbol!r}, asked={asked!r})") == [0, shim]
     for flags in (0, 1, 2):
         assert program(f"query('cuMemAllocAsync', flags={flags}, asked={asked!r})") == [0, shim]
-        assert program(f"query('cuStreamSynchronize', flags={flags}, asked={asked!r})") == [0, driver]
+        assert program(f"query('cuStreamQuery', flags={flags}, asked={asked!r})") == [0, driver]
 
 
 def test_queries_fail_exactly_as_the_driver_fails_them(a_node: Any) -> None:

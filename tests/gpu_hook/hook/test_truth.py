@@ -47,11 +47,26 @@ class Machine(RuleBasedStateMachine):
         if code == 0:
             self.live().append(pointer)
 
+    @rule(amount=SIZES, suffix=st.sampled_from(["", "_ptsz"]))
+    def allocate_in_order(self, amount: int, suffix: str) -> None:
+        code, pointer = self.program(f"alloc_async({amount}, {suffix!r})")
+        if code == 0:  # a pool is the device's, and outlives every context
+            self.pointers.append(pointer)
+
     @rule(width=st.integers(1, 5000), height=st.integers(1, 5000))
     def allocate_rows(self, width: int, height: int) -> None:
         code, pointer, _ = self.program(f"alloc_pitch({width}, {height})")
         if code == 0:
             self.live().append(pointer)
+
+    @precondition(lambda self: self.pointers)
+    @rule(data=st.data(), waits=st.booleans())
+    def free_in_order(self, data: st.DataObject, waits: bool) -> None:
+        pointer = data.draw(st.sampled_from(self.pointers))
+        if self.program(f"free_later({pointer})") == 0:
+            self.pointers.remove(pointer)
+        if waits:
+            self.program("synchronize()")
 
     @precondition(lambda self: self.live())
     @rule(data=st.data(), name=st.sampled_from(["free", "free_async"]))
@@ -93,6 +108,7 @@ class Machine(RuleBasedStateMachine):
             self.end_context()
         while self.pointers:  # an injected fault may fail a free, once
             self.free_one(self.pointers[0], "free")
+        self.program("synchronize()")  # pools give back what they hold
         left = self.connection.word(0, HookPage.CHARGED)
         assert (left, self.connection.word(0, HookPage.ALLOCATIONS), self.used()) == (0, 0, self.used_before)
 
@@ -136,16 +152,18 @@ def test_what_is_charged_is_what_is_used(make_node: Callable[..., Any], quota: i
 
 def test_what_is_charged_is_what_is_used_when_the_driver_fails(make_node: Callable[..., Any]) -> None:
     """A seeded walk: faults fall by the number of the call, so hypothesis could not replay it."""
-    calls = ("cuMemAlloc_v2", "cuMemAllocPitch_v2", "cuMemFree_v2", "cuMemFreeAsync")
+    calls = ("cuMemAlloc_v2", "cuMemAllocAsync", "cuMemAllocPitch_v2", "cuMemFree_v2", "cuMemFreeAsync")
     faults = ",".join(f"{call}:{nth}={code}" for call in calls for nth, code in ((2, 2), (7, 999), (19, 1)))
     machine = configure(make_node(devices=1, memory="256MiB"), 96 * MIB, faults)()
     random = Random(20)
     for _ in range(500):
         amount = random.choice([1, 700, MIB - 1, MIB, 3 * MIB, 17 * MIB])
-        step = random.randrange(5)
+        step = random.randrange(6)
         if step == 0:
             machine.allocate(amount=amount)
         elif step == 1:
+            machine.allocate_in_order(amount=amount, suffix=random.choice(["", "_ptsz"]))
+        elif step == 2:
             machine.allocate_rows(width=random.randrange(1, 5000), height=random.randrange(1, 2000))
         elif machine.live():
             machine.free_one(random.choice(machine.live()), random.choice(["free", "free_async"]))

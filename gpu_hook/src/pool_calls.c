@@ -1,0 +1,175 @@
+/* Entry points of stream-ordered memory, and the synchronizations at which a pool gives memory back. During capture an
+ * allocation makes a node of a graph and takes nothing now: graph_memory.c charges it when the graph is launched. */
+#include "activation.h"
+#include "charge.h"
+#include "pools.h"
+
+typedef CUresult (*capture_query)(CUstream, CUstreamCaptureStatus *);
+typedef CUresult (*allocation_call)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
+
+/* Also for a stream that is none: the driver will say so. */
+static bool takes_nothing_now(CUstream stream, capture_query query)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return query(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static CUresult allocate_inside(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream,
+                                allocation_call allocate)
+{
+    struct pool_use use;
+    if (!pools_take(&use, pool, stream, bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = allocate(pointer, bytes, pool, stream);
+    if (!use.pool)
+        return result;
+    if (result != CUDA_SUCCESS) {
+        pools_drop(use.pool, use.bytes, use.growing);
+        return result;
+    }
+    CUcontext context = NULL;
+    driver()->cuCtxGetCurrent(&context);
+    struct allocation allocation = {.key = *pointer,
+                                    .bytes = use.bytes,
+                                    .context = context,
+                                    .device = use.device,
+                                    .kind = ALLOCATION_POOL,
+                                    .pool = use.pool};
+    if (pools_keep(&use) && charge_record(&allocation))
+        return result;
+    driver()->cuMemFreeAsync(*pointer, stream);
+    pools_drop(use.pool, use.bytes, 0);
+    pools_release(use.device);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult allocate_async(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream,
+                               capture_query query, allocation_call allocate)
+{
+    if (!pointer || !bytes || takes_nothing_now(stream, query) || !activation_enter())
+        return allocate(pointer, bytes, pool, stream);
+    CUresult result = allocate_inside(pointer, bytes, pool, stream, allocate);
+    activation_leave();
+    return result;
+}
+
+static CUresult allocate_default(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    (void)pool;
+    return driver()->cuMemAllocAsync(pointer, bytes, stream);
+}
+
+static CUresult allocate_default_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    (void)pool;
+    return driver()->cuMemAllocAsync_ptsz(pointer, bytes, stream);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    return allocate_async(pointer, bytes, NULL, stream, driver()->cuStreamIsCapturing, allocate_default);
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    return allocate_async(pointer, bytes, NULL, stream, driver()->cuStreamIsCapturing_ptsz, allocate_default_ptsz);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    if (!pool)
+        return driver()->cuMemAllocFromPoolAsync(pointer, bytes, pool, stream);
+    return allocate_async(pointer, bytes, pool, stream, driver()->cuStreamIsCapturing,
+                          driver()->cuMemAllocFromPoolAsync);
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    if (!pool)
+        return driver()->cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream);
+    return allocate_async(pointer, bytes, pool, stream, driver()->cuStreamIsCapturing_ptsz,
+                          driver()->cuMemAllocFromPoolAsync_ptsz);
+}
+
+/* Within a capture the call makes a node, and the memory lives on. */
+static CUresult free_async(CUdeviceptr pointer, CUstream stream, capture_query query,
+                           CUresult (*real)(CUdeviceptr, CUstream))
+{
+    if (takes_nothing_now(stream, query))
+        return real(pointer, stream);
+    struct release release;
+    release_begin(&release, pointer, SPACE_POINTER);
+    CUresult result = real(pointer, stream);
+    release_end(&release, result);
+    return result;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+{
+    return free_async(pointer, stream, driver()->cuStreamIsCapturing, driver()->cuMemFreeAsync);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
+{
+    return free_async(pointer, stream, driver()->cuStreamIsCapturing_ptsz, driver()->cuMemFreeAsync_ptsz);
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+{
+    if (!activation_enter())
+        return driver()->cuMemPoolCreate(pool, properties);
+    CUresult result = pools_create(pool, properties);
+    activation_leave();
+    return result;
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type,
+                                            unsigned long long flags)
+{
+    if (!activation_enter())
+        return driver()->cuMemPoolImportFromShareableHandle(pool, handle, type, flags);
+    CUresult result = pools_import(pool, handle, type, flags);
+    activation_leave();
+    return result;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    if (!activation_enter())
+        return driver()->cuMemPoolDestroy(pool);
+    CUresult result = pools_destroy(pool);
+    activation_leave();
+    return result;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes_to_keep)
+{
+    CUresult result = driver()->cuMemPoolTrimTo(pool, bytes_to_keep);
+    if (result == CUDA_SUCCESS && activation_enter()) {
+        pools_refresh_all();
+        activation_leave();
+    }
+    return result;
+}
+
+static CUresult refresh(CUresult result)
+{
+    if (activation_enter()) {
+        pools_refresh();
+        activation_leave();
+    }
+    return result;
+}
+
+#define DEFINE_SYNCHRONIZATION(name, parameters, arguments)           \
+    CUresult name parameters                                          \
+    {                                                                 \
+        CUresult result = driver()->name arguments;                   \
+        return pools_have_unused() ? refresh(result) : result;         \
+    }
+
+DEFINE_SYNCHRONIZATION(cuStreamSynchronize, (CUstream stream), (stream))
+DEFINE_SYNCHRONIZATION(cuStreamSynchronize_ptsz, (CUstream stream), (stream))
+DEFINE_SYNCHRONIZATION(cuEventSynchronize, (CUevent event), (event))
+DEFINE_SYNCHRONIZATION(cuCtxSynchronize, (void), ())
+DEFINE_SYNCHRONIZATION(cuCtxSynchronize_v2, (CUcontext context), (context))

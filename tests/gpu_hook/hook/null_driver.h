@@ -1,0 +1,13 @@
+/* What the files of the null driver share. */
+#ifndef NULL_DRIVER_H
+#define NULL_DRIVER_H
+
+#include <stddef.h>
+
+/* Of the current context; -1: none. */
+int null_device(void);
+/* Takes memory of a device; 0, or -1 when it has no more. */
+int null_take(int device, size_t bytes);
+void null_give(int device, size_t bytes);
+
+#endif
