@@ -50,7 +50,10 @@ def test_hard_limit_is_out_of_memory_at_every_family_and_the_total_that_is_shown
             memory = n.nvmlDeviceGetMemoryInfo(h)
             say(free.value // MIB, total.value // MIB, memory.free // MIB, memory.used // MIB, memory.total // MIB)
         info(); error, p = alloc(6 * MIB); say(error, alloc(4 * MIB)[0], alloc(2 * MIB)[0], alloc(512)[0]); info()
-        say(cuda.cuMemAllocAsync(ctypes.byref(u64()), ctypes.c_size_t(512), None))
+        made, pitch, size = ctypes.byref(u64()), ctypes.byref(u64()), ctypes.c_size_t
+        pinned_memory, array = (ctypes.c_int32 * 16)(1, 0, 1, 0), (u64 * 3)(512, 512, 0x20 | 1 << 32)
+        say(cuda.cuMemAllocAsync(made, size(512), None), cuda.cuMemAllocPitch_v2(made, pitch, size(99), size(9), 4),
+            cuda.cuMemCreate(made, size(2 * MIB), pinned_memory, u64(0)), cuda.cuArrayCreate_v2(made, array))
         check(cuda.cuMemFree_v2(u64(p))); info(); say(get_limit({leaf!r}))
         """),
         ALIQUOT_SOFTGPU_CGROUP=leaf,
@@ -60,7 +63,7 @@ def test_hard_limit_is_out_of_memory_at_every_family_and_the_total_that_is_shown
         "8 8 8 0 8",
         f"0 {want_out_of_memory} 0 {want_out_of_memory}",
         "0 8 0 8 8",
-        str(want_out_of_memory),
+        " ".join([str(want_out_of_memory)] * 4),
         "6 8 6 2 8",
         str([0, 0, 8 * MIB, 2 * MIB]),
     ]
