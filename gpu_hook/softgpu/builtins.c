@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "host_memory.h"
+#include "managed.h"
 #include "window.h"
 
 #define HASH_STEP 0x9E3779B97F4A7C15ull
@@ -48,7 +49,7 @@ static void *reach(uint64_t address, uint64_t count, uint64_t element_bytes, uns
     if (window_is_device(address))
         return window_backs(address, bytes ? bytes : 1, device, rights) ? window_bytes(address) : NULL;
     int is_inside = host_memory_find(address, &host) == 0 && bytes <= host.bytes - (address - host.start);
-    return is_inside ? (void *)address : NULL;
+    return is_inside || managed_holds(address, bytes) ? (void *)address : NULL;
 }
 
 static const void *reads(uint64_t address, uint64_t count, uint64_t element_bytes, unsigned device)

@@ -8,6 +8,7 @@
 #include "driver.h"
 #include "handles.h"
 #include "implemented.h"
+#include "managed.h"
 #include "modules.h"
 #include "pools.h"
 #include "slots.h"
@@ -83,6 +84,7 @@ void context_close(struct context *context)
     modules_close_all(context);
     arrays_close_all(context);
     window_free_context(context);
+    managed_free_context(context);
     refund_footprint(context->physical);
     struct slot *slot = &driver.seat.machine->slots[driver.seat.slot];
     if (atomic_fetch_sub(&slot->devices[context->physical].contexts, 1) == 1)

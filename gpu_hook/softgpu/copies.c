@@ -7,6 +7,7 @@
 #include "driver.h"
 #include "engine.h"
 #include "host_memory.h"
+#include "managed.h"
 #include "streams.h"
 #include "window.h"
 
@@ -20,8 +21,13 @@ struct copy {
 
 int place_reach(uint64_t address, uint64_t bytes, unsigned device, enum rights rights, void **view)
 {
-    *view = window_is_device(address) ? window_bytes(address) : (void *)address;
-    return !window_is_device(address) || window_backs(address, bytes, device, rights) ? 0 : -1;
+    if (window_is_device(address)) {
+        *view = window_bytes(address);
+        return window_backs(address, bytes, device, rights) ? 0 : -1;
+    }
+    *view = (void *)address;
+    managed_use(address, bytes, device);
+    return 0;
 }
 
 /* From the first byte to the last that the shape touches. */
@@ -82,7 +88,7 @@ static CUresult run_copy(struct work *work, uint64_t *clock)
 static int is_pageable(uint64_t address)
 {
     struct host_range found;
-    return !window_is_device(address) && host_memory_find(address, &found) != 0;
+    return !window_is_device(address) && host_memory_find(address, &found) != 0 && !managed_holds(address, 1);
 }
 
 static int check_place(const struct place *place, const struct shape *shape, unsigned device, enum rights rights)
@@ -139,7 +145,8 @@ CUresult fill_shape(struct place to, uint32_t value, unsigned element_bytes, str
 {
     struct copy fill = {.to = to, .shape = shape, .value = value, .element_bytes = element_bytes, .is_fill = 1};
     if (to.address % element_bytes || (shape.height > 1 && to.pitch % element_bytes) ||
-        !window_is_device(to.address) || __builtin_mul_overflow(shape.width, element_bytes, &fill.shape.width))
+        !(window_is_device(to.address) || managed_holds(to.address, 1)) ||
+        __builtin_mul_overflow(shape.width, element_bytes, &fill.shape.width))
         return shape.width && shape.height ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     return submit(&fill, stream, is_async);
 }

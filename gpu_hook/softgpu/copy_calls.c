@@ -3,6 +3,7 @@
 #include "copies.h"
 #include "handles.h"
 #include "implemented.h"
+#include "managed.h"
 #include "window.h"
 
 static CUresult copy(uint64_t to, uint64_t from, size_t bytes, CUstream stream, int is_async)
@@ -20,7 +21,8 @@ static CUresult copy_between(uint64_t to, int to_device, uint64_t from, int from
         uint64_t odd = to_device && !window_is_device(to) ? to : from;
         /* Mapped host memory is a device address too. */
         unsigned flags;
-        if (window_find(odd, &found) != 0 && impl_cuMemHostGetFlags(&flags, (void *)odd) != CUDA_SUCCESS)
+        if (window_find(odd, &found) != 0 && !managed_holds(odd, bytes) &&
+            impl_cuMemHostGetFlags(&flags, (void *)odd) != CUDA_SUCCESS)
             return CUDA_ERROR_INVALID_VALUE;
     }
     return copy(to, from, bytes, stream, is_async);

@@ -46,6 +46,8 @@ static const int attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     A(COOPERATIVE_LAUNCH) = 1,
     A(HOST_REGISTER_SUPPORTED) = 1,
     A(MEMORY_POOLS_SUPPORTED) = 1,
+    A(MANAGED_MEMORY) = 1,
+    A(CONCURRENT_MANAGED_ACCESS) = 1,
     A(VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) = 1,
     A(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) = 1,
     A(HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) = 1,
@@ -88,7 +90,7 @@ static const int attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     A(MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH) = 32768,
     A(MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS) = 2046,
     A(SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO) = 2,
-    /* Served from the machine, or absent: managed memory, IPC, graphs' memory, multicast, sparse arrays. */
+    /* Served from the machine, or absent: IPC, graphs' memory, multicast, sparse arrays. */
 };
 
 #undef A

@@ -8,6 +8,7 @@
 #include "implemented.h"
 #include "launch_limits.h"
 #include "log.h"
+#include "managed.h"
 #include "modules.h"
 #include "occupancy.h"
 #include "streams.h"
@@ -15,6 +16,7 @@
 struct launch {
     const struct builtin *builtin;
     uint64_t nanoseconds;
+    uint32_t argument_bytes;
     _Alignas(16) unsigned char arguments[];
 };
 
@@ -22,6 +24,9 @@ static CUresult run_launch(struct work *work, uint64_t *clock)
 {
     const struct launch *launch = (const struct launch *)work->payload;
     unsigned device = work->stream->context->physical;
+    uint64_t moved = managed_use_arguments(launch->arguments, launch->argument_bytes, device);
+    if (moved)
+        *clock = engine_copy(&driver.seat, device, COPY_TO_DEVICE, *clock, moved);
     int failed = launch->builtin && launch->builtin->run(launch->arguments, device) != 0;
     *clock = engine_run(&driver.seat, device, *clock, launch->nanoseconds);
     return failed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
@@ -112,6 +117,7 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction handle, void **p
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct launch *own = (struct launch *)work->payload;
     own->builtin = function->builtin;
+    own->argument_bytes = function->parameter_bytes;
     own->nanoseconds = driver.seat.machine->launch_nanoseconds;
     result = copy_arguments(function, parameters, extra, own->arguments);
     if (result == CUDA_SUCCESS && own->builtin) {

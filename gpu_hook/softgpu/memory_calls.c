@@ -4,6 +4,7 @@
 #include "driver.h"
 #include "handles.h"
 #include "implemented.h"
+#include "managed.h"
 #include "pools.h"
 #include "streams.h"
 #include "window.h"
@@ -59,6 +60,11 @@ CUresult impl_cuMemFree_v2(CUdeviceptr dptr)
         return result;
     if (dptr == 0)
         return CUDA_SUCCESS;
+    struct managed_range managed;
+    if (managed_find(dptr, &managed) == 0) {
+        result = streams_drain(managed.context);
+        return managed_free(dptr) == 0 ? result : CUDA_ERROR_INVALID_VALUE;
+    }
     if (window_find(dptr, &found) != 0 || found.kind != ALLOCATION_PLAIN || found.start != dptr || found.is_dying)
         return CUDA_ERROR_INVALID_VALUE;
     if (found.pool)
@@ -74,7 +80,10 @@ CUresult impl_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdevic
     struct allocation found;
     if (result)
         return result;
-    if (window_find(dptr, &found) != 0)
+    struct managed_range managed;
+    if (managed_find(dptr, &managed) == 0)
+        found = (struct allocation){.start = managed.start, .bytes = managed.bytes};
+    else if (window_find(dptr, &found) != 0)
         return CUDA_ERROR_NOT_FOUND;
     if (pbase)
         *pbase = found.start;

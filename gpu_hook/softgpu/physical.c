@@ -9,6 +9,7 @@
 
 #include "driver.h"
 #include "handles.h"
+#include "managed.h"
 #include "pools.h"
 #include "slots.h"
 #include "window_state.h"
@@ -62,9 +63,9 @@ static CUresult charge(unsigned device, uint64_t bytes)
 {
     if (device == MACHINE_DEVICES)
         return CUDA_SUCCESS;
-    int failed = slots_charge(&driver.seat, device, bytes);
+    int failed = managed_charge(device, bytes);
     if (failed == ENOMEM && (pools_wait_for_frees(device) | pools_release_unused(device)))
-        failed = slots_charge(&driver.seat, device, bytes);
+        failed = managed_charge(device, bytes);
     if (failed)
         return failed == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_SYSTEM_NOT_READY;
     return CUDA_SUCCESS;

@@ -5,11 +5,12 @@
 #include "driver.h"
 #include "host_memory.h"
 #include "implemented.h"
+#include "managed.h"
 #include "mappings.h"
 #include "pools.h"
 #include "window_state.h"
 
-enum pointer_kind { POINTER_UNKNOWN, POINTER_DEVICE, POINTER_MAPPED, POINTER_RESERVED, POINTER_HOST };
+enum pointer_kind { POINTER_UNKNOWN, POINTER_DEVICE, POINTER_MAPPED, POINTER_RESERVED, POINTER_MANAGED, POINTER_HOST };
 
 /* What the attributes say; an attribute of another kind of memory reads as none. */
 struct pointer {
@@ -21,7 +22,7 @@ struct pointer {
     struct pool *pool;
     uint64_t mapping_start, mapping_bytes;
     unsigned handle_types, rights;
-    int is_on_host; /* its memory is the host's */
+    int is_on_host; /* the host can use it; managed memory, too */
 };
 
 static void describe_reservation(CUdeviceptr address, const struct context *current, struct pointer *pointer)
@@ -46,6 +47,7 @@ static int identify(CUdeviceptr address, const struct context *current, struct p
 {
     struct allocation found;
     struct host_range host;
+    struct managed_range managed;
     memset(pointer, 0, sizeof *pointer);
     if (window_find(address, &found) == 0 && found.kind == ALLOCATION_PLAIN)
         *pointer = (struct pointer){.kind = POINTER_DEVICE, .context = found.pool ? NULL : found.context,
@@ -55,6 +57,12 @@ static int identify(CUdeviceptr address, const struct context *current, struct p
                                     .rights = RIGHTS_WRITE};
     else if (window_is_device(address))
         describe_reservation(address, current, pointer);
+    else if (managed_find(address, &managed) == 0)
+        *pointer = (struct pointer){.kind = POINTER_MANAGED, .context = managed.context,
+                                    .device = managed.context->device, .start = managed.start,
+                                    .bytes = managed.bytes, .id = managed.id | 1ull << 61,
+                                    .memory_id = managed.id | 1ull << 61, .mapping_start = managed.start,
+                                    .mapping_bytes = managed.bytes, .rights = RIGHTS_WRITE, .is_on_host = 1};
     else if (host_memory_find(address, &host) == 0)
         *pointer = (struct pointer){.kind = POINTER_HOST, .context = host.context, .device = host.context->device,
                                     .start = host.start, .bytes = host.bytes, .id = host.id | 1ull << 62,
@@ -89,12 +97,13 @@ static CUresult write_range(void *data, CUpointer_attribute attribute, const str
 /* Numbers and handles of the memory behind the pointer. */
 static CUresult write_memory(void *data, CUpointer_attribute attribute, const struct pointer *pointer)
 {
+    int is_host = pointer->is_on_host && pointer->kind != POINTER_MANAGED;
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         *(CUcontext *)data = (CUcontext)pointer->context;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)data = pointer->is_on_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+        *(unsigned *)data = is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *(unsigned long long *)data = pointer->id;
@@ -142,6 +151,8 @@ static CUresult write_attribute(void *data, CUpointer_attribute attribute, CUdev
         *(unsigned *)data = pointer->rights;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        put_flag(data, pointer->kind == POINTER_MANAGED);
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:

@@ -11,6 +11,7 @@
 
 #include "driver.h"
 #include "log.h"
+#include "managed.h"
 #include "mappings.h"
 #include "ranges.h"
 #include "slots.h"
@@ -111,7 +112,7 @@ static CUresult obtain(const struct allocation *wanted, uint64_t *address)
     struct allocation *allocation = bytes < WINDOW_BYTES ? calloc(1, sizeof *allocation) : NULL;
     if (allocation == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    int failed = slots_charge(&driver.seat, wanted->device, charged);
+    int failed = managed_charge(wanted->device, charged);
     if (failed) {
         free(allocation);
         return failed == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_SYSTEM_NOT_READY;

@@ -1,0 +1,116 @@
+"""What the software GPU counts of managed memory, and when."""
+
+from __future__ import annotations
+
+_MANAGED = """
+    def managed(size):
+        pointer = u64(); check(cuda.cuMemAllocManaged(ctypes.byref(pointer), ctypes.c_size_t(size), 1))
+        return pointer.value
+    def prefetch(pointer, size, device=0):
+        check(cuda.cuMemPrefetchAsync(u64(pointer), ctypes.c_size_t(size), device, None))
+        check(cuda.cuCtxSynchronize())
+    def advise(pointer, size, what, device=0):
+        check(cuda.cuMemAdvise(u64(pointer), ctypes.c_size_t(size), what, device))
+    def fill(pointer, count): return cuda.cuMemsetD32_v2(u64(pointer), 7, ctypes.c_size_t(count))
+    free = lambda: free_bytes() // MIB
+    PREFERRED, CPU = 3, -1
+"""
+
+
+def test_managed_memory_counts_while_it_is_on_the_device(a_machine):
+    said = a_machine.run(
+        _MANAGED
+        + """
+    start(); p = managed(40 * MIB); ctypes.memset(p, 1, 40 * MIB); say(free())
+    prefetch(p, 20 * MIB); say(free()); prefetch(p + 10 * MIB, 30 * MIB); say(free())
+    prefetch(p, 40 * MIB, CPU); say(free()); check(fill(p, 4)); say(free())
+    check(cuda.cuMemFree_v2(u64(p))); say(free())
+    """
+    )
+    assert said.split("\n") == ["64", "44", "24", "64", "62", "64"]
+
+
+def test_launch_brings_in_what_its_arguments_point_to(a_machine):
+    said = a_machine.run(
+        _MANAGED
+        + """
+    start(); p = managed(40 * MIB); q = managed(8 * MIB)
+    check(launch("aliquot_fill", u64(p + 20 * MIB), ctypes.c_uint32(1), u64(4))); check(cuda.cuCtxSynchronize())
+    say(free(), ctypes.string_at(p + 20 * MIB, 4).hex())
+    """
+    )
+    assert said == "44 01000000"
+
+
+def test_longest_unused_goes_home_when_the_device_is_full(a_machine):
+    said = a_machine.run(
+        _MANAGED
+        + """
+    start(); first, second = managed(30 * MIB), managed(30 * MIB); prefetch(first, 30 * MIB); prefetch(second, 30 * MIB)
+    check(fill(first, 30 * MIB // 4)); say(free()); third = managed(30 * MIB); prefetch(third, 30 * MIB); say(free())
+    prefetch(first, 30 * MIB, CPU); say(free()); prefetch(second, 30 * MIB, CPU); say(free())
+    prefetch(first, 30 * MIB); error, plain = alloc(60 * MIB); say(error, free()); say(alloc(8 * MIB)[0], free())
+    say(ctypes.string_at(first, 4).hex())
+    """
+    )
+    # The second was the longest unused when the third came: 4 of its 30 MiB stayed.
+    assert said.split("\n") == ["4", "0", "30", "34", "0 0", "2 4", "07000000"]
+
+
+def test_allocation_larger_than_the_device_is_used_part_by_part(a_machine):
+    said = a_machine.run(
+        _MANAGED
+        + """
+    start(); p = managed(200 * MIB); check(fill(p, 50 * MIB)); say(free(), ctypes.string_at(p + 199 * MIB, 4).hex())
+    prefetch(p + 150 * MIB, 50 * MIB); say(free()); check(cuda.cuMemFree_v2(u64(p))); say(free())
+    huge = u64(); say(cuda.cuMemAllocManaged(ctypes.byref(huge), ctypes.c_size_t(1 << 50), 1))
+    """
+    )
+    want_out_of_memory = "2"
+    assert said.split("\n") == ["0 07000000", "0", "64", want_out_of_memory]
+
+
+def test_what_prefers_the_host_is_used_from_there(a_machine):
+    said = a_machine.run(
+        _MANAGED
+        + """
+    start(); p = managed(8 * MIB); advise(p, 8 * MIB, PREFERRED, CPU); check(fill(p, 4)); say(free())
+    prefetch(p, 8 * MIB); say(free())
+    """
+    )
+    assert said.split("\n") == ["64", "56"]
+
+
+def test_small_managed_memory_costs_little(a_machine):
+    said = a_machine.run(
+        _MANAGED
+        + """
+    start(); p = managed(1000); check(fill(p, 4)); say(64 * MIB - free_bytes()); ctypes.memset(p, 1, 1000)
+    """
+    )
+    want_least_charge = 64 << 10
+    assert int(said) == want_least_charge
+
+
+def test_migration_takes_the_links_time(make_machine):
+    machine = make_machine(MEMORY="1GiB", LINK_GBPS="1")
+    said = machine.run(
+        _MANAGED
+        + """
+    start(); p = managed(100 * MIB); first, last = event(), event()
+    check(cuda.cuEventRecord(first, None)); prefetch(p, 100 * MIB); check(cuda.cuEventRecord(last, None))
+    say(elapsed(first, last) >= 100)
+    """
+    )
+    assert said == "True"
+
+
+def test_destroyed_context_takes_its_managed_memory_along(a_machine):
+    said = a_machine.run(
+        _MANAGED
+        + """
+    start(); made = vp(); check(cuda.cuCtxCreate_v2(ctypes.byref(made), 0, 0)); p = managed(8 * MIB); check(fill(p, 4))
+    say(free()); check(cuda.cuCtxDestroy_v2(made)); say(free(), cuda.cuMemFree_v2(u64(p)))
+    """
+    )
+    assert said.split("\n") == ["62", "64 1"]
