@@ -145,6 +145,12 @@ def install_node_packages() -> None:
             say("[setup]   not fetched; the check of the browser bundle is skipped")
 
 
+def fetch_oracle() -> None:
+    """NVIDIA's driver library, which the hook's answers are compared with; Debian's package tools fetch it."""
+    if not run_step("fetching NVIDIA's driver library to compare with", [sys.executable, "tools/fetch-oracle"]):
+        say("[setup]   not fetched; the tests that compare with it are skipped")
+
+
 def build_native() -> None:
     """Rebuild what changed in C; a fraction of a second when nothing did."""
     for folder in sorted(BUILD.glob("editable-*")):
@@ -171,6 +177,8 @@ def main() -> None:
         install_system_packages()
         install_dashboard()
         install_node_packages()
+        if not all((BUILD / "oracle" / release).is_dir() for release in ("bookworm", "trixie")):
+            fetch_oracle()
 
 
 if __name__ == "__main__":
