@@ -65,7 +65,7 @@ class DeviceMonitor:
 
     async def look(self) -> None:
         """Read the source once. A source that fails as a whole loses all devices, not the agent."""
-        self._look = _call_in_thread(self._source.read)
+        self._look = call_in_thread(self._source.read)
         try:
             self.readings = await asyncio.shield(self._look)
         except DriverError as error:
@@ -94,14 +94,14 @@ class DeviceMonitor:
             if self._look is not None:
                 await asyncio.wait([self._look], timeout=_CLOSE_SECONDS)
             if self._look is None or self._look.done():
-                await within(_call_in_thread(self._source.close), _CLOSE_SECONDS)
+                await within(call_in_thread(self._source.close), _CLOSE_SECONDS)
             else:
                 log.error("event=driver_hangs seconds=%g", _CLOSE_SECONDS)
         except (DriverError, asyncio.TimeoutError) as error:
             log.warning("event=driver_not_ended reason=%r", str(error))
 
 
-def _call_in_thread(call: Callable[[], _Result]) -> asyncio.Future[_Result]:
+def call_in_thread(call: Callable[[], _Result]) -> asyncio.Future[_Result]:
     """A thread of its own, and a daemon: a driver that hangs must not keep the agent from ending."""
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[_Result] = loop.create_future()

@@ -66,6 +66,7 @@ class Kernel:
         self._ledger = ledger
         self._recall_seconds = recall_seconds
         self.host_quota_bytes = host_quota_bytes  # None: no limit
+        self._enforcer = protocol.Enforcer.HOOK
         self._left = left
         self._is_closed = False
         self._sessions: dict[int, HookSession] = {}  # joined
@@ -206,6 +207,13 @@ class Kernel:
             if part.uuid == uuid:
                 self.usage.add_look(device, busy_seconds, covered_seconds, residents)
 
+    def set_enforcer(self, enforcer: protocol.Enforcer) -> None:
+        """Tell its processes what holds their limits."""
+        self._enforcer = enforcer
+        for session in self._sessions.values():
+            if session.agent_side is not None:
+                session.agent_side.set_enforcer(enforcer)
+
     def processes(self, departed: Iterable[int]) -> KernelProcesses:
         """What the audit asks. ``departed``: pids of ours whose sessions ended a moment ago."""
         accounts = {part.uuid: (device, self.accounts[device]) for device, part in enumerate(self.reservation.parts)}
@@ -245,6 +253,7 @@ class Kernel:
         try:
             host_quota = protocol.NO_LIMIT if self.host_quota_bytes is None else self.host_quota_bytes
             agent_side = AgentSide(reservation.parts, reservation.generation, workload_class, hello.version, host_quota)
+            agent_side.set_enforcer(self._enforcer)
             session.open_pages(agent_side, HookSide())
         except OSError as error:
             log.error("event=pages_failed kernel=%s error=%r", self.kernel_id, str(error))

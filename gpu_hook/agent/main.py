@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from aliquot.gpu_hook.paths import Driver, PathError, choose_driver, prepare_runtime_dir, softgpu_state_path
@@ -17,6 +18,13 @@ from aliquot.gpu_hook.paths import Driver, PathError, choose_driver, prepare_run
 from .audit import Audit
 from .control import ControlServer
 from .devices import DeviceMonitor, DeviceSource, DriverError
+from .enforcement import Enforcement
+from .enforcers.base import Enforcer, EnforcerError
+from .enforcers.cgroups import find_hierarchy
+from .enforcers.choice import Choice, choose
+from .enforcers.driver import DriverEnforcer
+from .enforcers.hook import HookEnforcer
+from .enforcers.mps import MpsEnforcer
 from .host_memory import machine_memory_bytes
 from .ledger import Ledger
 from .lifecycle import (
@@ -33,10 +41,11 @@ from .operations import CONTROL_VERSION, Node, Operations
 from .reservations import Reservations
 from .settings import AgentSettings, read_arguments
 from .softgpu_state import remove_unused
-from .status import ENFORCER, describe_devices, describe_kernel, describe_sighting
+from .status import describe_devices, describe_kernel, describe_sighting
 
 log = logging.getLogger(__name__)
 
+FindEnforcers = Callable[[Driver], Sequence[Enforcer]]
 OpenSource = Callable[[Driver], DeviceSource]
 FindDriver = Callable[[str], Driver]
 
@@ -44,15 +53,18 @@ FindDriver = Callable[[str], Driver]
 class Agent:
     """Made when the lock is held and the driver runs. ``serve`` returns when it is to end."""
 
-    def __init__(self, settings: AgentSettings, node: Node, source: DeviceSource) -> None:
+    def __init__(self, settings: AgentSettings, node: Node, source: DeviceSource, choice: Choice) -> None:
         self._settings = settings
         self._node = node
         self._end = asyncio.Event()
         self._ledger = Ledger(machine_memory_bytes())
         self._monitor = DeviceMonitor(source, self._saw_devices)
-        self._reservations = Reservations(self._ledger, settings, self._tell_change, self._monitor.hurry)
+        self._reservations = Reservations(self._ledger, settings, self._tell_change, self._hurry)
+        self._enforcement = Enforcement(choice, lambda: self._reservations.kernels)
         self._audit = Audit(settings.context_slack_bytes)
-        self._operations = Operations(node, self._reservations, self._describe, self._subscribe, self._end.set)
+        self._operations = Operations(
+            node, self._reservations, self._describe, self._subscribe, self._end.set, choice.enforcer.environment
+        )
         self._control = ControlServer(self._operations.answer, self._reservations.drop_connection)
 
     async def serve(self) -> None:
@@ -68,7 +80,11 @@ class Agent:
             raise StartError(f"cannot listen in {settings.runtime.path}: {error.strerror or error}") from error
         log.info("event=started pid=%d folder=%s driver=%s", os.getpid(), settings.runtime.path, self._node.driver.kind)
         end_on_signals(self._end)
-        jobs = [self._monitor.run(settings.device_period_seconds), self._sample_pages()]
+        jobs = [
+            self._monitor.run(settings.device_period_seconds),
+            self._enforcement.run(settings.device_period_seconds),
+            self._sample_pages(),
+        ]
         if settings.exit_when_idle_seconds is not None:
             jobs.append(end_when_idle(self._is_idle, settings.exit_when_idle_seconds, self._end))
         tasks = [asyncio.create_task(job) for job in jobs]
@@ -106,6 +122,11 @@ class Agent:
             log.warning("event=devices_changed lost=%s", [s.index for s in self._ledger.device_states() if s.lost])
             self._tell_change()
 
+    def _hurry(self) -> None:
+        """Processes of a kernel came or went: their last GPU time is still to be had, their limits are to be set."""
+        self._monitor.hurry()
+        self._enforcement.hurry()
+
     def _subscribe(self, connection: int) -> None:
         self._control.subscribe(connection)
 
@@ -117,11 +138,12 @@ class Agent:
 
     def _describe(self) -> dict[str, Any]:
         found = self._audit.findings
-        kernels = [describe_kernel(kernel, found) for kernel in self._reservations.kernels]
+        kernels = [describe_kernel(kernel, found, self._enforcement) for kernel in self._reservations.kernels]
         return {
             "node": self._node.name,
             "driver": self._node.driver.kind,
-            "enforcer": ENFORCER,
+            "enforcer": self._enforcement.name,
+            "enforcers": [asdict(report) for report in self._enforcement.reports],
             "devices": describe_devices(self._ledger, self._monitor.readings, kernels),
             "host_memory_bytes": self._ledger.host_memory_bytes,
             "kernels": kernels,
@@ -130,8 +152,17 @@ class Agent:
         }
 
 
+def find_enforcers(driver: Driver) -> Sequence[Enforcer]:
+    """All that there are, the default first; whether this node has one, it says itself."""
+    hierarchy = find_hierarchy(may_be_version_1=driver.kind == "softgpu")
+    return HookEnforcer(), DriverEnforcer(driver.nvml, hierarchy), MpsEnforcer()
+
+
 def run_agent(
-    settings: AgentSettings, open_source: OpenSource = NvmlSource, find_driver: FindDriver = choose_driver
+    settings: AgentSettings,
+    open_source: OpenSource = NvmlSource,
+    find_driver: FindDriver = choose_driver,
+    enforcers: FindEnforcers = find_enforcers,
 ) -> int:
     """Run an agent in the foreground until it ends; the exit code. A failure to start is one line on stderr."""
     try:
@@ -142,12 +173,12 @@ def run_agent(
     except (PathError, StartError) as error:
         return _fail(str(error))
     try:
-        return _run_locked(settings, driver, open_source)
+        return _run_locked(settings, driver, open_source, enforcers)
     finally:
         lock.close()
 
 
-def _run_locked(settings: AgentSettings, driver: Driver, open_source: OpenSource) -> int:
+def _run_locked(settings: AgentSettings, driver: Driver, open_source: OpenSource, enforcers: FindEnforcers) -> int:
     driver_env: dict[str, str] = {}
     state = softgpu_state_path(settings.runtime)
     if driver.kind == "softgpu":
@@ -157,8 +188,9 @@ def _run_locked(settings: AgentSettings, driver: Driver, open_source: OpenSource
     node = Node(platform.node() or "localhost", driver, driver_env, settings.exit_when_idle_seconds is not None)
     try:
         raise_descriptor_limit()
-        asyncio.run(_run(settings, node, open_source))
-    except (DriverError, StartError) as error:
+        choice = choose(settings.enforcer, enforcers(driver))
+        asyncio.run(_run(settings, node, open_source, choice))
+    except (DriverError, EnforcerError, StartError) as error:
         return _fail(str(error))
     finally:
         if driver.kind == "softgpu":
@@ -166,8 +198,8 @@ def _run_locked(settings: AgentSettings, driver: Driver, open_source: OpenSource
     return 0
 
 
-async def _run(settings: AgentSettings, node: Node, open_source: OpenSource) -> None:
-    agent = Agent(settings, node, open_source(node.driver))
+async def _run(settings: AgentSettings, node: Node, open_source: OpenSource, choice: Choice) -> None:
+    agent = Agent(settings, node, open_source(node.driver), choice)
     gc.freeze()  # a full collection over what never changes would only be a pause
     try:
         await agent.serve()

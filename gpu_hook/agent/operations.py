@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aliquot.gpu_hook.paths import KERNEL_ID, Driver
+from aliquot.gpu_hook.placement import Part
 
 from .journal import Reservation
 from .reservations import Refused, Reservations
@@ -38,7 +39,10 @@ class Node:
 
 
 class Operations:
-    """``describe`` gives the status; ``shut_down`` ends the agent; ``subscribe`` enters a connection for events."""
+    """``describe`` gives the status; ``shut_down`` ends the agent; ``subscribe`` enters a connection for events.
+
+    ``limits_env`` is what the enforcer wants in the environment of a kernel with these parts.
+    """
 
     def __init__(
         self,
@@ -47,12 +51,14 @@ class Operations:
         describe: Callable[[], dict[str, Any]],
         subscribe: Callable[[int], None],
         shut_down: Callable[[], None],
+        limits_env: Callable[[Sequence[Part]], Mapping[str, str]],
     ) -> None:
         self._node = node
         self._reservations = reservations
         self._describe = describe
         self._subscribe = subscribe
         self._shut_down = shut_down
+        self._limits_env = limits_env
         self._table: dict[str, Callable[[Mapping[str, Any], int], dict[str, Any]]] = {
             "hello": self._hello,
             "status": lambda request, connection: self._describe(),
@@ -113,7 +119,8 @@ class Operations:
         )
         kernel = self._reservations.reserve(asked, _placement(request), connection)
         node = self._node
-        return {"grant": describe_grant(kernel, node.name, node.driver, node.driver_env)}
+        env = {**node.driver_env, **self._limits_env(kernel.reservation.parts)}
+        return {"grant": describe_grant(kernel, node.name, node.driver, env)}
 
     def _bind(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         pid = _int(request, "pid", 1)

@@ -96,7 +96,6 @@ class AgentSide:
         workload_class: protocol.WorkloadClass,
         version: int,
         host_quota_bytes: int = protocol.NO_LIMIT,
-        enforcer: protocol.Enforcer = protocol.Enforcer.HOOK,
     ) -> None:
         self._page = _Page("aliquot-agent-page", other_side_writes=False)
         page = self._page
@@ -108,7 +107,6 @@ class AgentSide:
             page.set_bytes(start + AgentPage.UUID, protocol.device_uuid_bytes(part.uuid))
             page.words[(start + AgentPage.QUOTA) // 8] = part.quota_bytes
             page.half_words[(start + AgentPage.SHARE_HUNDREDTHS) // 4] = part.hundredths
-            page.half_words[(start + AgentPage.ENFORCER) // 4] = enforcer
         self._has_host_memory = version > 1
         if self._has_host_memory:
             page.words[AgentPage.HOST_QUOTA // 8] = host_quota_bytes
@@ -140,6 +138,12 @@ class AgentSide:
         start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
         self._page.words[(start + AgentPage.BUSY_NANOSECONDS) // 8] = busy_nanoseconds
         self._page.half_words[(start + AgentPage.UTILIZATION) // 4] = utilization_percent
+
+    def set_enforcer(self, enforcer: protocol.Enforcer) -> None:
+        """What holds the limits now, on all of the kernel's devices."""
+        for device in range(self.device_count):
+            start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
+            self._page.half_words[(start + AgentPage.ENFORCER) // 4] = enforcer
 
     def write_processes(self, entries: tuple[ProcessEntry, ...]) -> None:
         """Replace the table, when it changed. A reader that meets us in between sees an odd sequence."""

@@ -58,6 +58,10 @@ class Families:
 
     def kernel_of(self, pid: int) -> str | None:
         """The kernel that a process belongs to; None: to nobody's."""
+        return self.kernel_by_descent(pid) or self._by_environment(pid) or self._by_cgroup(pid)
+
+    def kernel_by_descent(self, pid: int) -> str | None:
+        """By its parents, its session and its process group alone."""
         ancestor, facts = pid, read_facts(pid, self._proc)
         first = facts
         for _ in range(_LONGEST_ANCESTRY):
@@ -69,7 +73,7 @@ class Families:
         for leader in (first.session, first.group) if first else ():
             if leader in self._members:
                 return self._members[leader]
-        return self._by_environment(pid) or self._by_cgroup(pid)
+        return None
 
     def _by_environment(self, pid: int) -> str | None:
         try:

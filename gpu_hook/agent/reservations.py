@@ -32,15 +32,19 @@ class Refused(Exception):
 
 
 class Reservations:
-    """``changed`` is called when what could be reserved changed; ``process_left`` when one left a kernel."""
+    """``changed`` is called when what could be reserved changed; ``processes_changed`` when one came or left."""
 
     def __init__(
-        self, ledger: Ledger, settings: AgentSettings, changed: Callable[[], None], process_left: Callable[[], None]
+        self,
+        ledger: Ledger,
+        settings: AgentSettings,
+        changed: Callable[[], None],
+        processes_changed: Callable[[], None],
     ) -> None:
         self.ledger = ledger
         self._settings = settings
         self._changed = changed
-        self._process_left = process_left
+        self._processes_changed = processes_changed
         self._kernels: dict[str, Kernel] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}  # of kernels that nobody holds
         self._departed: dict[int, tuple[str, int]] = {}  # pid -> kernel id, looks at the devices since it left
@@ -86,6 +90,7 @@ class Reservations:
         if not kernel.bind(pid, start_time_ticks):
             raise Refused("bad_request", f"no process {pid} that started at tick {start_time_ticks} is alive here")
         self._stop_timer(kernel)
+        self._processes_changed()
 
     def release(self, kernel_id: str) -> bool:
         """End a reservation; tells whether it was there."""
@@ -195,7 +200,7 @@ class Reservations:
     def _left(self, kernel: Kernel, pid: int) -> None:
         """Called by a kernel when one of its processes left."""
         self._departed[pid] = (kernel.kernel_id, 0)
-        self._process_left()
+        self._processes_changed()
         self._check_holders(kernel)
 
     def _check_holders(self, kernel: Kernel) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 
+from .enforcers.choice import ENFORCERS
 from .host_memory import HostMemoryRule
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -34,6 +35,7 @@ class AgentSettings:
     softgpu: SoftGpuSettings = field(default_factory=SoftGpuSettings)
     exit_when_idle_seconds: float | None = None
     log_file: Path | None = None
+    enforcer: str = "auto"
     context_slack_bytes: int = 1 << 30
     host_memory: HostMemoryRule = field(default_factory=HostMemoryRule)
     orphan_seconds: float = 2.0
@@ -67,6 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_memory_rules(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--enforcer",
+        choices=("auto", *ENFORCERS),
+        default=AgentSettings.enforcer,
+        help="what keeps kernels within their memory; driver and mps are experimental (default auto: the hook)",
+    )
     parser.add_argument(
         "--host-memory-fraction",
         type=_fraction,
@@ -111,6 +119,7 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         ),
         exit_when_idle_seconds=options.exit_when_idle,
         log_file=options.log_file,
+        enforcer=options.enforcer,
         context_slack_bytes=options.context_slack,
         host_memory=HostMemoryRule(options.host_memory_fraction, options.host_memory_floor),
     )

@@ -11,10 +11,9 @@ from aliquot.gpu_hook.paths import Driver, audit_library, shim_dir
 
 from .audit import Findings, Sighting
 from .devices import DeviceReading
+from .enforcement import Enforcement
 from .kernel import Kernel
 from .ledger import Ledger
-
-ENFORCER = "hook"
 
 
 def describe_devices(
@@ -54,7 +53,7 @@ def describe_sighting(sighting: Sighting) -> dict[str, Any]:
     return asdict(sighting)
 
 
-def describe_kernel(kernel: Kernel, found: Findings) -> dict[str, Any]:
+def describe_kernel(kernel: Kernel, found: Findings, enforcement: Enforcement) -> dict[str, Any]:
     reservation = kernel.reservation
     return {
         "kernel_id": reservation.kernel_id,
@@ -69,6 +68,8 @@ def describe_kernel(kernel: Kernel, found: Findings) -> dict[str, Any]:
         "interception": kernel.interception,
         "pids": kernel.pids,
         "ending": kernel.is_ending,
+        "enforcement": enforcement.state_of(reservation.kernel_id),
+        "limit_drifts": enforcement.drifts_of(reservation.kernel_id),
         "host_memory": _describe_host_memory(kernel),
         "unhooked_processes": [describe_sighting(s) for s in found.unhooked.get(reservation.kernel_id, ())],
         "devices": [
@@ -100,7 +101,7 @@ def _describe_host_memory(kernel: Kernel) -> dict[str, Any]:
     }
 
 
-def describe_grant(kernel: Kernel, node: str, driver: Driver, driver_env: Mapping[str, str]) -> dict[str, Any]:
+def describe_grant(kernel: Kernel, node: str, driver: Driver, more_env: Mapping[str, str]) -> dict[str, Any]:
     """What a kernel's process needs, in the order of its devices: that is how CUDA will number them."""
     reservation = kernel.reservation
     return {
@@ -128,6 +129,6 @@ def describe_grant(kernel: Kernel, node: str, driver: Driver, driver_env: Mappin
             "ALIQUOT_KERNEL_DIR": os.fspath(kernel.folder),
             "ALIQUOT_REAL_CUDA": os.fspath(driver.cuda),
             "ALIQUOT_REAL_NVML": os.fspath(driver.nvml),
-            **driver_env,
+            **more_env,
         },
     }

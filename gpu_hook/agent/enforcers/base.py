@@ -1,0 +1,49 @@
+"""What keeps kernels within their memory: the interface that all enforcers share, and the values it speaks in.
+
+An enforcer is told what holds, again and again: ``hold`` compares and mends. So a resize needs no call of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.placement import Part
+
+
+class EnforcerError(Exception):
+    """A limit could not be set, or not be read. The message is for the administrator."""
+
+
+@dataclass(frozen=True)
+class KernelLimits:
+    """What one kernel may have. ``pids``: its processes so far; none until it was bound."""
+
+    kernel_id: str
+    parts: tuple[Part, ...]
+    pids: tuple[int, ...]
+
+
+class Enforcer(Protocol):
+    """``hold`` and ``release`` are called in a thread, one at a time, and may block."""
+
+    name: str
+    word: protocol.Enforcer
+
+    def unavailable(self) -> str:
+        """Why this node has it not; empty when it has."""
+        ...
+
+    def environment(self, parts: Sequence[Part]) -> Mapping[str, str]:
+        """What a kernel's process needs in its environment."""
+        ...
+
+    def hold(self, limits: KernelLimits) -> tuple[str, ...]:
+        """See that the limits are in force, set those that are not; tells what had drifted. Raises EnforcerError."""
+        ...
+
+    def release(self, kernel_id: str) -> None:
+        """The kernel ended. Raises EnforcerError."""
+        ...

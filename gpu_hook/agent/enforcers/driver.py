@@ -1,0 +1,132 @@
+"""The driver's own memory limits, of release 615: soft and hard bytes of a cgroup on a device. Experimental.
+
+Soft is set equal to hard: between the two the driver takes memory back by ending a process. Not all pynvml have these
+calls, so they are made here, on the library that pynvml has loaded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pynvml  # type: ignore[import-untyped, unused-ignore]
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.placement import Part
+
+from .base import EnforcerError, KernelLimits
+from .cgroups import CgroupHierarchy
+
+_NO_LIMIT = (1 << 64) - 1  # NVML_DEVICE_MEMORY_LIMIT_MAX
+_NAMES = ("nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v1")
+
+
+class _SetLimits(ctypes.Structure):
+    """nvmlSetMemoryLimits_v1_t."""
+
+    _fields_ = [("name_space", ctypes.c_char_p), ("soft", ctypes.c_ulonglong), ("hard", ctypes.c_ulonglong)]
+
+
+class _GetLimits(ctypes.Structure):
+    """nvmlGetMemoryLimits_v1_t."""
+
+    _fields_ = [*_SetLimits._fields_, ("used", ctypes.c_ulonglong)]
+
+
+@dataclass(frozen=True)
+class DriverLimit:
+    """What is in force for a cgroup on a device. ``used_bytes`` is what it really has there, contexts included."""
+
+    soft_bytes: int
+    hard_bytes: int
+    used_bytes: int
+
+
+class DriverEnforcer:
+    """Implements ``base.Enforcer``. ``find_device`` gives NVML's handle of a UUID."""
+
+    name = "driver"
+    word = protocol.Enforcer.DRIVER
+
+    def __init__(
+        self,
+        library: Path,
+        hierarchy: CgroupHierarchy | None,
+        find_device: Callable[[str], Any] = pynvml.nvmlDeviceGetHandleByUUID,
+    ) -> None:
+        self._library = library
+        self._hierarchy = hierarchy
+        self._find_device = find_device
+        self._calls: dict[str, Any] = {}
+        self._held: dict[str, tuple[Path, tuple[Part, ...]]] = {}
+
+    def unavailable(self) -> str:
+        try:
+            library = ctypes.CDLL(os.fspath(self._library))
+            self._calls = {name: getattr(library, name) for name in _NAMES}
+        except (OSError, AttributeError):
+            return f"the driver has no {_NAMES[0]}; it came with release 615 (CUDA 13.4)"
+        if os.geteuid() != 0:
+            return "only root may set memory limits; run the node agent as root"
+        if self._hierarchy is None:
+            return "no cgroup hierarchy of version 2 is mounted"
+        return self._hierarchy.unavailable()
+
+    def environment(self, parts: Sequence[Part]) -> Mapping[str, str]:
+        return {}
+
+    def hold(self, limits: KernelLimits) -> tuple[str, ...]:
+        assert self._hierarchy is not None  # else it is unavailable
+        leaf = self._hierarchy.leaf_of(limits.kernel_id, limits.pids)
+        before, parts = self._held.get(limits.kernel_id, (None, ()))
+        known = {part.uuid: part.quota_bytes for part in parts}
+        drifted = []
+        for part in limits.parts:
+            found = self.read(leaf, part.uuid)
+            if (found.soft_bytes, found.hard_bytes) != (part.quota_bytes, part.quota_bytes):
+                self._set(leaf, part.uuid, part.quota_bytes, part.quota_bytes)
+                if before == leaf and known.get(part.uuid) == part.quota_bytes:
+                    drifted.append(f"gpu{part.index}: want {part.quota_bytes} bytes, found {_show(found)}")
+        self._held[limits.kernel_id] = (leaf, limits.parts)
+        return tuple(drifted)
+
+    def release(self, kernel_id: str) -> None:
+        """Soft first: a leaf that is removed with a soft limit leaves its ancestors the reservation."""
+        held = self._held.pop(kernel_id, None)
+        if held is None:
+            return
+        leaf, parts = held
+        try:
+            for part in parts if leaf.is_dir() else ():
+                self._set(leaf, part.uuid, 0, part.quota_bytes)
+                self._set(leaf, part.uuid, 0, _NO_LIMIT)
+        finally:
+            if self._hierarchy is not None:
+                self._hierarchy.forget(kernel_id)
+
+    def read(self, leaf: Path, uuid: str) -> DriverLimit:
+        """Raises EnforcerError."""
+        found = _GetLimits(os.fsencode(leaf))
+        self._call(_NAMES[1], uuid, found)
+        return DriverLimit(int(found.soft), int(found.hard), int(found.used))
+
+    def _set(self, leaf: Path, uuid: str, soft_bytes: int, hard_bytes: int) -> None:
+        self._call(_NAMES[0], uuid, _SetLimits(os.fsencode(leaf), soft_bytes, hard_bytes))
+
+    def _call(self, name: str, uuid: str, argument: ctypes.Structure) -> None:
+        try:
+            code = self._calls[name](self._find_device(uuid), ctypes.byref(argument))
+        except pynvml.NVMLError as error:
+            raise EnforcerError(f"{name} of {uuid}: {str(error).lower()}") from error
+        if code != pynvml.NVML_SUCCESS:
+            raise EnforcerError(f"{name} of {uuid}: {str(pynvml.NVMLError(code)).lower()}")
+
+
+def _show(found: DriverLimit) -> str:
+    def limit(bytes_: int) -> str:
+        return "none" if bytes_ == _NO_LIMIT else str(bytes_)
+
+    return f"soft {limit(found.soft_bytes)}, hard {limit(found.hard_bytes)}"
