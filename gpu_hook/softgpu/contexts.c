@@ -13,6 +13,7 @@
 #include "pools.h"
 #include "slots.h"
 #include "streams.h"
+#include "textures.h"
 #include "window.h"
 
 #define STACK_MAX 64
@@ -82,6 +83,7 @@ void context_close(struct context *context)
     handles_remove(HANDLE_CONTEXT, context);
     streams_close_all(context);
     modules_close_all(context);
+    textures_close_all(context);
     arrays_close_all(context);
     window_free_context(context);
     managed_free_context(context);

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -201,3 +204,21 @@ def test_without_visible_devices_nothing_is_initialised(a_machine):
     said = a_machine.run("say(cuda.cuInit(0), cuda.cuDeviceGetCount(vp()))", CUDA_VISIBLE_DEVICES="")
     want_no_device, want_not_initialised = 100, 3
     assert said == f"{want_no_device} {want_not_initialised}"
+
+
+def test_every_error_code_of_the_header_has_its_name_and_a_text(a_machine):
+    headers = [Path(folder) / "nvidia/cu13/include/cuda.h" for folder in sys.path]
+    header = next((path for path in headers if path.exists()), None)
+    if header is None:
+        pytest.skip("cuda.h was not found: pip install 'nvidia-cuda-runtime==13.0.*'")
+    (codes,) = re.findall(r"typedef enum cudaError_enum \{(.*?)\} CUresult;", header.read_text(), re.DOTALL)
+    want = [(int(number), name) for name, number in re.findall(r"^ +(CUDA_\w+) += (\d+)", codes, re.MULTILINE)]
+    said = a_machine.run("""
+        name, text = ctypes.c_char_p(), ctypes.c_char_p()
+        for code in range(1000):
+            if cuda.cuGetErrorName(code, ctypes.byref(name)) == 0:
+                check(cuda.cuGetErrorString(code, ctypes.byref(text)))
+                assert len(text.value) > 5
+                say(code, name.value.decode())
+    """)
+    assert [(int(code), name) for code, name in (line.split() for line in said.split("\n"))] == sorted(want)
