@@ -1,5 +1,7 @@
 /* What a program can ask of a context, and the settings that it may change. */
 #include "contexts.h"
+
+#include "capture.h"
 #include "driver.h"
 #include "handles.h"
 #include "implemented.h"
@@ -35,6 +37,8 @@ CUresult impl_cuCtxSynchronize_v2(CUcontext ctx)
 {
     struct context *context;
     CUresult result = resolve(ctx, &context);
+    if (result == CUDA_SUCCESS && capture_is_on())
+        result = capture_check_context(context);
     if (result)
         return result;
     result = streams_drain(context);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "capture.h"
 #include "driver.h"
 #include "engine.h"
 #include "host_memory.h"
@@ -104,22 +105,40 @@ static int check_place(const struct place *place, const struct shape *shape, uns
     return !is_device || window_allows(place->address, extent(place, shape), device, rights) ? 0 : -1;
 }
 
+static CUresult prepare(const struct copy *copy, unsigned device, struct work **work)
+{
+    *work = NULL;
+    if (copy->shape.width == 0 || copy->shape.height == 0 || copy->shape.depth == 0)
+        return CUDA_SUCCESS;
+    if (check_place(&copy->to, &copy->shape, device, RIGHTS_WRITE) != 0 ||
+        (!copy->is_fill && check_place(&copy->from, &copy->shape, device, RIGHTS_READ) != 0))
+        return CUDA_ERROR_INVALID_VALUE;
+    *work = work_new(run_copy, sizeof *copy);
+    if (*work == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy((*work)->payload, copy, sizeof *copy);
+    return CUDA_SUCCESS;
+}
+
 static CUresult submit(const struct copy *copy, CUstream handle, int is_async)
 {
     struct stream *stream;
     struct context *context;
+    struct work *work;
     CUresult result = stream_resolve(handle, &stream, &context);
     if (result)
         return result;
-    if (copy->shape.width == 0 || copy->shape.height == 0 || copy->shape.depth == 0)
-        return CUDA_SUCCESS;
-    if (check_place(&copy->to, &copy->shape, context->physical, RIGHTS_WRITE) != 0 ||
-        (!copy->is_fill && check_place(&copy->from, &copy->shape, context->physical, RIGHTS_READ) != 0))
-        return CUDA_ERROR_INVALID_VALUE;
-    struct work *work = work_new(run_copy, sizeof *copy);
-    if (work == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    memcpy(work->payload, copy, sizeof *copy);
+    if (capture_takes(stream, &result)) {
+        if (!is_async)
+            return capture_refuse(stream);
+        return copy->is_fill ? capture_fill(stream, copy->to, copy->value, copy->element_bytes, copy->shape)
+                             : capture_copy(stream, copy->to, copy->from, copy->shape);
+    }
+    if (result == CUDA_SUCCESS && !is_async && capture_is_on())
+        result = capture_check_unsafe();
+    result = result ? result : prepare(copy, context->physical, &work);
+    if (result || work == NULL)
+        return result;
     if (is_pageable(copy->to.address) || (!copy->is_fill && is_pageable(copy->from.address)))
         is_async = 0;
     return is_async ? stream_enqueue(stream, work) : stream_run(stream, work);
@@ -134,19 +153,44 @@ CUresult copy_check(struct place to, struct place from, struct shape shape, unsi
     return is_possible ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult copy_work(struct place to, struct place from, struct shape shape, unsigned device, struct work **work)
+{
+    struct copy copy = {.to = to, .from = from, .shape = shape};
+    return prepare(&copy, device, work);
+}
+
 CUresult copy_shape(struct place to, struct place from, struct shape shape, CUstream stream, int is_async)
 {
     struct copy copy = {.to = to, .from = from, .shape = shape};
     return submit(&copy, stream, is_async);
 }
 
+/* -1: the fill is malformed; else its bytes are in fill->shape. */
+static int describe_fill(struct place to, uint32_t value, unsigned element_bytes, struct shape shape,
+                         struct copy *fill)
+{
+    *fill = (struct copy){.to = to, .shape = shape, .value = value, .element_bytes = element_bytes, .is_fill = 1};
+    return to.address % element_bytes || (shape.height > 1 && to.pitch % element_bytes) ||
+                   !(window_is_device(to.address) || managed_holds(to.address, 1)) ||
+                   __builtin_mul_overflow(shape.width, element_bytes, &fill->shape.width)
+               ? -1
+               : 0;
+}
+
+CUresult fill_work(struct place to, uint32_t value, unsigned element_bytes, struct shape shape, unsigned device,
+                   struct work **work)
+{
+    struct copy fill;
+    if (describe_fill(to, value, element_bytes, shape, &fill) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    return prepare(&fill, device, work);
+}
+
 CUresult fill_shape(struct place to, uint32_t value, unsigned element_bytes, struct shape shape, CUstream stream,
                     int is_async)
 {
-    struct copy fill = {.to = to, .shape = shape, .value = value, .element_bytes = element_bytes, .is_fill = 1};
-    if (to.address % element_bytes || (shape.height > 1 && to.pitch % element_bytes) ||
-        !(window_is_device(to.address) || managed_holds(to.address, 1)) ||
-        __builtin_mul_overflow(shape.width, element_bytes, &fill.shape.width))
+    struct copy fill;
+    if (describe_fill(to, value, element_bytes, shape, &fill) != 0)
         return shape.width && shape.height ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     return submit(&fill, stream, is_async);
 }

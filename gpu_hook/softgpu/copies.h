@@ -9,6 +9,8 @@
 
 #include "window.h"
 
+struct work;
+
 struct place {
     uint64_t address;
     uint64_t pitch;  /* bytes from row to row */
@@ -29,5 +31,9 @@ CUresult fill_shape(struct place to, uint32_t value, unsigned element_bytes, str
 /* For work whose turn has come, a host view of device or host memory: 0, or -1 when device memory is not mapped there, or
  * the device (by its index in the machine) may not use it so. */
 int place_reach(uint64_t address, uint64_t bytes, unsigned device, enum rights rights, void **view);
+/* The work of a copy or a fill by a device, checked as at the call; NULL when it would move nothing. */
+CUresult copy_work(struct place to, struct place from, struct shape shape, unsigned device, struct work **work);
+CUresult fill_work(struct place to, uint32_t value, unsigned element_bytes, struct shape shape, unsigned device,
+                   struct work **work);
 
 #endif

@@ -4,6 +4,7 @@
 #include "driver.h"
 #include "handles.h"
 #include "implemented.h"
+#include "works.h"
 
 /* One end of a copy, as both parameter structs describe it. */
 struct end {
@@ -68,16 +69,33 @@ CUresult impl_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
     return copy_2d(pCopy, hStream, 1);
 }
 
-static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream, int is_async)
+static CUresult read_3d(const CUDA_MEMCPY3D *copy, struct place *to, struct place *from, struct shape *shape)
 {
     if (copy == NULL || copy->srcLOD || copy->dstLOD)
         return CUDA_ERROR_INVALID_VALUE;
-    struct end from = {copy->srcMemoryType, copy->srcHost,     copy->srcDevice, copy->srcArray, copy->srcPitch,
-                       copy->srcHeight,     copy->srcXInBytes, copy->srcY,      copy->srcZ};
-    struct end to = {copy->dstMemoryType, copy->dstHost,     copy->dstDevice, copy->dstArray, copy->dstPitch,
-                     copy->dstHeight,     copy->dstXInBytes, copy->dstY,      copy->dstZ};
-    struct shape shape = {copy->WidthInBytes, copy->Height, copy->Depth};
-    return copy_ends(&to, &from, shape, stream, is_async);
+    struct end source = {copy->srcMemoryType, copy->srcHost,     copy->srcDevice, copy->srcArray, copy->srcPitch,
+                         copy->srcHeight,     copy->srcXInBytes, copy->srcY,      copy->srcZ};
+    struct end target = {copy->dstMemoryType, copy->dstHost,     copy->dstDevice, copy->dstArray, copy->dstPitch,
+                         copy->dstHeight,     copy->dstXInBytes, copy->dstY,      copy->dstZ};
+    *shape = (struct shape){copy->WidthInBytes, copy->Height, copy->Depth};
+    CUresult result = find_place(&source, shape, from);
+    return result ? result : find_place(&target, shape, to);
+}
+
+static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream, int is_async)
+{
+    struct place to, from;
+    struct shape shape;
+    CUresult result = read_3d(copy, &to, &from, &shape);
+    return result ? result : copy_shape(to, from, shape, stream, is_async);
+}
+
+CUresult work_of_copy(const CUDA_MEMCPY3D *copy, unsigned device, struct work **work)
+{
+    struct place to, from;
+    struct shape shape;
+    CUresult result = read_3d(copy, &to, &from, &shape);
+    return result ? result : copy_work(to, from, shape, device, work);
 }
 
 CUresult impl_cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)

@@ -3,21 +3,23 @@
 
 #include <stdlib.h>
 
+#include "capture.h"
 #include "handles.h"
 #include "implemented.h"
 #include "pools.h"
+#include "works.h"
+
+static int event_is_captured(struct event *event)
+{
+    return atomic_load_explicit(&event->captured, memory_order_relaxed) != NULL;
+}
 
 static struct {
     pthread_mutex_t mutex; /* guards every event's mark */
 } events = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static CUresult pass(struct work *work, uint64_t *clock)
-{
-    return CUDA_SUCCESS;
-}
-
 /* The latest mark, held; NULL when never recorded. */
-static struct work *hold_mark(struct event *event)
+struct work *event_hold_mark(struct event *event)
 {
     pthread_mutex_lock(&events.mutex);
     struct work *mark = event->mark;
@@ -27,20 +29,25 @@ static struct work *hold_mark(struct event *event)
     return mark;
 }
 
+void event_set_mark(struct event *event, struct work *mark)
+{
+    work_hold(mark);
+    pthread_mutex_lock(&events.mutex);
+    struct work *before = event->mark;
+    event->mark = mark;
+    pthread_mutex_unlock(&events.mutex);
+    work_drop(before);
+}
+
 CUresult event_record(struct event *event, struct stream *stream)
 {
-    struct work *mark = work_new(pass, 0);
+    struct work *mark = work_of_nothing();
     if (mark == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     work_hold(mark);
     CUresult result = stream_enqueue_short(stream, mark);
-    if (result == CUDA_SUCCESS) {
-        pthread_mutex_lock(&events.mutex);
-        struct work *before = event->mark;
-        event->mark = mark;
-        pthread_mutex_unlock(&events.mutex);
-        mark = before;
-    }
+    if (result == CUDA_SUCCESS)
+        event_set_mark(event, mark);
     work_drop(mark);
     return result;
 }
@@ -70,6 +77,7 @@ CUresult impl_cuEventDestroy_v2(CUevent hEvent)
     if (!handles_remove(HANDLE_EVENT, hEvent))
         return CUDA_ERROR_INVALID_HANDLE;
     struct event *event = (struct event *)hEvent;
+    capture_forget_event(event);
     work_drop(event->mark);
     free(event);
     return CUDA_SUCCESS;
@@ -87,7 +95,15 @@ CUresult impl_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned 
     if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
     struct event *event = (struct event *)hEvent;
-    return event->context == context ? event_record(event, stream) : CUDA_ERROR_INVALID_HANDLE;
+    if (event->context != context)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (capture_takes(stream, &result))
+        return flags ? capture_external_event(stream, hEvent, 0) : capture_event(stream, event);
+    if (result)
+        return result;
+    if (event_is_captured(event))
+        capture_forget_event(event);
+    return event_record(event, stream);
 }
 
 CUresult impl_cuEventRecord(CUevent hEvent, CUstream hStream)
@@ -99,7 +115,11 @@ static CUresult check(CUevent handle)
 {
     if (!handles_has(HANDLE_EVENT, handle))
         return CUDA_ERROR_INVALID_HANDLE;
-    return context_check(((struct event *)handle)->context);
+    struct event *event = (struct event *)handle;
+    CUresult result = context_check(event->context);
+    if (result == CUDA_SUCCESS && (capture_is_on() || event_is_captured(event)))
+        result = capture_check_event(event);
+    return result;
 }
 
 CUresult impl_cuEventQuery(CUevent hEvent)
@@ -107,7 +127,7 @@ CUresult impl_cuEventQuery(CUevent hEvent)
     CUresult result = check(hEvent);
     if (result)
         return result;
-    struct work *mark = hold_mark((struct event *)hEvent);
+    struct work *mark = event_hold_mark((struct event *)hEvent);
     int is_done = mark == NULL || work_is_done(mark, NULL);
     work_drop(mark);
     return is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -118,12 +138,12 @@ CUresult impl_cuEventSynchronize(CUevent hEvent)
     CUresult result = check(hEvent);
     if (result)
         return result;
-    struct work *mark = hold_mark((struct event *)hEvent);
+    struct work *mark = event_hold_mark((struct event *)hEvent);
     if (mark)
         work_wait(mark);
     work_drop(mark);
     pools_synchronised();
-    return check(hEvent);
+    return context_check(((struct event *)hEvent)->context);
 }
 
 CUresult impl_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
@@ -137,7 +157,7 @@ CUresult impl_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUeven
         if (result)
             return result;
         struct event *event = (struct event *)handles[i];
-        struct work *mark = hold_mark(event);
+        struct work *mark = event_hold_mark(event);
         int is_done = mark && work_is_done(mark, &clocks[i]);
         work_drop(mark);
         if (mark == NULL || event->flags & CU_EVENT_DISABLE_TIMING)
@@ -160,10 +180,13 @@ CUresult impl_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int F
         return CUDA_ERROR_INVALID_HANDLE;
     if (Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
         return CUDA_ERROR_INVALID_VALUE;
-    struct work *mark = hold_mark((struct event *)hEvent);
+    struct event *event = (struct event *)hEvent;
+    if ((capture_is_on() || event_is_captured(event)) && capture_wait(stream, event, Flags, &result))
+        return result;
+    struct work *mark = event_hold_mark(event);
     if (mark == NULL)
         return CUDA_SUCCESS;
-    struct work *wait = work_new(pass, 0);
+    struct work *wait = work_of_nothing();
     int failed = wait == NULL || work_needs(wait, mark) != 0;
     work_drop(mark);
     if (failed) {

@@ -18,6 +18,10 @@ enum handle_kind {
     HANDLE_TEXTURE,
     HANDLE_SURFACE,
     HANDLE_TEXTURE_REFERENCE,
+    HANDLE_GRAPH,
+    HANDLE_GRAPH_NODE,
+    HANDLE_GRAPH_EXEC,
+    HANDLE_USER_OBJECT,
 };
 
 int handles_add(enum handle_kind kind, const void *object); /* 0, or -1 without memory */

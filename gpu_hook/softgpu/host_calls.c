@@ -1,7 +1,9 @@
 /* Host functions and callbacks: the user's code, run by a stream's worker in the order of the stream. */
 #include "implemented.h"
 #include "machine.h"
+#include "capture.h"
 #include "streams.h"
+#include "works.h"
 
 struct host_call {
     CUhostFn function;
@@ -23,6 +25,19 @@ static CUresult run_host_call(struct work *work, uint64_t *clock)
     return CUDA_SUCCESS;
 }
 
+static struct work *work_of(struct host_call call)
+{
+    struct work *work = work_new(run_host_call, sizeof call);
+    if (work)
+        *(struct host_call *)work->payload = call;
+    return work;
+}
+
+struct work *work_of_host_call(CUhostFn function, void *data)
+{
+    return work_of((struct host_call){.function = function, .data = data});
+}
+
 static CUresult enqueue(CUstream handle, struct host_call call)
 {
     struct stream *stream;
@@ -30,11 +45,12 @@ static CUresult enqueue(CUstream handle, struct host_call call)
     CUresult result = stream_resolve(handle, &stream, &context);
     if (result)
         return result;
-    struct work *work = work_new(run_host_call, sizeof call);
-    if (work == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *(struct host_call *)work->payload = call;
-    return stream_enqueue(stream, work);
+    if (capture_takes(stream, &result))
+        return call.function ? capture_host_call(stream, call.function, call.data) : capture_refuse(stream);
+    if (result)
+        return result;
+    struct work *work = work_of(call);
+    return work ? stream_enqueue(stream, work) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult impl_cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)

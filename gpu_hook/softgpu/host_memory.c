@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "capture.h"
 #include "handles.h"
 #include "implemented.h"
 #include "ranges.h"
@@ -67,6 +68,7 @@ CUresult impl_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 {
     struct context *context;
     CUresult result = context_current(&context);
+    result = result ? result : capture_check_unsafe();
     const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     if (result || pp == NULL || bytesize == 0 || Flags & ~known)
         return result ? result : CUDA_ERROR_INVALID_VALUE;
@@ -91,6 +93,7 @@ CUresult impl_cuMemFreeHost(void *p)
     struct context *context;
     struct host_range found;
     CUresult result = context_current(&context);
+    result = result ? result : capture_check_unsafe();
     if (result)
         return result;
     if (host_memory_find((uint64_t)p, &found) == 0 && handles_has(HANDLE_CONTEXT, found.context))
@@ -107,6 +110,7 @@ CUresult impl_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
     struct context *context;
     CUresult result = context_current(&context);
+    result = result ? result : capture_check_unsafe();
     const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
                            CU_MEMHOSTREGISTER_READ_ONLY;
     if (result || p == NULL || bytesize == 0 || Flags & ~known)
@@ -118,6 +122,7 @@ CUresult impl_cuMemHostUnregister(void *p)
 {
     struct context *context;
     CUresult result = context_current(&context);
+    result = result ? result : capture_check_unsafe();
     if (result)
         return result;
     struct host_range *record = take((uint64_t)p, 1);

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "capture.h"
 #include "driver.h"
 #include "engine.h"
 #include "implemented.h"
@@ -12,6 +13,7 @@
 #include "modules.h"
 #include "occupancy.h"
 #include "streams.h"
+#include "works.h"
 
 struct launch {
     const struct builtin *builtin;
@@ -98,18 +100,15 @@ static void say_once(const struct function *function)
                  function->name);
 }
 
-static CUresult launch(const CUlaunchConfig *config, CUfunction handle, void **parameters, void **extra,
-                       int is_cooperative)
+unsigned char *work_launch_arguments(struct work *work)
 {
-    struct stream *stream;
-    struct context *context;
-    CUresult result = stream_resolve(config->hStream, &stream, &context);
-    if (result)
-        return result;
-    struct function *function = function_of(handle);
-    if (function == NULL)
-        return CUDA_ERROR_INVALID_HANDLE;
-    result = check_geometry(config, function, is_cooperative);
+    return ((struct launch *)work->payload)->arguments;
+}
+
+CUresult work_of_launch(const CUlaunchConfig *config, struct function *function, void **parameters, void **extra,
+                        int is_cooperative, unsigned device, struct work **made)
+{
+    CUresult result = check_geometry(config, function, is_cooperative);
     if (result)
         return result;
     struct work *work = work_new(run_launch, sizeof(struct launch) + function->parameter_bytes);
@@ -123,15 +122,34 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction handle, void **p
     if (result == CUDA_SUCCESS && own->builtin) {
         uint64_t asked = own->builtin->nanoseconds(own->arguments);
         own->nanoseconds = asked ? asked : own->nanoseconds;
-        if (own->builtin->check(own->arguments, context->physical) != 0)
+        if (own->builtin->check(own->arguments, device) != 0)
             result = CUDA_ERROR_INVALID_VALUE;
     } else if (result == CUDA_SUCCESS) {
         say_once(function);
     }
-    if (result == CUDA_SUCCESS)
-        return stream_enqueue(stream, work);
-    work_drop(work);
+    *made = work;
+    if (result)
+        work_drop(work);
     return result;
+}
+
+static CUresult launch(const CUlaunchConfig *config, CUfunction handle, void **parameters, void **extra,
+                       int is_cooperative)
+{
+    struct stream *stream;
+    struct context *context;
+    struct work *work;
+    CUresult result = stream_resolve(config->hStream, &stream, &context);
+    if (result)
+        return result;
+    struct function *function = function_of(handle);
+    if (function == NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (capture_takes(stream, &result))
+        return capture_launch(stream, config, handle, parameters, extra, is_cooperative);
+    result = result ? result : work_of_launch(config, function, parameters, extra, is_cooperative, context->physical,
+                                                 &work);
+    return result ? result : stream_enqueue(stream, work);
 }
 
 CUresult impl_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,

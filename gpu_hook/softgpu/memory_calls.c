@@ -1,6 +1,7 @@
 /* Linear device memory: allocate and free, at once. */
 #include <stdlib.h>
 
+#include "capture.h"
 #include "driver.h"
 #include "handles.h"
 #include "implemented.h"
@@ -25,6 +26,7 @@ CUresult impl_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct context *context;
     CUresult result = context_current(&context);
+    result = result ? result : capture_check_unsafe();
     if (result || dptr == NULL || bytesize == 0)
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     uint64_t address;
@@ -55,6 +57,7 @@ CUresult impl_cuMemFree_v2(CUdeviceptr dptr)
 {
     struct context *context;
     CUresult result = context_current(&context);
+    result = result ? result : capture_check_unsafe();
     struct allocation found;
     if (result)
         return result;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "handles.h"
 #include "implemented.h"
 #include "modules_state.h"
@@ -70,11 +71,14 @@ static void free_module(struct module *module)
 
 CUresult module_load(const void *data, size_t bytes, struct context *context, struct module **out)
 {
+    CUresult result = capture_check_unsafe(); /* loading may allocate, and wait for the context */
+    if (result)
+        return result;
     struct module *module = calloc(1, sizeof *module);
     if (module == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     module->context = context;
-    CUresult result = image_open(data, bytes, &module->image);
+    result = image_open(data, bytes, &module->image);
     for (size_t i = 0; result == CUDA_SUCCESS && i < module->image.entry_count; i++)
         if (add_function(module, &module->image.entries[i]) == NULL)
             result = CUDA_ERROR_OUT_OF_MEMORY;

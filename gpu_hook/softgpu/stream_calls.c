@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture.h"
 #include "driver.h"
 #include "enter.h"
 #include "handles.h"
@@ -97,6 +98,8 @@ CUresult impl_cuStreamSynchronize(CUstream hStream)
     struct stream *stream;
     struct context *context;
     CUresult result = stream_resolve(hStream, &stream, &context);
+    if (result == CUDA_SUCCESS && capture_is_on())
+        result = capture_check_stream(stream);
     if (result)
         return result;
     /* The legacy stream's end is after all blocking streams' work, as an operation on it would be. */
@@ -110,6 +113,8 @@ CUresult impl_cuStreamQuery(CUstream hStream)
     struct stream *stream;
     struct context *context;
     CUresult result = stream_resolve(hStream, &stream, &context);
+    if (result == CUDA_SUCCESS && capture_is_on())
+        result = capture_check_stream(stream);
     if (result)
         return result;
     struct work *last = stream_last(stream);
@@ -179,30 +184,4 @@ CUresult impl_cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *p
     if (result == CUDA_SUCCESS && pGreenCtx)
         *pGreenCtx = NULL;
     return result;
-}
-
-/* Streams are never captured here: beginning a capture is NOT_SUPPORTED. */
-CUresult impl_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus)
-{
-    struct stream *stream;
-    struct context *context;
-    CUresult result = stream_resolve(hStream, &stream, &context);
-    if (result || captureStatus == NULL)
-        return result ? result : CUDA_ERROR_INVALID_VALUE;
-    *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
-CUresult impl_cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-                                        CUgraph *graph_out, const CUgraphNode **dependencies_out,
-                                        size_t *numDependencies_out)
-{
-    return impl_cuStreamIsCapturing(hStream, captureStatus_out);
-}
-
-CUresult impl_cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out,
-                                        CUgraph *graph_out, const CUgraphNode **dependencies_out,
-                                        const CUgraphEdgeData **edgeData_out, size_t *numDependencies_out)
-{
-    return impl_cuStreamIsCapturing(hStream, captureStatus_out);
 }

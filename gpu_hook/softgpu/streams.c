@@ -7,62 +7,14 @@
 #include <string.h>
 
 #include "handles.h"
+#include "capture.h"
 #include "machine.h"
-
-struct dependency {
-    struct work *work;
-    struct dependency *next;
-};
 
 static struct {
     pthread_mutex_t mutex;
     pthread_cond_t done; /* some work ended, or a stream did */
     unsigned long long next_id;
 } queues = {.mutex = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
-
-struct work *work_new(CUresult (*run)(struct work *, uint64_t *), size_t payload_bytes)
-{
-    struct work *work = calloc(1, sizeof *work + payload_bytes);
-    if (work) {
-        work->run = run;
-        atomic_init(&work->references, 1);
-    }
-    return work;
-}
-
-void work_hold(struct work *work)
-{
-    atomic_fetch_add_explicit(&work->references, 1, memory_order_relaxed);
-}
-
-static void drop_dependencies(struct work *work)
-{
-    while (work->dependencies) {
-        struct dependency *dependency = work->dependencies;
-        work->dependencies = dependency->next;
-        work_drop(dependency->work);
-        free(dependency);
-    }
-}
-
-void work_drop(struct work *work)
-{
-    if (work && atomic_fetch_sub_explicit(&work->references, 1, memory_order_acq_rel) == 1) {
-        drop_dependencies(work);
-        free(work);
-    }
-}
-
-int work_needs(struct work *work, struct work *earlier)
-{
-    struct dependency *dependency = malloc(sizeof *dependency);
-    if (dependency == NULL)
-        return -1;
-    work_hold(earlier);
-    *dependency = (struct dependency){earlier, work->dependencies};
-    work->dependencies = dependency;
-    return 0;
-}
 
 /* Under the mutex. */
 static int is_ready(const struct work *work)
@@ -94,7 +46,7 @@ static void execute(struct stream *stream, struct work *work)
     stream->head = work->next;
     if (stream->head == NULL)
         stream->tail = NULL;
-    drop_dependencies(work);
+    work_forget_needs(work);
     pthread_cond_broadcast(&queues.done);
     work_drop(work);
 }
@@ -159,12 +111,10 @@ static int add_implicit_needs(struct stream *stream, struct work *work)
 }
 
 /* Under the mutex. */
-static CUresult append(struct stream *stream, struct work *work)
+static CUresult append_plainly(struct stream *stream, struct work *work)
 {
     work->stream = stream;
     work->enqueued = machine_now();
-    if (add_implicit_needs(stream, work) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
     if (stream->tail)
         stream->tail->next = work;
     else
@@ -176,6 +126,12 @@ static CUresult append(struct stream *stream, struct work *work)
     return CUDA_SUCCESS;
 }
 
+/* Under the mutex. */
+static CUresult append(struct stream *stream, struct work *work)
+{
+    return add_implicit_needs(stream, work) ? CUDA_ERROR_OUT_OF_MEMORY : append_plainly(stream, work);
+}
+
 CUresult stream_enqueue(struct stream *stream, struct work *work)
 {
     pthread_mutex_lock(&queues.mutex);
@@ -185,6 +141,28 @@ CUresult stream_enqueue(struct stream *stream, struct work *work)
     pthread_mutex_unlock(&queues.mutex);
     if (result != CUDA_SUCCESS)
         work_drop(work);
+    return result;
+}
+
+CUresult streams_enqueue(struct stream *const *streams, struct work *const *works, size_t count)
+{
+    size_t queued = 0;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&queues.mutex);
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
+        result = start_worker(streams[i]) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    /* Only the first can fail after that: the implicit needs of its stream are those of all that follow there. */
+    while (queued < count && result == CUDA_SUCCESS) {
+        result = append(streams[queued], works[queued]);
+        if (result && queued)
+            result = append_plainly(streams[queued], works[queued]);
+        if (result == CUDA_SUCCESS && streams[queued]->head == works[queued])
+            pthread_cond_signal(&streams[queued]->has_work);
+        queued += result == CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&queues.mutex);
+    for (; queued < count; queued++)
+        work_drop(works[queued]);
     return result;
 }
 
@@ -353,6 +331,8 @@ static void begin_closing(struct stream *stream)
 
 void stream_close(struct stream *stream)
 {
+    if (capture_is_on())
+        capture_forget_stream(stream);
     pthread_mutex_lock(&queues.mutex);
     begin_closing(stream);
     pthread_mutex_unlock(&queues.mutex);
@@ -360,6 +340,8 @@ void stream_close(struct stream *stream)
 
 void streams_close_all(struct context *context)
 {
+    if (capture_is_on())
+        capture_forget_context(context);
     streams_drain(context);
     pthread_mutex_lock(&queues.mutex);
     for (struct stream *stream = context->streams, *next; stream; stream = next) {

@@ -22,10 +22,17 @@ struct work {
     uint64_t enqueued;
     uint64_t clock; /* when it ended; valid once done */
     atomic_int references;
+    uint32_t payload_bytes;
     CUresult result;
     int runs_after_failure;  /* gives something back, whatever became of the context */
     int is_started, is_done; /* under the streams' mutex */
     _Alignas(16) unsigned char payload[];
+};
+
+/* A work that another comes after. */
+struct dependency {
+    struct work *work;
+    struct dependency *next;
 };
 
 /* A CUstream is a pointer to this. */
@@ -40,6 +47,7 @@ struct stream {
     uint64_t clock;
     int has_worker, is_closing;
     pthread_cond_t has_work;
+    struct captured *captured; /* its part in a capture, or NULL; under the captures' mutex */
 };
 
 struct stream *stream_open(struct context *context, enum stream_kind kind, int priority, int is_handle);
@@ -54,8 +62,11 @@ void work_hold(struct work *work);
 void work_drop(struct work *work);
 /* 0, or -1 without memory: `work` shall not start before `earlier` is done. Takes a reference. */
 int work_needs(struct work *work, struct work *earlier);
+void work_forget_needs(struct work *work);
 /* Puts it in the queue; takes the creator's reference. */
 CUresult stream_enqueue(struct stream *stream, struct work *work);
+/* All of them, in this order, each in the stream of the same index, or none: takes the creator's references. */
+CUresult streams_enqueue(struct stream *const *streams, struct work *const *works, size_t count);
 /* As stream_enqueue, and waits; runs it in the calling thread when nothing is before it. */
 CUresult stream_run(struct stream *stream, struct work *work);
 /* For work that takes no time: run here when nothing is before it, else queued. */
