@@ -160,6 +160,9 @@ int image_read_ptx(const char *text, size_t length, struct image *image)
         struct declaration global;
         if (is(&reader, ".version"))
             has_version = 1;
+        else if (is(&reader, ".extern")) /* what another module defines */
+            while (!is(&reader, ";") && next(&reader))
+                continue;
         else if (is(&reader, ".entry") && read_entry(&reader, image) != 0)
             return -1;
         else if (is(&reader, "{") && skip_body(&reader) != 0)

@@ -41,6 +41,8 @@ struct image {
  * what is in a file. */
 CUresult image_open(const void *data, size_t bytes, struct image *image);
 void image_close(struct image *image);
+/* A file's bytes with eight zeroes behind them, to be freed. CUDA_SUCCESS, FILE_NOT_FOUND or OUT_OF_MEMORY. */
+CUresult image_read_file(const char *path, char **data, size_t *bytes);
 
 /* For the readers of one format each. They return 0, or -1 without memory or for a malformed image. */
 int image_read_ptx(const char *text, size_t length, struct image *image);

@@ -2,6 +2,7 @@
 #include "driver.h"
 #include "handles.h"
 #include "implemented.h"
+#include "jit_options.h"
 #include "modules_state.h"
 #include "streams.h"
 
@@ -17,6 +18,7 @@ CUresult impl_cuModuleLoadData(CUmodule *module, const void *image)
 CUresult impl_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
                                  void **optionValues)
 {
+    jit_options_say_nothing(numOptions, options, optionValues);
     return impl_cuModuleLoadData(module, image);
 }
 

@@ -1,20 +1,14 @@
 /* Loading and unloading, and looking functions up by name. */
 #include "modules.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "capture.h"
 #include "handles.h"
 #include "implemented.h"
 #include "modules_state.h"
 #include "window.h"
-
-#define FILE_BYTES_MAX (1ll << 30)
 
 static struct {
     pthread_mutex_t mutex; /* guards the list, and the functions and globals of every module */
@@ -100,18 +94,12 @@ CUresult module_load(const void *data, size_t bytes, struct context *context, st
 
 CUresult module_load_file(const char *path, struct context *context, struct module **out)
 {
-    struct stat status;
-    int descriptor = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (descriptor < 0 || fstat(descriptor, &status) != 0 || status.st_size > FILE_BYTES_MAX) {
-        int is_bad = path == NULL;
-        if (descriptor >= 0)
-            close(descriptor);
-        return is_bad ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_FILE_NOT_FOUND;
-    }
-    char *data = calloc(1, (size_t)status.st_size + sizeof(uint64_t)); /* ends in zeros, as PTX text must */
-    ssize_t length = data ? read(descriptor, data, (size_t)status.st_size) : -1;
-    close(descriptor);
-    CUresult result = length < 0 ? CUDA_ERROR_OUT_OF_MEMORY : module_load(data, (size_t)length, context, out);
+    size_t bytes;
+    char *data;
+    CUresult result = path ? image_read_file(path, &data, &bytes) : CUDA_ERROR_INVALID_VALUE;
+    if (result)
+        return result;
+    result = module_load(data, bytes, context, out);
     free(data);
     return result;
 }
