@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check soak bench-gateway bench-hook screenshot labextension clean
+.PHONY: help demo lab test check soak test-torch bench-gateway bench-hook screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -33,6 +33,10 @@ check: ## Lint, types, import contracts, house rules, the C code under a second 
 soak: ## Long fuzzing and kill -9 by the hundreds; ALIQUOT_SOAK is the factor (minutes)
 	@$(PYTHON) tools/setup.py test
 	ALIQUOT_SOAK=$(or $(ALIQUOT_SOAK),20) $(BIN)/pytest -m soak -rA tests
+
+test-torch: ## PyTorch's own wheel on the software GPU, through the hook (downloads several GB)
+	@$(PYTHON) tools/setup.py test --torch
+	ALIQUOT_TORCH_PYTHON=build/torch/bin/python $(BIN)/pytest -m torch -rA tests/torch
 
 bench-gateway: ## Kernel start and execute round trip against plain Jupyter Server, interleaved
 	@$(PYTHON) tools/setup.py test

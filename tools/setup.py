@@ -22,6 +22,8 @@ VENV = ROOT / ".venv"
 BUILD = ROOT / "build"
 LOG = BUILD / "setup.log"
 HEARTBEAT_SECONDS = 10.0
+TORCH_VENV = BUILD / "torch"  # an environment of its own: several GB, and only `make test-torch` needs it
+TORCH_PACKAGES = ("torch==2.11.0", "numpy>=2,<3", "nvidia-ml-py>=12.560", "nvidia-cuda-crt==13.0.*")
 BUILD_REQUIREMENTS = (
     "scikit-build-core>=1.0,<2",
     "nvidia-cuda-runtime==13.0.*",
@@ -104,6 +106,21 @@ def install_packages(extra: str) -> None:
         fail("pip install --editable .", "the lines above name the cause")
 
 
+def install_torch() -> None:
+    """PyTorch's CUDA wheel, in an environment of its own."""
+    stamp = BUILD / "torch.stamp"
+    want = " ".join(TORCH_PACKAGES) + sys.version
+    python = TORCH_VENV / "bin" / "python"
+    if stamp.exists() and stamp.read_text() == want and python.exists():
+        return
+    if not run_step("creating the environment build/torch", [sys.executable, "-m", "venv", str(TORCH_VENV)]):
+        fail("python -m venv", "on Debian: apt-get install python3-venv")
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install"]
+    if not run_step("installing PyTorch (several GB)", [*pip, *TORCH_PACKAGES]):
+        fail("pip install of PyTorch", "is the package index reachable, and are 8 GB of disk free?")
+    stamp.write_text(want)
+
+
 def install_system_packages() -> None:
     """Chromium for the browser tests, clang for the second compiler's warnings; only as root on Debian."""
     missing = [package for program, package in SYSTEM_PACKAGES.items() if shutil.which(program) is None]
@@ -161,7 +178,9 @@ def build_native() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("extra", choices=["demo", "lab", "test"], help="what to set up for")
-    extra = parser.parse_args().extra
+    parser.add_argument("--torch", action="store_true", help="PyTorch's CUDA wheel too")
+    options = parser.parse_args()
+    extra = options.extra
     check_host()
     BUILD.mkdir(exist_ok=True)
     stamp = BUILD / f"setup-{extra}.stamp"
@@ -179,6 +198,8 @@ def main() -> None:
         install_node_packages()
         if not all((BUILD / "oracle" / release).is_dir() for release in ("bookworm", "trixie")):
             fetch_oracle()
+    if options.torch:
+        install_torch()
 
 
 if __name__ == "__main__":
