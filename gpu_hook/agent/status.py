@@ -104,6 +104,7 @@ def _describe_host_memory(kernel: Kernel) -> dict[str, Any]:
 def describe_grant(kernel: Kernel, node: str, driver: Driver, more_env: Mapping[str, str]) -> dict[str, Any]:
     """What a kernel's process needs, in the order of its devices: that is how CUDA will number them."""
     reservation = kernel.reservation
+    uuids = ",".join(part.uuid for part in reservation.parts)
     return {
         "kernel_id": reservation.kernel_id,
         "owner": reservation.owner,
@@ -125,7 +126,8 @@ def describe_grant(kernel: Kernel, node: str, driver: Driver, more_env: Mapping[
         "env": {
             "LD_LIBRARY_PATH_PREPEND": os.fspath(shim_dir()),
             "LD_AUDIT_PREPEND": os.fspath(audit_library()),
-            "CUDA_VISIBLE_DEVICES": ",".join(part.uuid for part in reservation.parts),
+            "CUDA_VISIBLE_DEVICES": uuids,
+            "ALIQUOT_VISIBLE_DEVICES": uuids,
             "ALIQUOT_KERNEL_DIR": os.fspath(kernel.folder),
             "ALIQUOT_REAL_CUDA": os.fspath(driver.cuda),
             "ALIQUOT_REAL_NVML": os.fspath(driver.nvml),

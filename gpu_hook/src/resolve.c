@@ -6,10 +6,14 @@
 #include "entry_points.h"
 #include "log.h"
 #include "page.h"
+#include "visible.h"
 
 CUresult cuInit(unsigned int flags)
 {
+    bool has_chosen = visible_begin();
     CUresult result = driver()->cuInit(flags);
+    if (has_chosen)
+        visible_end();
     if (result == CUDA_SUCCESS)
         activation_begin();
     return result;

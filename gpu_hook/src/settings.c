@@ -21,6 +21,7 @@ static void read_environment(void)
     state.values.kernel_dir = read_variable("ALIQUOT_KERNEL_DIR");
     state.values.real_cuda = read_variable("ALIQUOT_REAL_CUDA");
     state.values.real_nvml = read_variable("ALIQUOT_REAL_NVML");
+    state.values.visible_devices = read_variable("ALIQUOT_VISIBLE_DEVICES");
     state.values.log_path = read_variable("ALIQUOT_HOOK_LOG");
     state.values.is_on = state.values.kernel_dir && !(hook && strcmp(hook, "off") == 0);
 }

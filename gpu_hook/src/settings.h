@@ -9,6 +9,7 @@ struct settings {
     const char *kernel_dir; /* ALIQUOT_KERNEL_DIR: holds hook.sock; NULL outside a kernel */
     const char *real_cuda;  /* ALIQUOT_REAL_CUDA */
     const char *real_nvml;  /* ALIQUOT_REAL_NVML */
+    const char *visible_devices; /* ALIQUOT_VISIBLE_DEVICES: UUIDs of the grant; NULL: nothing is translated */
     const char *log_path;   /* ALIQUOT_HOOK_LOG */
 };
 

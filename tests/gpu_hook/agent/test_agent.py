@@ -26,6 +26,7 @@ class TestReservations:
         ]
         assert grant["devices"] == want_devices
         assert grant["env"]["CUDA_VISIBLE_DEVICES"] == want_devices[0]["uuid"]
+        assert grant["env"]["ALIQUOT_VISIBLE_DEVICES"] == want_devices[0]["uuid"]
         assert grant["env"]["ALIQUOT_KERNEL_DIR"] == grant["kernel_dir"] == str(a_node.folder / "kernels" / "k")
         assert grant["env"]["LD_LIBRARY_PATH_PREPEND"].endswith("native/shim")
         assert grant["env"]["LD_AUDIT_PREPEND"].endswith("native/shim/libaliquot-audit.so")

@@ -43,6 +43,12 @@ def uuid(device: int = 0) -> str:
     return bytes(found).hex()
 
 
+def count() -> int:
+    found = ctypes.c_int()
+    call("cuDeviceGetCount", ctypes.byref(found))
+    return found.value
+
+
 def alloc(amount: int, name: str = "cuMemAlloc_v2") -> list[int]:
     pointer = U64()
     code = call(name, ctypes.byref(pointer), SIZE(amount))

@@ -1,0 +1,164 @@
+"""CUDA_VISIBLE_DEVICES in a kernel: an index counts the kernel's own devices; another kernel's are out of reach."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+MIB = 1 << 20
+QUOTAS = (32 * MIB, 64 * MIB, 96 * MIB)
+NO_DEVICE = 100
+BEGIN = "[init(), [uuid(index) for index in range(count())]]"
+
+
+class Kernel:
+    """A kernel with the third, first and fourth of a node's four devices, in this order."""
+
+    def __init__(self, node: Any) -> None:
+        self.node = node
+        outsider = node.outsider()
+        outsider("begin()")
+        self.all = [outsider(f"uuid({index})") for index in range(4)]
+        outsider.close()
+        self.own = [self.all[index] for index in (2, 0, 3)]
+        node.grant(*zip(self.own, QUOTAS, strict=True))
+        self.granted = ",".join(map(self.text, self.own))
+
+    @staticmethod
+    def text(uuid: str) -> str:
+        return "GPU-" + "-".join((uuid[:8], uuid[8:12], uuid[12:16], uuid[16:20], uuid[20:]))
+
+    def program(self, **env: str) -> Any:
+        return self.node.program(CUDA_VISIBLE_DEVICES=self.granted, ALIQUOT_VISIBLE_DEVICES=self.granted, **env)
+
+    def seen(self, program: Any) -> list[str]:
+        code, uuids = program(BEGIN)
+        assert code == (0 if uuids else NO_DEVICE)
+        return uuids
+
+
+@pytest.fixture
+def a_kernel(make_node: Callable[..., Any]) -> Kernel:
+    return Kernel(make_node(devices=4, memory="128MiB"))
+
+
+def choose(program: Any, value: str | None) -> None:
+    """As a notebook does, before CUDA begins."""
+    if value is None:
+        program("os.environ.pop('CUDA_VISIBLE_DEVICES')")
+    else:
+        program(f"os.environ.__setitem__('CUDA_VISIBLE_DEVICES', {value!r})")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "want"),
+    [
+        (None, [0, 1, 2]),
+        ("", []),
+        ("0", [0]),
+        ("1,0", [1, 0]),
+        (" 2 , 0", [2, 0]),
+        ("0,1,2", [0, 1, 2]),
+        ("1,3,0", [1]),
+        ("3", []),
+        ("-1", []),
+        ("0,-1,1", [0]),
+        ("1,1", []),
+        ("0,", [0]),
+        ("NoDevFiles", []),
+        ("0x1", []),
+        ("99999999999999999999", []),
+        ("{own2},{own0}", [2, 0]),
+        ("{OWN1}", [1]),
+        ("{own0},1", [0, 1]),
+        ("{other},0", []),
+        ("0,{other}", [0]),
+        ("GPU-", []),
+    ],
+)
+def test_a_choice_means_the_kernels_own_devices(chosen: str | None, want: list[int], a_kernel: Kernel) -> None:
+    program = a_kernel.program()
+    names = {f"own{index}": a_kernel.text(uuid) for index, uuid in enumerate(a_kernel.own)}
+    names["OWN1"] = "GPU-" + names["own1"][4:].upper()
+    value = chosen and chosen.format(**names, other=a_kernel.text(a_kernel.all[1]))
+    choose(program, value)
+    assert a_kernel.seen(program) == [a_kernel.own[index] for index in want]
+
+
+def test_a_beginning_of_a_uuid_names_a_device_if_it_fits_one_of_the_kernels(a_kernel: Kernel) -> None:
+    first, second, _ = map(a_kernel.text, a_kernel.own)
+    shared = next(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
+    program = a_kernel.program()
+    choose(program, first[: shared + 1])
+    assert a_kernel.seen(program) == [a_kernel.own[0]]
+    ambiguous = a_kernel.program()
+    choose(ambiguous, first[:shared])
+    assert a_kernel.seen(ambiguous) == []
+
+
+def test_the_users_value_is_restored(a_kernel: Kernel) -> None:
+    ask = "(lambda get: (setattr(get, 'restype', ctypes.c_char_p), (get(b'CUDA_VISIBLE_DEVICES') or b'-').decode())[1])"
+    ask += "(ctypes.CDLL(None).getenv)"
+    for value, want in (("1,0", "1,0"), (None, "-"), ("", "-"), (a_kernel.granted, a_kernel.granted)):
+        program = a_kernel.program()
+        choose(program, value)
+        program("init()")
+        assert program(ask) == want
+
+
+def test_three_devices_have_their_own_quotas_in_the_chosen_order(a_kernel: Kernel) -> None:
+    program = a_kernel.program()
+    assert a_kernel.seen(program) == a_kernel.own
+    assert program("[total(i)[1] for i in range(3)]") == list(QUOTAS)
+    reordered = a_kernel.program()
+    choose(reordered, "2,0")
+    reordered("init()")
+    assert reordered("[total(i)[1] for i in range(2)]") == [QUOTAS[2], QUOTAS[0]]
+    assert reordered(f"use(0) or alloc({QUOTAS[2]})[0]") == 0
+    assert reordered(f"use(1) or alloc({QUOTAS[0] + MIB})[0]") == 2
+
+
+def test_children_choose_among_the_kernels_devices_too(a_kernel: Kernel) -> None:
+    code = "import json; from cuda.bindings import driver as d; d.cuInit(0); count = d.cuDeviceGetCount()[1]"
+    code += "; print(json.dumps([bytes(d.cuDeviceGetUuid(i)[1].bytes).hex() for i in range(count)]))"
+    program = a_kernel.program()
+    choose(program, "2,1")
+    want = [a_kernel.own[2], a_kernel.own[1]]
+    run = f"__import__('subprocess').check_output([sys.executable, '-c', {code!r}], text=True)"
+    assert json.loads(program(run)) == want  # before CUDA began here
+    assert a_kernel.seen(program) == want
+    assert json.loads(program(run)) == want  # and after
+
+
+def test_a_library_that_was_imported_before_the_choice_sees_it(a_kernel: Kernel) -> None:
+    """As with PyTorch: import, choose, and only then use."""
+    code = """
+import json, os
+from cuda.bindings import driver as d
+os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+d.cuInit(0)
+print(json.dumps([bytes(d.cuDeviceGetUuid(i)[1].bytes).hex() for i in range(d.cuDeviceGetCount()[1])]))
+"""
+    env = {**a_kernel.node.hooked_env}
+    env.update(CUDA_VISIBLE_DEVICES=a_kernel.granted, ALIQUOT_VISIBLE_DEVICES=a_kernel.granted)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [a_kernel.own[1]]
+
+
+def test_many_threads_may_begin_at_once(a_kernel: Kernel) -> None:
+    program = a_kernel.program()
+    choose(program, "1,0")
+    assert program("in_threads(16, init)") == [0] * 16
+    assert a_kernel.seen(program) == [a_kernel.own[1], a_kernel.own[0]]
+    assert program("os.environ['CUDA_VISIBLE_DEVICES']") == "1,0"
+
+
+def test_where_nothing_was_granted_the_drivers_own_meaning_stays(a_kernel: Kernel) -> None:
+    program = a_kernel.node.program(CUDA_VISIBLE_DEVICES="1")
+    program("init()")
+    assert program("uuid(0)") == a_kernel.all[1]
