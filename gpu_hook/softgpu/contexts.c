@@ -8,6 +8,7 @@
 #include "driver.h"
 #include "handles.h"
 #include "implemented.h"
+#include "ipc.h"
 #include "managed.h"
 #include "modules.h"
 #include "pools.h"
@@ -85,6 +86,7 @@ void context_close(struct context *context)
     modules_close_all(context);
     textures_close_all(context);
     arrays_close_all(context);
+    ipc_forget_context(context);
     window_free_context(context);
     managed_free_context(context);
     refund_footprint(context->physical);

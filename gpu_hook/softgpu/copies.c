@@ -10,6 +10,7 @@
 #include "host_memory.h"
 #include "managed.h"
 #include "streams.h"
+#include "uses.h"
 #include "window.h"
 
 struct copy {
@@ -67,23 +68,32 @@ static void move_rows(const struct copy *copy, char *to, const char *from)
         }
 }
 
+/* With a use of memory begun. */
+static CUresult move_now(const struct copy *copy, unsigned device)
+{
+    void *to, *from = NULL;
+    if (place_reach(copy->to.address, extent(&copy->to, &copy->shape), device, RIGHTS_WRITE, &to) != 0)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (!copy->is_fill &&
+        place_reach(copy->from.address, extent(&copy->from, &copy->shape), device, RIGHTS_READ, &from) != 0)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    move_rows(copy, to, from);
+    return CUDA_SUCCESS;
+}
+
 static CUresult run_copy(struct work *work, uint64_t *clock)
 {
     const struct copy *copy = (const struct copy *)work->payload;
-    struct context *context = work->stream->context;
-    void *to, *from = NULL;
-    if (place_reach(copy->to.address, extent(&copy->to, &copy->shape), context->physical, RIGHTS_WRITE, &to) != 0)
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (!copy->is_fill &&
-        place_reach(copy->from.address, extent(&copy->from, &copy->shape), context->physical, RIGHTS_READ, &from) != 0)
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
-    move_rows(copy, to, from);
+    unsigned device = work->stream->context->physical;
+    uses_begin();
+    CUresult result = move_now(copy, device);
+    uses_end();
     int to_device = window_is_device(copy->to.address);
     int from_device = !copy->is_fill && window_is_device(copy->from.address);
-    if (!copy->is_fill && to_device != from_device)
-        *clock = engine_copy(&driver.seat, context->physical, to_device ? COPY_TO_DEVICE : COPY_TO_HOST, *clock,
+    if (result == CUDA_SUCCESS && !copy->is_fill && to_device != from_device)
+        *clock = engine_copy(&driver.seat, device, to_device ? COPY_TO_DEVICE : COPY_TO_HOST, *clock,
                              copy->shape.width * copy->shape.height * copy->shape.depth);
-    return CUDA_SUCCESS;
+    return result;
 }
 
 static int is_pageable(uint64_t address)

@@ -90,7 +90,7 @@ static const int attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     A(MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH) = 32768,
     A(MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS) = 2046,
     A(SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO) = 2,
-    /* Served from the machine, or absent: IPC, graphs' memory, multicast, sparse arrays. */
+    /* Served from the machine, or absent: external memory, graphs' memory, multicast, sparse arrays. */
 };
 
 #undef A

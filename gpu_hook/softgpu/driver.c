@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "contexts.h"
@@ -12,9 +13,10 @@
 #include "log.h"
 #include "physical.h"
 #include "pools.h"
+#include "shares.h"
 #include "slots.h"
 #include "visible.h"
-#include "window.h"
+#include "window_state.h"
 
 struct driver driver;
 
@@ -47,11 +49,11 @@ static CUresult translate(enum machine_failure failure)
  * there, it would keep a killed parent's memory charged until the child ended. */
 static void leave_seat_in_child(void)
 {
-    if (!start.is_ready)
-        return;
     close(driver.seat.descriptor);
     driver.seat.descriptor = -1;
     physical_forget();
+    shares_forget();
+    window_unlock(); /* taken before the fork, so that all of this is whole */
     enter_forked();
 }
 
@@ -94,7 +96,7 @@ CUresult impl_cuInit(unsigned int Flags)
         if (result == CUDA_SUCCESS) {
             driver.device_count = visible_parse(driver.seat.machine, getenv("CUDA_VISIBLE_DEVICES"), driver.physical);
             if (!start.watches_forks)
-                pthread_atfork(NULL, NULL, leave_seat_in_child);
+                pthread_atfork(window_lock, window_unlock, leave_seat_in_child);
             start.watches_forks = start.is_ready = 1;
             if (driver.device_count)
                 enter_initialised();
@@ -126,6 +128,12 @@ CUdevice driver_ordinal(unsigned physical)
     while (device < driver.device_count - 1 && driver.physical[device] != physical)
         device++;
     return device;
+}
+
+uint64_t driver_machine_identity(void)
+{
+    struct stat found;
+    return fstat(driver.seat.descriptor, &found) == 0 ? (uint64_t)found.st_ino : 0;
 }
 
 int driver_is_lost(CUdevice device)

@@ -19,6 +19,8 @@ extern struct driver driver;
 CUresult driver_check_device(CUdevice device);
 /* The visible ordinal of a device of the machine. */
 CUdevice driver_ordinal(unsigned physical);
+/* The same in every process of the machine, and in no other's. */
+uint64_t driver_machine_identity(void);
 int driver_is_lost(CUdevice device);
 
 #endif

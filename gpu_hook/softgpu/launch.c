@@ -13,6 +13,7 @@
 #include "modules.h"
 #include "occupancy.h"
 #include "streams.h"
+#include "uses.h"
 #include "works.h"
 
 struct launch {
@@ -29,7 +30,9 @@ static CUresult run_launch(struct work *work, uint64_t *clock)
     uint64_t moved = managed_use_arguments(launch->arguments, launch->argument_bytes, device);
     if (moved)
         *clock = engine_copy(&driver.seat, device, COPY_TO_DEVICE, *clock, moved);
+    uses_begin();
     int failed = launch->builtin && launch->builtin->run(launch->arguments, device) != 0;
+    uses_end();
     *clock = engine_run(&driver.seat, device, *clock, launch->nanoseconds);
     return failed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }

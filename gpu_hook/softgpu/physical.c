@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -27,16 +26,10 @@ static struct {
     struct physical *shared; /* under the window's lock */
 } handles;
 
-static uint64_t machine_identity(void)
-{
-    struct stat found;
-    return fstat(driver.seat.descriptor, &found) == 0 ? (uint64_t)found.st_ino : 0;
-}
-
 static int open_backing(struct physical *physical)
 {
     unsigned char bytes[BACKING_NOTE_BYTES] = {0};
-    struct note note = {machine_identity(), physical->device, (int32_t)physical->properties.location.type,
+    struct note note = {driver_machine_identity(), physical->device, (int32_t)physical->properties.location.type,
                         physical->properties.location.id};
     memcpy(bytes, &note, sizeof note);
     return physical->properties.requestedHandleTypes ? backing_open_shared(physical->bytes, bytes, &physical->backing)
@@ -124,7 +117,7 @@ CUresult physical_import(int descriptor, struct physical **made)
     *made = find_shared(backing.identity);
     int is_device = note.location_type == CU_MEM_LOCATION_TYPE_DEVICE;
     int location = is_device ? driver_ordinal(note.device) : note.location_id;
-    int is_here = note.machine == machine_identity() && (!is_device || driver.physical[location] == note.device);
+    int is_here = note.machine == driver_machine_identity() && (!is_device || driver.physical[location] == note.device);
     struct physical *physical = *made ? NULL : calloc(1, sizeof *physical);
     CUresult result = *made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (physical) {
@@ -175,7 +168,6 @@ void physical_free(struct physical *physical)
     free(physical);
 }
 
-/* Without the lock, which another thread may have held at the fork: every change of the list is one store. */
 void physical_forget(void)
 {
     for (const struct physical *physical = handles.shared; physical; physical = physical->next)

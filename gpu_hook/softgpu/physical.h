@@ -28,7 +28,7 @@ struct physical *physical_of(CUmemGenericAllocationHandle handle);
  * outside the lock. Under the window's lock. */
 int physical_let_go(struct physical *physical, int references, int mappings);
 void physical_free(struct physical *physical);
-/* In a forked child: lets go of the parent's memory. */
+/* In a forked child, under the window's lock: lets go of the parent's memory. */
 void physical_forget(void);
 
 #endif

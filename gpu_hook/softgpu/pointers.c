@@ -22,6 +22,7 @@ struct pointer {
     struct pool *pool;
     uint64_t mapping_start, mapping_bytes;
     unsigned handle_types, rights;
+    int is_exportable; /* by legacy IPC */
     int is_on_host; /* the host can use it; managed memory, too */
 };
 
@@ -49,12 +50,13 @@ static int identify(CUdeviceptr address, const struct context *current, struct p
     struct host_range host;
     struct managed_range managed;
     memset(pointer, 0, sizeof *pointer);
-    if (window_find(address, &found) == 0 && found.kind == ALLOCATION_PLAIN)
+    if (window_find(address, &found) == 0 && found.kind != ALLOCATION_MAPPED)
         *pointer = (struct pointer){.kind = POINTER_DEVICE, .context = found.pool ? NULL : found.context,
                                     .device = driver_ordinal(found.device), .start = found.start, .bytes = found.bytes,
                                     .id = found.id, .memory_id = found.id, .pool = found.pool,
                                     .mapping_start = found.start, .mapping_bytes = found.bytes,
-                                    .rights = RIGHTS_WRITE};
+                                    .rights = RIGHTS_WRITE,
+                                    .is_exportable = found.kind == ALLOCATION_PLAIN && found.pool == NULL};
     else if (window_is_device(address))
         describe_reservation(address, current, pointer);
     else if (managed_find(address, &managed) == 0)
@@ -153,8 +155,10 @@ static CUresult write_attribute(void *data, CUpointer_attribute attribute, CUdev
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         put_flag(data, pointer->kind == POINTER_MANAGED);
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        put_flag(data, pointer->is_exportable);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
         put_flag(data, 0);
         return CUDA_SUCCESS;

@@ -14,6 +14,7 @@
 #include "managed.h"
 #include "mappings.h"
 #include "ranges.h"
+#include "shares.h"
 #include "slots.h"
 #include "window_state.h"
 
@@ -171,8 +172,10 @@ static void release(struct allocation *allocation)
         start += PAGE;
     if (end > free_end)
         end -= PAGE;
-    if (start < end)
-        madvise(window_bytes(start), end - start, MADV_DONTNEED);
+    if (start >= end)
+        return;
+    madvise(window_bytes(start), end - start, MADV_DONTNEED);
+    shares_release(start, end, free_start, free_end);
 }
 
 /* What starts at `address`: a reservation, or else an allocation that is none's part. */
@@ -213,11 +216,15 @@ void window_free_context(struct context *context)
             struct allocation *allocation = range ? range->owner : NULL;
             uint64_t start = range ? range->start : 0;
             int is_own = allocation && allocation->context == context;
+            int is_imported = is_own && allocation->kind == ALLOCATION_IMPORTED;
+            uint64_t address = is_own ? allocation->start : 0;
             pthread_mutex_unlock(&window.mutex);
             if (range == NULL)
                 break;
-            if (is_own)
-                window_free(start);
+            if (is_imported)
+                window_give_import(address);
+            else if (is_own)
+                window_free(address);
             from = start + 1;
         }
 }
@@ -273,43 +280,27 @@ int window_mark_dying(uint64_t address)
     return is_first ? 0 : -1;
 }
 
-uint64_t window_take_addresses(uint64_t bytes, uint64_t alignment, uint64_t hint)
-{
-    struct allocation *taken = bytes < WINDOW_BYTES ? calloc(1, sizeof *taken) : NULL;
-    uint64_t start = 0;
-    if (taken == NULL)
-        return 0;
-    if (hint && hint % alignment == 0 && window_is_device(hint) && map_of(hint) == &window.large)
-        start = ranges_take_at(&window.large, hint, bytes, taken);
-    if (start == 0)
-        start = ranges_take_aligned(&window.large, bytes, alignment, taken);
-    *taken = (struct allocation){.kind = ALLOCATION_RESERVED, .start = start, .bytes = bytes};
-    if (start == 0)
-        free(taken);
-    return start;
-}
-
-int window_find_addresses(uint64_t address, uint64_t *start, uint64_t *bytes)
-{
-    struct allocation *taken = look_up(address);
-    if (taken == NULL || taken->kind != ALLOCATION_RESERVED)
-        return -1;
-    *start = taken->start;
-    *bytes = taken->bytes;
-    return 0;
-}
-
 void window_clear(uint64_t start, uint64_t bytes)
 {
     map_alias(start, bytes);
 }
 
-void window_give_addresses(uint64_t start)
+int window_is_small(uint64_t address)
 {
-    uint64_t free_start, free_end;
-    struct allocation *taken = look_up(start);
-    /* A copy that ran into an unmapping may have left pages. */
-    madvise(window_bytes(start), taken->bytes, MADV_DONTNEED);
-    ranges_give_back(&window.large, start, &free_start, &free_end);
-    free(taken);
+    return map_of(address) == &window.small;
+}
+
+uint64_t window_small_bytes(void)
+{
+    return SMALL_BYTES;
+}
+
+uint64_t window_small_offset(uint64_t address)
+{
+    return address - window.base;
+}
+
+struct ranges *window_addresses(void)
+{
+    return &window.large;
 }

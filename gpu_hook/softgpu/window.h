@@ -12,6 +12,7 @@ enum allocation_kind {
     ALLOCATION_PLAIN,    /* of cuMemAlloc and the pools */
     ALLOCATION_RESERVED, /* addresses only; never found */
     ALLOCATION_MAPPED,   /* a mapping of a handle into a reservation */
+    ALLOCATION_IMPORTED, /* another process's memory; addresses of its own, nothing charged */
 };
 
 struct allocation {
