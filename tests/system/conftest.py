@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 import websocket
+from aliquot.gpu_hook.client import query
 
 TOKEN = "system-test-token"
 DEADLINE_SECONDS = 40.0
@@ -189,6 +190,56 @@ def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[subproc
     yield process
     process.send_signal(signal.SIGTERM)
     process.wait(timeout=DEADLINE_SECONDS)
+
+
+class GrantedKernel:
+    """Half of the agent's GPU, reserved for as long as a sleeping process lives, and programs that run in it."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.run_dir = folder / "run"
+        self.grant = query(
+            "reserve",
+            runtime_dir=self.run_dir,
+            kernel_id="k",
+            owner="me",
+            hundredths=50,
+            memory_limit=None,
+            workload_class="production",
+            label="processes",
+        )["grant"]
+        self.keeper = subprocess.Popen(["sleep", "3600"])
+        ticks = int(Path(f"/proc/{self.keeper.pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+        query("bind", runtime_dir=self.run_dir, kernel_id="k", pid=self.keeper.pid, start_time_ticks=ticks)
+        granted = {name.removesuffix("_PREPEND"): value for name, value in self.grant["env"].items()}
+        self.environment = {**environment, **granted, "PYTHONFAULTHANDLER": "1"}
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(command, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def status(self) -> Any:
+        return query("status", runtime_dir=self.run_dir)
+
+    def lent_bytes(self) -> int:
+        return int(self.status()["kernels"][0]["devices"][0]["lent_bytes"])
+
+    def charged_bytes(self) -> int:
+        return int(self.status()["kernels"][0]["devices"][0]["charged_bytes"])
+
+    def used_bytes(self) -> int:
+        """What the device itself says."""
+        return int(self.status()["devices"][0]["used_bytes"])
+
+    def close(self) -> None:
+        self.keeper.kill()
+        self.keeper.wait()
+
+
+@pytest.fixture
+def a_granted_kernel(an_agent: object, a_folder: Path, an_environment: dict[str, str]) -> Iterator[GrantedKernel]:
+    """2 GiB of a software GPU of 4 GiB."""
+    kernel = GrantedKernel(a_folder, an_environment)
+    yield kernel
+    kernel.close()
 
 
 def start_server(folder: Path, environment: dict[str, str], name: str, *options: str) -> Server:
