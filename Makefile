@@ -18,7 +18,7 @@ lab: ## JupyterLab with Aliquot
 test: check ## All that CI runs: the checks, then every test (no GPU needed)
 	@$(BIN)/pytest
 
-check: ## Lint, types, import contracts, house rules, the C code under a second compiler, entry points of CUDA's releases
+check: ## Lint, types, import contracts, house rules, the C code under a second compiler, entry points of CUDA's releases, oldest glibc
 	@$(PYTHON) tools/setup.py test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -28,7 +28,7 @@ check: ## Lint, types, import contracts, house rules, the C code under a second 
 	$(BIN)/python tools/check-entry-points
 	$(BIN)/python tools/check-nvml
 	tools/check-labextension
-	$(BIN)/pytest -q tests/house
+	$(BIN)/pytest -q tests/house tests/gpu_hook/hook/test_binaries.py
 
 soak: ## Long fuzzing and kill -9 by the hundreds; ALIQUOT_SOAK is the factor (minutes)
 	@$(PYTHON) tools/setup.py test

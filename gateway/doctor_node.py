@@ -65,7 +65,7 @@ async def _self_check(agent: AgentClient) -> Finding:
     if code == 0 and interception == "holds":
         return Finding("self-check", OK, "in a kernel's environment every CUDA and NVML name leads to the hook")
     found = f"{interception}; exit status {code}{': ' + said if said else ''}"
-    remedy = "a preloaded library or an absolute path goes past the hook: look at LD_PRELOAD and LD_LIBRARY_PATH"
+    remedy = "something puts another driver before the hook: look at LD_PRELOAD, LD_AUDIT and LD_LIBRARY_PATH"
     return Finding("self-check", FAIL, found, remedy)
 
 

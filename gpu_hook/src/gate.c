@@ -63,14 +63,22 @@ void gate_reset(void)
     state.sleeps = 1;
 }
 
+bool gate_is_off(void)
+{
+    if (settings()->is_on)
+        return false;
+    __atomic_store_n(&gate_word, &is_always_open, __ATOMIC_RELAXED);
+    return true;
+}
+
 void *entry_gate(unsigned index)
 {
     void *target = entry_resolve(index);
     if (activation_enter()) {
         gate_pass();
         activation_leave();
-    } else if (!settings()->is_on) {
-        __atomic_store_n(&gate_word, &is_always_open, __ATOMIC_RELAXED);
+    } else {
+        gate_is_off();
     }
     return target;
 }

@@ -27,6 +27,9 @@ void gate_stay_awake(void);
 /* In the child of a fork. */
 void gate_reset(void);
 
+/* The hook does not act: no call need take the slow way again. Returns whether that is so. */
+bool gate_is_off(void);
+
 /* Called by the forwarders; return where to jump. */
 void *entry_gate(unsigned index);
 void *entry_deny(unsigned index);

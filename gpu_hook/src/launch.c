@@ -26,6 +26,7 @@ static struct {
 
 static __thread struct counters *own __attribute__((tls_model("initial-exec")));
 static __thread uint64_t *counter __attribute__((tls_model("initial-exec"))); /* of the current device */
+static __thread uint64_t uncounted __attribute__((tls_model("initial-exec"))); /* counts where the hook is off */
 
 void launch_forget_device(void)
 {
@@ -80,8 +81,11 @@ static inline void count(void)
 static __attribute__((noinline)) void enter_slowly(void)
 {
     driver();
-    if (!activation_enter())
+    if (!activation_enter()) {
+        if (gate_is_off())
+            counter = &uncounted;
         return;
+    }
     if (!counter)
         find_counter();
     gate_pass();

@@ -46,6 +46,13 @@ def test_nbclient_alone_runs_a_notebook_within_a_grant(a_node: Any, kernelspecs:
     assert a_node.kernels() == {}
 
 
+def test_the_drivers_own_path_leads_a_notebook_to_the_hook(a_node: Any, kernelspecs: Any) -> None:
+    code = "import ctypes, os\nprint(ctypes.CDLL(os.environ['ALIQUOT_REAL_CUDA']).aliquot_hook_version() > 0)"
+    notebook = a_notebook(code, "python3.gpu-0.5")
+    NotebookClient(notebook, kernel_name="python3.gpu-0.5", timeout=60).execute()
+    assert notebook.cells[0].outputs[0]["text"] == "True\n"
+
+
 def test_a_blocking_client_works_as_well(a_node: Any, kernelspecs: Any) -> None:
     manager = KernelManager(kernel_name="python3.gpu-0.5", kernel_spec_manager=kernelspecs)
     manager.start_kernel()

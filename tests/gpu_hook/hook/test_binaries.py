@@ -68,11 +68,23 @@ def test_no_stack_is_executable(name: str) -> None:
     assert "RWE" not in row
 
 
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_the_forwarders_of_each_machine_assemble(machine: str, tmp_path: Path) -> None:
-    clang = shutil.which("clang")
-    if clang is None:
+@pytest.fixture
+def clang() -> str:
+    found = shutil.which("clang")
+    if found is None:
         pytest.skip("clang is not installed; it is the assembler of the machine that we are not on")
+    return found
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("source", ["preload.S", "start.S"])
+def test_the_assembly_of_each_machine_assembles(source: str, machine: str, clang: str, tmp_path: Path) -> None:
+    command = [clang, f"--target={machine}-linux-gnu", "-c", str(SOURCES / source), "-o", str(tmp_path / "o")]
+    subprocess.run(command, check=True)
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_forwarders_of_each_machine_assemble(machine: str, clang: str, tmp_path: Path) -> None:
     generator, table = SOURCES / "generate_entry_points.py", SOURCES / "entry_points.txt"
     subprocess.run([sys.executable, str(generator), "cuda", machine, str(tmp_path / "entries"), str(table)], check=True)
     command = [clang, f"--target={machine}-linux-gnu", "-c", str(tmp_path / "entries.S"), "-o", str(tmp_path / "o")]
