@@ -1,8 +1,10 @@
 #include "activation.h"
 
 #include "allocations.h"
+#include "arrays.h"
 #include "contexts.h"
 #include "gate.h"
+#include "graph_memory.h"
 #include "launch.h"
 #include "log.h"
 #include "page.h"
@@ -44,6 +46,8 @@ static void forget_parent(void)
     allocations_reset();
     vmm_reset();
     pools_reset();
+    arrays_reset();
+    graph_memory_reset();
     contexts_reset();
     gate_reset();
     launch_reset();

@@ -3,7 +3,9 @@
 #include "activation.h"
 #include "allocations.h"
 #include "charge.h"
+#include "devices.h"
 #include "driver.h"
+#include "graph_memory.h"
 #include "launch.h"
 #include "pools.h"
 
@@ -63,27 +65,39 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsig
     return end_change(acts, driver()->cuCtxCreate_v4(context, parameters, flags, device));
 }
 
-/* Linear memory and arrays go with their context; of the rest the driver tells. */
-static bool refund_if_gone(const struct allocation *allocation, const void *ended)
+struct ended {
+    CUcontext context;
+    int device; /* whose primary context it was, so that green contexts' memory went too; else -1 */
+};
+
+static bool is_gone(const struct allocation *allocation, const struct ended *ended)
 {
     CUmemorytype type;
-    bool is_own = allocation->context == ended;
-    if (allocation->kind == ALLOCATION_HANDLE || (!is_own && allocation->kind != ALLOCATION_POOL))
+    unsigned int version;
+    bool is_own = allocation->context == ended->context;
+    bool may_be_gone = is_own || allocation->kind == ALLOCATION_POOL || allocation->device == ended->device;
+    if (!may_be_gone || allocation->kind == ALLOCATION_HANDLE)
         return false;
-    if (allocation->kind == ALLOCATION_POOL || allocation->kind == ALLOCATION_HOST) {
-        CUresult result =
-            driver()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, allocation->key);
-        if (result == CUDA_SUCCESS || (!is_own && result != CUDA_ERROR_INVALID_VALUE))
-            return false;
-    }
+    if (allocation->kind == ALLOCATION_ARRAY) /* of which the driver does not tell; of its context it does */
+        return is_own || driver()->cuCtxGetApiVersion(allocation->context, &version) != CUDA_SUCCESS;
+    CUresult result = driver()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, allocation->key);
+    return result == CUDA_ERROR_INVALID_VALUE || (is_own && result != CUDA_SUCCESS);
+}
+
+static bool refund_if_gone(const struct allocation *allocation, const void *ended)
+{
+    if (!is_gone(allocation, ended))
+        return false;
     charge_refund(allocation);
     return true;
 }
 
-static void refund_context(CUcontext context)
+static void refund_context(CUcontext context, int device)
 {
-    allocations_take_all(refund_if_gone, context);
+    struct ended ended = {context, device};
+    allocations_take_all(refund_if_gone, &ended);
     pools_refresh_all();
+    graph_memory_refresh();
 }
 
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
@@ -91,7 +105,7 @@ static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
     bool acts = begin_change();
     CUresult result = real(context);
     if (acts && result == CUDA_SUCCESS)
-        refund_context(context);
+        refund_context(context, -1);
     return end_change(acts, result);
 }
 
@@ -113,7 +127,7 @@ CUresult cuCtxDetach(CUcontext context)
     CUresult result = driver()->cuCtxDetach(context);
     unsigned int version;
     if (acts && result == CUDA_SUCCESS && driver()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS)
-        refund_context(context);
+        refund_context(context, -1);
     return end_change(acts, result);
 }
 
@@ -160,17 +174,23 @@ static bool is_primary_active(CUdevice device)
     return driver()->cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && is_active;
 }
 
-/* The context's handle is learnt by one more use of it, for it may have been made by a path that we do not see. */
+/* NULL: not active. The handle is learnt by one more use of it, for it may have been made by a path that we do not
+ * see. */
+static CUcontext find_primary(CUdevice device)
+{
+    CUcontext context = NULL;
+    if (is_primary_active(device) && driver()->cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS)
+        driver()->cuDevicePrimaryCtxRelease_v2(device);
+    return context;
+}
+
 static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice))
 {
     bool acts = begin_change();
-    CUcontext context = NULL;
-    if (acts && is_primary_active(device) &&
-        driver()->cuDevicePrimaryCtxRetain(&context, device) == CUDA_SUCCESS)
-        driver()->cuDevicePrimaryCtxRelease_v2(device);
+    CUcontext context = acts ? find_primary(device) : NULL;
     CUresult result = real(device);
     if (context && result == CUDA_SUCCESS && !is_primary_active(device))
-        refund_context(context);
+        refund_context(context, device);
     return end_change(acts, result);
 }
 
@@ -192,4 +212,18 @@ CUresult cuDevicePrimaryCtxReset(CUdevice device)
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
     return end_primary(device, driver()->cuDevicePrimaryCtxReset_v2);
+}
+
+/* A green context is one more use of its device's primary one, which owns the memory. */
+CUresult cuGreenCtxDestroy(CUgreenCtx context)
+{
+    CUcontext primaries[DEVICES_MAX] = {NULL};
+    bool acts = begin_change();
+    for (int device = 0; acts && device < devices_count(); device++)
+        primaries[device] = find_primary(device);
+    CUresult result = driver()->cuGreenCtxDestroy(context);
+    for (int device = 0; acts && device < devices_count(); device++)
+        if (primaries[device] && !is_primary_active(device))
+            refund_context(primaries[device], device);
+    return end_change(acts, result);
 }

@@ -4,6 +4,7 @@
 #include "devices.h"
 #include "driver.h"
 #include "gate.h"
+#include "graph_memory.h"
 #include "page.h"
 
 #include <pthread.h>
@@ -181,5 +182,22 @@ DEFINE_LAUNCH(cuLaunchKernelEx, (CONFIG_PARAMETERS), (config, function, paramete
 DEFINE_LAUNCH(cuLaunchKernelEx_ptsz, (CONFIG_PARAMETERS), (config, function, parameters, extra))
 DEFINE_LAUNCH(cuLaunchCooperativeKernelMultiDevice,
               (CUDA_LAUNCH_PARAMS * launches, unsigned int count, unsigned int flags), (launches, count, flags))
-DEFINE_LAUNCH(cuGraphLaunch, (CUgraphExec graph, CUstream stream), (graph, stream))
-DEFINE_LAUNCH(cuGraphLaunch_ptsz, (CUgraphExec graph, CUstream stream), (graph, stream))
+
+/* A graph may take memory when it is launched. */
+#define DEFINE_GRAPH_LAUNCH(name, with_memory)                                                            \
+    static __attribute__((noinline, cold)) CUresult name##_slowly(CUgraphExec graph, CUstream stream)     \
+    {                                                                                                     \
+        enter_slowly();                                                                                   \
+        return graph_memory_is_used() ? with_memory(graph, stream) : driver_calls.name(graph, stream);    \
+    }                                                                                                     \
+    CUresult name(CUgraphExec graph, CUstream stream)                                                     \
+    {                                                                                                     \
+        if (!enter())                                                                                     \
+            return name##_slowly(graph, stream);                                                          \
+        if (__builtin_expect(graph_memory_is_used(), 0))                                                  \
+            return with_memory(graph, stream);                                                            \
+        return driver_calls.name(graph, stream);                                                          \
+    }
+
+DEFINE_GRAPH_LAUNCH(cuGraphLaunch, launch_graph)
+DEFINE_GRAPH_LAUNCH(cuGraphLaunch_ptsz, launch_graph_ptsz)

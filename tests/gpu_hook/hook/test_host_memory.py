@@ -122,6 +122,7 @@ def test_a_new_agent_hears_what_is_held_of_the_host(a_kernel: tuple[Any, Any]) -
     agent.stop()
     agent.start()
     hello = agent.process().hello
+    agent.wait_for(lambda: charged(agent) == 6 * MIB)
     assert [(one.uuid, one.charged_bytes) for one in hello.devices] == [(protocol.HOST_UUID, 6 * MIB)]
     assert program(f"alloc_host({4 * MIB})")[0] == OUT_OF_MEMORY
     assert program(f"alloc_host({2 * MIB})")[0] == 0
@@ -135,7 +136,7 @@ def test_unlimited_host_memory_that_became_limited_is_taken_over(a_null_node: An
     agent.stop()
     agent.host_quota = 8 * MIB
     agent.start()
-    agent.process()
+    agent.wait_for(lambda: charged(agent) == 6 * MIB)
     assert program(f"alloc_host({4 * MIB})")[0] == OUT_OF_MEMORY
     assert program(f"free_host({pointer})") == 0
     assert program(f"alloc_host({8 * MIB})")[0] == 0

@@ -1,0 +1,123 @@
+"""Memory nodes of graphs are charged when a launch takes their memory, for as long as the driver keeps it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.protocol import HookPage
+
+MIB = 1 << 20
+UPLOAD = 2
+OUT_OF_MEMORY = 2
+UUID = "10" * 16
+
+
+@pytest.fixture
+def a_kernel(a_null_node: Any) -> tuple[Any, Any]:
+    agent = a_null_node.grant((UUID, 64 * MIB))
+    program = a_null_node.program()
+    assert program("begin()") == 0
+    return agent, program
+
+
+def charged(agent: Any) -> int:
+    return int(agent.process().word(0, HookPage.CHARGED))
+
+
+def instantiate(program: Any, *amounts: int) -> int:
+    graph = program("new_graph()")
+    for amount in amounts:
+        assert program(f"add_allocation({graph}, {amount})")[0] == 0
+    code, exec_ = program(f"instantiate({graph})")
+    assert code == 0
+    return int(exec_)
+
+
+@pytest.mark.parametrize("call", ["cuGraphLaunch", "cuGraphUpload"])
+def test_a_graph_is_charged_when_it_is_launched_until_its_memory_is_trimmed(
+    a_kernel: tuple[Any, Any], call: str
+) -> None:
+    agent, program = a_kernel
+    exec_ = instantiate(program, 10 * MIB, 20 * MIB)
+    assert charged(agent) == 0
+    for _ in range(3):
+        assert program(f"launch_graph({exec_}, {call!r})") == 0
+        assert charged(agent) == 30 * MIB
+    assert program(f"end_exec({exec_})") == 0
+    assert charged(agent) == 30 * MIB
+    assert program("trim_graphs()") == 0
+    assert charged(agent) == 0
+
+
+def test_graphs_share_what_is_reserved(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    first, second = instantiate(program, 40 * MIB), instantiate(program, 50 * MIB)
+    assert program(f"launch_graph({first})") == 0
+    assert program(f"launch_graph({second})") == 0
+    assert charged(agent) == 50 * MIB
+    assert agent.process().word(0, HookPage.PEAK) <= 64 * MIB
+
+
+def test_over_quota_a_launch_is_out_of_memory_and_succeeds_after_a_free(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    _, pointer = program(f"alloc({40 * MIB})")
+    exec_ = instantiate(program, 30 * MIB)
+    assert program(f"launch_graph({exec_})") == OUT_OF_MEMORY
+    assert charged(agent) == 40 * MIB
+    assert agent.process().word(0, HookPage.REFUSALS) == 1
+    assert program(f"free({pointer})") == 0
+    assert program(f"launch_graph({exec_})") == 0
+    assert charged(agent) == 30 * MIB
+
+
+def test_a_trimmed_graph_must_find_its_memory_again(a_kernel: tuple[Any, Any]) -> None:
+    _, program = a_kernel
+    exec_ = instantiate(program, 30 * MIB)
+    assert program(f"launch_graph({exec_})") == 0
+    program("trim_graphs()")
+    _, pointer = program(f"alloc({40 * MIB})")
+    assert program(f"launch_graph({exec_})") == OUT_OF_MEMORY
+    program(f"free({pointer})")
+    assert program(f"launch_graph({exec_})") == 0
+
+
+def test_a_graph_that_uploads_at_once_is_charged_at_once(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    graph = program("new_graph()")
+    program(f"add_allocation({graph}, {10 * MIB})")
+    assert program(f"instantiate({graph}, {UPLOAD})")[0] == 0
+    assert charged(agent) == 10 * MIB
+    program(f"add_allocation({graph}, {60 * MIB})")
+    assert program(f"instantiate({graph}, {UPLOAD})")[0] == OUT_OF_MEMORY
+
+
+def test_memory_nodes_of_child_graphs_count(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    child, graph = program("new_graph()"), program("new_graph()")
+    program(f"add_allocation({child}, {50 * MIB})")
+    program(f"add_child({graph}, {child})")
+    _, exec_ = program(f"instantiate({graph})")
+    _, pointer = program(f"alloc({40 * MIB})")
+    assert program(f"launch_graph({exec_})") == OUT_OF_MEMORY
+    program(f"free({pointer})")
+    assert program(f"launch_graph({exec_})") == 0
+    assert charged(agent) == 50 * MIB
+
+
+def test_a_failed_launch_is_refunded(a_null_node: Any) -> None:
+    agent = a_null_node.grant((UUID, 64 * MIB))
+    program = a_null_node.program(NULL_DRIVER_BYTES=str(20 * MIB))
+    program("begin()")
+    exec_ = instantiate(program, 30 * MIB)
+    assert program(f"launch_graph({exec_})") == OUT_OF_MEMORY
+    assert (charged(agent), agent.process().word(0, HookPage.REFUSALS)) == (0, 0)
+
+
+def test_the_last_green_context_gives_the_devices_memory_back(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    program(f"alloc({10 * MIB})")
+    program("new_array(100, 100)")
+    assert charged(agent) > 10 * MIB
+    assert program("call('cuGreenCtxDestroy', None)") == 0
+    assert charged(agent) == 0
