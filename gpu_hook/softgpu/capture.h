@@ -34,6 +34,8 @@ CUresult capture_copy(struct stream *stream, struct place to, struct place from,
 CUresult capture_fill(struct stream *stream, struct place to, uint32_t value, unsigned element_bytes,
                       struct shape shape);
 CUresult capture_host_call(struct stream *stream, CUhostFn function, void *data);
+CUresult capture_allocation(struct stream *stream, CUdevice device, size_t bytes, CUdeviceptr *address);
+CUresult capture_free(struct stream *stream, CUdeviceptr address);
 CUresult capture_graph(struct stream *stream, struct graph *graph);
 CUresult capture_external_event(struct stream *stream, CUevent event, int is_wait);
 /* Marks the event with what the stream has captured so far. */

@@ -21,7 +21,7 @@ static CUresult put(struct stream *stream, struct node *node)
         graph_attach(part->capture->graph, node, part->front.nodes, part->front.data, part->front.count);
     if (result == CUDA_SUCCESS && front_set(&part->front, &handle, NULL, 1) != 0)
         result = CUDA_ERROR_OUT_OF_MEMORY;
-    if (result) /* a graph that lacks a node must not be used */
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) /* a graph that lacks a node must not be used */
         part->capture->is_invalid = 1;
     return result;
 }
@@ -113,6 +113,32 @@ CUresult capture_external_event(struct stream *stream, CUevent event, int is_wai
         params.eventWait.event = event;
     else
         params.eventRecord.event = event;
+    return add(stream, &params);
+}
+
+CUresult capture_allocation(struct stream *stream, CUdevice device, size_t bytes, CUdeviceptr *address)
+{
+    struct node *node;
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+    params.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    params.alloc.poolProps.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    params.alloc.bytesize = bytes;
+    CUresult result = node_new(&params, &node);
+    if (result)
+        return result;
+    CUdeviceptr made = node->params.alloc.dptr;
+    pthread_mutex_lock(&capture_mutex);
+    result = put(stream, node);
+    pthread_mutex_unlock(&capture_mutex);
+    if (result == CUDA_SUCCESS)
+        *address = made;
+    return result;
+}
+
+CUresult capture_free(struct stream *stream, CUdeviceptr address)
+{
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE};
+    params.free.dptr = address;
     return add(stream, &params);
 }
 

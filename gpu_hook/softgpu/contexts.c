@@ -6,6 +6,7 @@
 
 #include "arrays.h"
 #include "driver.h"
+#include "graph_memory.h"
 #include "handles.h"
 #include "implemented.h"
 #include "ipc.h"
@@ -91,8 +92,10 @@ void context_close(struct context *context)
     managed_free_context(context);
     refund_footprint(context->physical);
     struct slot *slot = &driver.seat.machine->slots[driver.seat.slot];
-    if (atomic_fetch_sub(&slot->devices[context->physical].contexts, 1) == 1)
+    if (atomic_fetch_sub(&slot->devices[context->physical].contexts, 1) == 1) {
         pools_close_device(context->physical);
+        graph_memory_close_device(context->physical);
+    }
     /* The struct stays: other threads may have it on their stacks, and compare it. It is a few hundred bytes. */
 }
 

@@ -160,12 +160,12 @@ static CUresult enqueue(struct launch *launch)
 
 static CUresult run_locked(struct launch *launch)
 {
-    CUresult result = make_works(launch);
-    struct graph_launch_memory memory = {0};
-    result = result ? result : graph_memory_begin(launch->exec, launch->stream, &memory);
+    CUresult result = graph_memory_free_unfreed(launch->exec, launch->stream);
+    result = result ? result : make_works(launch);
+    result = result ? result : graph_memory_begin(launch->exec, launch->stream);
     if (result == CUDA_SUCCESS) {
         result = enqueue(launch);
-        graph_memory_end(launch->exec, &memory, result);
+        graph_memory_end(launch->exec, result);
     }
     for (size_t i = 0; i < launch->count; i++)
         work_drop(launch->works[i]);
@@ -196,7 +196,7 @@ CUresult exec_upload(struct graph_exec *exec, struct stream *stream)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&exec->mutex);
     CUresult result = exec->last && work_needs(work, exec->last) != 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-    result = result ? result : graph_memory_map(exec, stream);
+    result = result ? result : graph_memory_upload(exec, stream);
     if (result)
         work_drop(work);
     else

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph_memory.h"
 #include "graph_state.h"
 #include "handles.h"
 #include "implemented.h"
@@ -75,6 +76,8 @@ CUresult graph_attach(struct graph *graph, struct node *node, const CUgraphNode 
                       size_t count)
 {
     CUresult result = graph_check_needs(graph, needs, data, count);
+    if (result == CUDA_SUCCESS && node->allocation)
+        result = graph_memory_attach(graph, node);
     if (result == CUDA_SUCCESS && handles_add(HANDLE_GRAPH_NODE, node) != 0)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)

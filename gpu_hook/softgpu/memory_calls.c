@@ -3,6 +3,7 @@
 
 #include "capture.h"
 #include "driver.h"
+#include "graph_memory.h"
 #include "handles.h"
 #include "implemented.h"
 #include "managed.h"
@@ -67,6 +68,11 @@ CUresult impl_cuMemFree_v2(CUdeviceptr dptr)
     if (managed_find(dptr, &managed) == 0) {
         result = streams_drain(managed.context);
         return managed_free(dptr) == 0 ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    if (window_find(dptr, &found) == 0 && found.kind == ALLOCATION_GRAPH) {
+        result = streams_drain(context);
+        CUresult freed = graph_memory_free_now(dptr);
+        return freed ? freed : result;
     }
     if (window_find(dptr, &found) != 0 || found.kind != ALLOCATION_PLAIN || found.start != dptr || found.is_dying)
         return CUDA_ERROR_INVALID_VALUE;

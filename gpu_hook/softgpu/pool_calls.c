@@ -1,7 +1,9 @@
 /* Allocation and free in the order of a stream. */
 #include <stdlib.h>
 
+#include "capture.h"
 #include "driver.h"
+#include "graph_memory.h"
 #include "handles.h"
 #include "implemented.h"
 #include "pool_state.h"
@@ -49,6 +51,10 @@ CUresult impl_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemo
         return result;
     if (dptr == NULL || bytesize == 0 || !handles_has(HANDLE_POOL, pool))
         return CUDA_ERROR_INVALID_VALUE;
+    if (capture_takes(stream, &result))
+        return capture_allocation(stream, ((struct pool *)pool)->device, bytesize, dptr);
+    if (result)
+        return result;
     unsigned physical = ((struct pool *)pool)->physical;
     result = take((struct pool *)pool, context, bytesize, stream, &address);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && pools_wait_for_frees(physical))
@@ -117,6 +123,13 @@ CUresult impl_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
     CUresult result = stream_resolve(hStream, &stream, &context);
     if (result || dptr == 0)
         return result;
+    if (capture_takes(stream, &result))
+        return capture_free(stream, dptr);
+    struct allocation found;
+    if (result)
+        return result;
+    if (window_find(dptr, &found) == 0 && found.kind == ALLOCATION_GRAPH)
+        return graph_memory_free_async(dptr, stream);
     struct work *work = work_new(run_free, sizeof(struct pending_free));
     if (work == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -263,7 +263,8 @@ int window_allows(uint64_t address, uint64_t bytes, unsigned device, enum rights
 int window_backs(uint64_t address, uint64_t bytes, unsigned device, enum rights rights)
 {
     pthread_mutex_lock(&window.mutex);
-    int allowed = allows(look_up_whole(address), address, bytes, device, rights);
+    const struct allocation *found = look_up_whole(address);
+    int allowed = !(found && found->is_absent) && allows(found, address, bytes, device, rights);
     pthread_mutex_unlock(&window.mutex);
     return allowed;
 }

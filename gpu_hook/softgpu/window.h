@@ -13,6 +13,7 @@ enum allocation_kind {
     ALLOCATION_RESERVED, /* addresses only; never found */
     ALLOCATION_MAPPED,   /* a mapping of a handle into a reservation */
     ALLOCATION_IMPORTED, /* another process's memory; addresses of its own, nothing charged */
+    ALLOCATION_GRAPH,    /* addresses of a graph's allocation, with memory while it is not absent */
 };
 
 struct allocation {
@@ -24,6 +25,7 @@ struct allocation {
     uint64_t id;
     struct pool *pool; /* NULL: not from a pool */
     int is_dying;      /* its cuMemFreeAsync is queued: a second free is an error */
+    int is_absent;     /* a graph's, while no launch has made it */
     const struct ranges *parts; /* a pool's reservation: the allocations are in here; under the window's lock */
 };
 
