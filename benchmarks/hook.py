@@ -169,7 +169,7 @@ def main() -> None:
     )
     parser.add_argument("--generations", type=int, default=4, help="times that all processes are started anew")
     parser.add_argument("--rounds", type=int, default=6, help="samples of each call in each generation")
-    parser.add_argument("--starts", type=int, default=150, help="process starts of each subject")
+    parser.add_argument("--starts", type=int, default=400, help="process starts of each subject")
     parser.add_argument("--seed", type=int, default=3, help="of the order within rounds")
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import socket
 import subprocess
@@ -21,6 +22,9 @@ from aliquot.gpu_hook import client, paths
 HERE = Path(__file__).resolve().parent
 SPIN_NANOSECONDS = 100
 MEMORY = "64GiB"
+# What NVIDIA's driver needs besides libc. The program needs it too, as the CUDA runtime does: so a hook that needs some
+# of it adds nothing.
+NEEDED = ["-Wl,--no-as-needed", "-lm", "-l:libdl.so.2", "-l:libpthread.so.0", "-l:librt.so.1"]
 NVSHARE_SOCKETS = Path("/var/run/nvshare")  # compiled into nvshare
 
 
@@ -47,6 +51,7 @@ class Built:
     null: Path
     forwarder: Path
     spin: Path
+    ours: Path
     client: Path
 
 
@@ -71,17 +76,32 @@ def compile_c(source: str, output: Path, *flags: str) -> Path:
     return output
 
 
+def write_other_functions(output: Path) -> Path:
+    """Every function that a driver exports, as weak symbols that answer success: a missing one would cost a hook a
+    failed look-up that a driver does not cost it."""
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", paths.shim_dir() / "libcuda.so.1"], capture_output=True, text=True, check=True
+    )
+    names = [line.split()[-1] for line in listed.stdout.splitlines() if line.split()[-1].startswith("cu")]
+    answer = "mov $0, %eax" if platform.machine() == "x86_64" else "mov w0, #0"
+    functions = (f".weak {name}\n.type {name}, %function\n.balign 16\n{name}: {answer}\nret\n" for name in names)
+    output.write_text(".text\n" + "".join(functions) + '.section .note.GNU-stack,"",%progbits\n')
+    return output
+
+
 def build(folder: Path) -> Built:
     """Compile the null driver, the two controls and the program."""
     library = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic"]
-    compile_c("null_driver.c", folder / "null" / "libcuda.so.1", str(HERE / "hook" / "null_nvml.c"), *library)
+    null = [str(HERE / "hook" / "null_nvml.c"), str(write_other_functions(folder / "others.S")), *NEEDED]
+    compile_c("null_driver.c", folder / "null" / "libcuda.so.1", *null, *library)
     compile_c("forwarder.c", folder / "forwarder" / "libcuda.so.1", *library, "-ldl")
     spin = f"-DSPIN_NANOSECONDS={SPIN_NANOSECONDS}"
     compile_c("forwarder.c", folder / "spin" / "libcuda.so.1", spin, *library, "-ldl")
-    program = compile_c("client.c", folder / "client", "-ldl", "-lpthread")
+    program = compile_c("client.c", folder / "client", *NEEDED)
     for name in ("libcuda.so", "libnvidia-ml.so", "libnvidia-ml.so.1"):
         (folder / "null" / name).symlink_to("libcuda.so.1")  # peers ask NVML too
-    return Built(folder / "null", folder / "forwarder", folder / "spin", program)
+    shutil.copytree(paths.shim_dir(), folder / "ours")  # a path as long as the others': finding a library costs by it
+    return Built(folder / "null", folder / "forwarder", folder / "spin", folder / "ours", program)
 
 
 @dataclass(frozen=True)
@@ -124,7 +144,7 @@ def own_subjects(built: Built, kernel: AKernel) -> list[Subject]:
     bare = {**common, "LD_LIBRARY_PATH": str(built.null)}
     ours = {
         **common,
-        "LD_LIBRARY_PATH": str(paths.shim_dir()),
+        "LD_LIBRARY_PATH": str(built.ours),
         "ALIQUOT_KERNEL_DIR": str(kernel.folder),
         "ALIQUOT_REAL_CUDA": real,
         "ALIQUOT_REAL_NVML": str(built.null / "libnvidia-ml.so.1"),

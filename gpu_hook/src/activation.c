@@ -98,6 +98,8 @@ void activation_begin(void)
             LOG("event=not_started reason=\"no memory for the pages\"");
     }
     pthread_mutex_unlock(&state.mutex);
+    if (is_ready && previous != self)
+        LOG("event=started");
     if (is_ready)
         session_start(&owner);
 }

@@ -1,17 +1,13 @@
 #include "driver.h"
 
 #include "entry_points.h"
-#include "log.h"
+#include "settings.h"
 
-#include <pthread.h>
-#include <stdbool.h>
-
-struct driver driver_calls;
-
-static struct {
-    pthread_once_t once;
-    bool is_loaded; /* written with release after driver_calls is complete */
-} state = {.once = PTHREAD_ONCE_INIT};
+const struct driver driver_calls = {
+#define CALLED(name) .name = real_##name,
+#define REPLACED(name) .name = real_##name,
+#include "driver_calls.h"
+};
 
 static CUresult answer_absent(void)
 {
@@ -31,28 +27,4 @@ struct entry_library entry_library(void)
         .absent = (void *)answer_absent,
         .unavailable = (void *)answer_unavailable,
     };
-}
-
-static void *find(const char *name)
-{
-    void *real = entry_points_find(name);
-    return real ? real : entry_points_fallback();
-}
-
-static void load(void)
-{
-    bool found = entry_points_load();
-#define CALLED(name) driver_calls.name = (__typeof__(&name))find(#name);
-#define REPLACED(name) driver_calls.name = (__typeof__(&name))find(#name);
-#include "driver_calls.h"
-    if (found)
-        LOG("event=driver_opened path=%s", settings()->real_cuda);
-    __atomic_store_n(&state.is_loaded, true, __ATOMIC_RELEASE);
-}
-
-const struct driver *driver(void)
-{
-    if (__builtin_expect(!__atomic_load_n(&state.is_loaded, __ATOMIC_ACQUIRE), 0))
-        pthread_once(&state.once, load);
-    return &driver_calls;
 }

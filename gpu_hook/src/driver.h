@@ -1,5 +1,5 @@
-/* The real driver's functions that the hook itself calls. Owns nothing but pointers; one that the driver lacks
- * answers NOT_SUPPORTED, so callers never test for NULL. */
+/* The real driver's functions that the hook itself calls. One that the driver lacks answers NOT_SUPPORTED, so callers
+ * never test for NULL. */
 #ifndef ALIQUOT_DRIVER_H
 #define ALIQUOT_DRIVER_H
 
@@ -18,10 +18,16 @@ struct driver {
 #include "driver_calls.h"
 };
 
-/* Opens the driver at first use. */
-const struct driver *driver(void);
+/* Each by itself: real_NAME is generated, opens the driver at the first call of all, and jumps through the table. */
+#define CALLED(name) extern __typeof__(name) real_##name __attribute__((visibility("hidden")));
+#define REPLACED(name) CALLED(name)
+#include "driver_calls.h"
 
-/* The same without the check, for the launch path. Valid after the first driver(); written by it alone. */
-extern struct driver driver_calls __attribute__((visibility("hidden")));
+extern const struct driver driver_calls __attribute__((visibility("hidden")));
+
+static inline const struct driver *driver(void)
+{
+    return &driver_calls;
+}
 
 #endif

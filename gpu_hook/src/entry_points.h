@@ -1,9 +1,11 @@
 /* The jump table of a shim library and the real library behind it. Opens the real one by its absolute path at the
- * first call; refuses to open the shim itself. entry_names and entry_targets are generated from the headers. */
+ * first call; refuses to open the shim itself. What is declared extern here is generated from the headers. */
 #ifndef ALIQUOT_ENTRY_POINTS_H
 #define ALIQUOT_ENTRY_POINTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct entry_library {
     const char *path;     /* of the real library; NULL when the variable is not set */
@@ -13,9 +15,23 @@ struct entry_library {
 };
 
 extern const unsigned entry_count;
-extern const char *const entry_names[];
+extern const char entry_text[] __attribute__((visibility("hidden")));
+extern const uint32_t entry_names_at[] __attribute__((visibility("hidden"))); /* offsets into the text */
 extern void *entry_targets[] __attribute__((visibility("hidden")));
-extern void *const entry_ours[] __attribute__((visibility("hidden"))); /* NULL: a plain forwarder stands there */
+extern unsigned char entry_is_resolved[] __attribute__((visibility("hidden"))); /* written with release after its target */
+extern const int32_t entry_ours_at[] __attribute__((visibility("hidden"))); /* from each to its function; 0: none */
+
+static inline const char *entry_name(unsigned index)
+{
+    return entry_text + entry_names_at[index];
+}
+
+/* What stands before the real function; NULL: a plain forwarder. */
+static inline void *entry_ours(unsigned index)
+{
+    const int32_t *at = &entry_ours_at[index];
+    return *at ? (char *)at + *at : NULL;
+}
 
 /* Defined by the one module that knows which library this is: driver.c, nvml_driver.c. */
 struct entry_library entry_library(void);

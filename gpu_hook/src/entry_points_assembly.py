@@ -15,11 +15,15 @@ RESOLVE, GATE, DENY = "entry_resolve", "entry_gate", "entry_deny"
 
 @dataclass(frozen=True)
 class Forwarder:
-    """One exported name: its place in the jump table, and the slow way it takes; ``None``: code in C stands there."""
+    """One exported name: its place in the jump table, and the slow way it takes; ``None``: code in C stands there.
+
+    ``is_called``: C code calls the real function, as ``real_NAME``.
+    """
 
     name: str
     index: int
     way: str | None
+    is_called: bool
 
 
 _X86_64_WAY = """\
@@ -162,7 +166,7 @@ MACHINES = tuple(_TEMPLATES)
 
 
 def write_assembly(machine: str, forwarders: Iterable[Forwarder], ours: Callable[[str], bool]) -> str:
-    """Return the jump table, its forwarders, and the table of our own addresses (0 where ``ours`` says no)."""
+    """Return the jump table, its forwarders, and the table of distances to our own (0 where ``ours`` says no)."""
     table = list(forwarders)
     template, head, jump, gate, slow, tail = _TEMPLATES[machine]
     save = "\n".join(f"    movups %xmm{i}, {16 * i}(%rsp)" for i in range(8))
@@ -176,12 +180,16 @@ def write_assembly(machine: str, forwarders: Iterable[Forwarder], ours: Callable
         values = {"name": row.name, "index": row.index, "offset": 8 * row.index, "way": row.way}
         if row.way:
             parts.append((head + bodies[row.way] + tail).format(**values))
+        if row.is_called:
+            parts.append(
+                f"    .hidden real_{row.name}\n" + (head + jump + tail).format(**values | {"name": f"real_{row.name}"})
+            )
         first = slow.format(**(values | {"way": RESOLVE}))
         parts.append(f"first_{row.index}:\n    .cfi_startproc\n{_LANDING[machine]}{first}    .cfi_endproc\n")
     parts.append("    .data\n    .balign 64\n    .hidden entry_targets\n    .globl entry_targets\nentry_targets:\n")
     parts += [f"    .quad first_{row.index}\n" for row in table]
-    parts.append('    .section .data.rel.ro,"aw",%progbits\n    .balign 8\n    .hidden entry_ours\n')
-    parts.append("    .globl entry_ours\nentry_ours:\n")
-    parts += [f"    .quad {row.name if ours(row.name) else 0}\n" for row in table]
+    parts.append("    .section .rodata\n    .balign 4\n    .hidden entry_ours_at\n")
+    parts.append("    .globl entry_ours_at\nentry_ours_at:\n")
+    parts += [f"    .long {f'{row.name} - .' if ours(row.name) else 0}\n" for row in table]
     parts.append('    .section .note.GNU-stack,"",%progbits\n')
     return "".join(parts)

@@ -92,6 +92,6 @@ void *entry_deny(unsigned index)
 {
     if (!settings()->is_on)
         return entry_resolve(index);
-    LOG("event=denied name=%s", entry_names[index]);
+    LOG("event=denied name=%s", entry_name(index));
     return (void *)answer_not_permitted;
 }

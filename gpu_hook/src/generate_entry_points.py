@@ -41,12 +41,19 @@ def read_nvml(header: Path, newer: Path, calls: Path) -> dict[str, str]:
 
 
 def write_names(names: list[str]) -> str:
-    """Return the C source of the list of names, in the order of the jump table."""
-    rows = "".join(f'    "{name}",\n' for name in names)
+    """Return the C source of the list of names, in the order of the jump table: one text and offsets into it, for
+    pointers would each be one more thing for the loader to fill in."""
+    offsets, at = [], 0
+    for name in names:
+        offsets.append(at)
+        at += len(name) + 1
+    rows = "".join(f'    "{name}\\0"\n' for name in names)
     return (
         '#include "entry_points.h"\n\n'
         f"const unsigned entry_count = {len(names)};\n"
-        f"const char *const entry_names[] = {{\n{rows}}};\n"
+        f"unsigned char entry_is_resolved[{len(names)}];\n"
+        f"const char entry_text[] =\n{rows};\n"
+        f"const uint32_t entry_names_at[] = {{{', '.join(map(str, offsets))}}};\n"
     )
 
 
@@ -56,9 +63,14 @@ def write_version_script(names: list[str]) -> str:
     return f"{{\n  global:\n    aliquot_hook_substitute;\n    aliquot_hook_version;\n{rows}  local:\n    *;\n}};\n"
 
 
+def needs_real(entry: table.Entry) -> bool:
+    """Whether C code calls the real function."""
+    return bool(entry.kind == table.HOOK or entry.is_called)
+
+
 def write_calls(entries: dict[str, table.Entry]) -> str:
     """Return driver_calls.h: a CALLED or REPLACED row for each function whose real address C code needs."""
-    rows = [(entry.kind, name) for name, entry in entries.items() if entry.kind == table.HOOK or entry.is_called]
+    rows = [(entry.kind, name) for name, entry in entries.items() if needs_real(entry)]
     words = ("CALLED", "REPLACED")
     before = "".join(f"#ifndef {word}\n#define {word}(name)\n#endif\n" for word in words)
     body = "".join(f"{'REPLACED' if kind == table.HOOK else 'CALLED'}({name})\n" for kind, name in rows)
@@ -82,6 +94,7 @@ def main() -> int:
     parser.add_argument("header", type=Path, nargs="?", help="nvml.h")
     parser.add_argument("newer", type=Path, nargs="?", help="nvml_names.txt")
     asked = parser.parse_args()
+    entries: dict[str, table.Entry] = {}
     try:
         if asked.kind == "cuda":
             entries = table.read_table(asked.calls)
@@ -93,7 +106,10 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     names = list(classes)
-    forwarders = [assembly.Forwarder(name, index, _WAYS[classes[name]]) for index, name in enumerate(names)]
+    called = {name for name, entry in entries.items() if needs_real(entry)}
+    forwarders = [
+        assembly.Forwarder(name, index, _WAYS[classes[name]], name in called) for index, name in enumerate(names)
+    ]
     code = assembly.write_assembly(asked.machine, forwarders, lambda name: classes[name] != table.PASS)
     write_if_changed(asked.output.with_suffix(".S"), code)
     write_if_changed(asked.output.with_suffix(".c"), write_names(names))

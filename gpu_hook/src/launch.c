@@ -81,7 +81,6 @@ static inline void count(void)
  * where the hook does not act. */
 static __attribute__((noinline)) void enter_slowly(void)
 {
-    driver();
     if (!activation_enter()) {
         if (gate_is_off())
             counter = &uncounted;
@@ -152,13 +151,13 @@ void launch_reset(void)
     static __attribute__((noinline, cold)) CUresult name##_slowly parameters                              \
     {                                                                                                     \
         enter_slowly();                                                                                   \
-        return driver_calls.name arguments;                                                               \
+        return real_##name arguments;                                                                     \
     }                                                                                                     \
     CUresult name parameters                                                                              \
     {                                                                                                     \
         if (!enter())                                                                                     \
             return name##_slowly arguments;                                                               \
-        return driver_calls.name arguments;                                                               \
+        return real_##name arguments;                                                                     \
     }
 
 DEFINE_LAUNCH(cuLaunch, (CUfunction function), (function))

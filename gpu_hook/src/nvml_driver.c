@@ -43,8 +43,6 @@ static void load(void)
 #define CALLED(name) state.calls.name = (__typeof__(&name))find(#name);
 #define REPLACED(name) state.calls.name = (__typeof__(&name))find(#name);
 #include "nvml_calls.h"
-    if (state.is_there)
-        LOG("event=nvml_opened path=%s", settings()->real_nvml);
 }
 
 const struct nvml_driver *nvml_driver(void)

@@ -12,27 +12,17 @@ static struct {
     size_t mapped_bytes; /* one page of the machine, at least ALIQUOT_PAGE_BYTES */
 } state;
 
-static void *map_private(void *address, int fixed)
-{
-    return mmap(address, state.mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
-}
-
 bool page_prepare(void)
 {
     if (state.hook)
         return true;
-    state.mapped_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    void *agent = map_private(NULL, 0);
-    void *hook = map_private(NULL, 0);
-    if (agent == MAP_FAILED || hook == MAP_FAILED) {
-        if (agent != MAP_FAILED)
-            munmap(agent, state.mapped_bytes);
-        if (hook != MAP_FAILED)
-            munmap(hook, state.mapped_bytes);
+    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    char *both = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (both == MAP_FAILED)
         return false;
-    }
-    __atomic_store_n(&state.agent, agent, __ATOMIC_RELEASE);
-    __atomic_store_n(&state.hook, hook, __ATOMIC_RELEASE);
+    state.mapped_bytes = bytes;
+    __atomic_store_n(&state.agent, (struct aliquot_agent_page *)both, __ATOMIC_RELEASE);
+    __atomic_store_n(&state.hook, (struct aliquot_hook_page *)(both + bytes), __ATOMIC_RELEASE);
     return true;
 }
 
@@ -85,8 +75,7 @@ void page_forget(void)
 {
     if (!state.hook)
         return;
-    map_private(state.agent, MAP_FIXED);
-    map_private(state.hook, MAP_FIXED);
+    mmap(state.agent, 2 * state.mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 const struct aliquot_agent_page *page_agent(void)

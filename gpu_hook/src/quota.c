@@ -189,6 +189,7 @@ bool quota_charge(int device, uint64_t bytes)
     if (device < 0 || device > QUOTA_HOST || bytes > INT64_MAX)
         return false;
     bool is_first = true;
+    session_await();
     for (;;) {
         struct account *locked = lock_device(device);
         int index = page_index(device);
@@ -243,7 +244,10 @@ void quota_count(int device, int change)
 
 bool quota_view(int device, struct quota_view *view)
 {
-    if (device < 0 || device >= DEVICES_MAX || !session_is_registered())
+    if (device < 0 || device >= DEVICES_MAX)
+        return false;
+    session_await();
+    if (!session_is_registered())
         return false;
     int index = devices_page_index(device);
     if (index < 0) {

@@ -46,7 +46,7 @@ static struct {
     uint32_t sequence;
     uint32_t connections; /* number of registrations so far; read without the mutex too */
     bool is_running;
-    bool has_attempted;
+    bool has_attempted; /* read without the mutex too */
     bool has_waited; /* the one long wait of a process that never registered is over */
     int last_failure;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER,
@@ -72,7 +72,7 @@ static void note_failure(int failure)
     pthread_mutex_lock(&state.mutex);
     bool is_news = failure != state.last_failure;
     state.last_failure = failure;
-    state.has_attempted = true;
+    __atomic_store_n(&state.has_attempted, true, __ATOMIC_RELEASE);
     pthread_cond_broadcast(&state.changed);
     pthread_mutex_unlock(&state.mutex);
     if (is_news)
@@ -120,7 +120,7 @@ static bool register_once(void)
     }
     state.owner->registered();
     pthread_mutex_lock(&state.mutex);
-    state.has_attempted = true;
+    __atomic_store_n(&state.has_attempted, true, __ATOMIC_RELEASE);
     pthread_cond_broadcast(&state.changed);
     pthread_mutex_unlock(&state.mutex);
     LOG("event=registered version=%u", version);
@@ -271,9 +271,16 @@ void session_start(const struct session_owner *owner)
         pthread_cond_init(&state.changed, &monotonic);
         pthread_condattr_destroy(&monotonic);
         state.owner = owner;
-        if (keep_wake())
-            start_thread();
+        start_thread();
     }
+    pthread_mutex_unlock(&state.mutex);
+}
+
+void session_await(void)
+{
+    if (__atomic_load_n(&state.has_attempted, __ATOMIC_ACQUIRE))
+        return;
+    pthread_mutex_lock(&state.mutex);
     struct timespec deadline = deadline_after(START_MILLISECONDS);
     while (state.is_running && !state.has_attempted)
         if (pthread_cond_timedwait(&state.changed, &state.mutex, &deadline) == ETIMEDOUT)

@@ -20,8 +20,11 @@ struct session_owner {
     bool (*tick)(void); /* every 50 ms while it returns true; then again after session_wake */
 };
 
-/* Starts the thread and waits, at most a second, for the first attempt to register. Idempotent. */
+/* Starts the thread, which registers while the program goes on: its first launch waits for nobody. Idempotent. */
 void session_start(const struct session_owner *owner);
+
+/* Waits, at most a second, for the first attempt to register: what depends on the agent's page asks after it. */
+void session_await(void);
 
 /* Asks for credit of a device, or of host memory (SESSION_HOST_MEMORY), and waits for the answer. Returns 0 with what was granted (0: over quota), or an errno: no agent
  * within 5 s; within 2 s, and only once, when the agent was never there. */

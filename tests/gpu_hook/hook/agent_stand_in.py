@@ -37,6 +37,11 @@ class Connection:
     agent_page: mmap.mmap | None = None
     hook_page: mmap.mmap | None = None
 
+    @property
+    def has_its_pages(self) -> bool:
+        """The hook marks its page when it has mapped it."""
+        return self.hook_page is not None and struct.unpack_from("=I", self.hook_page, 0)[0] == protocol.PAGE_MAGIC
+
     def word(self, device: int, offset: int) -> int:
         return self.page_word(HookPage.DEVICES + device * HookPage.DEVICE_BYTES + offset)
 
@@ -100,14 +105,14 @@ class StandIn:
                 self._changed.wait(min(left, 0.02))
 
     def process(self, pid: int | None = None) -> Connection:
-        """The registered process; waits for it."""
+        """The registered process; waits until it has its pages."""
         found: list[Connection] = []
 
         def is_there() -> bool:
             found[:] = [
                 one
                 for one in self.connections
-                if one.hello and one.hello.role is Role.PROCESS and pid in (None, one.hello.pid)
+                if one.hello and one.hello.role is Role.PROCESS and pid in (None, one.hello.pid) and one.has_its_pages
             ]
             return bool(found)
 

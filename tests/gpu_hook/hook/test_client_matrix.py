@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from aliquot.gpu_hook import paths
-from aliquot.gpu_hook.protocol import Hello
 
 MIB = 1 << 20
 CLIENTS = Path(__file__).parent / "clients"
@@ -195,7 +194,8 @@ def test_a_client_meets_the_quota(
         pytest.skip("this user may not mount in a namespace of its own (unshare -rm)")
     said = a_machine.run(mechanism, build(client, a_machine.driver))
     if client.library:
-        assert any(isinstance(one, Hello) for one in a_machine.node.agent.heard), f"cuInit missed the hook: {said}"
+        # It ends before it may have registered; the log is written at once.
+        assert "event=started" in a_machine.node.log.read_text(), f"cuInit missed the hook: {said}"
     else:
         assert said == ("intercepted" if mechanism in client.held else "missed")
 

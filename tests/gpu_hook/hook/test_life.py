@@ -35,6 +35,7 @@ def hellos(agent: Any, role: Role = Role.PROCESS) -> list[Hello]:
 
 def test_a_first_hello_says_who_it_is_and_holds_nothing(a_kernel: tuple[Any, Any]) -> None:
     agent, program = a_kernel
+    agent.process(program.pid)
     (hello,) = hellos(agent)
     stat = Path(f"/proc/{program.pid}/stat").read_text()
     want_ticks = int(stat[stat.rindex(")") :].split()[20])

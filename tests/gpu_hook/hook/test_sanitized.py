@@ -21,7 +21,7 @@ NVML = [*SHARED, "observer.c", *sorted(one.name for one in SOURCES.glob("nvml_*.
 NOT_CUDA = {"kernel_start.c", "self_check.c", *NVML} - set(SHARED)
 OPTIONS = {
     "address,undefined": {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1"},
-    "thread": {"TSAN_OPTIONS": "halt_on_error=1 exitcode=66"},
+    "thread": {"TSAN_OPTIONS": f"halt_on_error=1 exitcode=66 suppressions={HERE / 'thread.suppressions'}"},
 }
 
 
