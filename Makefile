@@ -53,7 +53,7 @@ screenshot: ## Take docs/images/sidebar.png from a running JupyterLab
 labextension: ## Rebuild the committed browser bundle (needs Node 20)
 	@$(PYTHON) tools/setup.py test
 	$(BIN)/jlpm install --immutable
-	$(BIN)/jlpm build:prod
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jlpm build:prod
 
 clean: ## Remove the environment and all that was built
 	rm -rf .venv build node_modules .yarn labextension/lib

@@ -12,7 +12,7 @@ from typing import Any
 from aliquot.gateway.size_names import parse_size
 from aliquot.provisioner.errors import SizeNameError
 from aliquot.provisioner.resources import Bytes, GpuShare, Request
-from traitlets import Bool, Float, HasTraits, Int, List, TraitError, TraitType, Unicode, validate
+from traitlets import Bool, Enum, Float, HasTraits, Int, List, TraitError, TraitType, Unicode, validate
 from traitlets.config import Configurable
 
 DRIVERS = ("auto", "nvidia", "softgpu")
@@ -50,10 +50,18 @@ class Aliquot(Configurable):
     softgpu_link_gbps = Float(0.0, help="Speed of each one's link to the host, in GB/s; 0 for its default.").tag(
         config=True
     )
+    agent_options = List(
+        Unicode(), [], help="More options for a started node agent, as `aliquot agent --help` lists them."
+    ).tag(config=True)
     queue_timeout_seconds = Float(
         0.0, help="How long a kernel may wait for room before its start fails; 0 for as long as its asker waits."
     ).tag(config=True)
     status_refresh_seconds = Float(1.0, help="How often the state of devices and kernels is read.").tag(config=True)
+    unhooked_process_policy = Enum(
+        ("report", "end"),
+        "report",
+        help="What becomes of a kernel with memory on a GPU that its hook does not see: report shows it, end ends it.",
+    ).tag(config=True)
     require_interception = Bool(
         False, help="End a kernel whose GPU calls are not seen; if not set it runs on, shown as uncontrolled."
     ).tag(config=True)

@@ -34,7 +34,7 @@ async def _look() -> list[Finding]:
     try:
         async with ring, await AgentClient.connect(ring.runtime.path) as agent:
             status = await agent.status()
-            return [*_devices(status), await _self_check(agent)]
+            return [*_devices(status), *_enforcers(status), await _self_check(agent)]
     except (RingError, AgentClientError) as error:
         return [Finding("devices", FAIL, f"no node agent could be started: {error}", "the lines above name the cause")]
 
@@ -49,6 +49,15 @@ def _devices(status: NodeStatus) -> list[Finding]:
     ]
 
 
+def _enforcers(status: NodeStatus) -> list[Finding]:
+    """Which holds kernels to their memory here, and why the others do not."""
+    lines = []
+    for enforcer in status.enforcers:
+        label = f"{enforcer.name} (experimental)" if enforcer.experimental else enforcer.name
+        lines.append(f"{label}: {'in force' if enforcer.in_force else enforcer.reason}")
+    return [Finding("enforcer", OK, line) for line in lines]
+
+
 async def _self_check(agent: AgentClient) -> Finding:
     """What a kernel would find: run the start program in a kernel's environment, around one that does nothing."""
     program = native_dir() / "bin" / "aliquot-kernel-start"
@@ -56,41 +65,43 @@ async def _self_check(agent: AgentClient) -> Finding:
     # cat lives until we close its input: a kernel, too, outlives its check.
     spec = launch_spec(_KERNEL, ["cat"], os.environ, granted, LaunchSettings(str(program)))
     try:
-        interception, code, said = await _run(spec, agent)
+        interception, absolute_paths, code, said = await _run(spec, agent)
     except (OSError, asyncio.TimeoutError) as error:
         reason = str(error) or f"it did not end within {_CHECK_SECONDS:.0f} s"
         return Finding("self-check", FAIL, f"{program} could not be run: {reason}", "install again: pip install .")
     finally:
         await agent.release(_KERNEL)
     if code == 0 and interception == "holds":
-        return Finding("self-check", OK, "in a kernel's environment every CUDA and NVML name leads to the hook")
+        names = "in a kernel's environment every CUDA and NVML name leads to the hook"
+        return Finding("self-check", OK, f"{names}; absolute paths: {absolute_paths}")
     found = f"{interception}; exit status {code}{': ' + said if said else ''}"
     remedy = "something puts another driver before the hook: look at LD_PRELOAD, LD_AUDIT and LD_LIBRARY_PATH"
     return Finding("self-check", FAIL, found, remedy)
 
 
-async def _run(spec: LaunchSpec, agent: AgentClient) -> tuple[str, int, str]:
-    """What the check told the agent, the exit status, and what was printed."""
+async def _run(spec: LaunchSpec, agent: AgentClient) -> tuple[str, str, int, str]:
+    """What the check told the agent, in two words, the exit status, and what was printed."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *spec.argv, env=dict(spec.env), stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.STDOUT
     )
     try:
-        interception = await _interception(agent)
+        interception, absolute_paths = await _words_of_check(agent)
         output, _ = await within(process.communicate(b""), _CHECK_SECONDS)
     except BaseException:
         process.kill()
         await process.wait()
         raise
-    return interception, process.returncode or 0, output.decode(errors="replace").strip()
+    return interception, absolute_paths, process.returncode or 0, output.decode(errors="replace").strip()
 
 
-async def _interception(agent: AgentClient) -> str:
-    """What the check told the agent; ``unknown`` when it told nothing in time."""
+async def _words_of_check(agent: AgentClient) -> tuple[str, str]:
+    """What the check told the agent of names and of absolute paths; ``unknown`` when it told nothing in time."""
     deadline = asyncio.get_running_loop().time() + _REPORT_SECONDS
     while True:
         kernels = {kernel.kernel_id: kernel for kernel in (await agent.status()).kernels}
-        found = kernels[_KERNEL].interception if _KERNEL in kernels else "unknown"
-        if found != "unknown" or asyncio.get_running_loop().time() > deadline:
+        kernel = kernels.get(_KERNEL)
+        found = (kernel.interception, kernel.absolute_paths) if kernel else ("unknown", "unknown")
+        if found[0] != "unknown" or asyncio.get_running_loop().time() > deadline:
             return found
         await asyncio.sleep(0.02)

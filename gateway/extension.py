@@ -14,7 +14,7 @@ from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider
 from aliquot.gateway.clock import SystemClock
 from aliquot.gateway.config import Aliquot
 from aliquot.gateway.handlers import HANDLERS, SETTING, Sources
-from aliquot.gateway.interception_guard import InterceptionGuard
+from aliquot.gateway.interception_guard import GuardRules, InterceptionGuard
 from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.gateway.local_kernels import local_kernels, session_labels, waiting_elsewhere
 from aliquot.gateway.local_socket import LocalSocket
@@ -65,8 +65,9 @@ class AliquotExtension(ExtensionApp):
         self._manager = server.kernel_manager if isinstance(server.kernel_manager, AliquotKernelManager) else None
         if self._manager is not None:
             self._manager.admission = self._admission
-            self._guard = InterceptionGuard(self._manager, self.log)
-            if knobs.require_interception:
+            rules = GuardRules(knobs.require_interception, knobs.unhooked_process_policy == "end")
+            self._guard = InterceptionGuard(self._manager, self.log, rules)
+            if rules.requires_interception or rules.ends_unhooked:
                 self._watch.listen(self._guard.look)
         self._remarks = gateway_mode(self._gateway_url) or replaced_classes(server)
         for remark in self._remarks:
@@ -166,7 +167,8 @@ def agent_arguments(knobs: Aliquot) -> list[str]:
         "--softgpu-sm-count": f"{knobs.softgpu_sm_count or ''}",
         "--softgpu-link-gbps": f"{knobs.softgpu_link_gbps or ''}",
     }
-    return [word for option, value in options.items() if value for word in (option, value)]
+    words = [word for option, value in options.items() if value for word in (option, value)]
+    return [*words, *knobs.agent_options]
 
 
 def gateway_mode(url: str) -> tuple[str, ...]:

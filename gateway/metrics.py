@@ -33,6 +33,12 @@ _KERNEL_GAUGES = (
     ("aliquot_kernel_memory_quota_bytes", "quota_bytes", "Memory that the kernel may use on the device."),
     ("aliquot_kernel_memory_used_bytes", "used_bytes", "Memory that the kernel uses on the device."),
     ("aliquot_kernel_memory_peak_bytes", "peak_bytes", "The most memory that the kernel has used on the device."),
+    ("aliquot_kernel_context_bytes", "context_bytes", "Memory that contexts take beside what the kernel allocates."),
+)
+# Metric, field of a kernel's host memory, help.
+_HOST_GAUGES = (
+    ("aliquot_kernel_host_memory_quota_bytes", "quota_bytes", "Host memory that the kernel may page-lock."),
+    ("aliquot_kernel_host_memory_used_bytes", "used_bytes", "Host memory that the kernel has page-locked."),
 )
 _OUTCOMES = {
     "submitted": "Requests for a GPU that were taken into the queue.",
@@ -101,6 +107,28 @@ def _kernel_metrics(report: Report) -> Iterator[Metric]:
     for kernel in report["kernels"]:
         refusals.add_metric(_labels(kernel), float(kernel["refusals"]))
     yield refusals
+    yield from _escape_metrics(report)
+
+
+def _escape_metrics(report: Report) -> Iterator[Metric]:
+    for metric, field, text in _HOST_GAUGES:
+        family = GaugeMetricFamily(metric, text, labels=_KERNEL[:-1])
+        for kernel in report["kernels"]:
+            host = kernel["host_memory"]
+            if host is not None and host[field] is not None:
+                family.add_metric(_labels(kernel), float(host[field]))
+        yield family
+    unhooked = GaugeMetricFamily(
+        "aliquot_kernel_unhooked_processes",
+        "Processes of the kernel with memory on a device that no hook counts.",
+        labels=_KERNEL[:-1],
+    )
+    for kernel in report["kernels"]:
+        unhooked.add_metric(_labels(kernel), float(len(kernel["unhooked_processes"])))
+    yield unhooked
+    foreign = GaugeMetricFamily("aliquot_foreign_processes", "Processes on the devices that belong to no kernel.")
+    foreign.add_metric([], float(report["node"]["foreign_processes"]))
+    yield foreign
 
 
 def _kernel_devices(report: Report) -> Iterator[tuple[list[str], Report]]:

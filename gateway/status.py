@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from aliquot.gateway.auth import User
-from aliquot.gpu_hook.client import DeviceStatus, KernelStatus, NodeStatus
+from aliquot.gpu_hook.agent_reports import DeviceStatus, HostMemoryStatus, KernelStatus, NodeStatus, UnhookedProcess
 from aliquot.provisioner.resources import Quota, Request
 
 Report = dict[str, Any]
@@ -63,6 +63,7 @@ def status_report(scene: Scene, who: User) -> Report:
             "name": status.node if status else "",
             "driver": status.driver if status else None,
             "enforcer": status.enforcer if status else None,
+            "foreign_processes": len(status.foreign_processes) if status else 0,
             "agent": "ok" if status else "unavailable",
             "message": " ".join(scene.node.problems) or None,
         },
@@ -131,6 +132,7 @@ def _usage(known: KernelStatus) -> Report:
             "used_bytes": device.charged_bytes,
             "peak_bytes": device.peak_bytes,
             "busy_seconds": device.busy_seconds,
+            "context_bytes": device.context_bytes,
         }
         for device in known.devices
     ]
@@ -138,6 +140,9 @@ def _usage(known: KernelStatus) -> Report:
         **_sums(devices),
         "refusals": sum(device.refusals for device in known.devices),
         "interception": known.interception,
+        "enforcement": known.enforcement,
+        "unhooked_processes": [_process(process) for process in known.unhooked_processes],
+        "host_memory": _host_memory(known.host_memory),
         "devices": devices,
     }
 
@@ -153,14 +158,43 @@ def _grant_alone(quotas: Sequence[Quota]) -> Report:
             "used_bytes": 0,
             "peak_bytes": 0,
             "busy_seconds": 0.0,
+            "context_bytes": 0,
         }
         for quota in quotas
     ]
-    return {**_sums(devices), "refusals": 0, "interception": "unknown", "devices": devices}
+    return {
+        **_sums(devices),
+        "refusals": 0,
+        "interception": "unknown",
+        "enforcement": "pending",
+        "unhooked_processes": [],
+        "host_memory": None,
+        "devices": devices,
+    }
+
+
+def _host_memory(host: HostMemoryStatus) -> Report:
+    return {
+        "quota_bytes": host.quota_bytes,
+        "used_bytes": host.charged_bytes,
+        "peak_bytes": host.peak_bytes,
+        "refusals": host.refusals,
+    }
+
+
+def _process(process: UnhookedProcess) -> Report:
+    return {
+        "pid": process.pid,
+        "name": process.name,
+        "index": process.index,
+        "used_bytes": process.used_bytes,
+        "charged_bytes": process.charged_bytes,
+        "why": process.why,
+    }
 
 
 def _sums(devices: Iterable[Mapping[str, Any]]) -> Report:
-    names = ("quota_bytes", "used_bytes", "peak_bytes", "busy_seconds")
+    names = ("quota_bytes", "used_bytes", "peak_bytes", "busy_seconds", "context_bytes")
     listed = list(devices)
     return {name: sum(device[name] for device in listed) for name in names}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from aliquot.gateway.unhooked import process_text
 from aliquot.gpu_hook.agent_reports import DeviceStatus, KernelStatus, NodeStatus
 from aliquot.provisioner.resources import Bytes, GpuShare
 from rich.console import Console, Group, RenderableType
@@ -12,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 SOFTWARE_GPU_NOTE = "software GPU: compiled GPU code is timed, not executed; these are no figures of a real GPU"
-_NUMBERS = {"reserved", "quota", "used", "peak", "peak used", "memory", "busy", "age"}
+_NUMBERS = {"reserved", "quota", "used", "peak", "context", "host", "peak used", "memory", "busy", "age"}
 DRIVER_NAMES = {"nvidia": "NVIDIA driver", "softgpu": "software GPU"}
 
 
@@ -24,11 +25,24 @@ def status_view(status: NodeStatus, queue: Sequence[tuple[str, ...]] | None) -> 
         devices_table(status.devices),
         kernels_table(status.kernels) if status.kernels else Text("no kernel holds a GPU"),
     ]
+    parts += [Text(line, style="red") for line in warnings(status)]
     if queue is not None:
         parts.append(queue_table(queue) if queue else Text("nobody waits"))
     if status.driver == "softgpu":
         parts.append(Text(SOFTWARE_GPU_NOTE, style="dim"))
     return Group(*parts)
+
+
+def warnings(status: NodeStatus) -> list[str]:
+    """What goes past the hook, and limits that do not hold: one line each."""
+    lines = []
+    for kernel in status.kernels:
+        name = printable(kernel.label or kernel.kernel_id[:8])
+        lines += [f"kernel {name}: {printable(process_text(process))}" for process in kernel.unhooked_processes]
+        if kernel.enforcement not in ("holds", "pending"):
+            lines.append(f"kernel {name}: limits by {status.enforcer} {printable(kernel.enforcement)}")
+    lines += [f"no kernel's: {printable(process_text(process))}" for process in status.foreign_processes]
+    return lines
 
 
 def devices_table(devices: Sequence[DeviceStatus]) -> Table:
@@ -50,7 +64,9 @@ def devices_table(devices: Sequence[DeviceStatus]) -> Table:
 
 def kernels_table(kernels: Sequence[KernelStatus]) -> Table:
     """One row a kernel: what it may hold, holds, and held at most."""
-    table = plain_table("kernel", "owner", "size", "quota", "used", "peak", "GPU time", "hook", "processes", "age")
+    table = plain_table(
+        "kernel", "owner", "size", "quota", "used", "peak", "context", "host", "GPU time", "hook", "processes", "age"
+    )
     for kernel in sorted(kernels, key=lambda kernel: kernel.created):
         table.add_row(
             printable(kernel.label or kernel.kernel_id[:8]),
@@ -59,6 +75,8 @@ def kernels_table(kernels: Sequence[KernelStatus]) -> Table:
             str(Bytes(sum(device.quota_bytes for device in kernel.devices))),
             str(Bytes(sum(device.charged_bytes for device in kernel.devices))),
             str(Bytes(sum(device.peak_bytes for device in kernel.devices))),
+            str(Bytes(sum(device.context_bytes for device in kernel.devices))),
+            str(Bytes(kernel.host_memory.charged_bytes)),
             seconds_text(sum(device.busy_seconds for device in kernel.devices)),
             kernel.interception,
             " ".join(map(str, kernel.pids)) or "–",

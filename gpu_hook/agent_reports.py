@@ -5,8 +5,8 @@ Reads JSON objects; talks to nobody.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast
 
 _Kind = TypeVar("_Kind")
@@ -69,6 +69,41 @@ class DeviceStatus:
 
 
 @dataclass(frozen=True)
+class UnhookedProcess:
+    """A process on a device with memory that no hook charged. ``used_bytes`` None: the driver does not tell."""
+
+    pid: int
+    name: str
+    uuid: str
+    index: int
+    used_bytes: int | None
+    charged_bytes: int
+    why: str
+
+
+@dataclass(frozen=True)
+class HostMemoryStatus:
+    """Page-locked memory of one kernel. ``quota_bytes`` None: no limit."""
+
+    quota_bytes: int | None = None
+    charged_bytes: int = 0
+    lent_bytes: int = 0
+    peak_bytes: int = 0
+    refusals: int = 0
+
+
+@dataclass(frozen=True)
+class EnforcerStatus:
+    """One of the enforcers, and why it is not in force."""
+
+    name: str
+    in_force: bool
+    available: bool
+    experimental: bool
+    reason: str
+
+
+@dataclass(frozen=True)
 class KernelDeviceStatus:
     uuid: str
     index: int
@@ -79,10 +114,13 @@ class KernelDeviceStatus:
     peak_bytes: int
     busy_seconds: float
     refusals: int
+    context_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class KernelStatus:
+    """A kernel that holds a part of the node. ``enforcement``: ``holds``, ``pending`` or ``failed: ...``."""
+
     kernel_id: str
     owner: str
     label: str
@@ -96,6 +134,11 @@ class KernelStatus:
     pids: tuple[int, ...]
     ending: bool
     devices: tuple[KernelDeviceStatus, ...]
+    absolute_paths: str = "unknown"
+    enforcement: str = "holds"
+    limit_drifts: int = 0
+    host_memory: HostMemoryStatus = field(default_factory=HostMemoryStatus)
+    unhooked_processes: tuple[UnhookedProcess, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +149,9 @@ class NodeStatus:
     devices: tuple[DeviceStatus, ...]
     kernels: tuple[KernelStatus, ...]
     connections: int
+    enforcers: tuple[EnforcerStatus, ...] = ()
+    host_memory_bytes: int = 0
+    foreign_processes: tuple[UnhookedProcess, ...] = ()
 
 
 def read_hello(report: Mapping[str, Any]) -> AgentHello:
@@ -131,6 +177,8 @@ def read_status(report: Mapping[str, Any]) -> NodeStatus:
             report,
             devices=tuple(_read(DeviceStatus, device) for device in report["devices"]),
             kernels=tuple(_read_kernel(kernel) for kernel in report["kernels"]),
+            enforcers=tuple(_read(EnforcerStatus, enforcer) for enforcer in report.get("enforcers", ())),
+            foreign_processes=_read_processes(report.get("foreign_processes", ())),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise UnreadableReportError(f"the agent sent a status that cannot be read: {error!r}") from error
@@ -143,13 +191,20 @@ def _read_kernel(report: Mapping[str, Any]) -> KernelStatus:
         attributes=tuple(sorted(report["attributes"].items())),
         pids=tuple(report["pids"]),
         devices=tuple(_read(KernelDeviceStatus, device) for device in report["devices"]),
+        host_memory=_read(HostMemoryStatus, report.get("host_memory", {})),
+        unhooked_processes=_read_processes(report.get("unhooked_processes", ())),
     )
 
 
+def _read_processes(reports: Iterable[Mapping[str, Any]]) -> tuple[UnhookedProcess, ...]:
+    return tuple(_read(UnhookedProcess, report) for report in reports)
+
+
 def _read(kind: type[_Kind], report: Mapping[str, Any], **parts: Any) -> _Kind:
-    """Fields that a newer agent adds are ignored; a field that is missing is an error."""
+    """Fields that a newer agent adds are ignored; one that is missing is an error, unless older agents have it not."""
     try:
         names = [field.name for field in fields(cast(Any, kind))]
-        return kind(**{name: parts[name] if name in parts else report[name] for name in names})
+        given = {name: parts.get(name, report.get(name)) for name in names if name in parts or name in report}
+        return kind(**given)
     except (KeyError, TypeError) as error:
         raise UnreadableReportError(f"the agent's report lacks {error} of {kind.__name__}") from error

@@ -67,6 +67,7 @@ class Entry:
     sessions: tuple[Process, ...] = ()
     tallies: tuple[Tally, ...] = field(default=())
     host_tally: Tally = field(default=Tally())
+    absolute_paths: str = "unknown"
 
 
 def write_entry(folder: Path, entry: Entry) -> None:
@@ -90,6 +91,7 @@ def read_entry(folder: Path) -> Entry:
             sessions=tuple(_read_process(process) for process in data["sessions"]),
             tallies=tuple(_read_tally(tally) for tally in data["tallies"]),
             # An agent before host memory was lent wrote none.
+            absolute_paths=str(data.get("absolute_paths", "unknown")),
             host_tally=_read_tally(data["host_tally"]) if "host_tally" in data else Tally(),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

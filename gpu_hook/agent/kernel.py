@@ -59,6 +59,7 @@ class Kernel:
         """Raises OSError when its folder or its socket cannot be made."""
         self.reservation = entry.reservation
         self.interception = entry.interception
+        self.absolute_paths = entry.absolute_paths
         self.folder = folder
         self.connections: set[int] = set()
         self.is_ending = False
@@ -185,6 +186,7 @@ class Kernel:
         entry = Entry(
             reservation=self.reservation,
             interception=self.interception,
+            absolute_paths=self.absolute_paths,
             bound=self._bound.all,
             sessions=tuple(
                 Process(s.pid, s.start_time_ticks) for s in self._sessions.values() if s.role is not Role.OBSERVER
@@ -270,6 +272,7 @@ class Kernel:
             is_whole = SelfCheck.ALL in message.passed
             found = message.text or f"only {message.passed!r} passed"
             self.interception = "holds" if is_whole else f"failed: {found}"
+            self.absolute_paths = "covered" if SelfCheck.ABSOLUTE_PATH in message.passed else "not covered"
             self.write_journal()
             return
         desk = self._desks.get(message.device)

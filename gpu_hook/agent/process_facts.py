@@ -30,6 +30,7 @@ def read_facts(pid: int, proc: Path = _PROC) -> ProcessFacts | None:
     try:
         text = (proc / str(pid) / "stat").read_text(errors="replace")
         name = text[text.index("(") + 1 : text.rindex(")")]
+        name = "".join(letter if letter.isprintable() else "?" for letter in name)
         state, parent, group, session = text[text.rindex(")") + 2 :].split()[:4]
         facts = ProcessFacts(name, int(parent), int(group), int(session))
     except (OSError, ValueError):

@@ -66,6 +66,7 @@ def describe_kernel(kernel: Kernel, found: Findings, enforcement: Enforcement) -
         "attributes": reservation.attributes,
         "created": reservation.created,
         "interception": kernel.interception,
+        "absolute_paths": kernel.absolute_paths,
         "pids": kernel.pids,
         "ending": kernel.is_ending,
         "enforcement": enforcement.state_of(reservation.kernel_id),

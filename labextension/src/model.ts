@@ -136,6 +136,12 @@ export function interceptionFailure(kernel: IKernel): string | null {
   return match ? match[1] || 'the self-check failed' : null;
 }
 
+/** Why the node's enforcer could not set a kernel's limits; null where it could, or is about to. */
+export function enforcementFailure(kernel: IKernel): string | null {
+  const match = /^failed:\s*(.*)$/s.exec(kernel.enforcement);
+  return match?.[1] ?? null;
+}
+
 /** How a device's memory divides, in bytes that add up to it: mine, others', reserved but not used, free. */
 export function memoryParts(device: IDevice): { mine: number; others: number; held: number; free: number } {
   const total = Math.max(device.memory_bytes, 0);

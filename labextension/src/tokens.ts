@@ -36,6 +36,25 @@ export interface IKernelDevice {
   readonly used_bytes: number;
   readonly peak_bytes: number;
   readonly busy_seconds: number;
+  readonly context_bytes: number;
+}
+
+/** A process of a kernel with memory on a GPU that no hook counts. */
+export interface IUnhookedProcess {
+  readonly pid: number;
+  readonly name: string;
+  readonly index: number;
+  readonly used_bytes: number | null;
+  readonly charged_bytes: number;
+  readonly why: string;
+}
+
+/** Page-locked memory of the host; `quota_bytes` is null where there is no limit. */
+export interface IHostMemory {
+  readonly quota_bytes: number | null;
+  readonly used_bytes: number;
+  readonly peak_bytes: number;
+  readonly refusals: number;
 }
 
 export type KernelState = 'pending' | 'starting' | 'resident' | 'ended';
@@ -57,9 +76,14 @@ export interface IKernel {
   readonly used_bytes: number;
   readonly peak_bytes: number;
   readonly busy_seconds: number;
+  readonly context_bytes: number;
   readonly refusals: number;
   /** "unknown" until the first GPU call, then "holds" or "failed: …". */
   readonly interception: string;
+  /** "pending" until the kernel has a process, then "holds" or "failed: …". */
+  readonly enforcement: string;
+  readonly unhooked_processes: readonly IUnhookedProcess[];
+  readonly host_memory: IHostMemory | null;
   readonly created: string | null;
   readonly devices: readonly IKernelDevice[];
 }
@@ -68,6 +92,7 @@ export interface INode {
   readonly name: string;
   readonly driver: 'softgpu' | 'nvidia' | null;
   readonly enforcer: string | null;
+  readonly foreign_processes: number;
   readonly agent: 'ok' | 'unavailable';
   /** What is wrong with the agent and what to do; null when nothing is. */
   readonly message: string | null;

@@ -119,7 +119,14 @@ _IS_ATTACHED = """path => {
 _EXAMPLE: dict[str, Any] = {
     "version": "0.1.0",
     "user": {"name": "ada", "role": "user"},
-    "node": {"name": "here", "driver": "softgpu", "enforcer": "hook", "agent": "ok", "message": None},
+    "node": {
+        "name": "here",
+        "driver": "softgpu",
+        "enforcer": "hook",
+        "foreign_processes": 0,
+        "agent": "ok",
+        "message": None,
+    },
     "devices": [
         {
             "index": 0,
@@ -153,8 +160,12 @@ _EXAMPLE: dict[str, Any] = {
             "used_bytes": 1 * GIB,
             "peak_bytes": int(2.5 * GIB),
             "busy_seconds": 12.4,
+            "context_bytes": GIB // 2,
             "refusals": 0,
             "interception": "holds",
+            "enforcement": "holds",
+            "unhooked_processes": [],
+            "host_memory": {"quota_bytes": 2 * GIB, "used_bytes": 0, "peak_bytes": 0, "refusals": 0},
             "created": "2026-01-01T00:00:00Z",
             "devices": [
                 {
@@ -165,6 +176,7 @@ _EXAMPLE: dict[str, Any] = {
                     "used_bytes": 1 * GIB,
                     "peak_bytes": int(2.5 * GIB),
                     "busy_seconds": 12.4,
+                    "context_bytes": GIB // 2,
                 }
             ],
         }

@@ -146,6 +146,22 @@ def test_lost_device_and_failed_interception_are_said(a_scripted_lab: LabPage, a
     panel.get_by_text("2 allocations refused").wait_for()
 
 
+def test_processes_past_the_limit_are_said(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
+    escaped = {"pid": 77, "name": "python3", "index": 0, "used_bytes": 3 * GIB, "charged_bytes": GIB, "why": "past"}
+    host = {"quota_bytes": 2 * GIB, "used_bytes": GIB, "peak_bytes": GIB, "refusals": 0}
+    a_script.body["node"].update(enforcer="driver", foreign_processes=2)
+    a_script.body["kernels"] = [
+        a_script.a_kernel(unhooked_processes=[escaped], host_memory=host, enforcement="failed: only root may")
+    ]
+    panel = a_scripted_lab.show_panel()
+    want = "Process 77 (python3) holds memory of GPU 0 past the memory limit: 2.0 GiB"
+    panel.get_by_role("alert").get_by_text(want).wait_for()
+    panel.get_by_role("alert").get_by_text("The limits of this kernel are not set: only root may").wait_for()
+    panel.get_by_text("2 processes on the GPUs belong to no kernel").wait_for()
+    panel.get_by_text("host memory locked: 1.0 of 2.0 GiB").wait_for()
+    panel.get_by_text("Limits kept by: driver").wait_for()
+
+
 def test_administrator_sees_owners(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
     a_script.body["user"] = {"name": "root", "role": "admin"}
     panel = a_scripted_lab.show_panel()

@@ -44,5 +44,5 @@ def _report(name: str, is_in_force: bool, problem: str) -> EnforcerReport:
     reason = problem
     if not is_in_force and not problem:
         how = f"ask for it with --enforcer {name}"
-        reason = f"experimental: no run on hardware is recorded; {how}" if is_experimental else f"not asked for; {how}"
+        reason = f"no run on hardware is recorded; {how}" if is_experimental else f"not asked for; {how}"
     return EnforcerReport(name, is_in_force, not problem, is_experimental, reason)

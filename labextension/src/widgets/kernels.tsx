@@ -3,9 +3,9 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
-import { interceptionFailure, kernelTitle, notebookPath, showsOwners } from '../model';
-import { formatLike, formatPart, formatSeconds, formatShare } from '../quantities';
-import { IKernel, IKernelDevice, IStatus } from '../tokens';
+import { enforcementFailure, interceptionFailure, kernelTitle, notebookPath, showsOwners } from '../model';
+import { formatBytes, formatLike, formatPart, formatSeconds, formatShare } from '../quantities';
+import { IHostMemory, IKernel, IKernelDevice, IStatus, IUnhookedProcess } from '../tokens';
 import { MemoryBar } from './bar';
 import { Facts } from './facts';
 import { Notice } from './notice';
@@ -31,6 +31,7 @@ export function KernelList({ status, trans, open }: IKernelsProps): JSX.Element 
         </ul>
       )}
       <p className="aliquot-Queue">{queue(status.queue.length, trans)}</p>
+      {status.node.enforcer && <Facts said={[trans.__('Limits kept by: %1', status.node.enforcer)]} />}
     </>
   );
 }
@@ -62,8 +63,35 @@ function KernelItem(props: IKernelProps): JSX.Element {
           {trans.__('The memory limit does not hold in this kernel: %1', failure)}
         </Notice>
       )}
+      <Escapes kernel={kernel} trans={trans} />
     </li>
   );
+}
+
+/** What of this kernel is on a GPU and not within its limit. */
+function Escapes({ kernel, trans }: { kernel: IKernel; trans: TranslationBundle }): JSX.Element {
+  const failure = enforcementFailure(kernel);
+  return (
+    <>
+      {failure && <Notice kind="warning">{trans.__('The limits of this kernel are not set: %1', failure)}</Notice>}
+      {kernel.unhooked_processes.map(process => (
+        <Notice key={`${process.pid} ${process.index}`} kind="warning">
+          {escape(process, trans)}
+        </Notice>
+      ))}
+    </>
+  );
+}
+
+function escape(process: IUnhookedProcess, trans: TranslationBundle): string {
+  const who = [String(process.pid), process.name, String(process.index)];
+  return process.used_bytes === null
+    ? trans.__('Process %1 (%2) uses GPU %3 past the memory limit', ...who)
+    : trans.__('Process %1 (%2) holds memory of GPU %3 past the memory limit: %4', ...who, past(process));
+}
+
+function past(process: IUnhookedProcess): string {
+  return formatBytes(Math.max(0, (process.used_bytes ?? 0) - process.charged_bytes));
 }
 
 function KernelTitle({ kernel, status, trans, open }: IKernelProps): JSX.Element {
@@ -136,10 +164,19 @@ function facts(kernel: IKernel, status: IStatus, trans: TranslationBundle): stri
   if (kernel.busy_seconds > 0) {
     said.push(trans.__('GPU time %1', formatSeconds(kernel.busy_seconds)));
   }
+  if (kernel.host_memory && kernel.host_memory.used_bytes > 0) {
+    said.push(hostMemory(kernel.host_memory, trans));
+  }
   if (kernel.refusals > 0) {
     said.push(trans._n('%1 allocation refused', '%1 allocations refused', kernel.refusals));
   }
   return said;
+}
+
+function hostMemory(host: IHostMemory, trans: TranslationBundle): string {
+  return host.quota_bytes === null
+    ? trans.__('host memory locked: %1', formatBytes(host.used_bytes))
+    : trans.__('host memory locked: %1 of %2', ...formatPart(host.used_bytes, host.quota_bytes));
 }
 
 function state(kernel: IKernel, trans: TranslationBundle): string {

@@ -30,6 +30,15 @@ export function StateNotices({ state, trans }: { state: IState; trans: Translati
     <>
       {problem && <Notice kind="warning">{explain(problem, trans)}</Notice>}
       {!problem && trouble && <Notice kind="warning">{trouble}</Notice>}
+      {status && status.node.foreign_processes > 0 && (
+        <Notice kind="info">
+          {trans._n(
+            '%1 process on the GPUs belongs to no kernel: its memory is not promised to anybody.',
+            '%1 processes on the GPUs belong to no kernel: their memory is not promised to anybody.',
+            status.node.foreign_processes
+          )}
+        </Notice>
+      )}
       {status?.node.driver === 'softgpu' && (
         <Notice kind="info">{trans.__('Software GPU: compiled GPU code is timed, not executed')}</Notice>
       )}

@@ -135,5 +135,8 @@ def test_the_whole_examination_ends_by_what_it_found(run_aliquot) -> None:
     by_name = {finding["about"]: finding for finding in told["findings"]}
     assert by_name["self-check"]["state"] == OK, by_name["self-check"]
     assert "Aliquot Software GPU" in by_name["devices"]["found"] or by_name["driver"]["state"] == OK
+    enforcers = [finding["found"] for finding in told["findings"] if finding["about"] == "enforcer"]
+    assert [line.split(":")[0] for line in enforcers] == ["hook", "driver (experimental)", "mps (experimental)"]
+    assert enforcers[0] == "hook: in force"
     assert done.returncode == (0 if told["ok"] else 1)
     assert all(finding["remedy"] for finding in told["findings"] if finding["state"] == WARN)

@@ -6,7 +6,8 @@ import json
 import socket
 from pathlib import Path
 
-from aliquot.gpu_hook.client import query
+from aliquot.gateway.tables import warnings
+from aliquot.gpu_hook.client import query, read_status
 
 
 def test_without_an_agent_it_says_how_to_start_one(run_aliquot) -> None:
@@ -55,3 +56,23 @@ def test_another_runtime_folder_can_be_asked(run_aliquot, an_agent, an_environme
     an_environment["ALIQUOT_RUNTIME_DIR"] = "/tmp/aq-nobody-is-here"
     assert run_aliquot("status").returncode == 1
     assert run_aliquot("status", "--runtime-dir", str(a_runtime_folder)).returncode == 0
+
+
+def test_what_goes_past_the_hook_is_a_line_of_its_own() -> None:
+    escaped = {"pid": 77, "name": "py\x1b[2J", "uuid": "GPU-a0", "index": 0, "used_bytes": 3 << 30}
+    late = {**escaped, "pid": 78, "charged_bytes": 1 << 30, "why": "past its charge"}
+    escaped |= {"charged_bytes": 0, "why": "not registered"}
+    kernel = {
+        **{"kernel_id": "k1", "owner": "ada", "label": "a.ipynb", "hundredths": 25, "memory_limit": None},
+        **{"workload_class": "production", "generation": 1, "attributes": {}, "created": 0.0, "interception": "holds"},
+        **{"pids": [1], "ending": False, "devices": [], "enforcement": "failed: only root may"},
+        "unhooked_processes": [escaped, late],
+    }
+    node = {"node": "n", "driver": "nvidia", "enforcer": "driver", "devices": [], "connections": 1}
+    status = read_status({**node, "kernels": [kernel], "foreign_processes": [{**escaped, "used_bytes": None}]})
+    assert warnings(status) == [
+        "kernel a.ipynb: process 77 (py\ufffd[2J) has 3.0 GiB on gpu0: not registered",
+        "kernel a.ipynb: process 78 (py\ufffd[2J) has 3.0 GiB on gpu0, 1.0 GiB of it counted: past its charge",
+        "kernel a.ipynb: limits by driver failed: only root may",
+        "no kernel's: process 77 (py\ufffd[2J) has memory on gpu0: not registered",
+    ]

@@ -62,6 +62,20 @@ def kernel(kernel_id: str, owner: str, **other: Any) -> dict[str, Any]:
     }
 
 
+def escaped(**other: Any) -> dict[str, Any]:
+    """A process of a kernel that no hook sees."""
+    return {
+        "pid": 77,
+        "name": "python3",
+        "uuid": UUID,
+        "index": 0,
+        "used_bytes": 3 * GIB,
+        "charged_bytes": 0,
+        "why": "not registered",
+        **other,
+    }
+
+
 class FakeAgent:
     """Answers at `path` between start and stop. Tests change what it says by its attributes; it has never any room."""
 
@@ -71,6 +85,7 @@ class FakeAgent:
         self._writers: list[asyncio.StreamWriter] = []
         self.devices = [device()]
         self.kernels: list[dict[str, Any]] = []
+        self.node: dict[str, Any] = {}  # more of the status
 
     async def start(self) -> None:
         self._server = await asyncio.start_unix_server(self._serve, self._path)
@@ -97,7 +112,14 @@ class FakeAgent:
         if op == "hello":
             return {**node, "version": 1, "pid": 1}
         if op == "status":
-            return {**node, "enforcer": "hook", "devices": self.devices, "kernels": self.kernels, "connections": 1}
+            return {
+                **node,
+                "enforcer": "hook",
+                "devices": self.devices,
+                "kernels": self.kernels,
+                "connections": 1,
+                **self.node,
+            }
         if op == "reserve":
             return {"ok": False, "code": "no_room", "message": "asked 0.9 GPU, 0.75 free on gpu0"}
         return {"ok": True, "released": False}

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from traitlets.config import Config
 
 from .conftest import ROOT, Answer, Ask
-from .fake_agent import GIB, UUID, FakeAgent, device, kernel
+from .fake_agent import GIB, UUID, FakeAgent, device, escaped, kernel
 
 API = yaml.safe_load((ROOT / "gateway" / "api.yaml").read_text())
 OPERATIONS = {
@@ -148,6 +148,36 @@ async def test_a_kernel_of_another_program_is_told_whole(ask: Ask, an_agent: Fak
     want |= {"state": "resident", "quota_bytes": 4 * GIB, "used_bytes": GIB, "peak_bytes": 2 * GIB, "refusals": 3}
     want |= {"created": "2027-01-15T08:00:00.500Z", "interception": "holds", "execution_state": None}
     assert {name: found[name] for name in want} == want
+
+
+async def test_what_goes_past_the_hook_is_told(ask: Ask, an_agent: FakeAgent) -> None:
+    host = {"quota_bytes": None, "charged_bytes": 5, "lent_bytes": 9, "peak_bytes": 7, "refusals": 1}
+    an_agent.kernels = [
+        kernel("k1", "alice", unhooked_processes=[escaped(used_bytes=None)], host_memory=host, enforcement="failed: no")
+    ]
+    an_agent.kernels[0]["devices"][0]["context_bytes"] = 300
+    an_agent.node = {"enforcer": "driver", "foreign_processes": [escaped()]}
+    await an_agent.start()
+    report = check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
+    assert (report["node"]["enforcer"], report["node"]["foreign_processes"]) == ("driver", 1)
+    [found] = report["kernels"]
+    want_process = {"pid": 77, "name": "python3", "index": 0, "used_bytes": None, "charged_bytes": 0}
+    assert found["unhooked_processes"] == [{**want_process, "why": "not registered"}]
+    assert found["host_memory"] == {"quota_bytes": None, "used_bytes": 5, "peak_bytes": 7, "refusals": 1}
+    assert (found["context_bytes"], found["enforcement"]) == (300, "failed: no")
+    text = check(await ask("ada", "GET", "aliquot/api/metrics"), "/aliquot/api/metrics")
+    values = {s.name: s.value for family in text_string_to_metric_families(text) for s in family.samples}
+    assert values["aliquot_kernel_unhooked_processes"] == values["aliquot_foreign_processes"] == 1
+    assert values["aliquot_kernel_host_memory_used_bytes"] == 5
+    assert values["aliquot_kernel_context_bytes"] == 300
+    assert "aliquot_kernel_host_memory_quota_bytes" not in values
+
+
+async def test_an_agent_of_a_version_before_tells_what_it_knows(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.kernels = [kernel("k1", "alice")]
+    await an_agent.start()
+    found = check(await ask("alice", "GET", "aliquot/api/kernels/k1"), "/aliquot/api/kernels/{kernel_id}")
+    assert (found["unhooked_processes"], found["context_bytes"], found["enforcement"]) == ([], 0, "holds")
 
 
 async def test_a_kernel_that_waits_is_pending_with_reason_and_place(ask: Ask, an_agent: FakeAgent) -> None:

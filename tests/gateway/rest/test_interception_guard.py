@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from aliquot.gateway.interception_guard import InterceptionGuard
+import pytest
+from aliquot.gateway.interception_guard import GuardRules, InterceptionGuard
 from aliquot.gateway.status import NodeView
 from aliquot.gpu_hook.client import NodeStatus, read_status
 
-from .fake_agent import kernel
+from .fake_agent import escaped, kernel
 
 
 class Manager:
@@ -73,3 +74,18 @@ async def test_a_kernel_that_could_not_be_ended_is_not_called_ended_and_is_tried
     guard.look(view)
     await guard.stop()
     assert (manager.kernels, [ended.id for ended in guard.ended()]) == (set(), ["k1"])
+
+
+@pytest.mark.parametrize(("ends", "want"), [(True, {"k2"}), (False, {"k1", "k2"})])
+async def test_kernels_with_processes_past_the_hook_are_ended_where_the_policy_says_so(
+    ends: bool, want: set[str]
+) -> None:
+    manager = Manager("k1", "k2")
+    guard = InterceptionGuard(manager, logging.getLogger("test"), GuardRules(False, ends))
+    failed = "failed: cuInit reached the driver"
+    guard.look(node(kernel("k1", "alice", unhooked_processes=[escaped()]), kernel("k2", "bob", interception=failed)))
+    await guard.stop()
+    assert manager.kernels == want
+    reasons = [ended.reason or "" for ended in guard.ended()]
+    assert all("process 77 (python3) has 3.0 GiB on gpu0: not registered" in reason for reason in reasons)
+    assert len(reasons) == (1 if ends else 0)
