@@ -102,7 +102,7 @@ int backing_adopt(int descriptor, void *note, struct backing *backing)
     struct tail tail;
     int seals = fcntl(descriptor, F_GET_SEALS);
     if (seals < 0 || (seals & (F_SEAL_SHRINK | F_SEAL_GROW)) != (F_SEAL_SHRINK | F_SEAL_GROW) ||
-        fstat(descriptor, &found) != 0 || found.st_size < (off_t)(MACHINE_LARGE_UNIT + SHARED_TAIL))
+        fstat(descriptor, &found) != 0 || found.st_size <= (off_t)SHARED_TAIL)
         return -1;
     uint64_t bytes = (uint64_t)found.st_size - SHARED_TAIL;
     if (pread(descriptor, &tail, sizeof tail, (off_t)bytes) != (ssize_t)sizeof tail || tail.magic != SHARED_MAGIC ||

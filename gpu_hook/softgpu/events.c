@@ -18,56 +18,110 @@ static struct {
     pthread_mutex_t mutex; /* guards every event's mark */
 } events = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
+/* A work in a stream of its own, which goes with it: another process's record holds up who waits for it, and no one
+ * else. Held; NULL without memory. */
+static struct work *run_apart(struct context *context, struct work *work)
+{
+    struct stream *stream = work ? stream_open(context, STREAM_NON_BLOCKING, 0, 0) : NULL;
+    if (stream == NULL) {
+        work_drop(work);
+        return NULL;
+    }
+    work_hold(work);
+    CUresult result = stream_enqueue(stream, work);
+    stream_close(stream);
+    if (result)
+        work_drop(work);
+    return result ? NULL : work;
+}
+
 /* The latest mark, held; NULL when never recorded. */
 struct work *event_hold_mark(struct event *event)
 {
+    uint64_t latest = event->share ? event_share_latest(event->share) : 0;
     pthread_mutex_lock(&events.mutex);
-    struct work *mark = event->mark;
+    struct work *mark = event->mark_number == latest ? event->mark : NULL;
     if (mark)
         work_hold(mark);
     pthread_mutex_unlock(&events.mutex);
-    return mark;
+    if (mark || latest == 0 || event_share_is_done(event->share, latest))
+        return mark;
+    return run_apart(event->context, event_share_await(event->share, latest));
 }
 
-void event_set_mark(struct event *event, struct work *mark)
+static void set_mark(struct event *event, struct work *mark, uint64_t number)
 {
     work_hold(mark);
     pthread_mutex_lock(&events.mutex);
     struct work *before = event->mark;
     event->mark = mark;
+    event->mark_number = number;
     pthread_mutex_unlock(&events.mutex);
     work_drop(before);
 }
 
+void event_set_mark(struct event *event, struct work *mark)
+{
+    uint64_t number = event->share ? event_share_record(event->share) : 0;
+    set_mark(event, mark, number);
+    struct work *end = number ? event_share_end(event->share, number) : NULL;
+    if (end && work_needs(end, mark) == 0)
+        work_drop(run_apart(event->context, end));
+}
+
 CUresult event_record(struct event *event, struct stream *stream)
 {
-    struct work *mark = work_of_nothing();
-    if (mark == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    work_hold(mark);
-    CUresult result = stream_enqueue_short(stream, mark);
+    uint64_t number = event->share ? event_share_record(event->share) : 0;
+    struct work *mark = number ? event_share_end(event->share, number) : work_of_nothing();
+    CUresult result = mark ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (mark) {
+        work_hold(mark);
+        result = stream_enqueue_short(stream, mark);
+    }
     if (result == CUDA_SUCCESS)
-        event_set_mark(event, mark);
+        set_mark(event, mark, number);
+    else if (number)
+        event_share_give_up(event->share, number);
     work_drop(mark);
     return result;
+}
+
+struct event *event_new(struct context *context, unsigned flags, struct event_share *share)
+{
+    struct event *event = calloc(1, sizeof *event);
+    if (event == NULL || handles_add(HANDLE_EVENT, event) != 0) {
+        free(event);
+        return NULL;
+    }
+    event->context = context;
+    event->flags = flags;
+    event->share = share;
+    event->place.descriptor = -1;
+    return event;
 }
 
 CUresult impl_cuEventCreate(CUevent *phEvent, unsigned int Flags)
 {
     struct context *context;
+    struct event_share *share = NULL;
+    struct event_place place = {0, -1};
     CUresult result = context_current(&context);
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
     if (result || phEvent == NULL || Flags & ~known)
         return result ? result : CUDA_ERROR_INVALID_VALUE;
-    if (Flags & CU_EVENT_INTERPROCESS)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    struct event *event = calloc(1, sizeof *event);
-    if (event == NULL || handles_add(HANDLE_EVENT, event) != 0) {
-        free(event);
+    if (Flags & CU_EVENT_INTERPROCESS) {
+        if (!(Flags & CU_EVENT_DISABLE_TIMING))
+            return CUDA_ERROR_INVALID_VALUE;
+        share = event_share_new(&place);
+        if (share == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    struct event *event = event_new(context, Flags, share);
+    if (event == NULL) {
+        event_share_drop(share);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    event->context = context;
-    event->flags = Flags;
+    event->place = place;
     *phEvent = (CUevent)event;
     return CUDA_SUCCESS;
 }
@@ -79,6 +133,7 @@ CUresult impl_cuEventDestroy_v2(CUevent hEvent)
     struct event *event = (struct event *)hEvent;
     capture_forget_event(event);
     work_drop(event->mark);
+    event_share_drop(event->share);
     free(event);
     return CUDA_SUCCESS;
 }
@@ -127,7 +182,12 @@ CUresult impl_cuEventQuery(CUevent hEvent)
     CUresult result = check(hEvent);
     if (result)
         return result;
-    struct work *mark = event_hold_mark((struct event *)hEvent);
+    struct event *event = (struct event *)hEvent;
+    if (event->share) {
+        uint64_t latest = event_share_latest(event->share);
+        return event_share_is_done(event->share, latest) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    }
+    struct work *mark = event_hold_mark(event);
     int is_done = mark == NULL || work_is_done(mark, NULL);
     work_drop(mark);
     return is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -138,7 +198,10 @@ CUresult impl_cuEventSynchronize(CUevent hEvent)
     CUresult result = check(hEvent);
     if (result)
         return result;
-    struct work *mark = event_hold_mark((struct event *)hEvent);
+    struct event *event = (struct event *)hEvent;
+    if (event->share)
+        event_share_wait(event->share, event_share_latest(event->share));
+    struct work *mark = event->share ? NULL : event_hold_mark(event);
     if (mark)
         work_wait(mark);
     work_drop(mark);

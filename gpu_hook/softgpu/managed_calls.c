@@ -1,6 +1,7 @@
 /* Managed memory: allocation, prefetches, discards, streams that it is attached to. */
 #include <string.h>
 
+#include "capture.h"
 #include "driver.h"
 #include "engine.h"
 #include "implemented.h"
@@ -15,7 +16,8 @@ CUresult impl_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int
     CUresult result = context_current(&context);
     if (result || dptr == NULL || bytesize == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return result ? result : CUDA_ERROR_INVALID_VALUE;
-    result = managed_allocate(context, bytesize, flags, &address);
+    result = capture_check_unsafe();
+    result = result ? result : managed_allocate(context, bytesize, flags, &address);
     if (result == CUDA_SUCCESS)
         *dptr = address;
     return result;
@@ -44,6 +46,8 @@ static CUresult enqueue(CUstream handle, struct prefetch prefetch)
     struct stream *stream;
     struct context *context;
     CUresult result = stream_resolve(handle, &stream, &context);
+    if (capture_takes(stream, &result))
+        result = capture_refuse(stream);
     if (result)
         return result;
     struct work *work = work_new(run_prefetch, sizeof prefetch);
@@ -171,6 +175,10 @@ CUresult impl_cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t 
     struct context *context;
     struct managed_range found;
     CUresult result = stream_resolve(hStream, &stream, &context);
+    if (result)
+        return result;
+    if (capture_takes(stream, &result))
+        return capture_refuse(stream);
     if (result)
         return result;
     if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)

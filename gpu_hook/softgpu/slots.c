@@ -25,6 +25,14 @@ static int is_dead(const struct seat *seat, int slot)
     return fcntl(seat->descriptor, F_OFD_GETLK, &query) == 0 && query.l_type == F_UNLCK;
 }
 
+int slots_is_alive(const struct seat *seat, int slot, int32_t process)
+{
+    if (slot < 0 || slot >= MACHINE_SLOTS ||
+        atomic_load_explicit(&seat->machine->slots[slot].pid, memory_order_acquire) != process)
+        return 0;
+    return !is_dead(seat, slot);
+}
+
 /* Under the machine's lock. The pid goes first: a slot without a pid counts for nothing, so a kill between any two of
  * these stores leaves totals that machine_recount gets right. */
 static void clear_slot(struct machine *machine, int index)

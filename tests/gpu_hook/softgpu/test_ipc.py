@@ -115,3 +115,29 @@ def test_sharing_keeps_a_sparse_allocation_sparse(make_machine):
     """
     )
     assert said.split("\n") == ["07000000", "True"]
+
+
+def test_record_of_a_killed_process_holds_up_nobody(a_machine):
+    recorder = a_machine.popen(
+        _IPC
+        + """
+    start(); made = vp(); check(cuda.cuEventCreate(ctypes.byref(made), 6)); handle = Handle()
+    check(cuda.cuIpcGetEventHandle(ctypes.byref(handle), made)); check(launch("aliquot_spin", u64(3600 * 10**9)))
+    check(cuda.cuEventRecord(made, None)); say(bytes(handle).hex()); signal.pause()
+    """
+    )
+    handle = recorder.stdout.readline().strip()
+    waiter = a_machine.popen(
+        _IPC
+        + f"""
+    start(); cuda.cuIpcOpenEventHandle.argtypes = [vp, Handle]; made = vp()
+    check(cuda.cuIpcOpenEventHandle(ctypes.byref(made), Handle.from_buffer_copy(bytes.fromhex("{handle}"))))
+    check(cuda.cuStreamWaitEvent(None, made, 0)); say(cuda.cuEventQuery(made), cuda.cuStreamQuery(None))
+    check(cuda.cuCtxSynchronize()); say("on")
+    """
+    )
+    want_not_ready = "600 600\n"
+    assert waiter.stdout.readline() == want_not_ready
+    recorder.kill()
+    recorder.communicate()
+    assert waiter.communicate(timeout=20)[0] == "on\n"
