@@ -1,4 +1,4 @@
-"""Set the project up in `.venv`: environment, Python packages, native libraries; for tests also Chromium, clang.
+"""Set the project up in `.venv`: environment, Python packages, native libraries; for tests Chromium, clang, valgrind.
 
 Needs nothing but Python's standard library and a C compiler. Says what it does, how long it takes, and what to
 do when a step fails; the full output of each step is in build/setup.log. Owns no project logic.
@@ -31,7 +31,7 @@ BUILD_REQUIREMENTS = (
 )
 # Kept out of the environment: its extension would run in every Jupyter server that the tests start.
 DASHBOARD = "jupyterlab-nvdashboard>=0.15,<0.16"
-SYSTEM_PACKAGES = {"chromium": "chromium", "clang": "clang"}  # program: Debian package
+SYSTEM_PACKAGES = {"chromium": "chromium", "clang": "clang", "valgrind": "valgrind"}  # program: Debian package
 
 
 def say(text: str) -> None:
@@ -122,7 +122,7 @@ def install_torch() -> None:
 
 
 def install_system_packages() -> None:
-    """Chromium for the browser tests, clang for the second compiler's warnings; only as root on Debian."""
+    """Chromium for the browser tests, clang for warnings, valgrind for counts; only as root on Debian."""
     missing = [package for program, package in SYSTEM_PACKAGES.items() if shutil.which(program) is None]
     if not missing:
         return
