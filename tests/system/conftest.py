@@ -271,8 +271,16 @@ def start_server(folder: Path, environment: dict[str, str], name: str, *options:
 
 
 @pytest.fixture
-def a_server(a_folder: Path, an_environment: dict[str, str], an_agent: object) -> Iterator[Server]:
-    server = start_server(a_folder, an_environment, "server")
+def server_options() -> list[str]:
+    """Of ``a_server``; a test that wants some parametrizes them."""
+    return []
+
+
+@pytest.fixture
+def a_server(
+    a_folder: Path, an_environment: dict[str, str], an_agent: object, server_options: list[str]
+) -> Iterator[Server]:
+    server = start_server(a_folder, an_environment, "server", *server_options)
     yield server
     if server.process.poll() is None:
         server.stop()
