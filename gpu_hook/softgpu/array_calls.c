@@ -1,5 +1,6 @@
 /* The array functions of the driver API. */
 #include "arrays.h"
+#include "capture.h"
 
 #include <string.h>
 
@@ -12,6 +13,7 @@ CUresult impl_cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR
     struct storage *storage;
     struct context *context;
     CUresult result = context_current(&context);
+    result = result ? result : capture_check_unsafe();
     if (result || pHandle == NULL || pAllocateArray == NULL)
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     result = storage_open(pAllocateArray, 1, 0, &storage);
@@ -127,6 +129,7 @@ CUresult impl_cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY
     struct context *context;
     struct storage *storage;
     CUresult result = context_current(&context);
+    result = result ? result : capture_check_unsafe();
     if (result || pHandle == NULL || pMipmappedArrayDesc == NULL)
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     unsigned most = most_levels(pMipmappedArrayDesc);

@@ -154,8 +154,8 @@ CUresult impl_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned 
         return CUDA_ERROR_INVALID_HANDLE;
     if (capture_takes(stream, &result))
         return flags ? capture_external_event(stream, hEvent, 0) : capture_event(stream, event);
-    if (result)
-        return result;
+    if (result || flags) /* external records are for captures alone */
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
     if (event_is_captured(event))
         capture_forget_event(event);
     return event_record(event, stream);
@@ -246,6 +246,8 @@ CUresult impl_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int F
     struct event *event = (struct event *)hEvent;
     if ((capture_is_on() || event_is_captured(event)) && capture_wait(stream, event, Flags, &result))
         return result;
+    if (Flags) /* external waits are for captures alone */
+        return CUDA_ERROR_INVALID_VALUE;
     struct work *mark = event_hold_mark(event);
     if (mark == NULL)
         return CUDA_SUCCESS;

@@ -46,8 +46,8 @@ static CUresult enqueue(CUstream handle, struct prefetch prefetch)
     struct stream *stream;
     struct context *context;
     CUresult result = stream_resolve(handle, &stream, &context);
-    if (capture_takes(stream, &result))
-        result = capture_refuse(stream);
+    if (result == CUDA_SUCCESS && capture_is_on())
+        result = capture_check_stream(stream); /* no node can do it */
     if (result)
         return result;
     struct work *work = work_new(run_prefetch, sizeof prefetch);

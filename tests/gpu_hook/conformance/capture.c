@@ -2,53 +2,7 @@
  * meanwhile. */
 #include <pthread.h>
 
-#include "graphs.h"
-
-static CUstream capturing(CUstreamCaptureMode mode)
-{
-    CUstream stream = a_stream();
-    EXPECT_OK(cuStreamBeginCapture(stream, mode));
-    return stream;
-}
-
-static CUevent an_event(void)
-{
-    CUevent event;
-    EXPECT_OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    return event;
-}
-
-static CUstreamCaptureStatus status_of(CUstream stream)
-{
-    CUstreamCaptureStatus status;
-    EXPECT_OK(cuStreamIsCapturing(stream, &status));
-    return status;
-}
-
-static CUgraph ended(CUstream stream, size_t want_nodes)
-{
-    CUgraph graph;
-    size_t nodes;
-    EXPECT_OK(cuStreamEndCapture(stream, &graph));
-    EXPECT_OK(cuGraphGetNodes(graph, NULL, &nodes));
-    EXPECT_EQUAL(nodes, want_nodes);
-    return graph;
-}
-
-static void launch_fill(CUdeviceptr pointer, uint32_t value, CUstream stream)
-{
-    CUDA_KERNEL_NODE_PARAMS kernel = fill_kernel(pointer, value);
-    EXPECT_OK(cuLaunchKernel(kernel.func, 1, 1, 1, 128, 1, 1, 0, stream, kernel.kernelParams, NULL));
-}
-
-static void expect_broken(CUstream stream)
-{
-    CUgraph graph = (CUgraph)1;
-    EXPECT_EQUAL(status_of(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-    EXPECT_CODE(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    EXPECT(graph == NULL);
-    EXPECT_EQUAL(status_of(stream), CU_STREAM_CAPTURE_STATUS_NONE);
-}
+#include "capture.h"
 
 TEST(captured_work_runs_when_the_graph_does)
 {
@@ -373,19 +327,4 @@ TEST(a_launched_graph_is_captured_as_a_child)
     EXPECT_EQUAL(word_of(a), 0);
     run(instantiated(outer), stream);
     EXPECT_EQUAL(word_of(a), 8);
-}
-
-static void called_back(CUstream stream, CUresult result, void *data)
-{
-    (void)stream;
-    (void)result;
-    (void)data;
-}
-
-TEST(callbacks_cannot_be_captured)
-{
-    check_start();
-    CUstream stream = capturing(CU_STREAM_CAPTURE_MODE_RELAXED);
-    EXPECT(cuStreamAddCallback(stream, called_back, NULL, 0) != CUDA_SUCCESS);
-    expect_broken(stream);
 }
