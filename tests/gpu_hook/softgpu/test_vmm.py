@@ -197,3 +197,30 @@ def test_memory_of_another_machine_is_not_imported(make_machine):
     exporter.communicate("go\n", timeout=20)
     want_not_supported = "801"
     assert said == want_not_supported
+
+
+_CHURN = """
+    import random
+    start(); r = random.Random(os.getpid()); base = reserve(8 * UNIT); handle64 = ctypes.create_string_buffer(64)
+    say("up")
+    while True:
+        errors, handles = zip(*[create(UNIT, r.choice([0, 1])) for _ in range(8)])
+        for i, handle in enumerate(handles):
+            if not errors[i]: map(base + i * UNIT, UNIT, handle); allow(base + i * UNIT, UNIT); release(handle)
+        p = u64(); cuda.cuMemAllocManaged(ctypes.byref(p), ctypes.c_size_t(8 * MIB), 1)
+        cuda.cuMemPrefetchAsync(p, ctypes.c_size_t(8 * MIB), 0, None); q = alloc(r.choice([4096, 4 * MIB]))[1]
+        cuda.cuIpcGetMemHandle(handle64, u64(q)); fill(base, 4); cuda.cuCtxSynchronize()
+        cuda.cuMemFree_v2(p); cuda.cuMemFree_v2(u64(q))
+        for i in range(8): unmap(base + i * UNIT, UNIT)
+"""
+
+
+def test_killed_amid_every_sort_of_memory_leaves_nothing(a_machine):
+    clients = [a_machine.popen(_PROPERTIES + _CHURN) for _ in range(6)]
+    for client in clients:
+        assert client.stdout.readline() == "up\n"
+    a_machine.run("start()\nfor _ in range(2000): check(cuda.cuMemFree_v2(u64(alloc(512)[1] or 0)))")  # let them churn
+    for client in clients:
+        client.kill()
+        client.communicate()
+    assert a_machine.run("start(); say(free_bytes() // MIB, alloc(64 * MIB)[0])") == "64 0"
