@@ -2,6 +2,7 @@
 #include "arrays.h"
 #include "copies.h"
 #include "implemented.h"
+#include "streams.h"
 #include "window.h"
 
 /* `bytes` from `offset` of a 1D array; *element tells the size of its elements. */
@@ -21,7 +22,8 @@ static CUresult to_array(CUarray array, size_t offset, uint64_t from, int from_d
 {
     struct place place;
     unsigned element;
-    CUresult result = find_array(array, offset, bytes, &place, &element);
+    CUresult result = stream_check(stream);
+    result = result ? result : find_array(array, offset, bytes, &place, &element);
     if (result || (from_device && bytes && !window_is_device(from)))
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     struct place source = {from, bytes, 1};
@@ -33,7 +35,8 @@ static CUresult from_array(uint64_t to, int to_device, CUarray array, size_t off
 {
     struct place place;
     unsigned element;
-    CUresult result = find_array(array, offset, bytes, &place, &element);
+    CUresult result = stream_check(stream);
+    result = result ? result : find_array(array, offset, bytes, &place, &element);
     if (result || (to_device && bytes && !window_is_device(to)))
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     struct place target = {to, bytes, 1};
@@ -78,7 +81,8 @@ CUresult impl_cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArr
 {
     struct place to, from;
     unsigned to_element, from_element;
-    CUresult result = find_array(dstArray, dstOffset, ByteCount, &to, &to_element);
+    CUresult result = stream_check(NULL);
+    result = result ? result : find_array(dstArray, dstOffset, ByteCount, &to, &to_element);
     result = result ? result : find_array(srcArray, srcOffset, ByteCount, &from, &from_element);
     if (result || to_element != from_element || ByteCount % to_element)
         return result ? result : CUDA_ERROR_INVALID_VALUE;

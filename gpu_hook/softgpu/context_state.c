@@ -141,32 +141,3 @@ CUresult impl_cuCtxResetPersistingL2Cache(void)
 {
     return CUDA_SUCCESS;
 }
-
-/* Peers reach each other through the host: every device of this machine can. */
-CUresult impl_cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
-{
-    if (canAccessPeer == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (driver_check_device(dev) || driver_check_device(peerDev))
-        return CUDA_ERROR_INVALID_DEVICE;
-    *canAccessPeer = dev != peerDev;
-    return CUDA_SUCCESS;
-}
-
-CUresult impl_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
-{
-    struct context *context;
-    CUresult result = context_current(&context);
-    if (result || Flags)
-        return result ? result : CUDA_ERROR_INVALID_VALUE;
-    return handles_has(HANDLE_CONTEXT, peerContext) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-CUresult impl_cuCtxDisablePeerAccess(CUcontext peerContext)
-{
-    struct context *context;
-    CUresult result = context_current(&context);
-    if (result)
-        return result;
-    return handles_has(HANDLE_CONTEXT, peerContext) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-}

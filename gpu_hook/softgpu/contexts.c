@@ -29,6 +29,7 @@ static struct {
     pthread_mutex_t mutex; /* guards the primary contexts' counts and the table */
     struct context *primary[MACHINE_DEVICES];
     unsigned primary_flags[MACHINE_DEVICES];
+    int primary_retains[MACHINE_DEVICES]; /* a reset leaves them */
     _Atomic unsigned long long next_id;
     uint64_t footprint_bytes; /* set once, before the first context */
 } contexts = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -92,7 +93,8 @@ void context_close(struct context *context)
     managed_free_context(context);
     refund_footprint(context->physical);
     struct slot *slot = &driver.seat.machine->slots[driver.seat.slot];
-    if (atomic_fetch_sub(&slot->devices[context->physical].contexts, 1) == 1) {
+    atomic_fetch_sub(&slot->devices[context->physical].contexts, 1);
+    if (context->is_primary) { /* these belong to no context, but to what a device holds in this process */
         pools_close_device(context->physical);
         graph_memory_close_device(context->physical);
     }
@@ -117,7 +119,9 @@ struct context *context_current_or_null(void)
 CUresult context_current(struct context **context)
 {
     *context = context_current_or_null();
-    return *context ? context_check(*context) : CUDA_ERROR_INVALID_CONTEXT;
+    if (*context == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return handles_has(HANDLE_CONTEXT, *context) ? context_check(*context) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 void context_fail(struct context *context, CUresult error)
@@ -144,7 +148,7 @@ CUresult context_retain_primary(CUdevice device, struct context **context)
     if (*primary == NULL)
         result = context_open(device, contexts.primary_flags[device], 1, primary);
     if (result == CUDA_SUCCESS)
-        (*primary)->retains++;
+        contexts.primary_retains[device]++;
     *context = *primary;
     pthread_mutex_unlock(&contexts.mutex);
     return result;
@@ -158,20 +162,25 @@ struct context *context_primary_if_active(CUdevice device)
     return context;
 }
 
-static CUresult drop_primary(CUdevice device, int all)
+/* Takes a retain back, or with `is_reset` none, and closes the context at the last or a reset. */
+static CUresult drop_primary(CUdevice device, int is_reset)
 {
     CUresult result = driver_check_device(device);
     if (result != CUDA_SUCCESS)
         return result;
+    struct context *closed = NULL;
     pthread_mutex_lock(&contexts.mutex);
-    struct context *context = contexts.primary[device];
-    int is_last = context && (all || --context->retains == 0);
-    if (is_last)
+    int *retains = &contexts.primary_retains[device];
+    if (!is_reset && *retains == 0)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    else if (is_reset || --*retains == 0) {
+        closed = contexts.primary[device];
         contexts.primary[device] = NULL;
+    }
     pthread_mutex_unlock(&contexts.mutex);
-    if (is_last)
-        context_close(context);
-    return context || all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    if (closed)
+        context_close(closed);
+    return result;
 }
 
 CUresult impl_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)

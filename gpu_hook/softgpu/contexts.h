@@ -8,18 +8,20 @@
 
 struct stream;
 
+#define CONTEXT_PEERS_MAX 16
+
 /* A CUcontext is a pointer to this. */
 struct context {
     CUdevice device;   /* visible ordinal */
     unsigned physical; /* index in the machine */
     unsigned flags;
     int is_primary;
-    int retains; /* of a primary context; under the contexts' mutex */
     unsigned long long id;
     atomic_int sticky;       /* a CUresult: the error after which the context is of no use */
     struct stream *streams;  /* all of them; under the streams' mutex */
     struct stream *legacy;   /* the legacy default stream */
     size_t limits[CU_LIMIT_MAX];
+    struct context *peers[CONTEXT_PEERS_MAX]; /* whose memory was let in; NULL: a free place. Under the peers' mutex */
 };
 
 /* The calling thread's context, if it can be used: CUDA_SUCCESS, INVALID_CONTEXT, a sticky error, or

@@ -4,6 +4,7 @@
 #include "handles.h"
 #include "implemented.h"
 #include "managed.h"
+#include "streams.h"
 #include "window.h"
 
 static CUresult copy(uint64_t to, uint64_t from, size_t bytes, CUstream stream, int is_async)
@@ -16,6 +17,9 @@ static CUresult copy(uint64_t to, uint64_t from, size_t bytes, CUstream stream, 
 static CUresult copy_between(uint64_t to, int to_device, uint64_t from, int from_device, size_t bytes, CUstream stream,
                              int is_async)
 {
+    CUresult result = stream_check(stream);
+    if (result)
+        return result;
     if (bytes && ((to_device && !window_is_device(to)) || (from_device && !window_is_device(from)))) {
         struct allocation found;
         uint64_t odd = to_device && !window_is_device(to) ? to : from;

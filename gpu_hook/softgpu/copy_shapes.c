@@ -4,6 +4,7 @@
 #include "driver.h"
 #include "handles.h"
 #include "implemented.h"
+#include "streams.h"
 #include "works.h"
 
 /* One end of a copy, as both parameter structs describe it. */
@@ -38,7 +39,8 @@ static CUresult copy_ends(const struct end *to, const struct end *from, struct s
                           int is_async)
 {
     struct place to_place, from_place;
-    CUresult result = find_place(from, &shape, &from_place);
+    CUresult result = stream_check(stream);
+    result = result ? result : find_place(from, &shape, &from_place);
     result = result ? result : find_place(to, &shape, &to_place);
     return result ? result : copy_shape(to_place, from_place, shape, stream, is_async);
 }
@@ -86,7 +88,8 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *copy, CUstream stream, int is_async
 {
     struct place to, from;
     struct shape shape;
-    CUresult result = read_3d(copy, &to, &from, &shape);
+    CUresult result = stream_check(stream);
+    result = result ? result : read_3d(copy, &to, &from, &shape);
     return result ? result : copy_shape(to, from, shape, stream, is_async);
 }
 

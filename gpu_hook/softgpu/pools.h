@@ -11,7 +11,7 @@ int pools_wait_for_frees(unsigned physical);
 int pools_release_unused(unsigned physical);
 /* The host has waited for a stream, an event or a context: what pools hold beyond their thresholds goes back. */
 void pools_synchronised(void);
-/* The last context of the device in this process is gone, and with it all that its pools hold. */
+/* The primary context of the device is gone, and with it all that the device holds in this process. */
 void pools_close_device(unsigned physical);
 /* Frees a pool's allocation at once; 0, or -1 when `address` is not the start of one. */
 int pool_free_now(uint64_t address);

@@ -64,6 +64,13 @@ CUresult stream_resolve(CUstream handle, struct stream **stream, struct context 
     return context_check(*context);
 }
 
+CUresult stream_check(CUstream handle)
+{
+    struct stream *stream;
+    struct context *context;
+    return stream_resolve(handle, &stream, &context);
+}
+
 CUresult impl_cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
     struct context *context;
@@ -103,7 +110,7 @@ CUresult impl_cuStreamSynchronize(CUstream hStream)
     if (result)
         return result;
     /* The legacy stream's end is after all blocking streams' work, as an operation on it would be. */
-    result = stream->kind == STREAM_LEGACY ? streams_drain(context) : stream_drain(stream);
+    result = stream->kind == STREAM_LEGACY ? streams_drain_blocking(context) : stream_drain(stream);
     pools_synchronised();
     return result;
 }

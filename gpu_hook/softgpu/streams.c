@@ -254,8 +254,8 @@ CUresult stream_drain(struct stream *stream)
     return (CUresult)atomic_load(&context->sticky);
 }
 
-/* Under the mutex: the latest unfinished work of each stream, held. NULL without memory. */
-static struct work **collect_last(struct context *context, size_t *count)
+/* Under the mutex: the latest unfinished work of each stream, of all kinds up to `last_kind`, held. NULL without memory. */
+static struct work **collect_last(struct context *context, enum stream_kind last_kind, size_t *count)
 {
     size_t streams = 0;
     *count = 0;
@@ -263,18 +263,18 @@ static struct work **collect_last(struct context *context, size_t *count)
         streams++;
     struct work **works = calloc(streams + 1, sizeof *works);
     for (struct stream *stream = context->streams; works && stream; stream = stream->next)
-        if (stream->last && !stream->last->is_done) {
+        if (stream->kind <= last_kind && stream->last && !stream->last->is_done) {
             work_hold(stream->last);
             works[(*count)++] = stream->last;
         }
     return works;
 }
 
-CUresult streams_drain(struct context *context)
+static CUresult drain(struct context *context, enum stream_kind last_kind)
 {
     size_t count;
     pthread_mutex_lock(&queues.mutex);
-    struct work **works = collect_last(context, &count);
+    struct work **works = collect_last(context, last_kind, &count);
     pthread_mutex_unlock(&queues.mutex);
     if (works == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -284,6 +284,16 @@ CUresult streams_drain(struct context *context)
     }
     free(works);
     return (CUresult)atomic_load(&context->sticky);
+}
+
+CUresult streams_drain(struct context *context)
+{
+    return drain(context, STREAM_NON_BLOCKING);
+}
+
+CUresult streams_drain_blocking(struct context *context)
+{
+    return drain(context, STREAM_BLOCKING);
 }
 
 struct stream *stream_open(struct context *context, enum stream_kind kind, int priority, int is_handle)

@@ -55,6 +55,7 @@ struct stream *stream_open(struct context *context, enum stream_kind kind, int p
 void stream_close(struct stream *stream);
 /* What a CUstream argument means: the handle, or the default stream of the current context. Sets *context. */
 CUresult stream_resolve(CUstream handle, struct stream **stream, struct context **context);
+CUresult stream_check(CUstream handle); /* as stream_resolve, for those who need neither */
 
 /* A work with room for a payload; NULL without memory. Held by its creator until work_drop. */
 struct work *work_new(CUresult (*run)(struct work *, uint64_t *), size_t payload_bytes);
@@ -78,6 +79,8 @@ struct work *stream_last(struct stream *stream);
 /* Waits for all that the stream, or every stream of a context, has been given. */
 CUresult stream_drain(struct stream *stream);
 CUresult streams_drain(struct context *context);
+/* The same for what the legacy stream waits for. */
+CUresult streams_drain_blocking(struct context *context);
 void streams_close_all(struct context *context);
 
 #endif

@@ -74,6 +74,22 @@ def test_entries_without_an_implementation_say_so(a_machine, tmp_path):
     assert "event=unsupported function=cuMulticastCreate" in (tmp_path / "log").read_text()
 
 
+def test_what_is_destroyed_twice_is_an_error_not_a_crash(a_machine):
+    said = a_machine.run("""
+        start(); made = vp(); shape = (ctypes.c_size_t * 5)(64, 0, 0, 0x20 | 1 << 32, 0)
+        text = b".version 7.0\\n.target sm_75\\n.address_size 64\\n.visible .entry empty()\\n{\\nret;\\n}\\n\\0"
+        def twice(create, destroy, *arguments):
+            check(getattr(cuda, create)(ctypes.byref(made), *arguments))
+            check(getattr(cuda, destroy)(made)); return getattr(cuda, destroy)(made)
+        say(twice("cuStreamCreate", "cuStreamDestroy_v2", 0), twice("cuEventCreate", "cuEventDestroy_v2", 0),
+            twice("cuModuleLoadData", "cuModuleUnload", text), twice("cuArray3DCreate_v2", "cuArrayDestroy", shape),
+            twice("cuMipmappedArrayCreate", "cuMipmappedArrayDestroy", shape, 3),
+            twice("cuCtxCreate_v2", "cuCtxDestroy_v2", 0, 0))
+    """)
+    want_invalid_handle, want_invalid_context = "400", "201"
+    assert said.split() == [want_invalid_handle] * 5 + [want_invalid_context]
+
+
 def test_nothing_is_printed_without_a_log(a_machine):
     client = a_machine.popen("start(); alloc(1 << 50); cuda.cuMulticastCreate(None, None)")
     assert client.communicate(timeout=20) == ("", "")
@@ -108,8 +124,8 @@ def test_contexts_stack_per_thread_and_own_their_memory(a_machine):
         say(current.value == primary.value, free_bytes() == 64 * MIB, cuda.cuCtxPushCurrent_v2(made))
         check(alloc(512)[0]); check(cuda.cuDevicePrimaryCtxRelease_v2(0)); say(alloc(512)[0])
     """)
-    want_invalid_context = "201"
-    assert said.split("\n") == ["True", "[None, 201]", f"True True {want_invalid_context}", want_invalid_context]
+    want_invalid_context, want_destroyed = "201", "709"
+    assert said.split("\n") == ["True", "[None, 201]", f"True True {want_invalid_context}", want_destroyed]
 
 
 def test_handles_that_are_none_are_errors_not_crashes(a_machine):
