@@ -53,6 +53,7 @@ static void leave_seat_in_child(void)
     driver.seat.descriptor = -1;
     physical_forget();
     shares_forget();
+    pools_forget();
     window_unlock(); /* taken before the fork, so that all of this is whole */
     enter_forked();
 }

@@ -74,10 +74,12 @@ CUresult impl_cuMemFree_v2(CUdeviceptr dptr)
         CUresult freed = graph_memory_free_now(dptr);
         return freed ? freed : result;
     }
-    if (window_find(dptr, &found) != 0 || found.kind != ALLOCATION_PLAIN || found.start != dptr || found.is_dying)
+    if (window_find(dptr, &found) != 0 || found.start != dptr || found.is_dying)
         return CUDA_ERROR_INVALID_VALUE;
-    if (found.pool)
+    if (found.pool) /* an imported one's too */
         return pool_free_now(dptr) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (found.kind != ALLOCATION_PLAIN)
+        return CUDA_ERROR_INVALID_VALUE;
     result = streams_drain(found.context);
     return window_free(dptr) == 0 ? result : CUDA_ERROR_INVALID_VALUE;
 }

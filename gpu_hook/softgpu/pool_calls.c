@@ -49,7 +49,7 @@ CUresult impl_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemo
     CUresult result = stream_resolve(hStream, &stream, &context);
     if (result)
         return result;
-    if (dptr == NULL || bytesize == 0 || !handles_has(HANDLE_POOL, pool))
+    if (dptr == NULL || bytesize == 0 || !handles_has(HANDLE_POOL, pool) || ((struct pool *)pool)->is_imported)
         return CUDA_ERROR_INVALID_VALUE;
     if (capture_takes(stream, &result))
         return capture_allocation(stream, ((struct pool *)pool)->device, bytesize, dptr);
@@ -90,11 +90,24 @@ static CUresult run_free(struct work *work, uint64_t *clock)
     pthread_mutex_lock(&pools.mutex);
     if (own->part)
         pool_reach_free(own->part, 0);
-    else if (own->address)
+    else if (own->address && pool_give_import(own->address) != 0)
         window_free(own->address);
     forget(own);
     pthread_mutex_unlock(&pools.mutex);
     return CUDA_SUCCESS;
+}
+
+/* 0, or -1 when no pointer of an imported pool starts there or its free is queued already. */
+static int mark_import(uint64_t address)
+{
+    window_lock();
+    struct allocation *found = window_look_up(address);
+    int is_first = found && found->kind == ALLOCATION_IMPORTED && found->pool && found->start == address &&
+                   !found->is_dying;
+    if (is_first)
+        found->is_dying = 1;
+    window_unlock();
+    return is_first ? 0 : -1;
 }
 
 /* Under the mutex: notes what is to be freed. INVALID_VALUE when nothing starts there. */
@@ -105,7 +118,8 @@ static CUresult begin_free(uint64_t address, struct stream *stream, struct pendi
         return CUDA_ERROR_INVALID_VALUE;
     own->physical = found.device;
     own->part = pool_begin_free(address, stream->id);
-    if (own->part == NULL && (found.pool || window_mark_dying(address) != 0))
+    int is_free = own->part || mark_import(address) == 0 || (!found.pool && window_mark_dying(address) == 0);
+    if (!is_free)
         return CUDA_ERROR_INVALID_VALUE;
     if (own->part)
         own->part->pending = own;
@@ -159,8 +173,9 @@ int pool_free_now(uint64_t address)
     struct part *part = pool_begin_free(address, 1);
     if (part)
         pool_reach_free(part, 1);
+    int failed = part ? 0 : pool_give_import(address);
     pthread_mutex_unlock(&pools.mutex);
-    return part ? 0 : -1;
+    return failed;
 }
 
 int pools_wait_for_frees(unsigned physical)

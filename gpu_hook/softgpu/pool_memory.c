@@ -65,6 +65,7 @@ int pool_release(struct pool *pool, uint64_t keep)
         window_lock();
         ranges_remove(&chunk->parts, chunk->start);
         window_unlock();
+        pool_unshare_chunk(pool, chunk);
         window_release(chunk->start);
         count(pool, 0, -(int64_t)chunk->bytes);
         free(chunk);
@@ -85,15 +86,16 @@ static CUresult reserve(struct pool *pool, uint64_t bytes)
         free(chunk);
         return result;
     }
+    chunk->bytes = bytes;
     window_lock();
-    int failed = ranges_insert(&chunk->parts, chunk->start, bytes, NULL);
+    int failed = pool_share_chunk(pool, chunk) != 0 || ranges_insert(&chunk->parts, chunk->start, bytes, NULL) != 0;
     window_unlock();
     if (failed) {
+        pool_unshare_chunk(pool, chunk);
         window_release(chunk->start);
         free(chunk);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    chunk->bytes = bytes;
     chunk->next = pool->chunks;
     pool->chunks = chunk;
     count(pool, 0, (int64_t)bytes);
@@ -205,18 +207,26 @@ CUresult pool_take(struct pool *pool, struct context *context, uint64_t bytes, c
     return CUDA_SUCCESS;
 }
 
-struct part *pool_begin_free(uint64_t address, uint64_t stream_id)
+struct part *pool_part(uint64_t address)
 {
     window_lock();
     struct allocation *allocation = window_look_up(address);
-    int is_part = allocation && allocation->start == address && allocation->pool && !allocation->is_dying;
-    if (is_part)
-        allocation->is_dying = 1;
+    int is_part = allocation && allocation->kind == ALLOCATION_PLAIN && allocation->start == address &&
+                  allocation->pool && !allocation->is_dying;
     window_unlock();
-    if (!is_part)
+    return is_part ? (struct part *)allocation : NULL;
+}
+
+struct part *pool_begin_free(uint64_t address, uint64_t stream_id)
+{
+    struct part *part = pool_part(address);
+    if (part == NULL)
         return NULL;
-    struct part *part = (struct part *)allocation;
+    struct allocation *allocation = &part->allocation;
     struct pool *pool = allocation->pool;
+    window_lock();
+    allocation->is_dying = 1;
+    window_unlock();
     part->freed_on = stream_id;
     part->next_freed = pool->freed;
     pool->freed = part;

@@ -4,12 +4,13 @@
 #define SOFTGPU_POOL_STATE_H
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include "machine.h"
 #include "pools.h"
 #include "ranges.h"
 #include "streams.h"
-#include "window.h"
+#include "window_state.h"
 
 enum pool_reuse { REUSE_EVENTS, REUSE_OPPORTUNISTIC, REUSE_INTERNAL, REUSE_KINDS };
 
@@ -24,6 +25,11 @@ struct pool {
     CUmemAccess_flags access[MACHINE_DEVICES];
     struct chunk *chunks;
     struct part *freed; /* parts that are freed, but not yet free for all */
+    int is_shareable;      /* its memory lies in pieces of a file */
+    int is_imported;       /* another process's: no allocations, but pointers that are told */
+    struct backing backing; /* of these two */
+    struct ranges pieces;  /* of the file; owners are struct chunk */
+    unsigned imports;      /* pointers imported from it */
     struct pool *next;
 };
 
@@ -32,6 +38,7 @@ struct chunk {
     uint64_t start, bytes;
     struct ranges parts; /* owners are struct part */
     unsigned taken;      /* parts, freed ones too */
+    uint64_t piece;      /* of a shareable pool's file; 0: none */
     struct chunk *next;
 };
 
@@ -65,10 +72,12 @@ extern struct pools pools;
 
 /* All below: under the mutex. */
 
+struct pool *pool_new(CUdevice device, int is_default); /* or NULL */
 /* Memory for an allocation that `stream` may use from now on. When it is still in use elsewhere, *wait is the work that
  * the stream must wait for, held. */
 CUresult pool_take(struct pool *pool, struct context *context, uint64_t bytes, const struct stream *stream,
                    uint64_t *address, struct work **wait);
+struct part *pool_part(uint64_t address); /* the allocation that starts there, or NULL */
 /* The allocation that starts at `address` becomes a freed part of the stream; NULL when there is none. */
 struct part *pool_begin_free(uint64_t address, uint64_t stream_id);
 /* The stream has reached the free; with `is_known`, the host knows it. */
@@ -77,6 +86,13 @@ void pool_reach_free(struct part *part, int is_known);
 void pool_settle(struct pool *pool);
 /* Releases unused chunks while at least `keep` bytes stay reserved; 1 if something went. */
 int pool_release(struct pool *pool, uint64_t keep);
+/* Gives a pool a file, and each of its chunks a piece of it: 0, or -1. */
+int pool_share(struct pool *pool);
+int pool_share_chunk(struct pool *pool, struct chunk *chunk);
+void pool_unshare_chunk(struct pool *pool, struct chunk *chunk);
+void pool_close_share(struct pool *pool);
+/* Lets go of the imported pointer at `address`: 0, or -1 when there is none. */
+int pool_give_import(uint64_t address);
 /* Unlinks and frees a destroyed pool that holds nothing. */
 void pool_end_if_empty(struct pool *pool);
 

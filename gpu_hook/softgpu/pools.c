@@ -13,8 +13,7 @@ void pools_set_chunk(uint64_t bytes)
     pools.chunk_bytes = bytes;
 }
 
-/* Under the mutex. */
-static struct pool *new_pool(CUdevice device, int is_default)
+struct pool *pool_new(CUdevice device, int is_default)
 {
     struct pool *pool = calloc(1, sizeof *pool);
     if (pool == NULL || handles_add(HANDLE_POOL, pool) != 0) {
@@ -37,12 +36,13 @@ void pool_end_if_empty(struct pool *pool)
     if (!pool->is_destroyed)
         return;
     pool_release(pool, 0);
-    if (pool->chunks)
+    if (pool->chunks || pool->imports)
         return;
     struct pool **link = &pools.all;
     while (*link != pool)
         link = &(*link)->next;
     *link = pool->next;
+    pool_close_share(pool);
     free(pool);
 }
 
@@ -55,7 +55,7 @@ static CUresult get_pool(CUmemoryPool *out, CUdevice device, struct pool **table
         return result;
     pthread_mutex_lock(&pools.mutex);
     if (pools.defaults[device] == NULL)
-        pools.defaults[device] = pools.current[device] = new_pool(device, 1);
+        pools.defaults[device] = pools.current[device] = pool_new(device, 1);
     *out = (CUmemoryPool)table[device];
     pthread_mutex_unlock(&pools.mutex);
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -77,7 +77,7 @@ CUresult impl_cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
     CUresult result = impl_cuDeviceGetMemPool(&before, dev);
     if (result)
         return result;
-    if (!handles_has(HANDLE_POOL, pool) || ((struct pool *)pool)->device != dev)
+    if (!handles_has(HANDLE_POOL, pool) || ((struct pool *)pool)->device != dev || ((struct pool *)pool)->is_imported)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&pools.mutex);
     pools.current[dev] = (struct pool *)pool;
@@ -130,12 +130,18 @@ CUresult impl_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
     CUresult result = check_location(&poolProps->location, poolProps->allocType);
     if (result)
         return result;
-    if (poolProps->handleTypes)
+    if (poolProps->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
     pthread_mutex_lock(&pools.mutex);
-    struct pool *made = new_pool(poolProps->location.id, 0);
+    struct pool *made = pool_new(poolProps->location.id, 0);
     if (made)
         made->most_bytes = poolProps->maxSize;
+    if (made && poolProps->handleTypes && pool_share(made) != 0) {
+        handles_remove(HANDLE_POOL, made);
+        made->is_destroyed = 1;
+        pool_end_if_empty(made);
+        made = NULL;
+    }
     pthread_mutex_unlock(&pools.mutex);
     *pool = (CUmemoryPool)made;
     return made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

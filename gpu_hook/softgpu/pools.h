@@ -15,6 +15,8 @@ void pools_synchronised(void);
 void pools_close_device(unsigned physical);
 /* Frees a pool's allocation at once; 0, or -1 when `address` is not the start of one. */
 int pool_free_now(uint64_t address);
+/* In a forked child: lets go of the parent's memory. */
+void pools_forget(void);
 /* Bytes that a pool reserves at a time, at least: a multiple of 2 MiB. */
 void pools_set_chunk(uint64_t bytes);
 
