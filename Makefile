@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check soak test-torch bench-gateway bench-hook screenshot labextension clean
+.PHONY: help demo lab test check soak test-torch bench-gateway bench-hook bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -38,6 +38,9 @@ test-torch: ## PyTorch's own wheel on the software GPU, through the hook (downlo
 	@$(PYTHON) tools/setup.py test --torch
 	ALIQUOT_TORCH_PYTHON=build/torch/bin/python $(BIN)/pytest -m torch -rA tests/torch
 
+test-gpu: ## On a GPU machine: the C suite, and PyTorch, CuPy, JAX and Numba through the hook; needs no network
+	@$(PYTHON) tools/gpu_tests.py --gpu $(or $(GPU),nvidia) $(ARGS)
+
 bench-gateway: ## Kernel start and execute round trip against plain Jupyter Server, interleaved
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/gateway.py
@@ -45,6 +48,9 @@ bench-gateway: ## Kernel start and execute round trip against plain Jupyter Serv
 bench-hook: ## What the hook adds to a call, on a null driver; PEERS="HAMi-core=/path/to/libvgpu.so …" measures others too
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/hook.py $(foreach peer,$(PEERS),--peer $(peer))
+
+bench-gpu: ## On a GPU machine: what the hook adds to a call there; needs no network
+	@$(PYTHON) tools/gpu_tests.py --bench --gpu $(or $(GPU),nvidia) $(ARGS)
 
 screenshot: ## Take docs/images/sidebar.png from a running JupyterLab
 	@$(PYTHON) tools/setup.py test

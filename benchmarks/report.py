@@ -9,9 +9,6 @@ import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -47,6 +44,22 @@ def machine() -> str:
     return f"{cores} × {model}, Linux {platform.release()}, Python {platform.python_version()}"
 
 
+def show(title: str, rows: list[Row]) -> None:
+    """Plain text: a GPU machine may lack every package but the standard library's."""
+    verdicts = {None: "", True: "yes", False: "NO"}
+    lines = [("what", "value", "unit", "want", "holds")]
+    lines += [(row.name, f"{row.value:.4g}", row.unit, row.want, verdicts[row.holds]) for row in rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(5)]
+    print(f"\n{title}\n")
+    for line in lines:
+        cells = [
+            text.rjust(width) if column == 1 else text.ljust(width)
+            for column, (text, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+    print()
+
+
 def publish(name: str, device: str, rows: list[Row]) -> bool:
     """Print the table, write build/bench/NAME.json; True when every bound holds."""
     commit = subprocess.run(
@@ -63,10 +76,6 @@ def publish(name: str, device: str, rows: list[Row]) -> bool:
     path = ROOT / "build" / "bench" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-    table = Table("what", "value", "unit", "want", "holds", title=f"{name} · {record['machine']} · {device}")
-    for row in rows:
-        table.add_row(row.name, f"{row.value:.4g}", row.unit, row.want, {None: "", True: "yes", False: "NO"}[row.holds])
-    console = Console()
-    console.print(table)
-    console.print(f"written: {path.relative_to(ROOT)}")
+    show(f"{name} · {record['machine']} · {device}", rows)
+    print(f"written: {path.relative_to(ROOT)}")
     return all(row.holds is not False for row in rows)

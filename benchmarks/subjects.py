@@ -110,14 +110,16 @@ class AKernel:
 
     folder: Path
     uuid: str
+    device: str  # its name
+    env: dict[str, str]  # of the kernel's processes, on the agent's own driver
 
 
 @contextmanager
-def a_kernel(runtime: Path) -> Iterator[AKernel]:
-    """A real node agent over the software GPU's NVML, with one reservation that nothing else touches."""
-    arguments = ("--driver", "softgpu", "--softgpu-memory", MEMORY)
-    client.start_agent(runtime, arguments=arguments, exit_when_idle_seconds=5)
-    uuid = client.read_status(client.query("status", runtime_dir=runtime)).devices[0].uuid
+def a_kernel(runtime: Path, driver: str = "softgpu") -> Iterator[AKernel]:
+    """A real node agent, by default over the software GPU's NVML, with one reservation that nothing else touches."""
+    arguments = ["--driver", driver, *(["--softgpu-memory", MEMORY] if driver == "softgpu" else [])]
+    client.start_agent(runtime, arguments=arguments, exit_when_idle_seconds=5, seconds=60)
+    device = client.read_status(client.query("status", runtime_dir=runtime)).devices[0]
     request = {"id": 1, "op": "reserve", "kernel_id": "bench", "owner": "bench", "hundredths": 100}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as holder:  # the reservation lives while this is open
         holder.connect(str(paths.RuntimeDir(runtime).agent_socket))
@@ -125,7 +127,12 @@ def a_kernel(runtime: Path) -> Iterator[AKernel]:
         answer = json.loads(holder.makefile("rb").readline())
         if not answer.get("ok"):
             raise SystemExit(f"asked the agent for a device, it answered {answer}")
-        yield AKernel(paths.RuntimeDir(runtime).kernel("bench"), uuid)
+        env = clean_environment()
+        for name, value in answer["grant"]["env"].items():
+            plain = name.removesuffix("_PREPEND")
+            rest = os.environ.get(plain) if plain != name else None
+            env[plain] = f"{value}:{rest}" if rest else value
+        yield AKernel(paths.RuntimeDir(runtime).kernel("bench"), device.uuid, device.name, env)
     with suppress(client.AgentClientError):
         client.query("shutdown", runtime_dir=runtime)
 
