@@ -155,6 +155,15 @@ static CUresult begin(struct charge *charge, const CUDA_ARRAY3D_DESCRIPTOR *shap
     return charge_begin(charge, size.device, size.bytes, size.looks_wrong);
 }
 
+/* The driver took what it had refused to tell about: then it may tell now. */
+static bool end(struct charge *charge, CUresult result, const void *array, const CUDA_ARRAY3D_DESCRIPTOR *shape,
+                unsigned int levels)
+{
+    if (charge->is_late && result == CUDA_SUCCESS)
+        charge_change(charge, measure(shape, levels).bytes);
+    return charge_end(charge, result, (uint64_t)array, ALLOCATION_ARRAY);
+}
+
 static CUDA_ARRAY3D_DESCRIPTOR widen(const CUDA_ARRAY3D_DESCRIPTOR_v1 *narrow)
 {
     return (CUDA_ARRAY3D_DESCRIPTOR){.Width = narrow->Width,
@@ -172,7 +181,7 @@ static CUDA_ARRAY3D_DESCRIPTOR widen(const CUDA_ARRAY3D_DESCRIPTOR_v1 *narrow)
     if (result != CUDA_SUCCESS)                                                                            \
         return result;                                                                                     \
     result = driver()->call;                                                                               \
-    if (charge_end(&charge, result, result == CUDA_SUCCESS ? (uint64_t)*array : 0, ALLOCATION_ARRAY))      \
+    if (end(&charge, result, result == CUDA_SUCCESS ? *array : NULL, shape, 0))                            \
         return result;                                                                                     \
     driver()->cuArrayDestroy(*array);                                                                      \
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -220,7 +229,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
     if (result != CUDA_SUCCESS)
         return result;
     result = driver()->cuMipmappedArrayCreate(array, descriptor, levels);
-    if (charge_end(&charge, result, result == CUDA_SUCCESS ? (uint64_t)*array : 0, ALLOCATION_ARRAY))
+    if (end(&charge, result, result == CUDA_SUCCESS ? *array : NULL, descriptor, levels))
         return result;
     driver()->cuMipmappedArrayDestroy(*array);
     return CUDA_ERROR_OUT_OF_MEMORY;

@@ -2,6 +2,7 @@
 #include "activation.h"
 #include "gate.h"
 #include "graph_memory.h"
+#include "pools.h"
 #include "quota.h"
 
 #include <stdlib.h>
@@ -52,8 +53,10 @@ static bool enter(void)
 
 static CUresult leave(bool acts, CUresult result)
 {
-    if (acts)
+    if (acts) {
+        pools_refresh(); /* on a full device the driver takes what graphs need from pools */
         activation_leave();
+    }
     return result;
 }
 

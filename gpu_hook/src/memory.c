@@ -4,6 +4,7 @@
 
 /* A pitch is a multiple of this on every device so far; the true one is known after the call. */
 #define PITCH_GRAIN 512u
+#define MANAGED_GRAIN 65536u
 
 CUresult cuMemAlloc(CUdeviceptr_v1 *pointer, unsigned int bytes)
 {
@@ -31,11 +32,18 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Managed memory comes to the device in pages of 64 KiB at least. */
+static uint64_t managed_bytes(uint64_t bytes)
+{
+    uint64_t rounded = quota_rounded(bytes);
+    return rounded < UINT64_MAX - MANAGED_GRAIN ? (rounded + MANAGED_GRAIN - 1) / MANAGED_GRAIN * MANAGED_GRAIN : rounded;
+}
+
 CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags)
 {
     struct charge charge;
     bool looks_wrong = !pointer || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST);
-    CUresult result = charge_begin(&charge, CHARGE_CURRENT, quota_rounded(bytes), looks_wrong);
+    CUresult result = charge_begin(&charge, CHARGE_CURRENT, managed_bytes(bytes), looks_wrong);
     if (result != CUDA_SUCCESS)
         return result;
     result = driver()->cuMemAllocManaged(pointer, bytes, flags);

@@ -25,6 +25,7 @@ static CUresult allocate_inside(CUdeviceptr *pointer, size_t bytes, CUmemoryPool
         return result;
     if (result != CUDA_SUCCESS) {
         pools_drop(use.pool, use.bytes, use.growing);
+        pools_refresh(); /* on a full device the driver looked for memory in other pools */
         return result;
     }
     CUcontext context = NULL;

@@ -33,6 +33,7 @@ def _load(name: str) -> ModuleType:
 
 
 stand_in = _load("agent_stand_in")
+family_machine = _load("family_machine")
 
 
 class Program:
@@ -182,6 +183,12 @@ def make_node(a_folder: Path) -> Iterator[Callable[..., Node]]:
         node.close()
     for left in Path("/dev/shm").glob(f"{state.name}*"):
         left.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def families() -> Any:
+    """The state machine over every family of memory."""
+    return family_machine
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from pathlib import Path
 from gpu_calls import LIBRARY, SIZE, U64, call  # noqa: F401 - expressions name them
 from gpu_families import *  # noqa: F403 - expressions name its functions
 from gpu_graphs import *  # noqa: F403 - expressions name its functions
+from gpu_sharing import *  # noqa: F403 - expressions name its functions
 
 GIVEN = {os.readlink(f"/proc/self/fd/{number}") for number in range(3)}
 streams: dict[str, U64] = {}
@@ -93,9 +94,9 @@ class Properties(ctypes.Structure):
     _fields_ = [("words", ctypes.c_int32 * 4), ("rest", U64 * 4)]
 
 
-def create(amount: int, device: int = 0, location: int = 1) -> list[int]:
-    """A handle of the virtual-memory API: pinned, no export, in the memory of a device (1) or the host (2)."""
-    wanted = Properties((ctypes.c_int32 * 4)(1, 0, location, device))
+def create(amount: int, device: int = 0, location: int = 1, exported: bool = False) -> list[int]:
+    """A handle of the virtual-memory API: pinned, in the memory of a device (1) or the host (2)."""
+    wanted = Properties((ctypes.c_int32 * 4)(1, int(exported), location, device))
     handle = U64()
     return [call("cuMemCreate", ctypes.byref(handle), SIZE(amount), ctypes.byref(wanted), U64(0)), handle.value]
 
