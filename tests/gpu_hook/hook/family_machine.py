@@ -49,6 +49,7 @@ class FamilyMachine(RuleBasedStateMachine):
         self.handles: dict[int, int] = {}  # references that are due
         self.mapped: dict[int, int] = {}  # slot to handle
         self.pools: list[int] = []
+        self.execs: list[int] = []
         self.opened: list[tuple[int, int]] = []  # ours, and the peer's name for it
         self.contexts: list[tuple[int, list[int], list[tuple[str, int]]]] = []
 
@@ -225,6 +226,31 @@ class FamilyMachine(RuleBasedStateMachine):
         if code == 0:
             self.handles[handle] = self.handles.get(handle, 0) + 1
 
+    # --- graphs with memory nodes
+
+    @precondition(lambda self: len(self.execs) < 4)
+    @rule(amounts=st.lists(SIZES, min_size=1, max_size=3))
+    def make_graph(self, amounts: list[int]) -> None:
+        code, exec_ = self.program(f"instantiate(graph_of(*{amounts}))")
+        if code == 0:
+            self.execs.append(exec_)
+
+    @precondition(lambda self: self.execs)
+    @rule(pick=PICK, name=st.sampled_from(["cuGraphLaunch", "cuGraphUpload"]))
+    def launch_graph(self, pick: int, name: str) -> None:
+        self.program(f"launch_graph({self.execs[pick % len(self.execs)]}, {name!r})")
+
+    @precondition(lambda self: self.execs)
+    @rule(pick=PICK)
+    def end_graph(self, pick: int) -> None:
+        exec_ = self.execs[pick % len(self.execs)]
+        if self.program(f"end_exec({exec_})") == 0:
+            self.execs.remove(exec_)
+
+    @rule()
+    def trim_graphs(self) -> None:
+        self.program("trim_graphs()")
+
     # --- page-locked host memory
 
     @rule(amount=st.integers(1, 3 * MIB), registers=st.booleans())
@@ -290,6 +316,7 @@ class FamilyMachine(RuleBasedStateMachine):
             self.free_everything()
         self.program("synchronize('cuCtxSynchronize')")
         self.program("trim(default_pool(0))")
+        self.program("trim_graphs() or trim_graphs()")
         own = self.agent.process(self.program.pid)
         left = [own.word(0, HookPage.CHARGED), own.word(0, HookPage.ALLOCATIONS), own.page_word(HookPage.HOST_CHARGED)]
         self.claim([*left, self.used()] == [0, 0, 0, 0], left, self.used())
@@ -307,6 +334,7 @@ class FamilyMachine(RuleBasedStateMachine):
             (lambda _: self.unmap_some(0, 1), self.mapped),
             (self.release_handle, self.handles),
             (self.unlock_pages, self.host),
+            (self.end_graph, self.execs),
         ):
             for _ in range(200):
                 if things:

@@ -19,6 +19,7 @@ FAILING = (
     *("cuMemPoolTrimTo", "cuArray3DCreate_v2", "cuMipmappedArrayCreate", "cuArrayDestroy", "cuMipmappedArrayDestroy"),
     *("cuMemCreate", "cuMemRelease", "cuMemMap", "cuMemUnmap", "cuMemRetainAllocationHandle", "cuIpcGetMemHandle"),
     *("cuMemAllocHost_v2", "cuMemHostRegister_v2", "cuMemFreeHost", "cuMemHostUnregister"),
+    *("cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuGraphUpload", "cuGraphExecDestroy", "cuDeviceGraphMemTrim"),
 )
 FAULTS = ",".join(f"{call}:{nth}={code}" for call in FAILING for nth, code in ((3, 999), (11, 2)))
 
@@ -41,46 +42,59 @@ def test_what_is_charged_is_what_is_used(make_node: Callable[..., Any], families
     )
 
 
+AMOUNTS = (1, 700, MIB - 1, MIB, 3 * MIB, 17 * MIB)
+FREES = ("free_later", "free", "free_async")
+Move = tuple[str, Callable[[Any], Any], Callable[[Random], tuple[Any, ...]]]
+# A rule, what it needs, and its arguments.
+MOVES: list[Move] = [
+    ("allocate", lambda machine: True, lambda random: (random.choice(AMOUNTS),)),
+    ("allocate_rows", lambda machine: True, lambda random: (random.randrange(1, 5000), random.randrange(1, 2000))),
+    ("allocate_managed", lambda machine: not machine.contexts, lambda random: (random.choice(AMOUNTS),)),
+    ("allocate_in_order", lambda machine: True, lambda random: (random.choice(AMOUNTS), random.randrange(99), "_ptsz")),
+    ("begin_context", lambda machine: len(machine.contexts) < 2, lambda random: ()),
+    ("end_context", lambda machine: machine.contexts, lambda random: ()),
+    ("free", lambda machine: machine.live(), lambda random: (random.randrange(99),)),
+    ("free_managed", lambda machine: machine.managed and not machine.contexts, lambda random: (random.randrange(99),)),
+    ("free_in_order", lambda machine: machine.in_order, lambda random: (random.randrange(99), random.choice(FREES))),
+    ("synchronize", lambda machine: True, lambda random: ("cuCtxSynchronize",)),
+    ("make_pool", lambda machine: len(machine.pools) < 3, lambda random: (random.choice([0, 1 << 63]),)),
+    ("trim_pool", lambda machine: machine.pools, lambda random: (random.randrange(99), 0)),
+    ("end_pool", lambda machine: machine.pools, lambda random: (random.randrange(99),)),
+    (
+        "make_array",
+        lambda machine: True,
+        lambda random: ((random.randrange(1, 3000), 500), random.choice(["u8", "half"]), 2),
+    ),
+    ("make_mipmapped", lambda machine: True, lambda random: ((random.randrange(1, 900), 500), 3)),
+    ("end_array", lambda machine: machine.live_arrays(), lambda random: (random.randrange(99),)),
+    ("make_handle", lambda machine: True, lambda random: (random.randrange(1, 4),)),
+    ("release_handle", lambda machine: machine.handles, lambda random: (random.randrange(99),)),
+    ("map_handle", lambda machine: machine.handles and len(machine.mapped) < 8, lambda random: (random.randrange(99),)),
+    ("unmap_some", lambda machine: machine.mapped, lambda random: (random.randrange(99), random.randrange(1, 8))),
+    ("retain_handle", lambda machine: machine.mapped, lambda random: (random.randrange(99),)),
+    ("lock_pages", lambda machine: True, lambda random: (random.choice(AMOUNTS), random.random() < 0.5)),
+    ("unlock_pages", lambda machine: machine.host, lambda random: (random.randrange(99),)),
+    ("make_graph", lambda machine: len(machine.execs) < 4, lambda random: (random.sample(AMOUNTS, 3),)),
+    ("launch_graph", lambda machine: machine.execs, lambda random: (random.randrange(99), "cuGraphLaunch")),
+    ("end_graph", lambda machine: machine.execs, lambda random: (random.randrange(99),)),
+    ("trim_graphs", lambda machine: True, lambda random: ()),
+    (
+        "open_in_peer",
+        lambda machine: machine.pointers and len(machine.opened) < 3,
+        lambda random: (random.randrange(99),),
+    ),
+    ("close_in_peer", lambda machine: machine.opened, lambda random: (random.randrange(99),)),
+]
+
+
 def walk(machine: Any, seed: int, steps: int) -> None:
     """A seeded walk: faults fall by the number of the call, so hypothesis could not replay it."""
     random = Random(seed)
-    amounts = [1, 700, MIB - 1, MIB, 3 * MIB, 17 * MIB]
-    moves: list[Callable[[], None]] = [
-        lambda: machine.allocate(random.choice(amounts)),
-        lambda: machine.allocate_rows(random.randrange(1, 5000), random.randrange(1, 2000)),
-        lambda: machine.allocate_in_order(random.choice(amounts), pick(), random.choice(["", "_ptsz"])),
-        lambda: machine.make_array(
-            (random.randrange(1, 3000), random.randrange(2000)), random.choice(["u8", "float"]), 2
-        ),
-        lambda: machine.make_mipmapped((random.randrange(1, 900), 500), 3),
-        lambda: machine.make_handle(random.randrange(1, 4)),
-        lambda: machine.lock_pages(random.choice(amounts), random.random() < 0.5),
-        lambda: machine.synchronize("cuCtxSynchronize"),
-        lambda: not machine.contexts and machine.allocate_managed(random.choice(amounts)),
-        lambda: len(machine.pools) < 3 and machine.make_pool(random.choice([0, 1 << 63])),
-        lambda: len(machine.contexts) < 2 and machine.begin_context(),
-        lambda: machine.contexts and machine.end_context(),
-        lambda: machine.live() and machine.free(pick()),
-        lambda: machine.managed and not machine.contexts and machine.free_managed(pick()),
-        lambda: machine.in_order and machine.free_in_order(pick(), random.choice(["free_later", "free", "free_async"])),
-        lambda: machine.pools and machine.trim_pool(pick(), 0),
-        lambda: machine.pools and machine.end_pool(pick()),
-        lambda: machine.live_arrays() and machine.end_array(pick()),
-        lambda: machine.handles and machine.release_handle(pick()),
-        lambda: machine.handles and len(machine.mapped) < 8 and machine.map_handle(pick()),
-        lambda: machine.mapped and machine.unmap_some(pick(), random.randrange(1, 8)),
-        lambda: machine.mapped and machine.retain_handle(pick()),
-        lambda: machine.host and machine.unlock_pages(pick()),
-        lambda: machine.pointers and len(machine.opened) < 3 and machine.open_in_peer(pick()),
-        lambda: machine.opened and machine.close_in_peer(pick()),
-    ]
-
-    def pick() -> int:
-        return random.randrange(1 << 16)
-
     for _ in range(steps):
-        random.choice(moves)()
-        machine.charged_is_used()
+        name, may_go, arguments = random.choice(MOVES)
+        if may_go(machine):
+            getattr(machine, name)(*arguments(random))
+            machine.charged_is_used()
     machine.teardown()
 
 
