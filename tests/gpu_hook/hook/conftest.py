@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,7 +33,7 @@ def _load(name: str) -> ModuleType:
 
 
 stand_in = _load("agent_stand_in")
-family_machine = _load("family_machine")
+family_machine, family_walk = _load("family_machine"), _load("family_walk")
 
 
 class Program:
@@ -153,7 +153,7 @@ def cuda_include() -> Path:
     pytest.skip("cuda.h was not found: pip install 'nvidia-cuda-runtime==13.0.*'")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def include_dir() -> Path:
     return cuda_include()
 
@@ -187,8 +187,8 @@ def make_node(a_folder: Path) -> Iterator[Callable[..., Node]]:
 
 @pytest.fixture
 def families() -> Any:
-    """The state machine over every family of memory."""
-    return family_machine
+    """The state machine over every family of memory, and a seeded walk over its rules."""
+    return SimpleNamespace(configure=family_machine.configure, walk=family_walk.walk)
 
 
 @pytest.fixture

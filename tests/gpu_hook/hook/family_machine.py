@@ -203,7 +203,19 @@ class FamilyMachine(RuleBasedStateMachine):
     @rule(pick=PICK)
     def map_handle(self, pick: int) -> None:
         handle = list(self.handles)[pick % len(self.handles)]
-        slot = [one for one in range(SLOTS) if one not in self.mapped][pick % (SLOTS - len(self.mapped))]
+        self.map_at([one for one in range(SLOTS) if one not in self.mapped][pick % (SLOTS - len(self.mapped))], handle)
+
+    @precondition(lambda self: not self.mapped)
+    @rule(count=st.integers(2, 4))
+    def map_row(self, count: int) -> None:
+        """Memory of its own at each of several places, as expandable segments are made."""
+        for slot in range(count):
+            code, handle = self.program(f"create({SPAN}, exported=True)")
+            if code == 0:
+                self.handles[handle] = 1
+                self.map_at(slot, handle)
+
+    def map_at(self, slot: int, handle: int) -> None:
         if self.program(f"map_at({self.window + slot * SPAN}, {SPAN}, {handle})") == 0:
             self.mapped[slot] = handle
 
