@@ -17,6 +17,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from cuda_clients import ClientSetup
+
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 BUILD = ROOT / "build"
@@ -195,6 +197,7 @@ def main() -> None:
     if extra == "test":
         install_system_packages()
         install_dashboard()
+        ClientSetup(BUILD, run_step, say).install()
         install_node_packages()
         if not all((BUILD / "oracle" / release).is_dir() for release in ("bookworm", "trixie")):
             fetch_oracle()

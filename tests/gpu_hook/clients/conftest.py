@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 from aliquot.gpu_hook.client import AgentClientError, query
-from aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
+from aliquot.gpu_hook.paths import Driver, PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
 
 MIB = 1 << 20
 DEVICE_BYTES = 1024 * MIB
@@ -142,25 +143,52 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("ALIQUOT_", "LD_", "CUDA_"))}
 
 
-@pytest.fixture
-def a_folder() -> Iterator[Path]:
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
     """A short runtime folder, for the sake of its sockets' names."""
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
-def a_node(a_folder: Path) -> Iterator[Node]:
-    try:
-        softgpu_driver()
-    except PathError as error:
-        pytest.skip(f"no software GPU: {error}")
+@contextlib.contextmanager
+def _node(folder: Path) -> Iterator[Node]:
+    _driver()
     if not (shim_dir() / "libcuda.so.1").exists():
         pytest.skip(f"no hook at {shim_dir()}")
-    node = Node(a_folder)
+    node = Node(folder)
     yield node
     node.close()
+
+
+@contextlib.contextmanager
+def _bare_place(folder: Path) -> Iterator[Place]:
+    state = Path("/dev/shm") / f"{folder.name}-bare"
+    shape = {"STATE": str(state), "DEVICES": "2", "MEMORY": str(DEVICE_BYTES)}
+    env = {f"ALIQUOT_SOFTGPU_{name}": value for name, value in shape.items()}
+    place = Place({**clean_environment(), **env, "LD_LIBRARY_PATH": str(_driver().cuda.parent)}, DEVICE_BYTES)
+    yield place
+    place.close()
+    state.unlink(missing_ok=True)
+
+
+def _driver() -> Driver:
+    try:
+        return softgpu_driver()
+    except PathError as error:
+        pytest.skip(f"no software GPU: {error}")
+
+
+@pytest.fixture
+def a_folder() -> Iterator[Path]:
+    with _folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def a_node(a_folder: Path) -> Iterator[Node]:
+    with _node(a_folder) as node:
+        yield node
 
 
 @pytest.fixture
@@ -184,17 +212,8 @@ def a_kernel(make_kernel: Callable[[str], Place]) -> Place:
 
 @pytest.fixture
 def a_bare_place(a_folder: Path) -> Iterator[Place]:
-    try:
-        driver = softgpu_driver()
-    except PathError as error:
-        pytest.skip(f"no software GPU: {error}")
-    state = Path("/dev/shm") / f"{a_folder.name}-bare"
-    shape = {"STATE": str(state), "DEVICES": "2", "MEMORY": str(DEVICE_BYTES)}
-    env = {f"ALIQUOT_SOFTGPU_{name}": value for name, value in shape.items()}
-    place = Place({**clean_environment(), **env, "LD_LIBRARY_PATH": str(driver.cuda.parent)}, DEVICE_BYTES)
-    yield place
-    place.close()
-    state.unlink(missing_ok=True)
+    with _bare_place(a_folder) as place:
+        yield place
 
 
 @pytest.fixture(params=["bare", "hooked"])
@@ -203,3 +222,17 @@ def a_place(request: pytest.FixtureRequest) -> Place:
     place = request.getfixturevalue("a_bare_place" if request.param == "bare" else "a_kernel")
     assert isinstance(place, Place)
     return place
+
+
+@pytest.fixture(scope="module", params=["bare", "hooked"])
+def a_lasting_place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """Both, each for all tests of a file: of programs that are slow to start."""
+    with _folder() as folder:
+        if request.param == "bare":
+            with _bare_place(folder) as place:
+                yield place
+        else:
+            with _node(folder) as node:
+                place = node.kernel("k")
+                yield place
+                place.close()

@@ -1,0 +1,78 @@
+"""Unmodified CUDA clients, each in a process of its own that a test drives by expressions.
+
+They live in build/clients, which tools/setup.py makes: numba and PyCUDA would not share the project's own headers.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+CLIENTS = Path(__file__).parents[4] / "build" / "clients"
+
+
+class ClientError(Exception):
+    """What the client raised: the name of its exception, and its text."""
+
+    @property
+    def name(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass
+class Client:
+    """A running program; ``client("memory()")`` is the value of that expression in its module."""
+
+    process: subprocess.Popen[str]
+    place: Any
+
+    def __call__(self, expression: str) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(expression + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, f"the client ended with {self.process.wait()}"
+        answer = json.loads(line)
+        if "error" in answer:
+            raise ClientError(*answer["error"])
+        return answer["value"]
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def escapes(self) -> Any:
+        """Symbols unknown to the hook, calls that it could not charge; where there is no hook, none of both."""
+        found = self("escapes()")
+        assert (found is not None) == self.place.is_hooked, "a page of the hook is in the process, and only behind it"
+        return found or [0, 0]
+
+
+@pytest.fixture(scope="module")
+def start_client(a_lasting_place: Any) -> Iterator[Callable[..., Client]]:
+    """Starts a module of programs/, once for all tests of a file: ``older`` names a folder of older packages."""
+    clients: dict[tuple[str, str], Client] = {}
+
+    def start(module: str, older: str = "") -> Client:
+        client = clients.get((module, older))
+        if client is None or not client.is_alive:
+            python = CLIENTS / "bin" / "python"
+            if not (CLIENTS / f"{older or 'newest'}.stamp").exists():
+                pytest.skip(f"{older or 'its packages'} not in build/clients: tools/setup.py test installs them")
+            command = [str(python), str(PROGRAMS / "serve.py"), module]
+            env = {"PYTHONPATH": str(CLIENTS / older)} if older else {}
+            process = a_lasting_place.start(command, stdin=subprocess.PIPE, env=env)
+            clients[module, older] = client = Client(process, a_lasting_place)
+        return client
+
+    yield start
+    for client in clients.values():
+        client.process.kill()

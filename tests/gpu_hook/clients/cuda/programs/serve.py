@@ -1,0 +1,44 @@
+"""A client program driven from a test: ``serve.py MODULE`` reads one expression a line, writes its value as JSON.
+
+The expression is evaluated in the module, which binds to the driver as its package does. What it raises is answered
+as [name of the exception, its text].
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import sys
+
+MIB = 1 << 20
+_UNKNOWN_SYMBOLS, _UNACCOUNTED_CALLS = 3, 4  # words of the hook's page, see aliquot_protocol.h
+
+
+def escapes() -> list[int] | None:
+    """What the hook's page in this process counts: symbols that it does not know, calls that it cannot charge."""
+    with open("/proc/self/maps") as maps:
+        pages = [line.split()[0] for line in maps if "memfd:aliquot-hook-page" in line]
+    if not pages:
+        return None
+    words = (ctypes.c_uint64 * 5).from_address(int(pages[0].split("-")[0], 16))
+    return [words[_UNKNOWN_SYMBOLS], words[_UNACCOUNTED_CALLS]]
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a package prints is no answer
+    names = vars(importlib.import_module(sys.argv[1]))
+    names["escapes"] = escapes
+    for line in sys.stdin:
+        try:
+            answer: dict[str, object] = {"value": eval(line, names)}
+        except Exception as error:
+            answer = {"error": [type(error).__name__, str(error)]}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The CUDA clients that tests run unmodified, in build/clients: an environment of its own, since they ask for newer
+headers than the build's. PyCUDA has no wheel, so it is compiled: without CUDA's libraries, which it would not use here.
+
+Whatever cannot be installed is skipped, and so are its tests, which say so.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+NEWEST = ("numba-cuda[cu13]>=0.30,<0.31", "cuda-bindings>=13,<14", "cuda-core>=1.0,<2")
+OLDER = {"bindings-13.0": "cuda-bindings==13.0.*", "bindings-12.9": "cuda-bindings==12.9.*"}
+PYCUDA = "pycuda==2026.1"
+PYCUDA_BUILD = ("setuptools>=65", "wheel", "nvidia-cuda-profiler-api==13.*")
+
+
+@dataclass(frozen=True)
+class ClientSetup:
+    """``run_step`` runs a command under a title; True when it succeeded."""
+
+    build: Path
+    run_step: Callable[[str, Sequence[str]], bool]
+    say: Callable[[str], None]
+
+    @property
+    def folder(self) -> Path:
+        return self.build / "clients"
+
+    def install(self) -> None:
+        if self._once("newest", " ".join(NEWEST), self._install_newest):
+            for name, package in OLDER.items():
+                self._once(name, package, lambda name=name, package=package: self._install_older(name, package))
+            self._once("pycuda", PYCUDA, self._install_pycuda)
+
+    def _once(self, name: str, want: str, install: Callable[[], bool]) -> bool:
+        stamp, want = self.folder / f"{name}.stamp", f"{want} for Python {sys.version}"
+        if stamp.exists() and stamp.read_text() == want:
+            return True
+        stamp.unlink(missing_ok=True)
+        if not install():
+            self.say("[setup]   not installed; its tests are skipped")
+            return False
+        stamp.write_text(want)
+        return True
+
+    def _pip(self, *words: str) -> list[str]:
+        python = str(self.folder / "bin" / "python")
+        return [python, "-m", "pip", "--disable-pip-version-check", *words]
+
+    def _install_newest(self) -> bool:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        make = [sys.executable, "-m", "venv", str(self.folder)]
+        title = "installing numba-cuda, cuda-bindings and cuda-core, to run them as clients"
+        return self.run_step("creating the environment build/clients", make) and self.run_step(
+            title, self._pip("install", *NEWEST)
+        )
+
+    def _install_older(self, name: str, package: str) -> bool:
+        target = self.folder / name
+        shutil.rmtree(target, ignore_errors=True)
+        return self.run_step(f"fetching {package}", self._pip("install", "--no-deps", "--target", str(target), package))
+
+    def _install_pycuda(self) -> bool:
+        """Its configuration is a file beside its sources; the software GPU is the driver that it is linked with."""
+        if shutil.which("g++") is None and shutil.which("c++") is None:
+            self.say("[setup] not found: a C++ compiler, which PyCUDA needs (Debian: apt-get install g++)")
+            return False
+        source = self.build / "pycuda"
+        shutil.rmtree(source, ignore_errors=True)
+        fetch = ("download", "--no-deps", "--no-build-isolation", "--no-binary", "pycuda", "-d", str(source), PYCUDA)
+        if not (
+            self.run_step("fetching what PyCUDA is built with", self._pip("install", *PYCUDA_BUILD))
+            and self.run_step("fetching PyCUDA's sources", self._pip(*fetch))
+        ):
+            return False
+        shutil.unpack_archive(next(source.glob("pycuda-*.tar.gz")), source)
+        unpacked = next(path for path in source.glob("pycuda-*") if path.is_dir())
+        (unpacked / "siteconf.py").write_text(self._pycuda_configuration(source))
+        build = self._pip("install", "--no-build-isolation", str(unpacked))
+        return self.run_step("building PyCUDA (a minute)", build)
+
+    def _pycuda_configuration(self, folder: Path) -> str:
+        link = folder / "libcuda.so"  # as a driver's development package names it
+        link.symlink_to(next(self.build.glob("editable-*/native/softgpu/libcuda.so.1")))
+        include = next(self.folder.glob("lib/python*/site-packages/nvidia/cu13/include"))
+        lines = (
+            "CUDA_ENABLE_CURAND = False",
+            f"CUDA_INC_DIR = [{str(include)!r}]",
+            f"CUDADRV_LIB_DIR = [{str(folder)!r}]",
+            'CXXFLAGS = ["-O0", "-g0", "-w"]',  # it is called, not measured: optimised, it takes three times as long
+        )
+        return "\n".join(lines) + "\n"
