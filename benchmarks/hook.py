@@ -130,7 +130,7 @@ def call_rows(calls: Samples, peers: list[str]) -> list[Row]:
         name = f"{call}, added"
         rows.append(Row(name, ours, "ns") if want is None else at_most(name, ours, "ns", want))
         theirs = {peer: added(calls[peer, call], calls["bare", call]) for peer in peers}
-        rows += [Row(f"  {peer}", value, "ns") for peer, value in theirs.items()]
+        rows += [Row(f"{call}, added by {peer}", value, "ns") for peer, value in theirs.items()]
         hami = [value for peer, value in theirs.items() if call == "cuLaunchKernel" and "HAMi" in peer]
         if hami:
             rows.append(at_most("cuLaunchKernel, ours ÷ HAMi-core's without SM limit", ours / hami[0], "×", 0.25))
@@ -145,7 +145,9 @@ def start_rows(starts: Samples, peers: list[str]) -> list[Row]:
         name = f"{part}, added"
         rows.append(at_most(name, ours, "µs", START_WANT_MICROSECONDS) if part == whole else Row(name, ours, "µs"))
         others = ["bare again", "forwarder", *peers] if part == whole else peers
-        rows += [Row(f"  {other}", added(starts[other, part], starts["bare", part]), "µs") for other in others]
+        rows += [
+            Row(f"{part}, added by {other}", added(starts[other, part], starts["bare", part]), "µs") for other in others
+        ]
     return rows
 
 
@@ -169,7 +171,7 @@ def main() -> None:
     )
     parser.add_argument("--generations", type=int, default=4, help="times that all processes are started anew")
     parser.add_argument("--rounds", type=int, default=6, help="samples of each call in each generation")
-    parser.add_argument("--starts", type=int, default=400, help="process starts of each subject")
+    parser.add_argument("--starts", type=int, default=600, help="process starts of each subject")
     parser.add_argument("--seed", type=int, default=3, help="of the order within rounds")
     asked = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
