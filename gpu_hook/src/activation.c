@@ -11,6 +11,7 @@
 #include "pools.h"
 #include "quota.h"
 #include "settings.h"
+#include "sparse.h"
 #include "vmm.h"
 
 #include <pthread.h>
@@ -45,6 +46,7 @@ static void forget_parent(void)
     quota_reset();
     allocations_reset();
     vmm_reset();
+    sparse_reset();
     pools_reset();
     arrays_reset();
     graph_memory_reset();

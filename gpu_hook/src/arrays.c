@@ -3,6 +3,8 @@
 #include "activation.h"
 #include "charge.h"
 #include "devices.h"
+#include "sparse.h"
+#include "vmm.h"
 
 #include <pthread.h>
 
@@ -235,20 +237,27 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* The lock is held over the call when something is mapped into arrays: their handles are used again. */
+#define DESTROY(call)                                       \
+    struct release release;                                 \
+    release_begin(&release, (uint64_t)array, SPACE_ARRAY);  \
+    bool has_mappings = release.acts && sparse_is_used();   \
+    if (has_mappings)                                       \
+        vmm_lock();                                         \
+    CUresult result = driver()->call;                       \
+    if (has_mappings && result == CUDA_SUCCESS)             \
+        sparse_forget_array(array);                         \
+    if (has_mappings)                                       \
+        vmm_unlock();                                       \
+    release_end(&release, result);                          \
+    return result;
+
 CUresult cuArrayDestroy(CUarray array)
 {
-    struct release release;
-    release_begin(&release, (uint64_t)array, SPACE_ARRAY);
-    CUresult result = driver()->cuArrayDestroy(array);
-    release_end(&release, result);
-    return result;
+    DESTROY(cuArrayDestroy(array))
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
 {
-    struct release release;
-    release_begin(&release, (uint64_t)array, SPACE_ARRAY);
-    CUresult result = driver()->cuMipmappedArrayDestroy(array);
-    release_end(&release, result);
-    return result;
+    DESTROY(cuMipmappedArrayDestroy(array))
 }

@@ -8,6 +8,8 @@
 #include "graph_memory.h"
 #include "launch.h"
 #include "pools.h"
+#include "sparse.h"
+#include "vmm.h"
 
 #include <pthread.h>
 
@@ -98,6 +100,11 @@ static void refund_context(CUcontext context, int device)
     allocations_take_all(refund_if_gone, &ended);
     pools_refresh_all();
     graph_memory_refresh();
+    if (sparse_is_used()) {
+        vmm_lock();
+        sparse_forget_context(context);
+        vmm_unlock();
+    }
 }
 
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))

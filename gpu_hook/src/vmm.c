@@ -2,6 +2,7 @@
 
 #include "activation.h"
 #include "charge.h"
+#include "gate.h"
 #include "log.h"
 
 #include <pthread.h>
@@ -28,18 +29,30 @@ void vmm_reset(void)
     state.count = 0;
 }
 
-static bool begin(void)
+void vmm_lock(void)
+{
+    pthread_mutex_lock(&state.mutex);
+}
+
+void vmm_unlock(void)
+{
+    pthread_mutex_unlock(&state.mutex);
+}
+
+bool vmm_begin(void)
 {
     bool acts = activation_enter();
+    if (acts && !gate_is_open())
+        gate_pass();
     if (acts)
-        pthread_mutex_lock(&state.mutex);
+        vmm_lock();
     return acts;
 }
 
-static CUresult end(bool acts, CUresult result)
+CUresult vmm_end(bool acts, CUresult result)
 {
     if (acts) {
-        pthread_mutex_unlock(&state.mutex);
+        vmm_unlock();
         activation_leave();
     }
     return result;
@@ -72,17 +85,23 @@ static bool reserve_mapping(void)
     return true;
 }
 
-/* Changes the uses of a handle and refunds it when none is left. With the mutex. */
-static void change_uses(CUmemGenericAllocationHandle handle, int references, int mappings)
+/* Refunds the handle when no use is left. With the mutex. False: it is not charged. */
+static bool change_uses(CUmemGenericAllocationHandle handle, int references, int mappings)
 {
     struct allocation allocation, replaced;
     if (!allocations_take(handle, SPACE_HANDLE, &allocation))
-        return;
+        return false;
     allocation.references += (uint32_t)references;
     allocation.mappings += (uint32_t)mappings;
     bool is_gone = allocation.references == 0 && allocation.mappings == 0;
     if (is_gone || !allocations_add(&allocation, &replaced))
         charge_refund(&allocation);
+    return true;
+}
+
+bool vmm_change_mappings(CUmemGenericAllocationHandle handle, int change)
+{
+    return change_uses(handle, 0, change);
 }
 
 /* Whose quota the memory counts on. */
@@ -127,60 +146,53 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
                                         CUmemAllocationHandleType type)
 {
-    bool acts = begin();
+    bool acts = vmm_begin();
     CUresult result = driver()->cuMemImportFromShareableHandle(handle, os_handle, type);
     if (acts && result == CUDA_SUCCESS)
         change_uses(*handle, 1, 0);
-    return end(acts, result);
+    return vmm_end(acts, result);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-    bool acts = begin();
+    bool acts = vmm_begin();
     CUresult result = driver()->cuMemRelease(handle);
     if (acts && result == CUDA_SUCCESS)
         change_uses(handle, -1, 0);
-    return end(acts, result);
+    return vmm_end(acts, result);
 }
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
 {
-    bool acts = begin();
+    bool acts = vmm_begin();
     CUresult result = driver()->cuMemRetainAllocationHandle(handle, address);
     if (acts && result == CUDA_SUCCESS)
         change_uses(*handle, 1, 0);
-    return end(acts, result);
-}
-
-static bool is_charged(CUmemGenericAllocationHandle handle)
-{
-    struct allocation allocation, replaced;
-    return allocations_take(handle, SPACE_HANDLE, &allocation) && allocations_add(&allocation, &replaced);
+    return vmm_end(acts, result);
 }
 
 CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags)
 {
-    bool acts = begin();
+    bool acts = vmm_begin();
     if (acts && !reserve_mapping()) {
         LOG("event=no_memory_for_record key=%llx", (unsigned long long)pointer);
-        return end(acts, CUDA_ERROR_OUT_OF_MEMORY);
+        return vmm_end(acts, CUDA_ERROR_OUT_OF_MEMORY);
     }
     CUresult result = driver()->cuMemMap(pointer, bytes, offset, handle, flags);
-    if (acts && result == CUDA_SUCCESS && is_charged(handle)) {
+    if (acts && result == CUDA_SUCCESS && change_uses(handle, 0, 1)) {
         size_t place = find_mapping(pointer);
         memmove(&state.mappings[place + 1], &state.mappings[place],
                 (state.count - place) * sizeof *state.mappings);
         state.mappings[place] = (struct mapping){pointer, bytes, handle};
         state.count++;
-        change_uses(handle, 0, 1);
     }
-    return end(acts, result);
+    return vmm_end(acts, result);
 }
 
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
 {
-    bool acts = begin();
+    bool acts = vmm_begin();
     CUresult result = driver()->cuMemUnmap(pointer, bytes);
     if (acts && result == CUDA_SUCCESS) {
         size_t first = find_mapping(pointer), last = first;
@@ -189,5 +201,5 @@ CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
         memmove(&state.mappings[first], &state.mappings[last], (state.count - last) * sizeof *state.mappings);
         state.count -= last - first;
     }
-    return end(acts, result);
+    return vmm_end(acts, result);
 }

@@ -1,7 +1,23 @@
-/* Entry points of the virtual-memory API. A handle's memory is charged once, until its last reference and its last
- * mapping are gone; memory of the host is not charged. */
+/* Entry points of the virtual-memory API. A handle's memory is charged once, on the device or the host where it lies, until
+ * its last reference and its last mapping are gone. */
 #ifndef ALIQUOT_VMM_H
 #define ALIQUOT_VMM_H
+
+#include "driver.h"
+
+#include <stdbool.h>
+
+/* Around a driver's call that changes what handles are used for: a handle's or an address's value may be used again as
+ * soon as the driver let it go. vmm_begin is false where the hook does not act. */
+bool vmm_begin(void);
+CUresult vmm_end(bool acts, CUresult result);
+
+/* The lock alone, where the hook acts already. */
+void vmm_lock(void);
+void vmm_unlock(void);
+
+/* With the lock: counts mappings of a handle, and refunds it with its last use. False: it is not charged. */
+bool vmm_change_mappings(CUmemGenericAllocationHandle handle, int change);
 
 /* In the child of a fork. */
 void vmm_reset(void);

@@ -79,6 +79,29 @@ def end_mipmapped(array: int) -> int:
     return call("cuMipmappedArrayDestroy", U64(array))
 
 
+class MapInfo(ctypes.Structure):
+    """CUarrayMapInfo, for a level of an array."""
+
+    _fields_ = [
+        ("resource_type", ctypes.c_int),
+        ("resource", U64),
+        ("subresource_type", ctypes.c_int),
+        ("where", U64 * 4),  # eight numbers, or an offset and a size: aligned for these
+        ("operation", ctypes.c_int),
+        ("handle_type", ctypes.c_int),
+        ("handle", U64),
+        ("offset", U64),
+        ("rest", ctypes.c_uint * 4),
+    ]
+
+
+def map_tiles(array: int, start: int, count: int, handle: int = 0) -> int:
+    """Map a handle to columns of an array, or with none unmap what lies there."""
+    where = (U64 * 4).from_buffer_copy((ctypes.c_uint * 8)(0, 0, start, 0, 0, count, 1, 1))
+    info = MapInfo(0, array, 0, where, 1 if handle else 2, 0, handle)
+    return call("cuMemMapArrayAsync", ctypes.byref(info), 1, None)
+
+
 class PoolProperties(ctypes.Structure):
     _fields_ = [("words", ctypes.c_int32 * 4), ("rest", U64 * 10)]
 

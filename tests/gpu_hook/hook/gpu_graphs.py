@@ -85,3 +85,23 @@ def graph_of(*amounts: int) -> int:
         code, last = add_free(graph, pointer, last)
         assert code == 0, code
     return graph
+
+
+def begin_capture() -> int:
+    """A stream that captures."""
+    stream = U64()
+    code = call("cuStreamCreate", ctypes.byref(stream), 1) or call("cuStreamBeginCapture_v2", stream, 0)
+    assert code == 0, code
+    return stream.value
+
+
+def end_capture(stream: int) -> int:
+    graph = U64()
+    code = call("cuStreamEndCapture", U64(stream), ctypes.byref(graph))
+    assert code == 0, code
+    return graph.value
+
+
+def alloc_captured(amount: int, stream: int) -> list[int]:
+    pointer = U64()
+    return [call("cuMemAllocAsync", ctypes.byref(pointer), SIZE(amount), U64(stream)), pointer.value]

@@ -5,12 +5,15 @@
 #include <cuda.h>
 #pragma GCC visibility pop
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "null_driver.h"
 
-#define CHUNK ((size_t)32 << 20)
+#define CHUNK (getenv("NULL_DRIVER_CHUNK") ? strtoull(getenv("NULL_DRIVER_CHUNK"), NULL, 10) : (size_t)32 << 20)
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards pools and host */
 
 struct array {
     int device;
@@ -113,6 +116,14 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
     return destroy((struct array *)array);
 }
 
+CUresult cuMemMapArrayAsync(CUarrayMapInfo *list, unsigned int count, CUstream stream)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP)
+            null_map(list[i].memHandle.memHandle);
+    return count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 static struct pool {
     size_t used, reserved, threshold;
 } pools[2];
@@ -135,8 +146,10 @@ static CUresult resize(struct pool *pool, size_t reserved)
 
 static void shrink(struct pool *pool, size_t keep)
 {
+    pthread_mutex_lock(&mutex);
     size_t least = chunks(pool->used), kept = keep < pool->reserved ? keep / CHUNK * CHUNK : pool->reserved;
     resize(pool, least > kept ? least : kept);
+    pthread_mutex_unlock(&mutex);
 }
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device)
@@ -155,9 +168,11 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribut
     const struct pool *pool = (struct pool *)handle;
     if (pool < pools || pool >= pools + 2)
         return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&mutex);
     *(cuuint64_t *)value = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ? pool->reserved
                            : attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT   ? pool->used
                                                                              : pool->threshold;
+    pthread_mutex_unlock(&mutex);
     return CUDA_SUCCESS;
 }
 
@@ -184,14 +199,16 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPoo
     struct pool *pool = (struct pool *)handle;
     if (pool < pools || pool >= pools + 2 || (uintptr_t)stream > 2)
         return pool < pools || pool >= pools + 2 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    size_t needed = chunks(pool->used + bytes);
-    if (needed > pool->reserved && resize(pool, needed) != CUDA_SUCCESS)
-        return CUDA_ERROR_OUT_OF_MEMORY;
     struct piece *piece = malloc(sizeof *piece);
     *piece = (struct piece){pool, bytes};
-    pool->used += bytes;
+    pthread_mutex_lock(&mutex);
+    size_t needed = chunks(pool->used + bytes);
+    CUresult result = needed > pool->reserved ? resize(pool, needed) : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        pool->used += bytes;
+    pthread_mutex_unlock(&mutex);
     *pointer = (CUdeviceptr)piece;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
@@ -202,7 +219,9 @@ CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
     struct piece *piece = (struct piece *)pointer;
+    pthread_mutex_lock(&mutex);
     piece->pool->used -= piece->bytes;
+    pthread_mutex_unlock(&mutex);
     free(piece);
     return CUDA_SUCCESS;
 }
@@ -241,15 +260,17 @@ static int find_host(const void *start)
 
 CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned int flags)
 {
-    int slot = find_host(NULL);
     if (!pointer || !bytes || flags & ~7u)
         return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&mutex);
+    int slot = find_host(NULL);
     *pointer = slot < HOST_SLOTS ? malloc(bytes) : NULL;
-    if (!*pointer)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    host[slot].start = *pointer;
-    host[slot].is_registered = 0;
-    return CUDA_SUCCESS;
+    if (*pointer) {
+        host[slot].start = *pointer;
+        host[slot].is_registered = 0;
+    }
+    pthread_mutex_unlock(&mutex);
+    return *pointer ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
@@ -264,12 +285,15 @@ CUresult cuMemAllocHost(void **pointer, unsigned int bytes)
 
 CUresult cuMemFreeHost(void *pointer)
 {
+    pthread_mutex_lock(&mutex);
     int slot = find_host(pointer);
-    if (!pointer || slot == HOST_SLOTS || host[slot].is_registered)
-        return CUDA_ERROR_INVALID_VALUE;
-    host[slot].start = NULL;
-    free(pointer);
-    return CUDA_SUCCESS;
+    int is_own = pointer && slot < HOST_SLOTS && !host[slot].is_registered;
+    if (is_own)
+        host[slot].start = NULL;
+    pthread_mutex_unlock(&mutex);
+    if (is_own)
+        free(pointer);
+    return is_own ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)

@@ -19,6 +19,23 @@ static void expect(int is_true)
         __atomic_fetch_add(&failed, 1, __ATOMIC_RELAXED);
 }
 
+/* Families that charge by other ways than linear memory: pools by what they hold, host memory on a quota of its own. */
+static void use_other_families(unsigned *seed)
+{
+    CUdeviceptr in_order[2] = {0};
+    void *host;
+    for (int i = 0; i < 2; i++)
+        if (cuMemAllocAsync(&in_order[i], (size_t)1 << (12 + rand_r(seed) % 10), NULL) != CUDA_SUCCESS)
+            in_order[i] = 0;
+    if (cuMemAllocHost_v2(&host, 5000) == CUDA_SUCCESS)
+        expect(cuMemFreeHost(host) == CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++)
+        if (in_order[i])
+            expect(cuMemFreeAsync(in_order[i], NULL) == CUDA_SUCCESS);
+    if (rand_r(seed) % 4 == 0)
+        expect(cuStreamSynchronize(NULL) == CUDA_SUCCESS);
+}
+
 static void *work(void *seed_address)
 {
     unsigned seed = *(unsigned *)seed_address;
@@ -40,6 +57,8 @@ static void *work(void *seed_address)
         }
         expect(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == CUDA_SUCCESS);
         expect(cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS && free_bytes <= total_bytes);
+        if (round % 8 == 0)
+            use_other_families(&seed);
         if (round % 64 == 0)
             expect(cuCtxSetCurrent(context) == CUDA_SUCCESS);
     }
@@ -61,6 +80,7 @@ int main(int count, char **arguments)
     }
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
+    expect(cuStreamSynchronize(NULL) == CUDA_SUCCESS);
     printf("%u %u\n", succeeded, refused);
     fflush(stdout);
     getchar(); /* the test looks at the pages now */

@@ -90,3 +90,19 @@ def test_an_ungranted_device_gives_no_array(a_kernel: tuple[Any, Any]) -> None:
     program("use(1)")
     assert program("new_array(1)")[0] == OUT_OF_MEMORY
     assert program("new_mipmapped(8, 8, 1)")[0] == OUT_OF_MEMORY
+
+
+def test_a_handle_is_charged_while_it_is_mapped_into_a_sparse_array(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    _, array = program(f"new_array(4096, 4096, flags={SPARSE | DEFERRED})")
+    for start in (0, 128, 256):
+        _, handle = program(f"create({2 * MIB})")
+        assert program(f"map_tiles({array}, {start}, 128, {handle})") == 0
+        assert program(f"release({handle})") == 0
+    assert charged(agent) == 6 * MIB
+    assert program(f"map_tiles({array}, 100, 50)") == 0
+    assert charged(agent) == 6 * MIB
+    assert program(f"map_tiles({array}, 100, 200)") == 0
+    assert charged(agent) == 4 * MIB
+    assert program(f"end_array({array})") == 0
+    assert charged(agent) == 0

@@ -121,3 +121,24 @@ def test_the_last_green_context_gives_the_devices_memory_back(a_kernel: tuple[An
     assert charged(agent) > 10 * MIB
     assert program("call('cuGreenCtxDestroy', None)") == 0
     assert charged(agent) == 0
+
+
+def test_a_captured_allocation_is_charged_by_its_graph(a_node: Any) -> None:
+    """On the software GPU, which has captures."""
+    outsider = a_node.outsider()
+    outsider("begin()")
+    agent = a_node.grant((outsider("uuid()"), 64 * MIB))
+    program = a_node.program()
+    program("begin()")
+    stream = program("begin_capture()")
+    code, pointer = program(f"alloc_captured({40 * MIB}, {stream})")
+    assert (code, charged(agent)) == (0, 0)
+    assert program(f"call('cuMemFreeAsync', U64({pointer}), U64({stream}))") == 0
+    code, exec_ = program(f"instantiate(end_capture({stream}))")
+    assert (code, charged(agent)) == (0, 0)
+    _, plain = program(f"alloc({30 * MIB})")
+    assert program(f"launch_graph({exec_})") == OUT_OF_MEMORY
+    program(f"free({plain})")
+    assert program(f"launch_graph({exec_})") == 0
+    assert charged(agent) == program("graph_bytes()") == 40 * MIB
+    assert program("info()")[1] == 24 * MIB

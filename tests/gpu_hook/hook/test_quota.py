@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.protocol import AgentPage, HookPage, MessageType
 
 MIB = 1 << 20
@@ -228,6 +229,16 @@ def test_a_quota_beyond_the_device_shows_the_device(a_node: Any, a_uuid: list[st
     assert total == 256 * MIB
     assert free_bytes <= total
     assert program("total()") == [0, 256 * MIB]
+
+
+def test_under_the_drivers_own_limit_queries_show_the_driver(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    page, at = agent.process().agent_page, AgentPage.DEVICES + AgentPage.ENFORCER
+    page[at : at + 4] = protocol.Enforcer.DRIVER.to_bytes(4, "little")
+    assert program("info()") == [0, 256 * MIB, 256 * MIB]
+    assert program("total()") == [0, 256 * MIB]
+    assert program(f"alloc({40 * MIB})")[0] == 0
+    assert charged(agent) == 40 * MIB
 
 
 def test_threads_at_the_edge_never_exceed_the_quota(a_kernel: tuple[Any, Any]) -> None:

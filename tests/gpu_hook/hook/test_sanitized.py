@@ -49,7 +49,7 @@ def build(sanitizer: str, folder: Path, include: Path, kind: str = "cuda") -> Pa
 def test_threads_at_the_edge_are_clean(sanitizer: str, a_null_node: Any, include_dir: Path, a_folder: Path) -> None:
     program = build(sanitizer, a_folder, include_dir)
     agent = a_null_node.grant(("10" * 16, 24 * MIB))
-    env = {**a_null_node.hooked_env, **OPTIONS[sanitizer]}
+    env = {**a_null_node.hooked_env, **OPTIONS[sanitizer], "NULL_DRIVER_CHUNK": str(2 * MIB)}
     del env["LD_LIBRARY_PATH"]
     with subprocess.Popen(
         [str(program), "3000"],
