@@ -56,13 +56,15 @@ class ClientSetup:
         make = [sys.executable, "-m", "venv", str(self.folder)]
         title = "installing numba-cuda, cuda-bindings and cuda-core, to run them as clients"
         return self.run_step("creating the environment build/clients", make) and self.run_step(
-            title, self._pip("install", *NEWEST)
+            title, self._pip("install", "--no-compile", *NEWEST)
         )
 
     def _install_older(self, name: str, package: str) -> bool:
         target = self.folder / name
         shutil.rmtree(target, ignore_errors=True)
-        return self.run_step(f"fetching {package}", self._pip("install", "--no-deps", "--target", str(target), package))
+        return self.run_step(
+            f"fetching {package}", self._pip("install", "--no-compile", "--no-deps", "--target", str(target), package)
+        )
 
     def _install_pycuda(self) -> bool:
         """Its configuration is a file beside its sources; the software GPU is the driver that it is linked with."""
