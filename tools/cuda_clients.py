@@ -62,9 +62,8 @@ class ClientSetup:
     def _install_older(self, name: str, package: str) -> bool:
         target = self.folder / name
         shutil.rmtree(target, ignore_errors=True)
-        return self.run_step(
-            f"fetching {package}", self._pip("install", "--no-compile", "--no-deps", "--target", str(target), package)
-        )
+        options = ("--no-compile", "--no-deps", "--target", str(target))
+        return self.run_step(f"fetching {package}", self._pip("install", *options, package))
 
     def _install_pycuda(self) -> bool:
         """Its configuration is a file beside its sources; the software GPU is the driver that it is linked with."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pycuda.autoprimaryctx  # makes the primary context current, and lets go of it at the end
+import pycuda.autoprimaryctx  # noqa: F401 - makes the primary context current, and lets go of it at the end
 import pycuda.driver as driver
 from kernels import BUILTINS, INCREMENT
 
