@@ -194,7 +194,7 @@ def test_a_cgroup_tells_only_where_it_is_one_kernels_own(
 
 def test_a_name_that_would_break_a_line_is_made_plain(tmp_path: Any) -> None:
     (tmp_path / "7").mkdir()
-    (tmp_path / "7" / "stat").write_text("7 (a\nb) c) R 1 2 3 0\n")
+    (tmp_path / "7" / "stat").write_text(f"7 (a\nb) c) R 1 2 3 0 -1 0 {'0 ' * 13}\n")
     facts = read_facts(7, tmp_path)
     assert facts is not None
     assert (facts.name, facts.parent, facts.group, facts.session) == ("a?b) c", 1, 2, 3)
