@@ -155,7 +155,7 @@ struct aliquot_agent_page {
     uint32_t magic;
     uint32_t version;
     uint64_t generation;     /* of the grant in force */
-    uint32_t gate;           /* 0: open */
+    uint32_t gate;           /* 0: open. A closed one holds production only while the agent is there */
     uint32_t workload_class; /* enum aliquot_workload_class */
     uint32_t device_count;
     uint32_t reserved_word;
