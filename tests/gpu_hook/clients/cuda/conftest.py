@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aliquot.gpu_hook.protocol import HookPage
 
 PROGRAMS = Path(__file__).parent / "programs"
 CLIENTS = Path(__file__).parents[4] / "build" / "clients"
@@ -51,6 +52,7 @@ class Client:
 
     def escapes(self) -> Any:
         """Symbols unknown to the hook, calls that it could not charge; where there is no hook, none of both."""
+        assert self("__import__('serve').WORDS") == [HookPage.UNKNOWN_SYMBOLS // 8, HookPage.UNACCOUNTED_CALLS // 8]
         found = self("escapes()")
         assert (found is not None) == self.place.is_hooked, "a page of the hook is in the process, and only behind it"
         return found or [0, 0]
