@@ -126,20 +126,25 @@ CUresult impl_cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPrior
 
 CUresult impl_cuCtxGetCacheConfig(CUfunc_cache *pconfig)
 {
-    if (pconfig == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
+    struct context *context;
+    CUresult result = context_current(&context);
+    if (result || pconfig == NULL)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
     *pconfig = CU_FUNC_CACHE_PREFER_NONE;
     return CUDA_SUCCESS;
 }
 
 CUresult impl_cuCtxSetCacheConfig(CUfunc_cache config)
 {
-    return (unsigned)config <= CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    struct context *context;
+    CUresult result = context_current(&context);
+    return result || (unsigned)config <= CU_FUNC_CACHE_PREFER_EQUAL ? result : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult impl_cuCtxResetPersistingL2Cache(void)
 {
-    return CUDA_SUCCESS;
+    struct context *context;
+    return context_current(&context);
 }
 
 /* As on every GPU that still runs: banks are four bytes wide, and a wish for others changes nothing. */

@@ -236,6 +236,8 @@ static CUresult create(CUcontext *pctx, unsigned flags, CUdevice dev)
     if (result == CUDA_SUCCESS && driver_is_lost(dev))
         result = CUDA_ERROR_DEVICE_UNAVAILABLE;
     struct context *context;
+    if (result == CUDA_SUCCESS && stack.depth == STACK_MAX)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
     result = result ? result : context_open(dev, flags, 0, &context);
     result = result ? result : push(context);
     if (result == CUDA_SUCCESS)
@@ -264,7 +266,7 @@ CUresult impl_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams
 CUresult impl_cuCtxDestroy_v2(CUcontext ctx)
 {
     struct context *context = (struct context *)ctx;
-    if (!handles_has(HANDLE_CONTEXT, context) || context->is_primary)
+    if (!handles_has(HANDLE_CONTEXT, context) || context->is_primary || !handles_remove(HANDLE_CONTEXT, context))
         return CUDA_ERROR_INVALID_CONTEXT;
     if (context_current_or_null() == context)
         stack.depth--;

@@ -32,10 +32,16 @@ int place_reach(uint64_t address, uint64_t bytes, unsigned device, enum rights r
     return 0;
 }
 
-/* From the first byte to the last that the shape touches. */
+/* From the first byte to the last that the shape touches; 0 when that is beyond all addresses. */
 static uint64_t extent(const struct place *place, const struct shape *shape)
 {
-    return ((shape->depth - 1) * place->height + (shape->height - 1)) * place->pitch + shape->width;
+    uint64_t rows, bytes, end;
+    int is_beyond = __builtin_mul_overflow(shape->depth - 1, place->height, &rows) ||
+                    __builtin_add_overflow(rows, shape->height - 1, &rows) ||
+                    __builtin_mul_overflow(rows, place->pitch, &bytes) ||
+                    __builtin_add_overflow(bytes, shape->width, &bytes) ||
+                    __builtin_add_overflow(place->address, bytes, &end);
+    return is_beyond ? 0 : bytes;
 }
 
 static void fill_row(void *row, uint32_t value, unsigned element_bytes, uint64_t bytes)
@@ -104,15 +110,13 @@ static int is_pageable(uint64_t address)
 
 static int check_place(const struct place *place, const struct shape *shape, unsigned device, enum rights rights)
 {
-    uint64_t rows;
-    if (place->address == 0 || (shape->height > 1 && place->pitch < shape->width) ||
+    uint64_t bytes = extent(place, shape);
+    if (place->address == 0 || bytes == 0 || (shape->height > 1 && place->pitch < shape->width) ||
         (shape->depth > 1 && place->height < shape->height))
         return -1;
-    if (__builtin_mul_overflow(shape->depth, place->height ? place->height : 1, &rows) ||
-        __builtin_mul_overflow(rows, place->pitch, &rows))
-        return -1;
-    int is_device = window_is_device(place->address);
-    return !is_device || window_allows(place->address, extent(place, shape), device, rights) ? 0 : -1;
+    if (window_is_device(place->address))
+        return window_allows(place->address, bytes, device, rights) ? 0 : -1;
+    return !managed_holds(place->address, 1) || managed_holds(place->address, bytes) ? 0 : -1;
 }
 
 static CUresult prepare(const struct copy *copy, unsigned device, struct work **work)

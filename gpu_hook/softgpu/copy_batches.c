@@ -82,11 +82,15 @@ CUresult impl_cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *s
 static CUresult find_place(const CUmemcpy3DOperand *operand, const struct shape *shape, unsigned element,
                            struct place *place)
 {
-    if (operand->type == CU_MEMCPY_OPERAND_TYPE_ARRAY)
-        return array_place(operand->op.array.array, operand->op.array.offset.x * element, operand->op.array.offset.y,
-                           operand->op.array.offset.z, shape, place);
-    size_t row = operand->op.ptr.rowLength * element, height = operand->op.ptr.layerHeight;
-    if (operand->type != CU_MEMCPY_OPERAND_TYPE_POINTER || operand->op.ptr.ptr == 0 || (row && row < shape->width) ||
+    size_t x, row, height = operand->op.ptr.layerHeight;
+    if (operand->type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+        const CUoffset3D *offset = &operand->op.array.offset;
+        return __builtin_mul_overflow(offset->x, element, &x)
+                   ? CUDA_ERROR_INVALID_VALUE
+                   : array_place(operand->op.array.array, x, offset->y, offset->z, shape, place);
+    }
+    if (operand->type != CU_MEMCPY_OPERAND_TYPE_POINTER || operand->op.ptr.ptr == 0 ||
+        __builtin_mul_overflow(operand->op.ptr.rowLength, element, &row) || (row && row < shape->width) ||
         (height && height < shape->height))
         return CUDA_ERROR_INVALID_VALUE;
     *place = (struct place){operand->op.ptr.ptr, row ? row : shape->width, height ? height : shape->height};
@@ -117,7 +121,9 @@ static CUresult copy_operation(const CUDA_MEMCPY3D_BATCH_OP *operation, CUstream
         (to_bytes && from_bytes && to_bytes != from_bytes))
         return CUDA_ERROR_INVALID_VALUE;
     unsigned element = to_bytes ? to_bytes : from_bytes ? from_bytes : 1;
-    struct shape shape = {extent->width * element, extent->height, extent->depth};
+    struct shape shape = {0, extent->height, extent->depth};
+    if (__builtin_mul_overflow(extent->width, element, &shape.width))
+        return CUDA_ERROR_INVALID_VALUE;
     result = find_place(&operation->src, &shape, element, &from);
     result = result ? result : find_place(&operation->dst, &shape, element, &to);
     if (result)

@@ -26,13 +26,20 @@ static CUresult find_place(const struct end *end, const struct shape *shape, str
     int most_pitch = 0;
     impl_cuDeviceGetAttribute(&most_pitch, CU_DEVICE_ATTRIBUTE_MAX_PITCH, 0);
     place->address = is_host ? (uint64_t)end->host : end->device;
-    place->pitch = end->pitch ? end->pitch : shape->width + end->x;
-    place->height = end->height ? end->height : shape->height + end->y;
-    if (place->address == 0 || end->pitch > (size_t)most_pitch || shape->width + end->x > place->pitch ||
-        (shape->depth > 1 && shape->height + end->y > place->height))
+    uint64_t width, height, offset;
+    if (place->address == 0 || end->pitch > (size_t)most_pitch || __builtin_add_overflow(shape->width, end->x, &width) ||
+        __builtin_add_overflow(shape->height, end->y, &height))
         return CUDA_ERROR_INVALID_VALUE;
-    place->address += (end->z * place->height + end->y) * place->pitch + end->x;
-    return CUDA_SUCCESS;
+    place->pitch = end->pitch ? end->pitch : width;
+    place->height = end->height ? end->height : height;
+    if (width > place->pitch || (shape->depth > 1 && height > place->height))
+        return CUDA_ERROR_INVALID_VALUE;
+    int is_beyond = __builtin_mul_overflow(end->z, place->height, &offset) ||
+                    __builtin_add_overflow(offset, end->y, &offset) ||
+                    __builtin_mul_overflow(offset, place->pitch, &offset) ||
+                    __builtin_add_overflow(offset, end->x, &offset) ||
+                    __builtin_add_overflow(place->address, offset, &place->address);
+    return is_beyond ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 static CUresult copy_ends(const struct end *to, const struct end *from, struct shape shape, CUstream stream,

@@ -113,7 +113,8 @@ CUresult impl_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
     result = result ? result : capture_check_unsafe();
     const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
                            CU_MEMHOSTREGISTER_READ_ONLY;
-    if (result || p == NULL || bytesize == 0 || Flags & ~known)
+    uint64_t end;
+    if (result || p == NULL || bytesize == 0 || Flags & ~known || __builtin_add_overflow((uint64_t)p, bytesize, &end))
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     return add(context, (uint64_t)p, bytesize, Flags, 1);
 }

@@ -19,7 +19,7 @@ static int parse_bytes(const char *text, uint64_t *bytes)
     char *end;
     errno = 0;
     double value = strtod(text, &end);
-    if (end == text || errno || !(value > 0))
+    if (end == text || errno || !(value >= 0))
         return -1;
     double scale = 1;
     for (int i = 0; units[i]; i++)
