@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 #define MIB ((size_t)1 << 20)
 #define EXIT_SKIPPED 77
@@ -68,6 +69,53 @@ static struct check_test *check_tests;
         printf("\n");        \
         exit(EXIT_SKIPPED);  \
     } while (0)
+
+/* One of two codes, where the documentation allows both. */
+#define EXPECT_EITHER(call, one, other)                                                             \
+    do {                                                                                            \
+        CUresult found_code = (call);                                                               \
+        if (found_code != (one) && found_code != (other)) {                                         \
+            printf("%s:%d: %s answered %d, wanted " #one " or " #other "\n", __FILE__, __LINE__, #call, \
+                   found_code);                                                                     \
+            exit(1);                                                                                \
+        }                                                                                           \
+    } while (0)
+
+/* The software GPU says what it is, also through the hook. */
+static inline int check_is_software(void)
+{
+    char name[64] = "";
+    EXPECT_OK(cuInit(0));
+    EXPECT_OK(cuDeviceGetName(name, sizeof name, 0));
+    return strcmp(name, "Aliquot Software GPU") == 0;
+}
+
+/* What follows is more than CUDA promises: a driver may crash on a handle that is gone, or answer otherwise. */
+#define ONLY_ON_THE_SOFTWARE_GPU()                              \
+    do {                                                        \
+        if (!check_is_software())                               \
+            SKIP("the rest is promised by no real driver");     \
+    } while (0)
+
+static inline size_t check_free_bytes(void)
+{
+    size_t free, total;
+    EXPECT_OK(cuMemGetInfo(&free, &total));
+    return free;
+}
+
+/* A real device has other users, and a driver keeps chunks and page tables: there, about `want` bytes. */
+static inline void check_taken(const char *file, int line, size_t before, size_t want)
+{
+    size_t free = check_free_bytes(), slack = check_is_software() ? 0 : 32 * MIB;
+    if (free + want <= before + slack && free + want + slack >= before)
+        return;
+    printf("%s:%d: %zd bytes of the device were taken, wanted %zu\n", file, line, (ssize_t)(before - free), want);
+    exit(1);
+}
+
+/* What the device has lost since `before` bytes were free. */
+#define EXPECT_TAKEN(before, want) check_taken(__FILE__, __LINE__, before, want)
 
 /* Device 0 with its primary context current. */
 static inline CUcontext check_start(void)

@@ -112,7 +112,10 @@ TEST(a_pitch_below_the_width_is_an_invalid_value)
 
 TEST(more_than_the_allocation_is_an_invalid_value)
 {
-    CUdeviceptr pointer = start();
+    CUdeviceptr pointer;
+    check_start();
+    EXPECT_OK(cuMemAlloc(&pointer, 64 * MIB)); /* large: a driver keeps the chunks of small ones mapped */
+    EXPECT_CODE(cuMemcpyDtoH(back, pointer + 64 * MIB - 8, 16), CUDA_ERROR_INVALID_VALUE);
     EXPECT_OK(cuMemFree(pointer));
     EXPECT_CODE(cuMemcpyDtoH(back, pointer, 16), CUDA_ERROR_INVALID_VALUE);
     EXPECT_CODE(cuMemcpyHtoD(pointer, words, 16), CUDA_ERROR_INVALID_VALUE);

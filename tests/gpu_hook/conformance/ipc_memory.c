@@ -21,13 +21,6 @@ static uint32_t word(CUdeviceptr pointer)
     return found;
 }
 
-static size_t free_bytes(void)
-{
-    size_t free, total;
-    EXPECT_OK(cuMemGetInfo(&free, &total));
-    return free;
-}
-
 /* Opens what comes, expects 51 in it, writes 52, and closes it when told. */
 static void open_and_answer(int socket)
 {
@@ -36,20 +29,20 @@ static void open_and_answer(int socket)
     size_t bytes;
     peer_receive(socket, &parcel, sizeof parcel);
     check_start();
-    size_t before = free_bytes();
+    size_t before = check_free_bytes();
     EXPECT_OK(cuIpcOpenMemHandle(&pointer, parcel.handle, LAZY));
     EXPECT_EQUAL(word(pointer), 51);
     EXPECT_EQUAL(word(pointer + parcel.bytes - 4), 51);
     EXPECT_OK(cuMemGetAddressRange(&start, &bytes, pointer));
-    EXPECT_EQUAL(start, pointer);
-    EXPECT_EQUAL(bytes, parcel.bytes);
-    EXPECT(free_bytes() + 4 * MIB > before); /* what is opened is not paid for again */
+    EXPECT(start <= pointer && pointer + parcel.bytes <= start + bytes); /* a driver shares the block around it */
+    EXPECT(check_free_bytes() + 4 * MIB > before); /* what is opened is not paid for again */
     fill(pointer, 52, 4);
     EXPECT_OK(cuIpcOpenMemHandle(&again, parcel.handle, LAZY)); /* counted, not mapped twice */
     EXPECT_EQUAL(again, pointer);
     peer_say(socket);
     peer_hear(socket);
-    EXPECT_CODE(cuMemFree(pointer), CUDA_ERROR_INVALID_VALUE);
+    if (check_is_software()) /* for a driver: undefined */
+        EXPECT_CODE(cuMemFree(pointer), CUDA_ERROR_INVALID_VALUE);
     EXPECT_OK(cuIpcCloseMemHandle(pointer));
     EXPECT_EQUAL(word(pointer), 53);
     EXPECT_OK(cuIpcCloseMemHandle(pointer));
@@ -122,11 +115,11 @@ TEST(a_handle_may_be_had_twice_and_memory_is_not_allocated_for_it)
     CUdeviceptr pointer;
     check_start();
     EXPECT_OK(cuMemAlloc(&pointer, 2 * MIB));
-    size_t before = free_bytes();
+    size_t before = check_free_bytes();
     EXPECT_OK(cuIpcGetMemHandle(&first, pointer));
     EXPECT_OK(cuIpcGetMemHandle(&second, pointer));
     EXPECT_EQUAL(memcmp(&first, &second, sizeof first), 0);
-    EXPECT_EQUAL(free_bytes(), before);
+    EXPECT_TAKEN(before, 0);
 }
 
 TEST(only_plain_device_memory_has_a_handle)

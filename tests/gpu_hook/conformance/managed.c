@@ -85,8 +85,7 @@ TEST(a_prefetch_to_the_device_takes_its_memory_and_a_free_returns_it)
     EXPECT_OK(cuMemGetInfo(&after, &total));
     EXPECT(before >= after + 64 * MIB);
     EXPECT_OK(cuMemFree(pointer));
-    EXPECT_OK(cuMemGetInfo(&after, &total));
-    EXPECT(after >= before);
+    EXPECT_TAKEN(before, 0);
 }
 
 TEST(more_than_the_device_may_be_allocated)
@@ -152,7 +151,8 @@ TEST(prefetches_refuse_other_memory_and_other_places)
     EXPECT_CODE(cuMemPrefetchAsync(pointer, 0, on_device, 0, NULL), CUDA_ERROR_INVALID_VALUE);
     EXPECT_CODE(cuMemPrefetchAsync(pointer, 5 * MIB, on_device, 0, NULL), CUDA_ERROR_INVALID_VALUE);
     EXPECT_CODE(cuMemPrefetchAsync(pointer, MIB, on_device, 1, NULL), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_CODE(cuMemPrefetchAsync(pointer, MIB, nowhere, 0, NULL), CUDA_ERROR_INVALID_DEVICE);
+    EXPECT_EITHER(cuMemPrefetchAsync(pointer, MIB, nowhere, 0, NULL), CUDA_ERROR_INVALID_DEVICE,
+                  CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST(pointer_attributes_tell_managed_memory)

@@ -71,13 +71,6 @@ static inline CUdeviceptr vmm_map(int count)
     return address;
 }
 
-static inline size_t vmm_free_bytes(void)
-{
-    size_t free, total;
-    EXPECT_OK(cuMemGetInfo(&free, &total));
-    return free;
-}
-
 static inline uint32_t vmm_word(CUdeviceptr address)
 {
     uint32_t word = 0;

@@ -58,7 +58,8 @@ TEST(without_access_a_copy_is_an_invalid_value)
     CUmemGenericAllocationHandle handle = vmm_create(unit);
     EXPECT_CODE(cuMemcpyDtoH(&word, address, 4), CUDA_ERROR_INVALID_VALUE);
     EXPECT_OK(cuMemMap(address, unit, 0, handle, 0));
-    EXPECT_CODE(cuMemcpyDtoH(&word, address, 4), CUDA_ERROR_INVALID_VALUE);
+    if (check_is_software()) /* a driver may find out later, and end the context */
+        EXPECT_CODE(cuMemcpyDtoH(&word, address, 4), CUDA_ERROR_INVALID_VALUE);
     EXPECT_OK(vmm_allow(address, unit, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
     EXPECT_OK(cuMemcpyDtoH(&word, address, 4));
     EXPECT_OK(cuMemUnmap(address, unit));
@@ -95,7 +96,7 @@ TEST(access_needs_mapped_addresses_and_known_flags)
     EXPECT_CODE(vmm_allow(address, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE), CUDA_ERROR_INVALID_VALUE);
     EXPECT_CODE(vmm_allow(address, unit, (CUmemAccess_flags)64), CUDA_ERROR_INVALID_VALUE);
     EXPECT_CODE(cuMemSetAccess(address, unit, NULL, 1), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_CODE(cuMemSetAccess(address, unit, &access, 1), CUDA_ERROR_INVALID_DEVICE);
+    EXPECT_EITHER(cuMemSetAccess(address, unit, &access, 1), CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST(reservations_refuse_odd_sizes_and_free_only_as_a_whole)
@@ -154,7 +155,7 @@ TEST(an_unmapping_takes_whole_mappings_and_as_many_as_it_covers)
     size_t unit = vmm_unit();
     CUdeviceptr address = vmm_reserve(4 * unit);
     CUmemGenericAllocationHandle large = vmm_create(2 * unit);
-    size_t before = vmm_free_bytes();
+    size_t before = check_free_bytes();
     EXPECT_OK(cuMemMap(address, 2 * unit, 0, large, 0));
     EXPECT_OK(cuMemMap(address + 2 * unit, unit, 0, vmm_create(unit), 0));
     EXPECT_CODE(cuMemUnmap(address, unit), CUDA_ERROR_INVALID_VALUE);
@@ -163,7 +164,7 @@ TEST(an_unmapping_takes_whole_mappings_and_as_many_as_it_covers)
     EXPECT_CODE(cuMemUnmap(address, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_OK(cuMemUnmap(address, 3 * unit));
     EXPECT_CODE(cuMemUnmap(address, 3 * unit), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_EQUAL(before - vmm_free_bytes(), unit); /* the second handle was not released */
+    EXPECT_TAKEN(before, unit); /* the second handle was not released */
 }
 
 TEST(mapped_memory_is_not_freed_as_an_allocation_is)

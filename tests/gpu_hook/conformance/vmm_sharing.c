@@ -102,21 +102,21 @@ TEST(imported_memory_outlives_a_killed_exporter)
 TEST(an_import_into_the_own_process_costs_nothing)
 {
     vmm_start();
-    size_t unit = vmm_unit(), before = vmm_free_bytes();
+    size_t unit = vmm_unit(), before = check_free_bytes();
     CUmemGenericAllocationHandle handle = create_shareable(unit);
     int descriptor = export(handle);
     CUmemGenericAllocationHandle again = import(descriptor);
     close(descriptor);
-    EXPECT_EQUAL(before - vmm_free_bytes(), unit);
+    EXPECT_TAKEN(before, unit);
     CUdeviceptr first = map(handle, unit), second = map(again, unit);
     EXPECT_OK(cuMemsetD32(first, 41, 1));
     EXPECT_EQUAL(vmm_word(second), 41);
     EXPECT_OK(cuMemUnmap(first, unit));
     EXPECT_OK(cuMemRelease(handle));
-    EXPECT_EQUAL(before - vmm_free_bytes(), unit);
+    EXPECT_TAKEN(before, unit);
     EXPECT_OK(cuMemUnmap(second, unit));
     EXPECT_OK(cuMemRelease(again));
-    EXPECT_EQUAL(vmm_free_bytes(), before);
+    EXPECT_TAKEN(before, 0);
 }
 
 TEST(only_what_was_made_shareable_is_exported)
