@@ -130,9 +130,10 @@ CUresult work_of_launch(const CUlaunchConfig *config, struct function *function,
     } else if (result == CUDA_SUCCESS) {
         say_once(function);
     }
-    *made = work;
     if (result)
         work_drop(work);
+    else
+        *made = work;
     return result;
 }
 

@@ -14,7 +14,7 @@
 static __thread struct {
     struct context *context;
     unsigned long long context_id;
-    struct stream *stream;
+    stream_note stream;
 } own;
 
 static struct {
@@ -25,8 +25,8 @@ static struct {
 static void close_at_thread_end(void *stream)
 {
     /* A forked child's copy of the queues may be in any state. */
-    if (!(atomic_load(&enter_watch) & WATCH_FORKED) && handles_remove(HANDLE_STREAM, stream))
-        stream_close(stream);
+    if (!(atomic_load(&enter_watch) & WATCH_FORKED))
+        stream_close_kept(&own.stream);
 }
 
 static void make_key(void)
@@ -36,15 +36,19 @@ static void make_key(void)
 
 static struct stream *own_stream(struct context *context)
 {
-    if (own.context == context && own.context_id == context->id && handles_has(HANDLE_STREAM, own.stream))
-        return own.stream;
+    struct stream *kept = atomic_load(&own.stream);
+    if (kept && own.context == context && own.context_id == context->id)
+        return kept;
     pthread_once(&threads.once, make_key);
-    close_at_thread_end(own.stream);
+    stream_close_kept(&own.stream);
     own.context = context;
     own.context_id = context->id;
-    own.stream = stream_open(context, STREAM_BLOCKING, 0, 1);
-    pthread_setspecific(threads.key, own.stream);
-    return own.stream;
+    kept = stream_open(context, STREAM_BLOCKING, 0, 1);
+    if (kept) {
+        stream_keep(kept, &own.stream);
+        pthread_setspecific(threads.key, kept);
+    }
+    return kept;
 }
 
 CUresult stream_resolve(CUstream handle, struct stream **stream, struct context **context)

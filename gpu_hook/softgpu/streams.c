@@ -322,6 +322,8 @@ static void unlink_and_free(struct stream *stream)
     while (*link != stream)
         link = &(*link)->next;
     *link = stream->next;
+    if (stream->note)
+        atomic_store(stream->note, NULL);
     work_drop(stream->last);
     pthread_cond_destroy(&stream->has_work);
     free(stream);
@@ -346,6 +348,26 @@ void stream_close(struct stream *stream)
     pthread_mutex_lock(&queues.mutex);
     begin_closing(stream);
     pthread_mutex_unlock(&queues.mutex);
+}
+
+void stream_keep(struct stream *stream, stream_note *note)
+{
+    pthread_mutex_lock(&queues.mutex);
+    stream->note = note;
+    atomic_store(note, stream);
+    pthread_mutex_unlock(&queues.mutex);
+}
+
+void stream_close_kept(stream_note *note)
+{
+    pthread_mutex_lock(&queues.mutex);
+    struct stream *stream = atomic_exchange(note, NULL);
+    if (stream)
+        stream->note = NULL;
+    int is_ours = stream && handles_remove(HANDLE_STREAM, stream);
+    pthread_mutex_unlock(&queues.mutex);
+    if (is_ours)
+        stream_close(stream);
 }
 
 void streams_close_all(struct context *context)

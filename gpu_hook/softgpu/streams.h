@@ -35,6 +35,10 @@ struct dependency {
     struct dependency *next;
 };
 
+/* A stream that somebody keeps without a handle of it: NULL as soon as it goes with its context. Its address may be
+ * another stream's then. */
+typedef _Atomic(struct stream *) stream_note;
+
 /* A CUstream is a pointer to this. */
 struct stream {
     struct context *context;
@@ -48,11 +52,15 @@ struct stream {
     int has_worker, is_closing;
     pthread_cond_t has_work;
     struct captured *captured; /* its part in a capture, or NULL; under the captures' mutex */
+    stream_note *note;         /* where a thread keeps it, or NULL; under the streams' mutex */
 };
 
 struct stream *stream_open(struct context *context, enum stream_kind kind, int priority, int is_handle);
 /* Returns at once; the stream goes when its work is done. */
 void stream_close(struct stream *stream);
+void stream_keep(struct stream *stream, stream_note *note);
+/* Closes the stream that is kept there, if there is one still. */
+void stream_close_kept(stream_note *note);
 /* What a CUstream argument means: the handle, or the default stream of the current context. Sets *context. */
 CUresult stream_resolve(CUstream handle, struct stream **stream, struct context **context);
 CUresult stream_check(CUstream handle); /* as stream_resolve, for those who need neither */

@@ -17,11 +17,13 @@
  * allocations must be refunded before anybody can allocate in the new one. */
 static struct {
     pthread_mutex_t lifecycle;
+    bool has_doubts; /* some memory may have gone with a context, but there was no other to ask the driver in */
 } state = {.lifecycle = PTHREAD_MUTEX_INITIALIZER};
 
 void contexts_reset(void)
 {
     pthread_mutex_init(&state.lifecycle, NULL);
+    state.has_doubts = false;
 }
 
 static bool begin_change(void)
@@ -42,31 +44,6 @@ static CUresult end_change(bool acts, CUresult result)
     return result;
 }
 
-CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
-{
-    bool acts = begin_change();
-    return end_change(acts, driver()->cuCtxCreate(context, flags, device));
-}
-
-CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
-{
-    bool acts = begin_change();
-    return end_change(acts, driver()->cuCtxCreate_v2(context, flags, device));
-}
-
-CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *parameters, int count, unsigned int flags,
-                        CUdevice device)
-{
-    bool acts = begin_change();
-    return end_change(acts, driver()->cuCtxCreate_v3(context, parameters, count, flags, device));
-}
-
-CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
-{
-    bool acts = begin_change();
-    return end_change(acts, driver()->cuCtxCreate_v4(context, parameters, flags, device));
-}
-
 struct ended {
     CUcontext context;
     int device; /* whose primary context it was, so that green contexts' memory went too; else -1 */
@@ -83,7 +60,12 @@ static bool is_gone(const struct allocation *allocation, const struct ended *end
     if (allocation->kind == ALLOCATION_ARRAY) /* of which the driver does not tell; of its context it does */
         return is_own || driver()->cuCtxGetApiVersion(allocation->context, &version) != CUDA_SUCCESS;
     CUresult result = driver()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, allocation->key);
-    return result == CUDA_ERROR_INVALID_VALUE || (is_own && result != CUDA_SUCCESS);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE)
+        return result != CUDA_SUCCESS;
+    if (allocation->kind != ALLOCATION_POOL)
+        return is_own;
+    __atomic_store_n(&state.has_doubts, true, __ATOMIC_RELAXED);
+    return false;
 }
 
 static bool refund_if_gone(const struct allocation *allocation, const void *ended)
@@ -105,6 +87,42 @@ static void refund_context(CUcontext context, int device)
         sparse_forget_context(context);
         vmm_unlock();
     }
+}
+
+/* After the thread got a current context: what could not be asked before can be now. */
+static CUresult now_current(CUresult result)
+{
+    launch_forget_device();
+    if (result != CUDA_SUCCESS || !__atomic_load_n(&state.has_doubts, __ATOMIC_RELAXED) || !begin_change())
+        return result;
+    if (__atomic_exchange_n(&state.has_doubts, false, __ATOMIC_RELAXED))
+        refund_context(NULL, -1);
+    return end_change(true, result);
+}
+
+CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
+{
+    bool acts = begin_change();
+    return now_current(end_change(acts, driver()->cuCtxCreate(context, flags, device)));
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
+{
+    bool acts = begin_change();
+    return now_current(end_change(acts, driver()->cuCtxCreate_v2(context, flags, device)));
+}
+
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *parameters, int count, unsigned int flags,
+                        CUdevice device)
+{
+    bool acts = begin_change();
+    return now_current(end_change(acts, driver()->cuCtxCreate_v3(context, parameters, count, flags, device)));
+}
+
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
+{
+    bool acts = begin_change();
+    return now_current(end_change(acts, driver()->cuCtxCreate_v4(context, parameters, flags, device)));
 }
 
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
@@ -140,32 +158,27 @@ CUresult cuCtxDetach(CUcontext context)
 
 CUresult cuCtxSetCurrent(CUcontext context)
 {
-    launch_forget_device();
-    return driver()->cuCtxSetCurrent(context);
+    return now_current(driver()->cuCtxSetCurrent(context));
 }
 
 CUresult cuCtxPushCurrent(CUcontext context)
 {
-    launch_forget_device();
-    return driver()->cuCtxPushCurrent(context);
+    return now_current(driver()->cuCtxPushCurrent(context));
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
-    launch_forget_device();
-    return driver()->cuCtxPushCurrent_v2(context);
+    return now_current(driver()->cuCtxPushCurrent_v2(context));
 }
 
 CUresult cuCtxPopCurrent(CUcontext *context)
 {
-    launch_forget_device();
-    return driver()->cuCtxPopCurrent(context);
+    return now_current(driver()->cuCtxPopCurrent(context));
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext *context)
 {
-    launch_forget_device();
-    return driver()->cuCtxPopCurrent_v2(context);
+    return now_current(driver()->cuCtxPopCurrent_v2(context));
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)

@@ -15,7 +15,7 @@
 static struct {
     pthread_mutex_t mutex; /* held from begin to end: two threads may both come to begin CUDA */
     char *chosen;          /* the user's value while ours stands there; NULL: there was none */
-    char *given;           /* ours; NULL: the user's stands there */
+    bool is_changed;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* The driver that begins itself again finds its choice made. */
@@ -64,19 +64,22 @@ static bool find_granted(const char *granted, struct entry wanted, struct entry 
     return is_known && found->length > 0;
 }
 
-void visible_translate(const char *granted, const char *chosen, char *text, size_t size)
+bool visible_translate(const char *granted, const char *chosen, char *text, size_t size)
 {
     size_t used = 0;
     for (const char *cursor = chosen ? chosen : granted; cursor;) {
         struct entry device;
-        if (!find_granted(granted, take_entry(&cursor), &device) || used + device.length + 2 > size)
+        if (!find_granted(granted, take_entry(&cursor), &device))
             break;
+        if (used + device.length + 2 > size)
+            return false;
         if (used)
             text[used++] = ',';
         memcpy(text + used, device.text, device.length);
         used += device.length;
     }
     text[used] = '\0';
+    return true;
 }
 
 bool visible_begin(void)
@@ -88,28 +91,25 @@ bool visible_begin(void)
     pthread_mutex_lock(&state.mutex);
     char text[LIST_BYTES];
     const char *chosen = getenv(VARIABLE);
-    visible_translate(granted, chosen, text, sizeof text);
-    if (chosen && strcmp(chosen, text) == 0)
+    if ((chosen && strcmp(chosen, granted) == 0) || !visible_translate(granted, chosen, text, sizeof text))
         return true;
     state.chosen = chosen ? strdup(chosen) : NULL;
-    state.given = strdup(text);
-    setenv(VARIABLE, text, 1);
-    LOG("event=visible_devices chosen=\"%s\" granted=%s given=%s", chosen ? chosen : "all", granted, text);
+    if (chosen && !state.chosen)
+        return true;
+    state.is_changed = setenv(VARIABLE, text, 1) == 0;
+    LOG("event=visible_devices chosen=\"%s\" granted=%s given=%s", chosen ? state.chosen : "all", granted, text);
     return true;
 }
 
 void visible_end(void)
 {
-    const char *present = getenv(VARIABLE);
-    /* What another thread chose meanwhile stays. */
-    bool is_ours = state.given && present && strcmp(present, state.given) == 0;
-    if (is_ours && state.chosen)
+    if (state.is_changed && state.chosen)
         setenv(VARIABLE, state.chosen, 1);
-    else if (is_ours)
+    else if (state.is_changed)
         unsetenv(VARIABLE);
     free(state.chosen);
-    free(state.given);
-    state.chosen = state.given = NULL;
+    state.chosen = NULL;
+    state.is_changed = false;
     pthread_mutex_unlock(&state.mutex);
     is_inside = false;
 }

@@ -197,3 +197,31 @@ TEST(a_stream_needs_a_context)
     EXPECT_CODE(cuStreamCreate(&stream, 0), CUDA_ERROR_INVALID_CONTEXT);
     EXPECT_CODE(cuStreamSynchronize(NULL), CUDA_ERROR_INVALID_CONTEXT);
 }
+
+static CUcontext new_context(void)
+{
+    CUcontext context;
+#if CUDA_VERSION >= 13000
+    EXPECT_OK(cuCtxCreate(&context, NULL, 0, 0));
+#else
+    EXPECT_OK(cuCtxCreate(&context, 0, 0));
+#endif
+    return context;
+}
+
+TEST(a_stream_is_never_taken_for_a_threads_former_default_stream)
+{
+    enum { COUNT = 64 };
+    CUstream streams[COUNT];
+    EXPECT_OK(cuInit(0));
+    CUcontext first = new_context();
+    EXPECT_OK(cuStreamQuery(CU_STREAM_PER_THREAD));
+    EXPECT_OK(cuCtxDestroy(first));
+    CUcontext second = new_context();
+    for (int i = 0; i < COUNT; i++)
+        EXPECT_OK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    EXPECT_OK(cuStreamQuery(CU_STREAM_PER_THREAD));
+    for (int i = 0; i < COUNT; i++)
+        EXPECT_OK(cuStreamQuery(streams[i]));
+    EXPECT_OK(cuCtxDestroy(second));
+}

@@ -170,13 +170,3 @@ def allocate_and_free_in_order(device: int, rounds: int) -> int:
     for pointer in held:
         call("cuMemFreeAsync", pointer, None)
     return refused
-
-
-pools: dict[int, int] = {}
-
-
-def pool_of(device: int) -> int:
-    """The explicit pool of this program."""
-    if device not in pools:
-        pools[device] = new_pool(device)
-    return pools[device]

@@ -93,3 +93,20 @@ def test_threads_share_a_pool_and_leave_nothing_charged(a_kernel: tuple[Any, Any
     program("synchronize()")
     assert (charged(agent), agent.process().word(0, HookPage.ALLOCATIONS)) == (0, 0)
     assert agent.process().word(0, HookPage.PEAK) <= 96 * MIB
+
+
+def test_memory_that_went_with_a_reset_device_is_refunded_in_the_next_context(a_node: Any) -> None:
+    """After the reset the thread has no context to ask the driver in."""
+    outsider = a_node.outsider()
+    assert outsider("begin()") == 0
+    agent = a_node.grant((outsider("uuid()"), 96 * MIB))
+    program = a_node.program()
+    assert program("begin()") == 0
+    code, context = program("new_context()")
+    assert code == 0
+    assert program(f"alloc_async({4 * MIB})")[0] == 0
+    assert program(f"end_context({context})") == 0
+    assert charged(agent) == 4 * MIB
+    assert program('call("cuDevicePrimaryCtxReset_v2", 0)') == 0
+    assert program("use()") == 0
+    assert (charged(agent), agent.process().word(0, HookPage.ALLOCATIONS)) == (0, 0)

@@ -1,0 +1,182 @@
+"""One seed on two drivers: starts the fuzzer on both, compares record by record, and tells a difference so that it can
+be worked on: seed, call, both answers, and the shortest sequence that still shows it."""
+
+from __future__ import annotations
+
+import importlib.util
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+HEADER = struct.Struct("=QQQQ")
+OUT_OF_MEMORY = 2
+TRIES = 250  # of the minimiser: each is two processes
+LINES = 25  # of a report
+SECONDS = 30  # for one sequence, on a busy machine
+
+
+def load(path: Path) -> ModuleType:
+    """Test folders are no packages."""
+    spec = importlib.util.spec_from_file_location(f"fuzz_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+minimise: Callable[..., list[int]] = load(Path(__file__).parent / "minimise.py").minimise
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """What the fuzzer says of one sequence."""
+
+    number: int
+    calls: int
+    left_over: int
+    records: tuple[int, ...]
+
+
+class Ended(Exception):
+    """The fuzzer's process is gone: its exit status."""
+
+
+class Fuzzer:
+    """A running fuzzer."""
+
+    def __init__(self, command: list[str], env: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self.pid = self._process.pid
+
+    def read(self) -> Sequence:
+        number, count, calls, left_over = HEADER.unpack(self._read(HEADER.size))
+        return Sequence(number, calls, left_over, struct.unpack(f"={count}Q", self._read(8 * count)))
+
+    def go(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"g")
+        self._process.stdin.flush()
+
+    def _read(self, count: int) -> bytes:
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        data = self._process.stdout.read(count)
+        if len(data) != count:
+            raise Ended(f"exit {self._process.wait(SECONDS)}: {self._process.stderr.read().decode()[-2000:]}")
+        return data
+
+    def __enter__(self) -> Fuzzer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@dataclass
+class Pair:
+    """The fuzzer's program and the two environments. ``look`` is called between sequences with the hooked process's pid
+    and says what is wrong with the hook's books, or nothing."""
+
+    program: Path
+    bare: dict[str, str]
+    hooked: dict[str, str]
+    operations: int
+    has_quota: bool = False
+    is_modest: bool = False  # for injected faults: every call of the program is one of the driver
+    look: Callable[[int], str] = lambda pid: ""
+    rest: Callable[[], object] = lambda: None  # until the agent has noticed that all programs ended
+    calls: int = 0
+    stopped: list[int] = field(default_factory=list)  # sequences that met the quota
+
+    def command(self, first: int, count: int, *more: str) -> list[str]:
+        modes = ["quota"] * self.has_quota + ["modest"] * self.is_modest
+        return [str(self.program), str(first), str(count), str(self.operations), *modes, *more]
+
+    def difference(self, first: int, count: int, *more: str) -> tuple[int, int, str] | None:
+        """Seed, number of the operation, and what is wrong, for the first sequence that differs."""
+        self.rest()
+        with ExitStack() as stack:
+            fuzzers = [stack.enter_context(Fuzzer(self.command(first, count, *more), env)) for env in self.envs()]
+            for seed in range(first, first + count):
+                try:
+                    bare, hooked = (one.read() for one in fuzzers)
+                except Ended as ended:
+                    return seed, self.operations, f"a program ended: {ended}"
+                wrong = self._compare(bare, hooked, self.look(fuzzers[1].pid))
+                if wrong:
+                    return seed, *wrong
+                for one in fuzzers:
+                    one.go()
+            self.calls += hooked.calls
+        return None
+
+    def envs(self) -> tuple[dict[str, str], dict[str, str]]:
+        return self.bare, self.hooked
+
+    def _compare(self, bare: Sequence, hooked: Sequence, books: str) -> tuple[int, str] | None:
+        end = len(bare.records) - 1
+        for number, (left, right) in enumerate(zip(bare.records, hooked.records, strict=True)):
+            if left == right:
+                continue
+            if self.has_quota and right & 0xFFFF == OUT_OF_MEMORY != left & 0xFFFF:
+                self.stopped.append(hooked.number)
+                break
+            return number, "the answers differ"
+        if bare.left_over or hooked.left_over:
+            return end, f"{bare.left_over} and {hooked.left_over} bytes of the devices stay in use"
+        return (end, books) if books else None
+
+    def explain(self, seed: int, number: int, wrong: str, only: Path) -> str:
+        """The report of a difference; ``only`` is a file to write to."""
+
+        def differs(numbers: list[int]) -> bool:
+            only.write_text(" ".join(map(str, numbers)))
+            return self.difference(seed, 1, f"only={only}") is not None
+
+        everything = list(range(min(number + 1, self.operations)))
+        if not differs(everything):
+            return f"seed {seed}, operation {number}: {wrong}; alone, the sequence does not show it"
+        shortest = minimise(everything, differs, TRIES)
+        differs(shortest)
+        self.rest()
+        texts = [self._text(seed, env, only) for env in self.envs()]
+        lines = [f"seed {seed}, operation {number}: {wrong}. Of {len(everything)} operations these show it:"]
+        if len(shortest) > LINES:
+            lines.append(f"    … {len(shortest) - LINES} before them …")
+        for at in [*shortest[-LINES:], self.operations]:
+            left, right = (text.get(at, "nothing") for text in texts)
+            lines += [f"    {left}"] if left == right else [f"  bare   {left}", f"  hooked {right}"]
+        return "\n".join(lines)
+
+    def _text(self, seed: int, env: dict[str, str], only: Path) -> dict[int, str]:
+        done = subprocess.run(
+            self.command(seed, 1, "verbose", f"only={only}"), env=env, capture_output=True, timeout=SECONDS, check=False
+        )
+        lines = done.stdout.decode(errors="replace").splitlines()
+        return {int(line.split()[0]): line for line in lines if line.split()[:1] and line.split()[0].isdigit()}
+
+
+def books(agent: Any, page: Any, devices: int) -> Callable[[int], str]:
+    """Looks at what the hook's page says is charged: after everything was given back, nothing."""
+
+    def look(pid: int) -> str:
+        connection = agent.process(pid)
+        for device in range(devices):
+            charged, live = (connection.word(device, word) for word in (page.CHARGED, page.ALLOCATIONS))
+            if charged or live:
+                return f"the hook still charges {charged} bytes in {live} allocations to device {device}"
+        on_host = connection.page_word(page.HOST_CHARGED)
+        return f"the hook still charges {on_host} bytes of the host" if on_host else ""
+
+    return look
