@@ -124,7 +124,8 @@ def _escape_metrics(report: Report) -> Iterator[Metric]:
         labels=_KERNEL[:-1],
     )
     for kernel in report["kernels"]:
-        unhooked.add_metric(_labels(kernel), float(len(kernel["unhooked_processes"])))
+        pids = {process["pid"] for process in kernel["unhooked_processes"]}  # one on two devices is listed twice
+        unhooked.add_metric(_labels(kernel), float(len(pids)))
     yield unhooked
     foreign = GaugeMetricFamily("aliquot_foreign_processes", "Processes on the devices that belong to no kernel.")
     foreign.add_metric([], float(report["node"]["foreign_processes"]))

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from aliquot.gateway.auth import User
+from aliquot.gateway.unhooked import count_processes
 from aliquot.gpu_hook.agent_reports import DeviceStatus, HostMemoryStatus, KernelStatus, NodeStatus, UnhookedProcess
 from aliquot.provisioner.resources import Quota, Request
 
@@ -63,7 +64,7 @@ def status_report(scene: Scene, who: User) -> Report:
             "name": status.node if status else "",
             "driver": status.driver if status else None,
             "enforcer": status.enforcer if status else None,
-            "foreign_processes": len(status.foreign_processes) if status else 0,
+            "foreign_processes": count_processes(status.foreign_processes) if status else 0,
             "agent": "ok" if status else "unavailable",
             "message": " ".join(scene.node.problems) or None,
         },

@@ -78,7 +78,7 @@ def kernels_table(kernels: Sequence[KernelStatus]) -> Table:
             str(Bytes(sum(device.context_bytes for device in kernel.devices))),
             str(Bytes(kernel.host_memory.charged_bytes)),
             seconds_text(sum(device.busy_seconds for device in kernel.devices)),
-            kernel.interception,
+            printable(kernel.interception),
             " ".join(map(str, kernel.pids)) or "–",
             age_text(time.time() - kernel.created),
         )

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from aliquot.gpu_hook.agent_reports import UnhookedProcess
 from aliquot.provisioner.resources import Bytes
+
+
+def count_processes(processes: Iterable[UnhookedProcess]) -> int:
+    """How many they are: one that is on several devices is listed for each."""
+    return len({process.pid for process in processes})
 
 
 def process_text(process: UnhookedProcess) -> str:

@@ -27,7 +27,7 @@ class HostMemoryRule:
             return None
         shared_bytes = int(machine_bytes * self.fraction)
         own = shared_bytes * hundredths // (WHOLE * max(1, device_count))
-        return min(shared_bytes, max(own, self.floor_bytes))
+        return max(1, min(shared_bytes, max(own, self.floor_bytes)))  # 0 would tell a hook that nothing is to be asked
 
 
 def machine_memory_bytes(cgroups: Path = _CGROUPS) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -12,11 +13,13 @@ from typing import Any
 
 from aliquot.gpu_hook.paths import KERNEL_ID
 from aliquot.gpu_hook.placement import Part
+from aliquot.gpu_hook.protocol import MAX_AMOUNT
 
 from .processes import Process
 
 _NAME = "grant.json"
 _VERSION = 1
+_MAX_PID = 1 << 31
 
 
 class JournalError(Exception):
@@ -94,10 +97,12 @@ def read_entry(folder: Path) -> Entry:
             absolute_paths=str(data.get("absolute_paths", "unknown")),
             host_tally=_read_tally(data["host_tally"]) if "host_tally" in data else Tally(),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise JournalError(f"{folder / _NAME} cannot be read: {error!r}") from error
     if entry.reservation.kernel_id != folder.name or not KERNEL_ID.fullmatch(folder.name):
         raise JournalError(f"{folder / _NAME} is of another kernel")
+    if not _is_possible(entry):
+        raise JournalError(f"{folder / _NAME} has numbers that cannot be")
     if len(entry.tallies) != len(entry.reservation.parts) or not entry.reservation.parts:
         raise JournalError(f"{folder / _NAME} does not agree with itself about devices")
     return entry
@@ -110,6 +115,19 @@ def remove_folder(folder: Path) -> None:
             with contextlib.suppress(OSError):
                 path.unlink()
         folder.rmdir()
+
+
+def _is_possible(entry: Entry) -> bool:
+    """A kernel's processes can write to its folder: what they may claim must harm no other kernel."""
+    asked = entry.reservation
+    processes = (*entry.bound, *entry.sessions)
+    return (
+        all(0 < process.pid < _MAX_PID for process in processes)
+        and all(part.hundredths > 0 and 0 <= part.quota_bytes <= MAX_AMOUNT for part in asked.parts)
+        and 0 < asked.generation <= MAX_AMOUNT
+        and math.isfinite(asked.created)
+        and all(math.isfinite(tally.busy_seconds) for tally in (*entry.tallies, entry.host_tally))
+    )
 
 
 def _read_reservation(data: Mapping[str, Any]) -> Reservation:

@@ -60,6 +60,7 @@ class HookSession:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._is_joined = False
+        self._has_checked = False
         self._is_closed = False
         self._closing: asyncio.Handle | None = None
         connection.setblocking(False)
@@ -188,6 +189,10 @@ class HookSession:
                 raise MalformedError("an observer has no credit")
         elif not isinstance(message, SelfCheckResult):
             raise MalformedError("got a message that only the agent sends")
+        elif self.role is not Role.CHECK or self._has_checked:
+            raise MalformedError("got a self-check from another than the kernel's start, or a second one")
+        else:
+            self._has_checked = True  # each is written down: not as often as a process likes
         self._owner.take(self, message)
 
 

@@ -156,7 +156,7 @@ async def test_what_goes_past_the_hook_is_told(ask: Ask, an_agent: FakeAgent) ->
         kernel("k1", "alice", unhooked_processes=[escaped(used_bytes=None)], host_memory=host, enforcement="failed: no")
     ]
     an_agent.kernels[0]["devices"][0]["context_bytes"] = 300
-    an_agent.node = {"enforcer": "driver", "foreign_processes": [escaped()]}
+    an_agent.node = {"enforcer": "driver", "foreign_processes": [escaped(index=0), escaped(index=1)]}
     await an_agent.start()
     report = check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
     assert (report["node"]["enforcer"], report["node"]["foreign_processes"]) == ("driver", 1)

@@ -49,6 +49,7 @@ def write_page_word(hook: Any, offset: int, value: int) -> None:
         pytest.param(HostMemoryRule(0.5, GIB), 250, 4, 20 * GIB, id="two and a half get as much more"),
         pytest.param(HostMemoryRule(0.5, GIB), 1, 4, GIB, id="the smallest gets the floor"),
         pytest.param(HostMemoryRule(0.01, GIB), 1, 4, 687194767, id="the floor is no more than there is to share"),
+        pytest.param(HostMemoryRule(1e-15, GIB), 1, 4, 1, id="next to nothing is not no limit"),
         pytest.param(HostMemoryRule(0.0, GIB), 50, 4, None, id="fraction 0 is no limit"),
     ],
 )

@@ -309,3 +309,13 @@ class TestSelfCheck:
         hook.hello(role=Role.CHECK)
         hook.send(protocol.SelfCheckResult(protocol.SelfCheck.QUERY, "two drivers are mapped\n"))
         a_node.until(lambda: a_node.kernel()["interception"] == "failed: two drivers are mapped?")
+
+    @pytest.mark.parametrize(("role", "times"), [(Role.PROCESS, 1), (Role.OBSERVER, 1), (Role.CHECK, 2)])
+    def test_it_comes_once_and_from_the_kernels_start(self, a_node: Any, role: Role, times: int) -> None:
+        """A process that repeats it would have the agent write its journal as fast as it can, and all others wait."""
+        hook = a_node.a_hook()
+        assert hook.hello(role=role) == protocol.Welcome(1)
+        for _ in range(times):
+            hook.send(protocol.SelfCheckResult(protocol.SelfCheck.ALL, ""))
+        assert isinstance(hook.receive(), protocol.Refuse)
+        assert a_node.kernel()["interception"] == ("holds" if role is Role.CHECK else "unknown")

@@ -1,0 +1,56 @@
+"""A grant.json that a kernel's own process wrote: it may cost that kernel, and no other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.agent.journal import Entry, JournalError, Reservation, Tally, read_entry, write_entry
+from aliquot.gpu_hook.agent.processes import Process
+from aliquot.gpu_hook.placement import Part
+
+PARTS = (Part("GPU-00000000-0000-0000-0000-0000000000a0", 0, 50, 1 << 29),)
+ENTRY = Entry(
+    Reservation("k", "ada", 50, None, "production", "a.ipynb", {}, PARTS, 0.0),
+    bound=(Process(7, 8),),
+    tallies=(Tally(),),
+)
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    (tmp_path / "k").mkdir()
+    write_entry(tmp_path / "k", ENTRY)
+    assert read_entry(tmp_path / "k") == ENTRY
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda data: data["reservation"].update(created=float("inf")), id="endless time"),
+        pytest.param(lambda data: data["reservation"].update(hundredths=float("inf")), id="an endless share"),
+        pytest.param(lambda data: data["reservation"].update(generation=1 << 70), id="a generation of no word"),
+        pytest.param(lambda data: data["reservation"]["parts"][0].update(quota_bytes=-(1 << 40)), id="negative bytes"),
+        pytest.param(lambda data: data["reservation"]["parts"][0].update(hundredths=-100), id="a negative share"),
+        pytest.param(lambda data: data["bound"][0].update(pid=1 << 40), id="a pid that is none"),
+        pytest.param(lambda data: data["tallies"][0].update(busy_seconds=float("nan")), id="no time"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    folder = tmp_path / "k"
+    folder.mkdir()
+    write_entry(folder, ENTRY)
+    data = json.loads((folder / "grant.json").read_text())
+    change(data)
+    (folder / "grant.json").write_text(json.dumps(data))
+    with pytest.raises(JournalError):
+        read_entry(folder)
+
+
+def test_one_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "k").mkdir()
+    (tmp_path / "k" / "grant.json").write_text("[" * 100_000)
+    with pytest.raises(JournalError):
+        read_entry(tmp_path / "k")
