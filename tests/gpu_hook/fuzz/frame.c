@@ -64,8 +64,8 @@ struct object *live(enum kind kind)
 }
 
 /* A handle's value may be used again, in another order on another machine: a gone one is offered only while no live
- * object has its value. Of streams, arrays, graphs and nodes the driver has some that we do not know. Device addresses are used
- * again in the same order everywhere. */
+ * object has its value. Of streams, arrays, graphs and nodes the driver has some that we do not know. Device addresses
+ * are used again in the same order everywhere. */
 static bool is_safe(enum kind kind, uint64_t value)
 {
     if (kind == STREAM || kind == ARRAY || kind == GRAPH || kind == NODE || kind == FUNCTION)

@@ -1,6 +1,7 @@
 /* Runs sequences on whichever driver the loader finds. For each it writes {number, count of records, calls so far,
  * bytes that stayed in use} and the records to standard output and waits for a byte, so that the test can look at the
- * books; a record is the hash of what an operation noted, with CUDA_ERROR_OUT_OF_MEMORY or the first code in its low 16 bits.
+ * books; a record is the hash of what an operation noted, with CUDA_ERROR_OUT_OF_MEMORY or the first code in its low
+ * 16 bits.
  *
  *   fuzz FIRST SEQUENCES OPERATIONS [quota] [modest] [verbose] [only=FILE]
  *

@@ -53,7 +53,7 @@ static CUresult add_allocation(CUgraphNode *node, CUgraph graph, const CUgraphNo
     if (code == CUDA_SUCCESS)
         *node = freed; /* what follows comes after the free, and a launch leaves nothing allocated */
     else
-        CALL(cuGraphDestroyNode(*node));
+        CALL_TWICE(cuGraphDestroyNode(*node));
     return code;
 }
 

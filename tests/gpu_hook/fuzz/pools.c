@@ -74,7 +74,7 @@ static void allocate(void)
         if (!captured)
             keep(slot, pointer, bytes);
         else
-            CALL(cuMemFreeAsync(pointer, meant)); /* else a launch of the graph leaves it allocated */
+            CALL_TWICE(cuMemFreeAsync(pointer, meant)); /* else a launch of the graph leaves it allocated */
     } else {
         note_untouched("pointer", pointer);
     }
@@ -166,7 +166,7 @@ static void share(void)
         return;
     if (CALL(cuMemPoolImportFromShareableHandle(&imported, (void *)(uintptr_t)descriptor,
                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)) == CUDA_SUCCESS)
-        CALL(cuMemPoolDestroy(imported));
+        CALL_TWICE(cuMemPoolDestroy(imported));
     close(descriptor);
 }
 

@@ -17,7 +17,7 @@ static void share_handle(void)
     if (CALL(cuMemImportFromShareableHandle(&imported, (void *)(uintptr_t)descriptor,
                                             FILE_TYPE)) == CUDA_SUCCESS) {
         note_handle("imported", HANDLE, imported);
-        CALL(cuMemRelease(imported));
+        CALL_TWICE(cuMemRelease(imported));
     }
     close(descriptor);
 }

@@ -161,7 +161,7 @@ static void retain(void)
         keep(slot, handle, at ? at->bytes : UNIT);
         slot->device = at ? at->device : 0;
     } else {
-        CALL(cuMemRelease(handle));
+        CALL_TWICE(cuMemRelease(handle));
     }
 }
 
@@ -176,7 +176,8 @@ static void ask(void)
 }
 
 static const struct operation operations[] = {
-    {"handle_create", 7, create}, {"handle_release", 5, release}, {"reserve", 4, reserve}, {"address_free", 3, give_back},
+    {"handle_create", 7, create}, {"handle_release", 5, release}, {"reserve", 4, reserve},
+    {"address_free", 3, give_back},
     {"map", 9, map},              {"unmap", 5, unmap},            {"allow", 6, allow},     {"retain", 3, retain},
     {"handle_ask", 1, ask},
 };
