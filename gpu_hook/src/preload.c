@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef void *(*substitute_function)(const char *name, void *real);
 typedef void *(*dlsym_function)(void *handle, const char *name);

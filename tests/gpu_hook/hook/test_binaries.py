@@ -43,6 +43,10 @@ def test_only_the_c_library_is_needed(name: str) -> None:
     assert needed <= ours | {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
 
+def test_the_redirector_needs_no_library_for_the_loader_would_load_a_second_one_in_every_program() -> None:
+    assert "NEEDED" not in read_elf(paths.shim_dir() / "libaliquot-audit.so", "-d")
+
+
 def test_the_libraries_carry_the_names_that_programs_ask_for() -> None:
     for name in FILES[:5]:
         text = read_elf(paths.native_dir() / name, "-d")

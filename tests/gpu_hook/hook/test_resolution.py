@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -71,6 +72,43 @@ def test_the_redirector_changes_only_names_of_the_driver(a_folder: Path) -> None
     ):
         code = f"import ctypes; print(ctypes.CDLL({str(a_folder / name)!r}).aliquot_hook_version() > 0)"
         assert run(code, LD_AUDIT=AUDIT) == "True"
+
+
+OPEN_THE_HOOK = "import ctypes; print(ctypes.CDLL('/a/driver/libcuda.so.1').aliquot_hook_version() > 0)"
+WRITE_OVER_THE_START = """
+import ctypes
+start = ctypes.c_void_p.in_dll(ctypes.CDLL(None), 'environ').value
+ours = [at for at in iter(iter((ctypes.c_void_p * 100000).from_address(start)).__next__, None)
+        if ctypes.string_at(at).startswith(b'LD_AUDIT=')]
+for address in ours:
+    ctypes.memset(address, 32, len(ctypes.string_at(address)))
+assert ours
+"""
+
+
+def test_the_redirector_knows_its_folder_in_a_program_that_wrote_its_title_over_its_environment() -> None:
+    assert run(WRITE_OVER_THE_START + OPEN_THE_HOOK, LD_AUDIT=AUDIT) == "True"
+
+
+def test_the_redirector_works_behind_another_one_and_with_all_names_bound_at_the_start(a_folder: Path) -> None:
+    (a_folder / "audit.c").write_text("unsigned la_version(unsigned version) { return version; }")
+    other = compile_library(a_folder / "audit.c", a_folder / "audit.so")
+    assert run(OPEN_THE_HOOK, LD_AUDIT=f"{other}:{AUDIT}", LD_BIND_NOW="1") == "True"
+
+
+def test_the_redirector_works_in_a_program_that_was_given_to_the_loader(a_folder: Path) -> None:
+    program = Path(os.path.realpath(sys.executable))
+    text = subprocess.run(["readelf", "-lW", str(program)], capture_output=True, text=True, check=True).stdout
+    loader = re.search(r"interpreter: (\S+)]", text)
+    assert loader
+    done = subprocess.run(
+        [loader[1], str(program), "-c", OPEN_THE_HOOK],
+        env={"LD_AUDIT": AUDIT},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == "True", done.stderr
 
 
 def test_an_incomplete_shim_folder_redirects_nothing(a_folder: Path) -> None:
