@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define BUCKETS 64u
+#define BLOCK ((uint64_t)2 << 20) /* a device gives graphs its memory in multiples of this */
 
 struct exec {
     struct exec *next;
@@ -169,7 +170,8 @@ static uint64_t missing(const struct exec *exec, int device)
         return 0;
     uint64_t used = read_attribute(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, memory->charged);
     uint64_t unused = memory->charged > used ? memory->charged - used : 0;
-    return exec->needs[device] > unused ? exec->needs[device] - unused : 0;
+    uint64_t bytes = exec->needs[device] > unused ? exec->needs[device] - unused : 0;
+    return bytes > UINT64_MAX - BLOCK ? bytes : (bytes + BLOCK - 1) / BLOCK * BLOCK;
 }
 
 static void end_growth(int device, uint64_t bytes)
