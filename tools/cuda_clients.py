@@ -6,16 +6,32 @@ Whatever cannot be installed is skipped, and so are its tests, which say so.
 
 from __future__ import annotations
 
+import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 NEWEST = ("numba-cuda[cu13]>=0.30,<0.31", "cuda-bindings>=13,<14", "cuda-core>=1.0,<2")
-OLDER = {"bindings-13.0": "cuda-bindings==13.0.*", "bindings-12.9": "cuda-bindings==12.9.*"}
+# In folders of their own, to stand before the newest or to stay out of their way.
+APART = {
+    "bindings-13.0": "cuda-bindings==13.0.*",
+    "bindings-12.9": "cuda-bindings==12.9.*",
+    "cupy": "cupy-cuda13x>=14,<15",
+}
 PYCUDA = "pycuda==2026.1"
 PYCUDA_BUILD = ("setuptools>=65", "wheel", "nvidia-cuda-profiler-api==13.*")
+
+
+def offload_compiler() -> dict[str, str]:
+    """Program and Debian package of the part of this GCC that compiles OpenMP for GPUs, where Debian has it."""
+    if platform.machine() != "x86_64" or shutil.which("gcc") is None:
+        return {}
+    facts = [subprocess.check_output(["gcc", f"-dump{fact}"], text=True).strip() for fact in ("machine", "version")]
+    version = facts[1].split(".")[0]
+    return {f"{facts[0]}-accel-nvptx-none-gcc-{version}": f"gcc-{version}-offload-nvptx"}
 
 
 @dataclass(frozen=True)
@@ -32,8 +48,8 @@ class ClientSetup:
 
     def install(self) -> None:
         if self._once("newest", " ".join(NEWEST), self._install_newest):
-            for name, package in OLDER.items():
-                self._once(name, package, lambda name=name, package=package: self._install_older(name, package))
+            for name, package in APART.items():
+                self._once(name, package, lambda name=name, package=package: self._install_apart(name, package))
             self._once("pycuda", PYCUDA, self._install_pycuda)
 
     def _once(self, name: str, want: str, install: Callable[[], bool]) -> bool:
@@ -56,13 +72,14 @@ class ClientSetup:
         make = [sys.executable, "-m", "venv", str(self.folder)]
         title = "installing numba-cuda, cuda-bindings and cuda-core, to run them as clients"
         return self.run_step("creating the environment build/clients", make) and self.run_step(
-            title, self._pip("install", *NEWEST)
+            title, self._pip("install", "--no-compile", *NEWEST)
         )
 
-    def _install_older(self, name: str, package: str) -> bool:
+    def _install_apart(self, name: str, package: str) -> bool:
         target = self.folder / name
         shutil.rmtree(target, ignore_errors=True)
-        return self.run_step(f"fetching {package}", self._pip("install", "--no-deps", "--target", str(target), package))
+        options = ("--no-compile", "--no-deps", "--target", str(target))
+        return self.run_step(f"fetching {package}", self._pip("install", *options, package))
 
     def _install_pycuda(self) -> bool:
         """Its configuration is a file beside its sources; the software GPU is the driver that it is linked with."""

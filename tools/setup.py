@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cuda_clients import ClientSetup
+from cuda_clients import ClientSetup, offload_compiler
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -125,7 +125,8 @@ def install_torch() -> None:
 
 def install_system_packages() -> None:
     """Chromium for the browser tests, clang for warnings, valgrind for counts; only as root on Debian."""
-    missing = [package for program, package in SYSTEM_PACKAGES.items() if shutil.which(program) is None]
+    wanted = {**SYSTEM_PACKAGES, **offload_compiler()}
+    missing = [package for program, package in wanted.items() if shutil.which(program) is None]
     if not missing:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:

@@ -5,19 +5,21 @@ Compares what the driver sees with what the hooks said. It tells; it ends nobody
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from .devices import DeviceReading
-from .process_facts import Families, read_facts
+from .devices import DeviceReading, call_in_thread
+from .ledger import DeviceFacts
+from .process_facts import Families
 
 log = logging.getLogger(__name__)
 
-_CONFIRM_SECONDS = (
-    0.9  # one look may fall between an allocation and its charge on the page; two, a second apart, may not
-)
+# One look may fall between an allocation and its charge on the page; two, a second apart, may not.
+_CONFIRM_SECONDS = 0.9
 _SETTLE_SECONDS = 2.0  # hooks of kernels that are older than this agent come back to it within a second
+_SLOW_SECONDS = 10.0
 NOT_REGISTERED = "not registered"
 PAST_ITS_CHARGE = "past its charge"
 
@@ -36,15 +38,27 @@ class Sighting:
 
 
 @dataclass(frozen=True)
+class Holding:
+    """One process's bytes on one device, as its hook says. ``most_bytes``: that it may have held since the last look.
+
+    The driver was asked a moment ago, and what a process freed in between it had then.
+    """
+
+    charged_bytes: int = 0
+    most_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class KernelProcesses:
-    """What the agent knows of one kernel's processes. ``charged``: by pid and UUID, of those that registered."""
+    """What the agent knows of one kernel's processes. ``holdings``: by pid and UUID, of those that registered."""
 
     kernel_id: str
     folder: str
     members: frozenset[int]
     registered: frozenset[int]
-    awaited: frozenset[int]  # were registered, and are about to end or to come back
-    charged: Mapping[tuple[int, str], int]
+    awaited: frozenset[int]  # were registered with the agent before us, and are to come back
+    departed: frozenset[int]  # their sessions ended a moment ago: they are about to end, or pretend to be
+    holdings: Mapping[tuple[int, str], Holding]
 
 
 @dataclass(frozen=True)
@@ -62,48 +76,50 @@ class Audit:
     def __init__(self, slack_bytes: int) -> None:
         self._slack_bytes = slack_bytes
         self._first_look: float | None = None
-        self._past_since: dict[tuple[int, str], float] = {}
+        self._suspected_since: dict[tuple[int, str], float] = {}
         self._told: frozenset[tuple[str, int, str]] = frozenset()
         self.findings = Findings()
 
     def look(self, readings: Iterable[DeviceReading], kernels: Sequence[KernelProcesses], now: float) -> None:
-        """Called after each look at the devices, with the time of an injected clock."""
+        """Judge one look at the devices, with the time of an injected clock. Reads /proc, so that it may block."""
         self._first_look = now if self._first_look is None else self._first_look
         members = {pid: kernel.kernel_id for kernel in kernels for pid in kernel.members}
-        families = Families(members, {kernel.folder: kernel.kernel_id for kernel in kernels})
+        found = _Found(Families(members, {kernel.folder: kernel.kernel_id for kernel in kernels}))
         by_id = {kernel.kernel_id: kernel for kernel in kernels}
         awaited = frozenset(pid for kernel in kernels for pid in kernel.awaited)
-        found = _Found()
         for reading in readings:
             for pid, used_bytes in sorted(reading.processes.items()):
-                facts = read_facts(pid)
-                if facts is None or pid in awaited:
-                    continue  # it ended since the driver was asked, or will say itself what it has
-                kernel = by_id.get(families.kernel_of(pid) or "")
-                charged = kernel.charged.get((pid, reading.facts.uuid), 0) if kernel else 0
-                device = reading.facts
-                seen = Sighting(pid, facts.name, device.uuid, device.index, used_bytes, charged, NOT_REGISTERED)
-                self._judge(found, kernel, seen, now)
-        self._past_since = found.past_since
+                if pid not in awaited:
+                    kernel = by_id.get(found.families.kernel_of(pid) or "")
+                    self._judge(found, kernel, _Seen(pid, reading.facts, used_bytes), now)
+        self._suspected_since = found.suspected_since
         unhooked = {kernel_id: tuple(sightings) for kernel_id, sightings in found.unhooked.items()}
         self.findings = Findings(unhooked, tuple(found.foreign), found.contexts)
         self._tell()
 
-    def _judge(self, found: _Found, kernel: KernelProcesses | None, seen: Sighting, now: float) -> None:
+    def _judge(self, found: _Found, kernel: KernelProcesses | None, seen: _Seen, now: float) -> None:
         if kernel is None:
-            found.foreign.append(seen)
-        elif seen.pid not in kernel.registered:
-            if self._first_look is not None and now - self._first_look >= _SETTLE_SECONDS:
-                found.add(kernel, seen)
+            found.foreign += found.describe(seen, NOT_REGISTERED)
+            return
+        holding = kernel.holdings.get((seen.pid, seen.device.uuid), Holding())
+        if seen.pid not in kernel.registered:
+            is_settled = self._first_look is not None and now - self._first_look >= _SETTLE_SECONDS
+            # One whose session just ended has a moment to end, and is not let off for coming and going again.
+            is_due = seen.pid not in kernel.departed or self._is_confirmed(found, seen, now)
+            if is_settled and is_due:
+                found.add(kernel, seen, NOT_REGISTERED)
         elif seen.used_bytes is not None:
-            footprint = max(0, seen.used_bytes - seen.charged_bytes)
-            key = (kernel.kernel_id, seen.uuid)
+            key = (kernel.kernel_id, seen.device.uuid)
+            footprint = max(0, seen.used_bytes - holding.charged_bytes)
             found.contexts[key] = found.contexts.get(key, 0) + footprint
-            if footprint > self._slack_bytes:
-                since = self._past_since.get((seen.pid, seen.uuid), now)
-                found.past_since[(seen.pid, seen.uuid)] = since
-                if now - since >= _CONFIRM_SECONDS:
-                    found.add(kernel, replace(seen, why=PAST_ITS_CHARGE))
+            if seen.used_bytes > holding.most_bytes + self._slack_bytes and self._is_confirmed(found, seen, now):
+                found.add(kernel, seen, PAST_ITS_CHARGE, holding.charged_bytes)
+
+    def _is_confirmed(self, found: _Found, seen: _Seen, now: float) -> bool:
+        """Whether the same was suspected of it a second ago."""
+        key = (seen.pid, seen.device.uuid)
+        found.suspected_since[key] = self._suspected_since.get(key, now)
+        return now - found.suspected_since[key] >= _CONFIRM_SECONDS
 
     def _tell(self) -> None:
         """Log what is new, once."""
@@ -123,14 +139,66 @@ class Audit:
         self._told = frozenset(seen)
 
 
+class Auditor:
+    """Has each look audited in a thread: a process can make its /proc files slow, and the loop must not wait for it."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self._look: asyncio.Future[None] | None = None
+        self._began = 0.0
+        self._is_told_slow = False
+
+    @property
+    def findings(self) -> Findings:
+        """Of the last look that was audited."""
+        return self._audit.findings
+
+    def look(self, readings: Sequence[DeviceReading], kernels: Sequence[KernelProcesses], now: float) -> None:
+        """Called on the loop after each look at the devices; leaves one out while that before is being audited."""
+        if self._look is not None and not self._look.done():
+            if now - self._began > _SLOW_SECONDS and not self._is_told_slow:
+                log.error(
+                    "event=audit_slow seconds=%.0f reason='a process in /proc does not answer'", now - self._began
+                )
+                self._is_told_slow = True
+            return
+        self._began, self._is_told_slow = now, False
+        self._look = call_in_thread(lambda: self._audit.look(readings, kernels, now))
+        self._look.add_done_callback(_log_failure)
+
+
+def _log_failure(look: asyncio.Future[None]) -> None:
+    if not look.cancelled() and look.exception() is not None:
+        log.error("event=audit_failed", exc_info=look.exception())
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the driver said of one process on one device."""
+
+    pid: int
+    device: DeviceFacts
+    used_bytes: int | None
+
+
 @dataclass
 class _Found:
     """What one look finds, while it looks."""
 
+    families: Families
     unhooked: dict[str, list[Sighting]] = field(default_factory=dict)
     foreign: list[Sighting] = field(default_factory=list)
     contexts: dict[tuple[str, str], int] = field(default_factory=dict)
-    past_since: dict[tuple[int, str], float] = field(default_factory=dict)
+    suspected_since: dict[tuple[int, str], float] = field(default_factory=dict)
 
-    def add(self, kernel: KernelProcesses, sighting: Sighting) -> None:
-        self.unhooked.setdefault(kernel.kernel_id, []).append(sighting)
+    def add(self, kernel: KernelProcesses, seen: _Seen, why: str, charged_bytes: int = 0) -> None:
+        described = self.describe(seen, why, charged_bytes)
+        if described:
+            self.unhooked.setdefault(kernel.kernel_id, []).extend(described)
+
+    def describe(self, seen: _Seen, why: str, charged_bytes: int = 0) -> tuple[Sighting, ...]:
+        """With its name; nothing when it ended since the driver was asked."""
+        facts, device = self.families.facts(seen.pid), seen.device
+        if facts is None:
+            return ()
+        return (Sighting(seen.pid, facts.name, device.uuid, device.index, seen.used_bytes, charged_bytes, why),)

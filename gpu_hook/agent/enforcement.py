@@ -107,6 +107,9 @@ class Enforcement:
                 outcomes[limits.kernel_id] = _Outcome(HOLDS, enforcer.hold(limits))
             except EnforcerError as error:
                 outcomes[limits.kernel_id] = _Outcome(f"failed: {error}")
+            except Exception as error:  # the limits of the other kernels are held all the same
+                log.exception("event=enforcer_failed kernel=%s", limits.kernel_id)
+                outcomes[limits.kernel_id] = _Outcome(f"failed: a defect of the agent ({error!r}); its log says how")
         return outcomes
 
     def _note(self, kernel_id: str, outcome: _Outcome) -> None:

@@ -33,7 +33,7 @@ from .ledger import Account, DeviceAccount, Ledger, LedgerError
 from .pages import AgentSide, HookSide
 from .processes import Process, WatchedProcesses
 from .session import HookSession
-from .usage import DeviceUse, KernelUsage, charged_bytes
+from .usage import DeviceUse, KernelUsage
 
 log = logging.getLogger(__name__)
 
@@ -218,19 +218,15 @@ class Kernel:
 
     def processes(self, departed: Iterable[int]) -> KernelProcesses:
         """What the audit asks. ``departed``: pids of ours whose sessions ended a moment ago."""
-        accounts = {part.uuid: (device, self.accounts[device]) for device, part in enumerate(self.reservation.parts)}
         ours = [session for session in self._sessions.values() if session.role is Role.PROCESS]
         return KernelProcesses(
             kernel_id=self.kernel_id,
             folder=os.fspath(self.folder),
             members=frozenset(self.pids),
             registered=frozenset(session.pid for session in ours),
-            awaited=frozenset(process.pid for process in self._expected.all) | frozenset(departed),
-            charged={
-                (session.pid, uuid): charged_bytes(session, account, device)
-                for session in ours
-                for uuid, (device, account) in accounts.items()
-            },
+            awaited=frozenset(process.pid for process in self._expected.all),
+            departed=frozenset(departed),
+            holdings=self.usage.holdings(ours, self.accounts),
         )
 
     def report(self) -> tuple[DeviceUse, ...]:

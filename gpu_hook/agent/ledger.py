@@ -33,10 +33,11 @@ class DeviceFacts:
 
 @dataclass
 class Loan:
-    """What one process was lent of one device. ``most`` is its high-water mark."""
+    """What one process was lent of one device. ``most`` is its high-water mark, ``recent_most`` that of this look."""
 
     bytes: int = 0
     most: int = 0
+    recent_most: int = 0
 
 
 @dataclass
@@ -209,6 +210,13 @@ class Ledger:
                 total += loan.bytes
         return total
 
+    def begin_look(self) -> None:
+        """From here on ``recent_most`` counts for the next look at the devices."""
+        for accounts in self._kernels.values():
+            for account in accounts:
+                for loan in account.loans.values():
+                    loan.recent_most = loan.bytes
+
     def check(self) -> None:
         """Raise LedgerError when an invariant is broken. For tests, and cheap enough for a sanity check."""
         for uuid, device in self._devices.items():
@@ -229,4 +237,5 @@ class Ledger:
         loan = account.loans.setdefault(process, Loan())
         loan.bytes += amount
         loan.most = max(loan.most, loan.bytes)
+        loan.recent_most = max(loan.recent_most, loan.bytes)
         account.lent += amount

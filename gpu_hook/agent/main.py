@@ -15,7 +15,7 @@ from typing import Any
 
 from aliquot.gpu_hook.paths import Driver, PathError, choose_driver, prepare_runtime_dir, softgpu_state_path
 
-from .audit import Audit
+from .audit import Audit, Auditor
 from .control import ControlServer
 from .devices import DeviceMonitor, DeviceSource, DriverError
 from .enforcement import Enforcement
@@ -61,7 +61,7 @@ class Agent:
         self._monitor = DeviceMonitor(source, self._saw_devices)
         self._reservations = Reservations(self._ledger, settings, self._tell_change, self._hurry)
         self._enforcement = Enforcement(choice, lambda: self._reservations.kernels)
-        self._audit = Audit(settings.context_slack_bytes)
+        self._auditor = Auditor(Audit(settings.context_slack_bytes))
         self._operations = Operations(
             node, self._reservations, self._describe, self._subscribe, self._end.set, choice.enforcer.environment
         )
@@ -116,7 +116,7 @@ class Agent:
         readings = self._monitor.readings
         before = self._ledger.device_states()
         self._ledger.set_devices((r.facts for r in readings), (r.facts.uuid for r in readings if r.is_lost))
-        self._audit.look(readings, self._reservations.processes(), asyncio.get_running_loop().time())
+        self._auditor.look(readings, self._reservations.processes(), asyncio.get_running_loop().time())
         self._reservations.book_looks(readings)
         if before and self._ledger.device_states() != before:
             log.warning("event=devices_changed lost=%s", [s.index for s in self._ledger.device_states() if s.lost])
@@ -137,7 +137,7 @@ class Agent:
         return not self._control.connections and not len(self._reservations)
 
     def _describe(self) -> dict[str, Any]:
-        found = self._audit.findings
+        found = self._auditor.findings
         kernels = [describe_kernel(kernel, found, self._enforcement) for kernel in self._reservations.kernels]
         return {
             "node": self._node.name,

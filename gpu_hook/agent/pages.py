@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import mmap
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from aliquot.gpu_hook import protocol
@@ -114,7 +115,7 @@ class AgentSide:
         page.half_words[AgentPage.MAGIC // 4] = protocol.PAGE_MAGIC
         self.device_count = len(parts)
         self._written: dict[int, tuple[int, int]] = {}
-        self._processes: tuple[ProcessEntry, ...] = ()
+        self._processes = b""
 
     @property
     def descriptor(self) -> int:
@@ -145,19 +146,16 @@ class AgentSide:
             start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
             self._page.half_words[(start + AgentPage.ENFORCER) // 4] = enforcer
 
-    def write_processes(self, entries: tuple[ProcessEntry, ...]) -> None:
-        """Replace the table, when it changed. A reader that meets us in between sees an odd sequence."""
-        if entries == self._processes:
+    def write_processes(self, table: bytes) -> None:
+        """Replace the table (see ``pack_processes``), when it changed. A reader in between sees an odd sequence."""
+        if table == self._processes:
             return
-        self._processes = entries
+        self._processes = table
         half_words = self._page.half_words
         half_words[AgentPage.PROCESS_SEQUENCE // 4] = (half_words[AgentPage.PROCESS_SEQUENCE // 4] + 1) & 0xFFFFFFFF
         _fence()
-        shown = entries[: protocol.MAX_PROCESSES]
-        half_words[AgentPage.PROCESS_COUNT // 4] = len(shown)
-        for position, entry in enumerate(shown):
-            packed = AgentPage.PROCESS.pack(entry.pid, entry.own_pid, entry.device, 0, entry.charged_bytes)
-            self._page.set_bytes(AgentPage.PROCESSES + position * AgentPage.PROCESS.size, packed)
+        half_words[AgentPage.PROCESS_COUNT // 4] = len(table) // AgentPage.PROCESS.size
+        self._page.set_bytes(AgentPage.PROCESSES, table)
         _fence()
         half_words[AgentPage.PROCESS_SEQUENCE // 4] = (half_words[AgentPage.PROCESS_SEQUENCE // 4] + 1) & 0xFFFFFFFF
 
@@ -207,6 +205,12 @@ class HookSide:
 
     def close(self) -> None:
         self._page.close()
+
+
+def pack_processes(entries: Iterable[ProcessEntry]) -> bytes:
+    """The table of a kernel's processes, once for the pages of all of them; what it has no room for is left out."""
+    shown = itertools.islice(entries, protocol.MAX_PROCESSES)
+    return b"".join(AgentPage.PROCESS.pack(e.pid, e.own_pid, e.device, 0, e.charged_bytes) for e in shown)
 
 
 def _fence() -> None:

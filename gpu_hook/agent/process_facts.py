@@ -1,18 +1,23 @@
 """What /proc tells of a process that did not introduce itself: its name, and whose kernel it came from.
 
 A process that cleared its environment is found by its parents, by its session or process group (which outlive a
-parent), by its cgroup where that is one kernel's own, and by the environment that it was started with.
+parent), by its cgroup where that is one kernel's own, and by the environment that it was started with: last, for
+that is what the process can choose.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
 _LONGEST_ANCESTRY = 64
+
+
+_EXITING = 0x4  # PF_EXITING of linux/sched.h, a bit of field 9
 
 
 @dataclass(frozen=True)
@@ -23,27 +28,47 @@ class ProcessFacts:
     parent: int
     group: int
     session: int
+    start_time_ticks: int
 
 
 def read_facts(pid: int, proc: Path = _PROC) -> ProcessFacts | None:
     """None when there is no such process, or it has ended and is only still to be waited for."""
+    folder = proc / str(pid)
     try:
-        text = (proc / str(pid) / "stat").read_text(errors="replace")
-        name = text[text.index("(") + 1 : text.rindex(")")]
-        name = "".join(letter if letter.isprintable() else "?" for letter in name)
-        state, parent, group, session = text[text.rindex(")") + 2 :].split()[:4]
-        facts = ProcessFacts(name, int(parent), int(group), int(session))
-    except (OSError, ValueError):
+        name, words = _read_stat(folder)
+        facts = ProcessFacts(name, int(words[1]), int(words[2]), int(words[3]), int(words[19]))
+        return facts if not _is_ending(words) or _has_other_threads(folder) else None
+    except (OSError, ValueError, IndexError):
         return None
-    return None if state in "ZX" else facts
 
 
 def read_cgroup(pid: int, proc: Path = _PROC) -> str:
     """The lines of /proc/PID/cgroup, as one name for all of its cgroups; empty when it is not to be had."""
     try:
-        return (proc / str(pid) / "cgroup").read_text()
+        return os.fsdecode((proc / str(pid) / "cgroup").read_bytes())
     except OSError:
         return ""
+
+
+def _read_stat(folder: Path) -> tuple[str, list[str]]:
+    """The name, which may hold anything that its process likes, and the fields from the third on."""
+    text = (folder / "stat").read_bytes().decode(errors="replace")
+    start, end = text.index("("), text.rindex(")")
+    name = "".join(letter if letter.isprintable() else "?" for letter in text[start + 1 : end])
+    return name, text[end + 1 :].split()
+
+
+def _is_ending(words: Sequence[str]) -> bool:
+    return words[0] in ("Z", "X") or bool(int(words[6]) & _EXITING)
+
+
+def _has_other_threads(folder: Path) -> bool:
+    """The first thread may end before the others: the process lives, and keeps its memory."""
+    for task in (folder / "task").iterdir():
+        with contextlib.suppress(OSError, ValueError, IndexError):  # that thread ended meanwhile
+            if task.name != folder.name and not _is_ending(_read_stat(task)[1]):
+                return True
+    return False
 
 
 class Families:
@@ -56,25 +81,34 @@ class Families:
         self._proc = proc
         self._own_cgroup = read_cgroup(os.getpid(), proc)
         self._cgroups: dict[str, str | None] | None = None
+        self._facts: dict[int, ProcessFacts | None] = {}
+        self._kernels: dict[int, str | None] = {}
+
+    def facts(self, pid: int) -> ProcessFacts | None:
+        """As ``read_facts``, at most once a process."""
+        if pid not in self._facts:
+            self._facts[pid] = read_facts(pid, self._proc)
+        return self._facts[pid]
 
     def kernel_of(self, pid: int) -> str | None:
         """The kernel that a process belongs to; None: to nobody's."""
-        return self.kernel_by_descent(pid) or self._by_environment(pid) or self._by_cgroup(pid)
+        if pid not in self._kernels:
+            self._kernels[pid] = self.kernel_by_descent(pid) or self._by_cgroup(pid) or self._by_environment(pid)
+        return self._kernels[pid]
 
     def kernel_by_descent(self, pid: int) -> str | None:
         """By its parents, its session and its process group alone."""
-        ancestor, facts = pid, read_facts(pid, self._proc)
-        first = facts
+        ancestor = pid
         for _ in range(_LONGEST_ANCESTRY):
             if ancestor in self._members:
                 return self._members[ancestor]
+            facts = self.facts(ancestor)
             if facts is None or facts.parent <= 1:
                 break
-            ancestor, facts = facts.parent, read_facts(facts.parent, self._proc)
-        for leader in (first.session, first.group) if first else ():
-            if leader in self._members:
-                return self._members[leader]
-        return None
+            ancestor = facts.parent
+        first = self.facts(pid)
+        leaders = (first.session, first.group) if first else ()
+        return next((self._members[leader] for leader in leaders if leader in self._members), None)
 
     def _by_environment(self, pid: int) -> str | None:
         try:

@@ -10,7 +10,8 @@ import os
 import select
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+
+from .process_facts import read_facts
 
 _POLL_SECONDS = 0.25  # only where pidfd_open is missing (Linux before 5.3, some sandboxes)
 
@@ -24,13 +25,9 @@ class Process:
 
 
 def start_time_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat, or None when there is no such process (a zombie counts as none)."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (OSError, ValueError):
-        return None
-    fields = text[text.rfind(")") + 2 :].split()
-    return None if len(fields) < 20 or fields[0] in "ZX" else int(fields[19])
+    """Field 22 of /proc/PID/stat, or None when there is no such process (one that is ending counts as none)."""
+    facts = read_facts(pid)
+    return None if facts is None else facts.start_time_ticks
 
 
 class ProcessWatch:

@@ -167,6 +167,7 @@ class Reservations:
         for kernel in self._kernels.values():
             if kernel.is_in_use:
                 kernel.sample()
+        self.ledger.begin_look()
         # The look that was under way when a process left may not have seen its last work: the next one does.
         self._departed = {pid: (kernel, 1) for pid, (kernel, looks) in self._departed.items() if looks == 0}
 

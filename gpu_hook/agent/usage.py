@@ -5,14 +5,15 @@ Samples the hooks' pages and writes the sampled words of ours; keeps what ended 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aliquot.gpu_hook.protocol import HOST_MEMORY, Role
 
+from .audit import Holding
 from .journal import Tally
-from .ledger import Account
-from .pages import ProcessEntry
+from .ledger import Account, DeviceAccount
+from .pages import ProcessEntry, pack_processes
 from .session import HookSession
 
 _MAX_REFUSALS = 1 << 53  # an untrusted counter must still fit into JSON's numbers
@@ -35,7 +36,8 @@ class KernelUsage:
         self._tallies = {**dict(enumerate(tallies)), HOST_MEMORY: host_tally}
         self._utilization = dict.fromkeys(range(len(tallies)), 0)
         self._residents: dict[int, frozenset[int]] = {}  # device -> pids that the driver saw there, in the last look
-        self._last_sample: object = None
+        self._written: dict[int, object] = {}  # device -> what its words on our pages were made of
+        self._shown_residents: dict[int, frozenset[int]] = {}
 
     @property
     def tallies(self) -> tuple[Tally, ...]:
@@ -56,15 +58,19 @@ class KernelUsage:
     def sample(self, sessions: Iterable[HookSession], accounts: Mapping[int, Account]) -> bool:
         """Read what each process charged, and tell it what the others did. True when something changed."""
         seen = [s for s in sessions if s.hook_side and s.agent_side]
-        charged = [{device: charged_bytes(s, account, device) for device, account in accounts.items()} for s in seen]
-        busy = [(tally.busy_seconds, self._utilization.get(device)) for device, tally in self._tallies.items()]
-        sample = (charged, [s.number for s in seen], busy, dict(self._residents))
-        if sample == self._last_sample:
+        numbers = [session.number for session in seen]
+        charged = {device: [charged_bytes(s, account, device) for s in seen] for device, account in accounts.items()}
+        sample: dict[int, object] = {
+            device: (numbers, column, self._tallies[device].busy_seconds, self._utilization.get(device))
+            for device, column in charged.items()
+        }
+        changed = [device for device in sample if self._written.get(device) != sample[device]]
+        if not changed and self._residents == self._shown_residents:
             return False
-        self._last_sample = sample
-        for device in accounts:
-            self._write_device(device, seen, [column[device] for column in charged])
-        table = self._process_table(seen, charged)
+        self._written, self._shown_residents = sample, dict(self._residents)
+        for device in changed:
+            self._write_device(device, seen, charged[device])
+        table = pack_processes(self._process_table(seen, charged))
         for session in seen:
             assert session.agent_side is not None  # as asked above
             session.agent_side.write_processes(table)
@@ -99,6 +105,28 @@ class KernelUsage:
                 refusals += session.hook_side.read(device).refusals
         return DeviceUse(charged, max(peak, charged), tally.busy_seconds, min(_MAX_REFUSALS, refusals))
 
+    @staticmethod
+    def holdings(
+        sessions: Iterable[HookSession], accounts: Sequence[DeviceAccount]
+    ) -> Mapping[tuple[int, str], Holding]:
+        """What each process holds of each device, by pid and UUID, as far as the quota lets it.
+
+        A process may have several sessions (a hook in each of its link-map namespaces), and may claim in HELLO
+        whatever it likes.
+        """
+        held: dict[tuple[int, str], Holding] = {}
+        for session in sessions:
+            for device, account in enumerate(accounts):
+                loan, key = account.loans.get(session.number), (session.pid, account.part.uuid)
+                if loan is not None:
+                    before, charged = held.get(key, Holding()), charged_bytes(session, account, device)
+                    most = max(charged, loan.recent_most) if loan.recent_most > loan.bytes else charged
+                    held[key] = Holding(
+                        min(account.quota_bytes, before.charged_bytes + charged),
+                        min(account.quota_bytes, before.most_bytes + most),
+                    )
+        return held
+
     def _write_device(self, device: int, sessions: Sequence[HookSession], charged: Sequence[int]) -> None:
         total = sum(charged)
         tally = self._tallies[device]
@@ -112,15 +140,15 @@ class KernelUsage:
                 page.write_busy(device, int(tally.busy_seconds * 1e9), self._utilization[device])
 
     def _process_table(
-        self, sessions: Sequence[HookSession], charged: Sequence[Mapping[int, int]]
-    ) -> tuple[ProcessEntry, ...]:
+        self, sessions: Sequence[HookSession], charged: Mapping[int, Sequence[int]]
+    ) -> Iterator[ProcessEntry]:
         """Who is on which device: who charged, and whom the driver saw, for a context alone is there too."""
-        return tuple(
-            ProcessEntry(session.pid, session.own_pid, device, column[device])
-            for session, column in zip(sessions, charged, strict=True)
+        return (
+            ProcessEntry(session.pid, session.own_pid, device, charged[device][position])
+            for position, session in enumerate(sessions)
             if session.role is Role.PROCESS
             for device in self._utilization
-            if column[device] or session.pid in self._residents.get(device, ())
+            if charged[device][position] or session.pid in self._residents.get(device, ())
         )
 
 

@@ -155,7 +155,7 @@ struct aliquot_agent_page {
     uint32_t magic;
     uint32_t version;
     uint64_t generation;     /* of the grant in force */
-    uint32_t gate;           /* 0: open */
+    uint32_t gate;           /* 0: open. A closed one holds production only while the agent is there */
     uint32_t workload_class; /* enum aliquot_workload_class */
     uint32_t device_count;
     uint32_t reserved_word;
@@ -189,7 +189,7 @@ struct aliquot_hook_page {
     uint32_t reserved_word;
     uint64_t last_call_nanoseconds; /* CLOCK_MONOTONIC of the last launch, copy or allocation; coarse */
     uint64_t unknown_symbols;       /* resolved to an address that the hook does not know: possible leaks */
-    uint64_t unaccounted_calls;     /* allocations by families that the hook passes through */
+    uint64_t unaccounted_calls;     /* memory that nobody is charged for: of another API, or of a graph beyond the quota */
     uint64_t host_charged_bytes;    /* page-locked host memory, from here on */
     uint64_t host_credit_bytes;
     uint64_t host_refusals;

@@ -274,6 +274,30 @@ CUresult impl_cuCtxDestroy_v2(CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
+CUresult impl_cuCtxAttach(CUcontext *pctx, unsigned int flags)
+{
+    struct context *context;
+    CUresult result = context_current(&context);
+    if (result || pctx == NULL || flags)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    atomic_fetch_add(&context->attachments, 1);
+    *pctx = (CUcontext)context;
+    return CUDA_SUCCESS;
+}
+
+/* The last use takes the context with it. */
+CUresult impl_cuCtxDetach(CUcontext ctx)
+{
+    struct context *context = (struct context *)ctx;
+    if (!handles_has(HANDLE_CONTEXT, context) || context_current_or_null() != context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    unsigned attachments = atomic_load(&context->attachments);
+    while (attachments)
+        if (atomic_compare_exchange_weak(&context->attachments, &attachments, attachments - 1))
+            return CUDA_SUCCESS;
+    return impl_cuCtxDestroy_v2(ctx);
+}
+
 CUresult impl_cuCtxPushCurrent_v2(CUcontext ctx)
 {
     return handles_has(HANDLE_CONTEXT, ctx) ? push((struct context *)ctx) : CUDA_ERROR_INVALID_CONTEXT;

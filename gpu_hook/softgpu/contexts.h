@@ -16,6 +16,7 @@ struct context {
     unsigned physical; /* index in the machine */
     unsigned flags;
     int is_primary;
+    atomic_uint attachments; /* uses beside the first; only cuCtxAttach makes some */
     unsigned long long id;
     atomic_int sticky;       /* a CUresult: the error after which the context is of no use */
     struct stream *streams;  /* all of them; under the streams' mutex */

@@ -49,6 +49,7 @@ static void free_module(struct module *module)
         handles_remove(HANDLE_FUNCTION, function);
         if (function->is_opaque)
             free((char *)function->name);
+        free(atomic_load(&function->prepared));
         free(function);
     }
     for (size_t i = 0; i < module->image.global_count && module->globals; i++) {

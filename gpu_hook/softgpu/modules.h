@@ -2,11 +2,14 @@
 #ifndef SOFTGPU_MODULES_H
 #define SOFTGPU_MODULES_H
 
+#include <stdatomic.h>
+
 #include "builtins.h"
 #include "contexts.h"
 #include "images.h"
 
 struct module;
+struct prepared_launch;
 
 /* A CUfunction and a CUkernel are both pointers to this. */
 struct function {
@@ -18,6 +21,7 @@ struct function {
     const struct builtin *builtin; /* NULL: timed, not executed */
     int dynamic_shared_bytes;      /* settable */
     int carveout;                  /* settable */
+    _Atomic(struct prepared_launch *) prepared; /* NULL: the old way of launching it was not used */
     struct function *next;
 };
 

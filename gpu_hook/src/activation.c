@@ -30,12 +30,14 @@ static struct {
 
 static __thread bool is_inside __attribute__((tls_model("initial-exec")));
 
-/* The inherited socket would keep the parent's registration alive after the parent's death. */
+/* The inherited socket would keep the parent's registration alive after the parent's death. The counters are given
+ * back when the thread ends, before any cuInit of the child, under a lock that nobody may hold for ever. */
 static void leave_in_child(void)
 {
     session_leave();
     page_forget();
     pthread_mutex_init(&state.mutex, NULL);
+    launch_reset();
 }
 
 static void forget_parent(void)

@@ -1,6 +1,7 @@
 #include "gate.h"
 
 #include "activation.h"
+#include "cancellation.h"
 #include "driver.h"
 #include "entry_points.h"
 #include "log.h"
@@ -22,11 +23,17 @@ static struct {
     uint32_t sleeps; /* the session does not tick: the next call wakes it */
 } state = {.sleeps = 1};
 
+/* Whom nobody can let in any more, production does not wait for; opportunistic work waits for the next agent. */
+static bool is_held(const struct aliquot_agent_page *page)
+{
+    return __atomic_load_n(&page->gate, __ATOMIC_ACQUIRE) != 0 &&
+           !(__atomic_load_n(&page->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION && session_has_lost_agent());
+}
+
 static void wait_for_gate(void)
 {
     struct timespec pause = {0, FIRST_PAUSE_NANOSECONDS};
-    const uint32_t *gate = &page_agent()->gate;
-    while (__atomic_load_n(gate, __ATOMIC_ACQUIRE) != 0) {
+    while (is_held(page_agent())) {
         nanosleep(&pause, NULL);
         pause.tv_nsec = pause.tv_nsec * 2 < LAST_PAUSE_NANOSECONDS ? pause.tv_nsec * 2 : LAST_PAUSE_NANOSECONDS;
     }
@@ -35,6 +42,7 @@ static void wait_for_gate(void)
 void gate_pass(void)
 {
     int saved_errno = errno;
+    DEFER_CANCELLATION;
     __atomic_store_n(&gate_word, &page_agent()->gate, __ATOMIC_RELEASE);
     if (__atomic_exchange_n(&state.sleeps, 0, __ATOMIC_ACQ_REL))
         session_wake();

@@ -1,5 +1,6 @@
 #include "observer.h"
 
+#include "cancellation.h"
 #include "log.h"
 #include "page.h"
 #include "socket.h"
@@ -107,6 +108,7 @@ void observer_begin(void)
 {
     if (!settings()->is_on)
         return;
+    DEFER_CANCELLATION;
     pthread_mutex_lock(&state.mutex);
     if (!state.has_fork_handler)
         state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;

@@ -8,21 +8,29 @@
 
 static struct {
     struct aliquot_agent_page *agent; /* set once, by page_prepare */
-    struct aliquot_hook_page *hook;
-    size_t mapped_bytes; /* one page of the machine, at least ALIQUOT_PAGE_BYTES */
+    struct aliquot_hook_page *hook;   /* behind it; set after it */
 } state;
 
+/* Of each: one page of the machine, at least ALIQUOT_PAGE_BYTES. */
+static size_t mapped_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Several threads may come at once, for symbols are asked for before cuInit and beside it: the first one's pages count. */
 bool page_prepare(void)
 {
-    if (state.hook)
+    struct aliquot_agent_page *first = NULL;
+    if (page_hook())
         return true;
-    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
-    char *both = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *both = mmap(NULL, 2 * mapped_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (both == MAP_FAILED)
         return false;
-    state.mapped_bytes = bytes;
-    __atomic_store_n(&state.agent, (struct aliquot_agent_page *)both, __ATOMIC_RELEASE);
-    __atomic_store_n(&state.hook, (struct aliquot_hook_page *)(both + bytes), __ATOMIC_RELEASE);
+    if (__atomic_compare_exchange_n(&state.agent, &first, both, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        first = both;
+    else
+        munmap(both, 2 * mapped_bytes());
+    __atomic_store_n(&state.hook, (void *)((char *)first + mapped_bytes()), __ATOMIC_RELEASE);
     return true;
 }
 
@@ -45,21 +53,21 @@ int page_install(int agent_descriptor, int hook_descriptor)
         failure = check_descriptor(hook_descriptor);
     if (failure)
         return failure;
-    void *agent = mmap(NULL, state.mapped_bytes, PROT_READ, MAP_SHARED, agent_descriptor, 0);
+    void *agent = mmap(NULL, mapped_bytes(), PROT_READ, MAP_SHARED, agent_descriptor, 0);
     if (agent == MAP_FAILED)
         return errno;
     const struct aliquot_agent_page *page = agent;
     bool is_ours = page->magic == ALIQUOT_PAGE_MAGIC && page->version >= ALIQUOT_OLDEST_VERSION &&
                    page->version <= ALIQUOT_PROTOCOL_VERSION && page->device_count <= ALIQUOT_MAX_DEVICES;
-    munmap(agent, state.mapped_bytes);
+    munmap(agent, mapped_bytes());
     if (!is_ours)
         return EPROTO;
     uint64_t unknown_symbols = page_read(&state.hook->unknown_symbols);
     uint64_t unaccounted_calls = page_read(&state.hook->unaccounted_calls);
-    if (mmap(state.hook, state.mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, hook_descriptor, 0) ==
+    if (mmap(state.hook, mapped_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, hook_descriptor, 0) ==
         MAP_FAILED)
         return errno;
-    if (mmap(state.agent, state.mapped_bytes, PROT_READ, MAP_SHARED | MAP_FIXED, agent_descriptor, 0) == MAP_FAILED)
+    if (mmap(state.agent, mapped_bytes(), PROT_READ, MAP_SHARED | MAP_FIXED, agent_descriptor, 0) == MAP_FAILED)
         return errno;
     struct aliquot_hook_page *hook = state.hook;
     hook->version = state.agent->version;
@@ -75,7 +83,7 @@ void page_forget(void)
 {
     if (!state.hook)
         return;
-    mmap(state.agent, 2 * state.mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    mmap(state.agent, 2 * mapped_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 const struct aliquot_agent_page *page_agent(void)

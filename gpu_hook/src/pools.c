@@ -1,6 +1,7 @@
 #include "pools.h"
 
 #include "devices.h"
+#include "pool_devices.h"
 #include "quota.h"
 
 #include <pthread.h>
@@ -112,38 +113,14 @@ static void forget_if_over(struct pool *gone)
 /* Default pools are not made by a call that we see; nor are those of a call that no header knows. */
 static struct pool *meet(CUmemoryPool handle, int stream_device)
 {
-    CUmemoryPool found;
     cuuint64_t reserved;
-    for (int device = 0; device < devices_count(); device++)
-        if (driver()->cuDeviceGetDefaultMemPool(&found, device) == CUDA_SUCCESS && found == handle)
-            return remember(handle, device);
-    CUmemLocation host = {.type = CU_MEM_LOCATION_TYPE_HOST};
-    if (driver()->cuMemGetDefaultMemPool(&found, &host, CU_MEM_ALLOCATION_TYPE_PINNED) == CUDA_SUCCESS &&
-        found == handle)
-        return remember(handle, QUOTA_HOST);
+    int device = pool_devices_of_default(handle);
+    if (device >= 0)
+        return remember(handle, device);
     if (stream_device < 0 || driver()->cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
                                                              &reserved) != CUDA_SUCCESS)
         return NULL; /* not a pool: the driver will say so */
     return remember(handle, stream_device);
-}
-
-/* Drivers before 12.8 tell a stream's context only. */
-static int device_of_stream(CUstream stream)
-{
-    CUdevice device;
-    CUcontext context, current = NULL;
-    if (stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-        return devices_current();
-    if (driver()->cuStreamGetDevice(stream, &device) == CUDA_SUCCESS)
-        return device;
-    if (driver()->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS)
-        return -1;
-    if (driver()->cuCtxGetCurrent(&current) != CUDA_SUCCESS || context == current ||
-        driver()->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
-        return devices_current();
-    device = devices_current();
-    driver()->cuCtxPopCurrent_v2(&context);
-    return device;
 }
 
 static struct pool *pool_of(CUmemoryPool handle, CUstream stream)
@@ -151,7 +128,7 @@ static struct pool *pool_of(CUmemoryPool handle, CUstream stream)
     struct pool *pool = handle ? find(handle, 0) : NULL;
     if (pool)
         return pool;
-    int device = device_of_stream(stream);
+    int device = pool_devices_of_stream(stream);
     if (handle)
         return meet(handle, device);
     if (device < 0 || driver()->cuDeviceGetMemPool(&handle, device) != CUDA_SUCCESS)
@@ -319,24 +296,13 @@ static void end_pool(struct pool *pool)
     forget_if_over(pool);
 }
 
-/* Managed memory counts as cuMemAllocManaged's does, wherever it lies now. */
-static int location_of(const CUmemPoolProps *properties)
-{
-    if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-        return properties->location.id;
-    if (properties->allocType == CU_MEM_ALLOCATION_TYPE_PINNED)
-        return QUOTA_HOST;
-    int current = devices_current();
-    return current < 0 ? 0 : current;
-}
-
 CUresult pools_create(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
     pthread_mutex_lock(&state.mutex);
     CUresult result = driver()->cuMemPoolCreate(pool, properties);
     if (result == CUDA_SUCCESS) {
         end_pool(find(*pool, 0));
-        remember(*pool, location_of(properties));
+        remember(*pool, pool_devices_of_location(properties));
     }
     pthread_mutex_unlock(&state.mutex);
     return result;

@@ -77,5 +77,7 @@ __attribute__((visibility("hidden"))) void *preload_dlsym(void *handle, const ch
         return real;
     pthread_once(&state.once, open_shims);
     substitute_function substitute = is_cuda ? state.cuda : state.nvml;
-    return substitute ? substitute(name, real) : real;
+    void *found = substitute ? substitute(name, real) : real;
+    dlerror(); /* what we looked for in vain is no error of the caller's, whose name was found */
+    return found;
 }

@@ -1,5 +1,6 @@
 #include "session.h"
 
+#include "cancellation.h"
 #include "log.h"
 #include "page.h"
 #include "socket.h"
@@ -242,20 +243,30 @@ static void *run(void *unused)
     return unused;
 }
 
+/* Returns 0 or an errno. 0 bytes of stack: the program's own default. */
+static int create_thread(size_t stack_bytes)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    if (stack_bytes)
+        pthread_attr_setstacksize(&attributes, stack_bytes);
+    int failure = pthread_create(&thread, &attributes, run, NULL);
+    pthread_attr_destroy(&attributes);
+    return failure;
+}
+
 /* With the mutex held. A guest's thread takes no signal that is meant for the user's own threads. */
 static void start_thread(void)
 {
     sigset_t all, previous;
-    pthread_attr_t attributes;
-    pthread_t thread;
     sigfillset(&all);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_sigmask(SIG_SETMASK, &all, &previous);
-    int failure = pthread_create(&thread, &attributes, run, NULL);
+    int failure = create_thread(STACK_BYTES);
+    if (failure == EINVAL) /* the program's static TLS alone is larger; its default has room for that */
+        failure = create_thread(0);
     pthread_sigmask(SIG_SETMASK, &previous, NULL);
-    pthread_attr_destroy(&attributes);
     state.is_running = failure == 0;
     if (failure)
         LOG("event=no_thread reason=\"%s\"", strerror(failure));
@@ -263,6 +274,7 @@ static void start_thread(void)
 
 void session_start(const struct session_owner *owner)
 {
+    DEFER_CANCELLATION;
     pthread_mutex_lock(&state.mutex);
     if (!state.is_running) {
         pthread_condattr_t monotonic;
@@ -280,6 +292,7 @@ void session_await(void)
 {
     if (__atomic_load_n(&state.has_attempted, __ATOMIC_ACQUIRE))
         return;
+    DEFER_CANCELLATION;
     pthread_mutex_lock(&state.mutex);
     struct timespec deadline = deadline_after(START_MILLISECONDS);
     while (state.is_running && !state.has_attempted)
@@ -306,6 +319,7 @@ int session_request_credit(const uint8_t uuid[16], uint64_t bytes, uint64_t *gra
     struct waiter waiter = {0};
     uint32_t asked_on = 0;
     bool is_late = false;
+    DEFER_CANCELLATION;
     pthread_mutex_lock(&state.mutex);
     bool was_registered = state.connections > 0;
     struct timespec deadline =
@@ -335,6 +349,7 @@ bool session_send_credit(uint32_t device, uint64_t bytes, uint32_t sequence)
 {
     union socket_message message = {.credit = {.device = device, .bytes = bytes}};
     message.header.sequence = sequence;
+    DEFER_CANCELLATION;
     pthread_mutex_lock(&state.mutex);
     bool is_sent = socket_is_ours(&state.connection) &&
                    socket_send(state.connection.descriptor, state.version, &message, ALIQUOT_CREDIT_RETURN,
@@ -346,6 +361,14 @@ bool session_send_credit(uint32_t device, uint64_t bytes, uint32_t sequence)
 bool session_is_registered(void)
 {
     return __atomic_load_n(&state.connections, __ATOMIC_ACQUIRE) > 0;
+}
+
+bool session_has_lost_agent(void)
+{
+    pthread_mutex_lock(&state.mutex);
+    bool has_lost = state.connections > 0 && state.connection.descriptor < 0 && state.last_failure != 0;
+    pthread_mutex_unlock(&state.mutex);
+    return has_lost;
 }
 
 void session_wake(void)

@@ -35,6 +35,9 @@ bool session_send_credit(uint32_t device, uint64_t bytes, uint32_t sequence);
 
 bool session_is_registered(void);
 
+/* The agent was there, is not any more, and did not answer when it was looked for. */
+bool session_has_lost_agent(void);
+
 /* Makes the thread tick again. */
 void session_wake(void);
 

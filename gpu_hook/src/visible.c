@@ -15,7 +15,7 @@
 static struct {
     pthread_mutex_t mutex; /* held from begin to end: two threads may both come to begin CUDA */
     char *chosen;          /* the user's value while ours stands there; NULL: there was none */
-    bool is_changed;
+    char *given;           /* ours; NULL: the user's stands there */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* The driver that begins itself again finds its choice made. */
@@ -64,22 +64,19 @@ static bool find_granted(const char *granted, struct entry wanted, struct entry 
     return is_known && found->length > 0;
 }
 
-bool visible_translate(const char *granted, const char *chosen, char *text, size_t size)
+void visible_translate(const char *granted, const char *chosen, char *text, size_t size)
 {
     size_t used = 0;
     for (const char *cursor = chosen ? chosen : granted; cursor;) {
         struct entry device;
-        if (!find_granted(granted, take_entry(&cursor), &device))
+        if (!find_granted(granted, take_entry(&cursor), &device) || used + device.length + 2 > size)
             break;
-        if (used + device.length + 2 > size)
-            return false;
         if (used)
             text[used++] = ',';
         memcpy(text + used, device.text, device.length);
         used += device.length;
     }
     text[used] = '\0';
-    return true;
 }
 
 bool visible_begin(void)
@@ -91,25 +88,28 @@ bool visible_begin(void)
     pthread_mutex_lock(&state.mutex);
     char text[LIST_BYTES];
     const char *chosen = getenv(VARIABLE);
-    if ((chosen && strcmp(chosen, granted) == 0) || !visible_translate(granted, chosen, text, sizeof text))
+    visible_translate(granted, chosen, text, sizeof text);
+    if (chosen && strcmp(chosen, text) == 0)
         return true;
     state.chosen = chosen ? strdup(chosen) : NULL;
-    if (chosen && !state.chosen)
-        return true;
-    state.is_changed = setenv(VARIABLE, text, 1) == 0;
-    LOG("event=visible_devices chosen=\"%s\" granted=%s given=%s", chosen ? state.chosen : "all", granted, text);
+    state.given = strdup(text);
+    setenv(VARIABLE, text, 1);
+    LOG("event=visible_devices chosen=\"%s\" granted=%s given=%s", chosen ? chosen : "all", granted, text);
     return true;
 }
 
 void visible_end(void)
 {
-    if (state.is_changed && state.chosen)
+    const char *present = getenv(VARIABLE);
+    /* What another thread chose meanwhile stays. */
+    bool is_ours = state.given && present && strcmp(present, state.given) == 0;
+    if (is_ours && state.chosen)
         setenv(VARIABLE, state.chosen, 1);
-    else if (state.is_changed)
+    else if (is_ours)
         unsetenv(VARIABLE);
     free(state.chosen);
-    state.chosen = NULL;
-    state.is_changed = false;
+    free(state.given);
+    state.chosen = state.given = NULL;
     pthread_mutex_unlock(&state.mutex);
     is_inside = false;
 }

@@ -11,7 +11,7 @@ bool visible_begin(void);
 void visible_end(void);
 
 /* Writes what the driver is to read. `granted` is a list of UUIDs; `chosen` is the user's, NULL: all that was granted.
- * As in CUDA the list ends at its first entry that names no device of the grant. False: it does not fit. */
-bool visible_translate(const char *granted, const char *chosen, char *text, size_t size);
+ * As in CUDA the list ends at its first entry that names no device of the grant; it also ends where there is no room. */
+void visible_translate(const char *granted, const char *chosen, char *text, size_t size);
 
 #endif

@@ -12,14 +12,17 @@ from aliquot.gpu_hook.agent.process_facts import Families, read_cgroup
 from .base import EnforcerError
 
 _ROOT = Path("/sys/fs/cgroup")
+_PROC = Path("/proc")
+_PREFIX = "aliquot-"  # of the cgroups that we make
 
 
 class CgroupHierarchy:
     """One mounted hierarchy. ``controller``: a version 1 controller; empty for version 2."""
 
-    def __init__(self, root: Path, controller: str = "") -> None:
+    def __init__(self, root: Path, controller: str = "", proc: Path = _PROC) -> None:
         self.root = root
         self._controller = controller
+        self._proc = proc
         self._leaves: dict[str, Path] = {}
 
     def unavailable(self) -> str:
@@ -33,53 +36,71 @@ class CgroupHierarchy:
         """The cgroup that holds the kernel's processes and nobody else's. Raises EnforcerError.
 
         Where they share one with others (kernels as plain processes), they move to a new one below it; what they start
-        from then on follows.
+        from then on follows. A process is never moved into or out of a cgroup that a runtime made for it: after a
+        restart, the kernel may be in another.
         """
-        leaf = self._leaves.get(kernel_id) or self._find_leaf(kernel_id, pids)
         try:
-            leaf.mkdir(exist_ok=True)
+            leaf = self._leaves.get(kernel_id)
+            if leaf is None or (not _is_ours(leaf) and not self._holds(leaf, pids)):
+                leaf = self._find_leaf(kernel_id, pids)
             self._leaves[kernel_id] = leaf
-            for pid in pids:
-                folder = self.folder_of(pid)
-                if folder is not None and leaf not in (folder, *folder.parents):
-                    with contextlib.suppress(ProcessLookupError):
-                        (leaf / "cgroup.procs").write_text(str(pid))
+            if _is_ours(leaf):
+                self._gather(leaf, pids)
         except OSError as error:
-            raise EnforcerError(f"cannot put kernel {kernel_id} into {leaf}: {error.strerror}") from error
+            raise EnforcerError(f"cannot give kernel {kernel_id} a cgroup of its own: {error}") from error
         return leaf
 
     def forget(self, kernel_id: str) -> None:
         """Remove what was made for it; a runtime's own it removes itself."""
         leaf = self._leaves.pop(kernel_id, None)
-        if leaf is not None and leaf.name == _leaf_name(kernel_id):
+        if leaf is not None and _is_ours(leaf):
             with contextlib.suppress(OSError):  # a process in it still lives
                 leaf.rmdir()
 
     def folder_of(self, pid: int) -> Path | None:
         """None when the process is gone, or in no cgroup that is visible here."""
-        for line in read_cgroup(pid).splitlines():
+        for line in read_cgroup(pid, self._proc).splitlines():
             _, controllers, path = line.split(":", 2)
             if self._controller in controllers.split(","):
                 folder = self.root / path.lstrip("/")
-                return folder if folder.is_dir() else None
+                # Outside of our cgroup namespace the path begins with "/..".
+                return folder if ".." not in folder.parts and folder.is_dir() else None
         return None
+
+    def _holds(self, leaf: Path, pids: Sequence[int]) -> bool:
+        folders = [folder for folder in map(self.folder_of, pids) if folder is not None]
+        return all(leaf in (folder, *folder.parents) for folder in folders) and leaf.is_dir()
+
+    def _gather(self, leaf: Path, pids: Sequence[int]) -> None:
+        leaf.mkdir(exist_ok=True)
+        for pid in pids:
+            folder = self.folder_of(pid)
+            if folder is not None and leaf not in (folder, *folder.parents):
+                with contextlib.suppress(ProcessLookupError):
+                    (leaf / "cgroup.procs").write_text(str(pid))
 
     def _find_leaf(self, kernel_id: str, pids: Sequence[int]) -> Path:
         present = next((folder for folder in map(self.folder_of, pids) if folder is not None), None)
         if present is None:
             raise EnforcerError(f"kernel {kernel_id}: none of its processes {list(pids)} is in a cgroup of {self.root}")
-        is_shared = present.name != _leaf_name(kernel_id) and not self._is_filled_by(present, kernel_id, pids)
-        return present / _leaf_name(kernel_id) if is_shared else present
+        if present.name == _leaf_name(kernel_id):
+            return present
+        while _is_ours(present):  # another kernel's, from which this one was started: its limit is not this one's
+            present = present.parent
+        return present if self._is_filled_by(present, kernel_id, pids) else present / _leaf_name(kernel_id)
 
-    @staticmethod
-    def _is_filled_by(folder: Path, kernel_id: str, pids: Sequence[int]) -> bool:
-        family = Families(dict.fromkeys(pids, kernel_id), {})
+    def _is_filled_by(self, folder: Path, kernel_id: str, pids: Sequence[int]) -> bool:
+        family = Families(dict.fromkeys(pids, kernel_id), {}, self._proc)
         inside = (folder / "cgroup.procs").read_text().split()
-        return all(family.kernel_by_descent(int(pid)) == kernel_id for pid in inside)
+        return bool(inside) and all(family.kernel_by_descent(int(pid)) == kernel_id for pid in inside)
 
 
 def _leaf_name(kernel_id: str) -> str:
-    return f"aliquot-{kernel_id}"
+    return f"{_PREFIX}{kernel_id}"
+
+
+def _is_ours(leaf: Path) -> bool:
+    return leaf.name.startswith(_PREFIX)
 
 
 def find_hierarchy(may_be_version_1: bool, root: Path = _ROOT) -> CgroupHierarchy | None:

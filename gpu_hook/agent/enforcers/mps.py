@@ -40,9 +40,12 @@ class MpsEnforcer:
         program = shutil.which(_CONTROL)
         if program is None:
             return f"{_CONTROL} is not on PATH"
-        if not (self._pipe_directory / "control").exists():
-            return f"no control daemon has its pipe in {self._pipe_directory}; start one, or set {PIPE_DIRECTORY}"
-        owner = self._pipe_directory.stat().st_uid
+        try:
+            (self._pipe_directory / "control").stat()
+            owner = self._pipe_directory.stat().st_uid
+        except OSError as error:
+            why = f"no control daemon has its pipe in {self._pipe_directory} ({error.strerror})"
+            return f"{why}; start one, or set {PIPE_DIRECTORY}"
         if owner != os.geteuid():
             return (
                 f"the control daemon of {self._pipe_directory} is uid {owner}'s and kernels are uid {os.geteuid()}'s: "
@@ -85,6 +88,7 @@ class MpsEnforcer:
                 env=env,
                 capture_output=True,
                 text=True,
+                errors="replace",
                 timeout=_ANSWER_SECONDS,
                 check=False,
             )

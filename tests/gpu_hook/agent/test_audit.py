@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.audit import NOT_REGISTERED, PAST_ITS_CHARGE, Audit, KernelProcesses
+from aliquot.gpu_hook.agent.audit import NOT_REGISTERED, PAST_ITS_CHARGE, Audit, Auditor, Holding, KernelProcesses
 from aliquot.gpu_hook.agent.devices import DeviceReading
 from aliquot.gpu_hook.agent.ledger import DeviceFacts
 from aliquot.gpu_hook.agent.process_facts import Families, read_facts
@@ -33,8 +35,14 @@ def reading(**processes: int | None) -> DeviceReading:
 
 def kernel(*members: int, kernel_id: str = "k", **other: Any) -> KernelProcesses:
     known = frozenset(members)
-    fields: dict[str, Any] = {"members": known, "registered": known, "awaited": frozenset(), "charged": {}}
-    return KernelProcesses(kernel_id=kernel_id, folder=f"/run/{kernel_id}", **{**fields, **other})
+    nobody: frozenset[int] = frozenset()
+    fields: dict[str, Any] = {"members": known, "registered": known, "awaited": nobody, "departed": nobody}
+    return KernelProcesses(kernel_id=kernel_id, folder=f"/run/{kernel_id}", **{"holdings": {}, **fields, **other})
+
+
+def holds(charged: int, most: int | None = None) -> dict[tuple[int, str], Holding]:
+    """What this process's hook says."""
+    return {(ME, GPU.uuid): Holding(charged, charged if most is None else most)}
 
 
 def settled(slack: int = 0) -> Audit:
@@ -98,33 +106,98 @@ def test_a_new_agent_lets_the_hooks_come_back_first(a_child: Any) -> None:
 
 def test_what_a_context_takes_is_shown_and_no_escape_within_the_slack() -> None:
     audit = settled(slack=300 * MIB)
-    charged = {(ME, GPU.uuid): 100 * MIB}
+    holdings = holds(100 * MIB)
     for now in (10.0, 11.0, 12.0):
-        audit.look([reading(**{f"p{ME}": 400 * MIB})], [kernel(ME, charged=charged)], now)
+        audit.look([reading(**{f"p{ME}": 400 * MIB})], [kernel(ME, holdings=holdings)], now)
     assert audit.findings.contexts == {("k", GPU.uuid): 300 * MIB}
     assert audit.findings.unhooked == {}
 
 
 def test_memory_past_the_charge_and_the_slack_is_reported_when_a_second_look_confirms_it() -> None:
     audit = settled(slack=300 * MIB)
-    charged = {(ME, GPU.uuid): 100 * MIB}
+    holdings = holds(100 * MIB)
     seen = [reading(**{f"p{ME}": 400 * MIB + 1})]
-    audit.look(seen, [kernel(ME, charged=charged)], 10.0)
+    audit.look(seen, [kernel(ME, holdings=holdings)], 10.0)
     assert pids(audit) == []
-    audit.look(seen, [kernel(ME, charged=charged)], 10.1)
+    audit.look(seen, [kernel(ME, holdings=holdings)], 10.1)
     assert pids(audit) == []
-    audit.look(seen, [kernel(ME, charged=charged)], 11.0)
+    audit.look(seen, [kernel(ME, holdings=holdings)], 11.0)
     assert pids(audit) == [(ME, PAST_ITS_CHARGE)]
-    audit.look([reading(**{f"p{ME}": 400 * MIB})], [kernel(ME, charged=charged)], 12.0)
+    audit.look([reading(**{f"p{ME}": 400 * MIB})], [kernel(ME, holdings=holdings)], 12.0)
     assert pids(audit) == []
 
 
 def test_a_charge_that_the_look_just_missed_is_forgotten() -> None:
     audit = settled(slack=0)
     audit.look([reading(**{f"p{ME}": 9})], [kernel(ME)], 10.0)
-    audit.look([reading(**{f"p{ME}": 9})], [kernel(ME, charged={(ME, GPU.uuid): 9})], 11.0)
+    audit.look([reading(**{f"p{ME}": 9})], [kernel(ME, holdings=holds(9))], 11.0)
     audit.look([reading(**{f"p{ME}": 9})], [kernel(ME)], 12.0)
     assert pids(audit) == []
+
+
+def test_what_a_process_freed_since_the_driver_was_asked_is_no_escape() -> None:
+    """Whoever allocates and frees gigabytes many times a second would else be caught between the two at last."""
+    audit = settled(slack=0)
+    for now in (10.0, 11.0, 12.0):
+        audit.look([reading(**{f"p{ME}": 9})], [kernel(ME, holdings=holds(1, most=9))], now)
+    assert pids(audit) == []
+    assert audit.findings.contexts == {("k", GPU.uuid): 8}
+
+
+def test_a_process_that_just_departed_has_a_moment_to_end_and_no_more() -> None:
+    """Else one that connects and departs again at each look would never be seen."""
+    audit = settled()
+    going = kernel(ME, registered=frozenset(), departed=frozenset({ME}))
+    audit.look([reading(**{f"p{ME}": 9})], [going], 10.0)
+    audit.look([reading(**{f"p{ME}": 9})], [going], 10.5)
+    assert pids(audit) == []
+    audit.look([reading(**{f"p{ME}": 9})], [going], 11.0)
+    assert pids(audit) == [(ME, NOT_REGISTERED)]
+
+
+class SlowAudit(Audit):
+    """Waits in its look until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.may_go_on = threading.Event()
+        self.looks: list[float] = []
+
+    def look(self, readings: Any, kernels: Any, now: float) -> None:
+        self.looks.append(now)
+        assert self.may_go_on.wait(10)
+
+
+def test_a_slow_look_keeps_neither_the_loop_nor_the_next_looks_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    slow = SlowAudit()
+
+    async def audit() -> None:
+        auditor = Auditor(slow)
+        for now in (0.0, 1.0, 20.0, 21.0):
+            auditor.look((), (), now)
+        slow.may_go_on.set()
+        while len(slow.looks) < 2:
+            await asyncio.sleep(0)
+            auditor.look((), (), 22.0)
+
+    asyncio.run(audit())
+    assert slow.looks == [0.0, 22.0]
+    assert [record.getMessage().split()[0] for record in caplog.records] == ["event=audit_slow"]
+
+
+def test_a_fault_of_a_look_is_logged_and_the_next_one_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    async def audit() -> None:
+        auditor = Auditor(Audit(0))
+        while not caplog.records:
+            auditor.look([None], (), 0.0)  # type: ignore[list-item]
+            await asyncio.sleep(0)
+        while auditor.findings.contexts == {}:
+            auditor.look([reading(**{f"p{ME}": 9})], [kernel(ME)], 1.0)
+            await asyncio.sleep(0)
+
+    asyncio.run(audit())
+    assert caplog.records[0].getMessage() == "event=audit_failed"
+    assert caplog.records[0].exc_info is not None
 
 
 def test_it_is_logged_once(a_child: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -194,7 +267,7 @@ def test_a_cgroup_tells_only_where_it_is_one_kernels_own(
 
 def test_a_name_that_would_break_a_line_is_made_plain(tmp_path: Any) -> None:
     (tmp_path / "7").mkdir()
-    (tmp_path / "7" / "stat").write_text("7 (a\nb) c) R 1 2 3 0\n")
+    (tmp_path / "7" / "stat").write_text(f"7 (a\nb) c) R 1 2 3 0 -1 0 {'0 ' * 13}\n")
     facts = read_facts(7, tmp_path)
     assert facts is not None
     assert (facts.name, facts.parent, facts.group, facts.session) == ("a?b) c", 1, 2, 3)

@@ -261,3 +261,20 @@ TEST(a_device_is_no_peer_of_itself)
     EXPECT_EQUAL(can_reach, 0);
     EXPECT_CODE(cuDeviceCanAccessPeer(&can_reach, 0, 1000), CUDA_ERROR_INVALID_DEVICE);
 }
+
+TEST(an_attached_context_ends_with_its_last_use)
+{
+    CUcontext same = NULL;
+    CUdeviceptr pointer;
+    EXPECT_OK(cuInit(0));
+    EXPECT_CODE(cuCtxAttach(&same, 0), CUDA_ERROR_INVALID_CONTEXT);
+    CUcontext context = new_context();
+    EXPECT_CODE(cuCtxAttach(&same, 1), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_OK(cuCtxAttach(&same, 0));
+    EXPECT(same == context);
+    EXPECT_OK(cuMemAlloc(&pointer, 4 * MIB));
+    EXPECT_OK(cuCtxDetach(context));
+    EXPECT_OK(cuMemsetD8(pointer, 1, 4 * MIB));
+    EXPECT_OK(cuCtxDetach(context));
+    EXPECT_CODE(cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
+}

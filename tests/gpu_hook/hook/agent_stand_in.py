@@ -172,6 +172,11 @@ class StandIn:
             if one.agent_page is not None:
                 struct.pack_into("=I", one.agent_page, AgentPage.GATE, value)
 
+    def set_workload_class(self, value: int) -> None:
+        for one in self.connections:
+            if one.agent_page is not None:
+                struct.pack_into("=I", one.agent_page, AgentPage.WORKLOAD_CLASS, value)
+
     def _run(self) -> None:
         while True:
             for key, _ in self._selector.select():

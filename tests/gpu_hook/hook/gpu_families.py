@@ -170,3 +170,13 @@ def allocate_and_free_in_order(device: int, rounds: int) -> int:
     for pointer in held:
         call("cuMemFreeAsync", pointer, None)
     return refused
+
+
+pools: dict[int, int] = {}
+
+
+def pool_of(device: int) -> int:
+    """The explicit pool of this program."""
+    if device not in pools:
+        pools[device] = new_pool(device)
+    return pools[device]

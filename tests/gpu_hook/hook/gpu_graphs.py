@@ -105,3 +105,12 @@ def end_capture(stream: int) -> int:
 def alloc_captured(amount: int, stream: int) -> list[int]:
     pointer = U64()
     return [call("cuMemAllocAsync", ctypes.byref(pointer), SIZE(amount), U64(stream)), pointer.value]
+
+
+def launched_graph(amount: int, device: int = 0) -> list[int]:
+    """Code, and a graph that was launched with so much memory, and freed it."""
+    graph = new_graph()
+    code, node, pointer = add_allocation(graph, amount, device)
+    code = code or add_free(graph, pointer, node)[0]
+    failed, exec_ = instantiate(graph)
+    return [code or failed or launch_graph(exec_), exec_]

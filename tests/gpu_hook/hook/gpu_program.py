@@ -57,9 +57,9 @@ def alloc(amount: int, name: str = "cuMemAlloc_v2") -> list[int]:
     return [code, pointer.value]
 
 
-def alloc_pitch(width: int, height: int) -> list[int]:
+def alloc_pitch(width: int, height: int, element: int = 4) -> list[int]:
     pointer, pitch = U64(), SIZE()
-    code = call("cuMemAllocPitch_v2", ctypes.byref(pointer), ctypes.byref(pitch), SIZE(width), SIZE(height), 4)
+    code = call("cuMemAllocPitch_v2", ctypes.byref(pointer), ctypes.byref(pitch), SIZE(width), SIZE(height), element)
     return [code, pointer.value, pitch.value]
 
 

@@ -68,18 +68,31 @@ static void *work(void *seed_address)
     return NULL;
 }
 
+/* Before cuInit and beside it, as runtime libraries do; the driver hands out a function that nobody knows. */
+static void *ask(void *unused)
+{
+    void *function;
+    for (int i = 0; i < 100; i++)
+        expect(cuGetProcAddress_v2("cuMysteryCreate", &function, 12000, 0, NULL) == CUDA_SUCCESS);
+    return NULL;
+}
+
 int main(int count, char **arguments)
 {
-    pthread_t threads[THREADS];
+    pthread_t threads[THREADS], askers[THREADS];
     unsigned seeds[THREADS];
     rounds = count > 1 ? atoi(arguments[1]) : 1000;
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_create(&askers[i], NULL, ask, NULL);
     expect(cuInit(0) == CUDA_SUCCESS);
     for (unsigned i = 0; i < THREADS; i++) {
         seeds[i] = i + 1;
         pthread_create(&threads[i], NULL, work, &seeds[i]);
     }
-    for (unsigned i = 0; i < THREADS; i++)
+    for (unsigned i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
+        pthread_join(askers[i], NULL);
+    }
     expect(cuStreamSynchronize(NULL) == CUDA_SUCCESS);
     printf("%u %u\n", succeeded, refused);
     fflush(stdout);

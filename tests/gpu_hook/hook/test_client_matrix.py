@@ -40,6 +40,31 @@ driver.cuCtxSetCurrent(context)
 code, _ = driver.cuMemAlloc(100 << 20)
 print({0: "missed", 2: "intercepted"}.get(int(code), "wrong") if int(begun) == 0 else "could not begin")
 """
+PYTHON_NUMBA = """
+from numba import cuda
+try:
+    cuda.device_array(100 << 20, "u1")
+    print("missed")
+except cuda.cudadrv.driver.CudaAPIError as error:
+    print("intercepted" if "OUT_OF_MEMORY" in str(error) else "wrong")
+"""
+PYTHON_PYCUDA = """
+import pycuda.autoprimaryctx, pycuda.driver
+try:
+    pycuda.driver.mem_alloc(100 << 20)
+    print("missed")
+except pycuda.driver.MemoryError:
+    print("intercepted")
+"""
+# Its runtime library is a part of it, and stops where no export tables are; it gets to cuInit.
+PYTHON_CUPY = """
+import cupy
+try:
+    print(cupy.cuda.runtime.getDeviceCount())
+except cupy.cuda.runtime.CUDARuntimeError as error:
+    print(error)
+"""
+INSTALLED = Path(__file__).parents[3] / "build" / "clients"
 
 
 @dataclass(frozen=True)
@@ -51,11 +76,12 @@ class Client:
     source: str = "client.c"
     flags: tuple[str, ...] = ()
     python: str = ""
-    library: str = ""  # a runtime library of NVIDIA's that it is linked with; registers with the agent, and stops
+    part: str = ""  # of build/clients, where tools/cuda_clients.py installs what is not in the tests' environment
+    library: str = ""  # a runtime library of NVIDIA's in it; registers with the agent, and stops
 
 
 _OLD = (f'-DFIRST_DLSYM="{FIRST_DLSYM}"',)
-# The numbers are those of the field's 19 cases; numba-cuda (15), PyCUDA (16) and CuPy (19) run in tests of their own.
+# The numbers are those of the field's 19 cases.
 MATRIX = {
     "01 linked, lazy binding": Client(source="linked.c", flags=("-Wl,-z,lazy",)),
     "02 linked, bound at start": Client(source="linked.c", flags=("-Wl,-z,now",)),
@@ -77,9 +103,14 @@ MATRIX = {
     "11 dlmopen, query": Client(BUT_PRELOAD, "namespace query"),
     "11 absolute path, query": Client(BUT_SHIM, "absolute query"),
     "12 ctypes": Client(python=PYTHON_CTYPES),
-    "13 cuda-bindings": Client(python=PYTHON_BINDINGS),
+    "13 cuda-bindings 12.9": Client(python=PYTHON_BINDINGS, part="bindings-12.9"),
+    "13 cuda-bindings 13.0": Client(python=PYTHON_BINDINGS, part="bindings-13.0"),
+    "14 cuda-bindings": Client(python=PYTHON_BINDINGS),
+    "15 numba-cuda": Client(python=PYTHON_NUMBA, part="newest"),
+    "16 PyCUDA": Client(python=PYTHON_PYCUDA, part="pycuda"),
     "17 static runtime": Client(source="runtime.c", library="libcudart_static.a"),
     "18 shared runtime": Client(source="runtime.c", library="libcudart.so.13"),
+    "19 CuPy": Client(python=PYTHON_CUPY, part="cupy", library="static, in its own"),
 }
 
 
@@ -160,7 +191,7 @@ def build(a_folder: Path) -> Callable[[Client, Path], list[str]]:
 
     def compile_client(client: Client, driver: Path) -> list[str]:
         if client.python:
-            return [sys.executable, "-c", client.python]
+            return _python(client)
         compiler = shutil.which("cc") or shutil.which("gcc")
         assert compiler, "a C compiler is needed: install gcc"
         program = a_folder / "client"
@@ -174,6 +205,14 @@ def build(a_folder: Path) -> Callable[[Client, Path], list[str]]:
         return [str(program), client.route, str(driver / "libcuda.so.1")]
 
     return compile_client
+
+
+def _python(client: Client) -> list[str]:
+    if not client.part:
+        return [sys.executable, "-c", client.python]
+    if not (INSTALLED / f"{client.part}.stamp").exists():
+        pytest.skip(f"{client.part} is not in build/clients: tools/setup.py test installs it, and says why it did not")
+    return ["env", f"PYTHONPATH={INSTALLED / client.part}", str(INSTALLED / "bin/python"), "-c", client.python]
 
 
 def _runtime(name: str) -> Path:

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import pytest
+from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.protocol import HookPage
 
 MIB = 1 << 20
@@ -56,6 +57,29 @@ def test_a_closed_gate_does_not_hold_questions(a_kernel: tuple[Any, Any]) -> Non
     agent.set_gate(1)
     assert program("call('cuDeviceGetCount', ctypes.byref(ctypes.c_int()))") == 0
     assert program("call('cuParamSetf', None, 7, ctypes.c_float(2.5))") == 0
+
+
+def test_production_does_not_wait_for_a_dead_agents_gate(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    agent.set_gate(1)
+    program.ask(COPY.format(""))
+    agent.wait_for(lambda: is_held(program.pid))
+    agent.stop()
+    assert program.answer() == 0
+    assert program("launch(1)") == 0
+
+
+def test_opportunistic_work_waits_for_the_next_agent(a_kernel: tuple[Any, Any], a_null_node: Any) -> None:
+    agent, program = a_kernel
+    agent.set_workload_class(protocol.WorkloadClass.OPPORTUNISTIC)
+    agent.set_gate(1)
+    program.ask(COPY.format(""))
+    agent.wait_for(lambda: is_held(program.pid))
+    agent.stop()
+    agent.wait_for(lambda: "event=not_registered" in a_null_node.log.read_text())
+    agent.wait_for(lambda: is_held(program.pid))
+    agent.start()
+    assert program.answer() == 0
 
 
 def test_a_copy_shows_activity(a_kernel: tuple[Any, Any]) -> None:

@@ -123,3 +123,18 @@ def test_an_incomplete_shim_folder_redirects_nothing(a_folder: Path) -> None:
 def test_the_preload_library_alone_disturbs_nobody() -> None:
     code = "import ctypes; print(ctypes.CDLL(None).dlsym is not None, ctypes.CDLL('libc.so.6').abs(-3))"
     assert run(code, LD_PRELOAD=PRELOADED[2]) == "True 3"
+
+
+def test_what_the_preload_library_looks_for_in_vain_is_no_error_of_the_callers(a_folder: Path) -> None:
+    """dlsym, then dlerror, is how programs tell a missing name: here another library has what the driver lacks."""
+    driver = compile_library(CLIENTS / "own_calls.c", a_folder / "libcuda.so.1", "-Wl,-soname,libcuda.so.1")
+    (a_folder / "other.c").write_text("int cuEGLApiInit(void) { return 7; }")
+    other = compile_library(a_folder / "other.c", a_folder / "other.so")
+    code = f"""
+from ctypes import *
+dlsym, dlerror, handle = CDLL(None).dlsym, CDLL(None).dlerror, CDLL({str(other)!r})._handle
+dlsym.restype, dlerror.restype, dlsym.argtypes = c_void_p, c_char_p, [c_void_p, c_char_p]
+print(CFUNCTYPE(c_int)(dlsym(handle, b"cuEGLApiInit"))(), dlerror())
+"""
+    env = {"ALIQUOT_REAL_CUDA": str(driver), "ALIQUOT_KERNEL_DIR": str(a_folder), "LD_LIBRARY_PATH": str(a_folder)}
+    assert run(code, LD_PRELOAD=":".join(PRELOADED), **env) == "7 None"

@@ -101,6 +101,15 @@ def test_a_beginning_of_a_uuid_names_a_device_if_it_fits_one_of_the_kernels(a_ke
     assert a_kernel.seen(ambiguous) == []
 
 
+def test_a_list_of_any_length_is_the_kernels_own(a_kernel: Kernel) -> None:
+    """Untranslated, an index would count the node's devices."""
+    program = a_kernel.program()
+    choose(program, ",".join(["1"] * 2000))
+    program("init()")
+    (line,) = [line for line in a_kernel.node.log.read_text().splitlines() if "event=visible_devices" in line]
+    assert 'chosen="1,1,1,' in line
+
+
 def test_the_users_value_is_restored(a_kernel: Kernel) -> None:
     ask = "(lambda get: (setattr(get, 'restype', ctypes.c_char_p), (get(b'CUDA_VISIBLE_DEVICES') or b'-').decode())[1])"
     ask += "(ctypes.CDLL(None).getenv)"

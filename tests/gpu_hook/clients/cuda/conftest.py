@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aliquot.gpu_hook.protocol import HookPage
 
 PROGRAMS = Path(__file__).parent / "programs"
 CLIENTS = Path(__file__).parents[4] / "build" / "clients"
@@ -51,6 +52,7 @@ class Client:
 
     def escapes(self) -> Any:
         """Symbols unknown to the hook, calls that it could not charge; where there is no hook, none of both."""
+        assert self("__import__('serve').WORDS") == [HookPage.UNKNOWN_SYMBOLS // 8, HookPage.UNACCOUNTED_CALLS // 8]
         found = self("escapes()")
         assert (found is not None) == self.place.is_hooked, "a page of the hook is in the process, and only behind it"
         return found or [0, 0]
@@ -58,19 +60,18 @@ class Client:
 
 @pytest.fixture(scope="module")
 def start_client(a_lasting_place: Any) -> Iterator[Callable[..., Client]]:
-    """Starts a module of programs/, once for all tests of a file: ``older`` names a folder of older packages."""
+    """Starts a module of programs/, once for all tests of a file. ``part`` is what tools/cuda_clients.py installs:
+    "newest", "pycuda", or a folder of older packages, which then stand before the newest."""
     clients: dict[tuple[str, str], Client] = {}
 
-    def start(module: str, older: str = "") -> Client:
-        client = clients.get((module, older))
+    def start(module: str, part: str = "newest") -> Client:
+        client = clients.get((module, part))
         if client is None or not client.is_alive:
-            python = CLIENTS / "bin" / "python"
-            if not (CLIENTS / f"{older or 'newest'}.stamp").exists():
-                pytest.skip(f"{older or 'its packages'} not in build/clients: tools/setup.py test installs them")
-            command = [str(python), str(PROGRAMS / "serve.py"), module]
-            env = {"PYTHONPATH": str(CLIENTS / older)} if older else {}
-            process = a_lasting_place.start(command, stdin=subprocess.PIPE, env=env)
-            clients[module, older] = client = Client(process, a_lasting_place)
+            if not (CLIENTS / f"{part}.stamp").exists():
+                pytest.skip(f"{part} is not in build/clients: tools/setup.py test installs it, and says why it did not")
+            command = [str(CLIENTS / "bin" / "python"), str(PROGRAMS / "serve.py"), module]
+            process = a_lasting_place.start(command, stdin=subprocess.PIPE, env={"PYTHONPATH": str(CLIENTS / part)})
+            clients[module, part] = client = Client(process, a_lasting_place)
         return client
 
     yield start

@@ -12,11 +12,12 @@ import pytest
 
 MIB = 1 << 20
 CLIENTS = {
-    "cuda-bindings": ("with_bindings", ""),
+    "cuda-bindings": ("with_bindings", "newest"),
     "cuda-bindings 13.0": ("with_bindings", "bindings-13.0"),
     "cuda-bindings 12.9": ("with_bindings", "bindings-12.9"),
-    "cuda-core": ("with_core", ""),
-    "numba-cuda": ("with_numba", ""),
+    "cuda-core": ("with_core", "newest"),
+    "numba-cuda": ("with_numba", "newest"),
+    "pycuda": ("with_pycuda", "pycuda"),
 }
 OUT_OF_MEMORY = {
     "with_bindings": ("DriverError", "CUDA_ERROR_OUT_OF_MEMORY"),

@@ -26,3 +26,12 @@ def test_pinned_and_mapped_arrays_hold_what_was_written(numba: Any) -> None:
 
 def test_its_own_kernels_run(numba: Any) -> None:
     assert numba("reduction()")
+
+
+def test_a_spawned_process_reads_its_array(start_client: Callable[..., Any]) -> None:
+    """With an older cuda-bindings: numba-cuda 0.30 reads a field of IPC handles that newer ones lack."""
+    client = start_client("with_numba", "bindings-13.0")
+    was_read, is_same_size, escapes, exit_code = client("shared()")
+    assert [was_read, is_same_size, exit_code] == [True, True, 0]
+    assert escapes == ([0, 0] if client.place.is_hooked else None)
+    assert client.escapes() == [0, 0]

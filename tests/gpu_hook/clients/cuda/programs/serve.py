@@ -13,7 +13,7 @@ import os
 import sys
 
 MIB = 1 << 20
-_UNKNOWN_SYMBOLS, _UNACCOUNTED_CALLS = 3, 4  # words of the hook's page, see aliquot_protocol.h
+WORDS = (3, 4)  # of the hook's page: unknown symbols, unaccounted calls
 
 
 def escapes() -> list[int] | None:
@@ -22,8 +22,8 @@ def escapes() -> list[int] | None:
         pages = [line.split()[0] for line in maps if "memfd:aliquot-hook-page" in line]
     if not pages:
         return None
-    words = (ctypes.c_uint64 * 5).from_address(int(pages[0].split("-")[0], 16))
-    return [words[_UNKNOWN_SYMBOLS], words[_UNACCOUNTED_CALLS]]
+    page = (ctypes.c_uint64 * 5).from_address(int(pages[0].split("-")[0], 16))
+    return [page[word] for word in WORDS]
 
 
 def main() -> None:

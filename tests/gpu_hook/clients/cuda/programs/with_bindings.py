@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 
 import numpy as np
 from cuda.bindings import driver
@@ -84,3 +85,100 @@ def launches() -> list[object]:
     checked(driver.cuMemcpyDtoH(words, pointer, words.nbytes))
     checked(driver.cuMemFree(pointer))
     return [filled, words.tolist(), took > 0]
+
+
+def _take(amount: int, commands: object, answers: object) -> None:
+    """In a spawned process: take memory, say so, hold it until told."""
+    from serve import escapes
+
+    try:
+        hold(amount)
+        answers.put(["held", memory(), escapes()])
+    except DriverError as error:
+        answers.put([str(error), memory(), escapes()])
+    commands.get(timeout=40)
+
+
+def together(amount: int, count: int) -> list[object]:
+    """What ``count`` spawned processes said, each after the one before it, and our memory with all and with none."""
+    spawn = multiprocessing.get_context("spawn")
+    commands, answers, children, said = spawn.Queue(), spawn.Queue(), [], []
+    for _ in range(count):
+        children.append(spawn.Process(target=_take, args=(amount, commands, answers)))
+        children[-1].start()
+        said.append(answers.get(timeout=40))
+    with_all = memory()
+    for _ in children:
+        commands.put("end")
+    for child in children:
+        child.join(40)
+    return [said, with_all, [child.exitcode for child in children]]
+
+
+def pooled(amount: int) -> list[object]:
+    """Stream-ordered memory: bytes used with it, and after."""
+    before = memory()[0]
+    pointer = checked(driver.cuMemAllocAsync(amount, 0))
+    with_it = before - memory()[0]
+    checked(driver.cuMemFreeAsync(pointer, 0))
+    checked(driver.cuStreamSynchronize(0))
+    return [with_it, before - memory()[0]]
+
+
+def mapped(amount: int) -> list[object]:
+    """A handle at two addresses: bytes used with it and after, and what the second address shows of the first's."""
+    before = memory()[0]
+    place = driver.CUmemAllocationProp()
+    place.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    place.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    place.location.id = 0
+    access = driver.CUmemAccessDesc()
+    access.location = place.location
+    access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+    handle = checked(driver.cuMemCreate(amount, place, 0))
+    start = checked(driver.cuMemAddressReserve(2 * amount, 0, 0, 0))
+    for address in (int(start), int(start) + amount):
+        checked(driver.cuMemMap(address, amount, 0, handle, 0))
+    checked(driver.cuMemSetAccess(start, 2 * amount, [access], 1))
+    checked(driver.cuMemRelease(handle))
+    checked(driver.cuMemsetD8(start, 9, amount))
+    seen = bytearray(4)
+    checked(driver.cuMemcpyDtoH(seen, int(start) + amount, 4))
+    with_it = before - memory()[0]
+    checked(driver.cuMemUnmap(start, 2 * amount))
+    checked(driver.cuMemAddressFree(start, 2 * amount))
+    return [with_it, before - memory()[0], list(seen)]
+
+
+def managed(amount: int) -> list[int]:
+    """What the host reads of what the device wrote."""
+    pointer = checked(driver.cuMemAllocManaged(amount, 1))
+    checked(driver.cuMemsetD8(pointer, 5, amount))
+    checked(driver.cuCtxSynchronize())
+    seen = list((ctypes.c_uint8 * 4).from_address(int(pointer)))
+    checked(driver.cuMemFree(pointer))
+    return seen
+
+
+def captured() -> list[list[int]]:
+    """Words before a captured copy ran, and after."""
+    here, back = np.full(4, 6, np.uint32), np.zeros(4, np.uint32)
+    pointer = checked(driver.cuMemAlloc(16))
+    checked(driver.cuMemsetD32(pointer, 1, 4))
+    stream = checked(driver.cuStreamCreate(1))
+    checked(driver.cuStreamBeginCapture(stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
+    checked(driver.cuMemcpyHtoDAsync(pointer, here, 16, stream))
+    graph = checked(driver.cuStreamEndCapture(stream))
+    runnable = checked(driver.cuGraphInstantiate(graph, 0))
+    found = []
+    for is_run in (False, True):
+        if is_run:
+            checked(driver.cuGraphLaunch(runnable, stream))
+        checked(driver.cuStreamSynchronize(stream))
+        checked(driver.cuMemcpyDtoH(back, pointer, 16))
+        found.append(back.tolist())
+    checked(driver.cuGraphExecDestroy(runnable))
+    checked(driver.cuGraphDestroy(graph))
+    checked(driver.cuStreamDestroy(stream))
+    checked(driver.cuMemFree(pointer))
+    return found

@@ -1,4 +1,4 @@
-"""cuda.core's other kinds of memory: pools of its own, managed, pinned, virtual, of graphs, and of another process."""
+"""cuda.core's other kinds of memory: pools of its own, virtual, of graphs, and of another process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from cuda.core import (
     DeviceMemoryResourceOptions,
     EventOptions,
     GraphMemoryResource,
-    ManagedMemoryResource,
-    ManagedMemoryResourceOptions,
     ObjectCode,
-    PinnedMemoryResource,
-    PinnedMemoryResourceOptions,
     VirtualMemoryResource,
     launch,
 )
@@ -45,42 +41,6 @@ def pool_of_its_own(amount: int) -> list[int]:
     pool.close()
     assert words == [5] * (amount // 4)
     return [with_it, after, used()]
-
-
-def managed(amount: int) -> bool:
-    """What the host writes is what the device copies."""
-    pool = ManagedMemoryResource(ManagedMemoryResourceOptions(preferred_location=0))
-    buffer = pool.allocate(amount, stream=stream)
-    stream.sync()
-    seen = np.from_dlpack(buffer).view(np.uint8)
-    seen[:] = 9
-    there = device.allocate(amount, stream=stream)
-    buffer.copy_to(there, stream=stream)
-    is_equal = words_of(there) == [0x09090909] * (amount // 4)
-    del seen
-    for one in (there, buffer):
-        one.close(stream)
-    stream.sync()
-    pool.close()
-    return is_equal
-
-
-def pinned_pool(amount: int) -> bool:
-    pool = PinnedMemoryResource(PinnedMemoryResourceOptions())
-    buffer = pool.allocate(amount, stream=stream)
-    stream.sync()
-    seen = np.from_dlpack(buffer).view(np.uint8)
-    there = device.allocate(amount, stream=stream)
-    there.fill(3, stream=stream)
-    there.copy_to(buffer, stream=stream)
-    stream.sync()
-    is_equal = bool((seen == 3).all())
-    del seen
-    for one in (there, buffer):
-        one.close(stream)
-    stream.sync()
-    pool.close()
-    return is_equal
 
 
 def virtual(amount: int) -> list[object]:

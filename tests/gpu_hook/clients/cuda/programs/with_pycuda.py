@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
-
 import numpy as np
+import pycuda.autoprimaryctx  # noqa: F401 - makes the primary context current, and lets go of it at the end
 import pycuda.driver as driver
 from kernels import BUILTINS, INCREMENT
 
 MIB = 1 << 20
-driver.init()
-context = driver.Device(0).retain_primary_context()
-context.push()
-atexit.register(context.pop)
 held: list[driver.DeviceAllocation] = []
 
 

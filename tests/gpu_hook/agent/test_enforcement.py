@@ -1,0 +1,125 @@
+"""Enforcers where things go wrong: cgroups that go, kernels within kernels, and a fault that is one kernel's alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.agent.enforcement import Enforcement
+from aliquot.gpu_hook.agent.enforcers.base import EnforcerError, KernelLimits
+from aliquot.gpu_hook.agent.enforcers.cgroups import CgroupHierarchy
+from aliquot.gpu_hook.agent.enforcers.choice import Choice
+from aliquot.gpu_hook.agent.enforcers.hook import HookEnforcer
+from aliquot.gpu_hook.agent.enforcers.mps import MpsEnforcer
+from aliquot.gpu_hook.agent.kernel import Kernel
+
+
+class AMachine:
+    """Cgroups and a /proc in a folder: plain files, which Linux does not fill by itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self._cgroups, self._proc = folder / "cgroup", folder / "proc"
+        self._cgroups.mkdir()
+        self.hierarchy = CgroupHierarchy(self._cgroups, proc=self._proc)
+
+    def put(self, cgroups: Mapping[str, list[int]]) -> None:
+        """These are the processes of these cgroups now."""
+        for name, pids in cgroups.items():
+            self.folder(name).mkdir(parents=True, exist_ok=True)
+            (self.folder(name) / "cgroup.procs").write_text("\n".join(map(str, pids)))
+            for pid in pids:
+                (self._proc / str(pid)).mkdir(parents=True, exist_ok=True)
+                (self._proc / str(pid) / "cgroup").write_text(f"0::/{name}\n")
+
+    def remove(self, name: str) -> None:
+        (self.folder(name) / "cgroup.procs").unlink()
+        self.folder(name).rmdir()
+
+    def folder(self, name: str) -> Path:
+        return self._cgroups / name
+
+
+@pytest.fixture
+def a_machine(tmp_path: Path) -> AMachine:
+    return AMachine(tmp_path)
+
+
+def test_a_restarted_kernel_in_a_new_container_has_the_new_ones_cgroup(a_machine: AMachine) -> None:
+    a_machine.put({"box-1": [101]})
+    assert a_machine.hierarchy.leaf_of("k", [101]) == a_machine.folder("box-1")
+    a_machine.remove("box-1")
+    a_machine.put({"box-2": [102]})
+    assert a_machine.hierarchy.leaf_of("k", [102]) == a_machine.folder("box-2")
+    assert not a_machine.folder("box-1").exists()
+
+
+def test_no_process_is_moved_out_of_the_cgroup_of_its_container(a_machine: AMachine) -> None:
+    a_machine.put({"box-1": [101]})
+    assert a_machine.hierarchy.leaf_of("k", [101]) == a_machine.folder("box-1")
+    a_machine.put({"box-1": [], "box-2": [102]})
+    assert a_machine.hierarchy.leaf_of("k", [102]) == a_machine.folder("box-2")
+    assert (a_machine.folder("box-1") / "cgroup.procs").read_text() == ""
+
+
+def test_a_kernel_that_a_notebook_started_is_not_within_the_notebooks_limit(a_machine: AMachine) -> None:
+    a_machine.put({"shared": [1], "shared/aliquot-outer": [101, 102]})
+    assert a_machine.hierarchy.leaf_of("outer", [101]) == a_machine.folder("shared/aliquot-outer")
+    assert a_machine.hierarchy.leaf_of("inner", [102]) == a_machine.folder("shared/aliquot-inner")
+
+
+def test_a_cgroup_that_cannot_be_read_is_an_error_of_this_kernel(a_machine: AMachine) -> None:
+    a_machine.put({"box": [101]})
+    (a_machine.folder("box") / "cgroup.procs").unlink()
+    with pytest.raises(EnforcerError, match=r"kernel k .*cgroup\.procs"):
+        a_machine.hierarchy.leaf_of("k", [101])
+
+
+def test_a_cgroup_outside_of_our_namespace_is_none(a_machine: AMachine) -> None:
+    a_machine.put({"..": [101]})
+    assert a_machine.hierarchy.folder_of(101) is None
+
+
+class Faulty(HookEnforcer):
+    """Fails for kernel ``bad`` in a way that no enforcer should."""
+
+    name = "driver"
+    word = protocol.Enforcer.DRIVER
+
+    def hold(self, limits: KernelLimits) -> tuple[str, ...]:
+        if limits.kernel_id == "bad":
+            raise ZeroDivisionError
+        return ()
+
+
+def test_a_fault_with_one_kernel_costs_the_others_nothing_and_is_shown() -> None:
+    words: dict[str, protocol.Enforcer] = {}
+
+    def kernel(name: str) -> Any:
+        reservation = SimpleNamespace(parts=())
+        return SimpleNamespace(
+            kernel_id=name, reservation=reservation, pids=[1], set_enforcer=lambda word: words.update({name: word})
+        )
+
+    kernels = [cast(Kernel, kernel("bad")), cast(Kernel, kernel("good"))]
+    enforcement = Enforcement(Choice(Faulty(), ()), lambda: kernels)
+    asyncio.run(enforcement.hold())
+    assert enforcement.state_of("good") == "holds"
+    assert enforcement.state_of("bad").startswith("failed: a defect of the agent (ZeroDivisionError")
+    assert words == {"good": protocol.Enforcer.DRIVER, "bad": protocol.Enforcer.HOOK}
+
+
+def test_a_pipe_directory_that_cannot_be_looked_at_keeps_no_agent_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-cuda-mps-control"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    reason = MpsEnforcer(tmp_path / ("n" * 300)).unavailable()
+    assert "File name too long" in reason
+    assert "CUDA_MPS_PIPE_DIRECTORY" in reason

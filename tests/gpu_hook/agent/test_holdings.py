@@ -1,0 +1,74 @@
+"""What the audit believes of a process's charges: of all its sessions, what was lent, and no more than the quota."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.agent.audit import Holding
+from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger
+from aliquot.gpu_hook.agent.session import HookSession
+from aliquot.gpu_hook.agent.usage import KernelUsage
+from aliquot.gpu_hook.placement import Part
+from aliquot.gpu_hook.protocol import HelloDevice, HookPage
+
+MIB = 1 << 20
+ME = os.getpid()
+UUID = "GPU-00000000-0000-0000-0000-0000000000a0"
+
+
+@pytest.fixture
+def start(an_idle_node: Any, open_holder: Callable[[], Any]) -> Any:
+    """An agent that lets a context take 1 MiB, and a kernel with half of a device: 512 MiB."""
+    an_idle_node.start("--context-slack", "1MiB")
+    assert open_holder().reserve()["ok"]
+    return an_idle_node
+
+
+def look_twice(node: Any, used_bytes: int) -> None:
+    """Let the driver see this process with so much, and wait until that was judged for longer than it needs."""
+    node.set_devices(count=1, processes={str(ME): used_bytes})
+    seen = node.device()["busy_seconds"]
+    node.set_devices(count=1, processes={str(ME): used_bytes}, busy={str(ME): 1.0})
+    node.until(lambda: node.device()["busy_seconds"] >= seen + 4)
+
+
+def test_two_sessions_of_one_process_are_both_counted(start: Any) -> None:
+    for _ in range(2):  # a process with a hook in each of two link-map namespaces
+        hook = start.a_hook()
+        hook.hello()
+        hook.borrow(100 * MIB)
+        hook.write(HookPage.CHARGED, 100 * MIB)
+    look_twice(start, 200 * MIB)
+    assert start.kernel()["unhooked_processes"] == []
+    assert start.device()["context_bytes"] == 0
+
+
+def test_a_claim_beyond_the_quota_hides_nothing(start: Any) -> None:
+    hook = start.a_hook()
+    hook.hello((HelloDevice(protocol.device_uuid_bytes(UUID), 1024 * MIB, 0),))
+    hook.write(HookPage.CHARGED, 1024 * MIB)
+    start.set_devices(count=1, processes={str(ME): 900 * MIB})
+    (found,) = start.until(lambda: start.kernel()["unhooked_processes"])
+    assert (found["why"], found["used_bytes"], found["charged_bytes"]) == ("past its charge", 900 * MIB, 512 * MIB)
+
+
+def test_what_was_given_back_since_the_last_look_counts_as_held_in_it() -> None:
+    ledger = Ledger()
+    ledger.set_devices([DeviceFacts(UUID, 0, "a device", 1024 * MIB)])
+    ledger.reserve("k", [Part(UUID, 0, 50, 512 * MIB)])
+    page = SimpleNamespace(charged=lambda device: 10 * MIB)
+    session = cast(HookSession, SimpleNamespace(number=1, pid=ME, hook_side=page))
+
+    def holding() -> Holding:
+        return KernelUsage.holdings([session], ledger.accounts("k"))[(ME, UUID)]
+
+    ledger.lend("k", 0, 1, 300 * MIB)
+    ledger.take_back("k", 0, 1, 280 * MIB)
+    assert holding() == Holding(10 * MIB, 300 * MIB)
+    ledger.begin_look()
+    assert holding() == Holding(10 * MIB, 10 * MIB)
