@@ -5,6 +5,7 @@
 #include "charge.h"
 #include "devices.h"
 #include "driver.h"
+#include "gate.h"
 #include "graph_memory.h"
 #include "launch.h"
 #include "pools.h"
@@ -29,6 +30,17 @@ void contexts_reset(void)
 static bool begin_change(void)
 {
     bool acts = activation_enter();
+    if (acts)
+        pthread_mutex_lock(&state.lifecycle);
+    return acts;
+}
+
+/* A new context takes memory of its device. The gate comes before the lock: meanwhile others may end theirs. */
+static bool begin_creation(void)
+{
+    bool acts = activation_enter();
+    if (acts && !gate_is_open())
+        gate_pass();
     if (acts)
         pthread_mutex_lock(&state.lifecycle);
     return acts;
@@ -102,26 +114,26 @@ static CUresult now_current(CUresult result)
 
 CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
 {
-    bool acts = begin_change();
+    bool acts = begin_creation();
     return now_current(end_change(acts, driver()->cuCtxCreate(context, flags, device)));
 }
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
 {
-    bool acts = begin_change();
+    bool acts = begin_creation();
     return now_current(end_change(acts, driver()->cuCtxCreate_v2(context, flags, device)));
 }
 
 CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *parameters, int count, unsigned int flags,
                         CUdevice device)
 {
-    bool acts = begin_change();
+    bool acts = begin_creation();
     return now_current(end_change(acts, driver()->cuCtxCreate_v3(context, parameters, count, flags, device)));
 }
 
 CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
 {
-    bool acts = begin_change();
+    bool acts = begin_creation();
     return now_current(end_change(acts, driver()->cuCtxCreate_v4(context, parameters, flags, device)));
 }
 
@@ -183,7 +195,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context)
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
-    bool acts = begin_change();
+    bool acts = begin_creation();
     return end_change(acts, driver()->cuDevicePrimaryCtxRetain(context, device));
 }
 

@@ -66,6 +66,20 @@ def test_the_link_name_holds_no_second_hook() -> None:
     assert "aliquot_hook_version" not in read_elf(paths.shim_dir() / "libcuda.so", "--dyn-syms")
 
 
+@pytest.mark.parametrize("name", FILES[:5])
+def test_no_library_can_end_the_program_print_or_take_its_signals(name: str) -> None:
+    imported = set(re.findall(r" UND (\w+)", read_elf(paths.native_dir() / name, "--dyn-syms")))
+    assert imported & _NOT_A_GUESTS == set()
+
+
+_NOT_A_GUESTS = {
+    *("exit", "_exit", "_Exit", "quick_exit", "abort", "__assert_fail", "kill", "tgkill", "raise", "pthread_kill"),
+    *("signal", "sigaction", "__sysv_signal", "sigsuspend", "sigwait", "sigtimedwait", "alarm", "setitimer"),
+    *("stdout", "stderr", "printf", "puts", "putchar", "fputs", "fwrite", "perror", "dprintf", "vprintf"),
+    *("__printf_chk", "__fprintf_chk", "__vfprintf_chk", "fprintf", "vfprintf", "syslog"),
+}
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_no_stack_is_executable(name: str) -> None:
     (row,) = [line for line in read_elf(paths.native_dir() / name, "-l").splitlines() if "GNU_STACK" in line]

@@ -41,7 +41,17 @@ def test_a_copy_keeps_its_arguments_on_the_fast_and_the_slow_way(suffix: str, a_
     assert program(f"set({copies}).__len__(), set({copies}).pop()") == [1, 0]
 
 
-@pytest.mark.parametrize("call", [COPY.format(""), COPY.format("_ptsz"), "launch(1)", "call('cuMemsetD8_v2', 0, 0, 0)"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        COPY.format(""),
+        COPY.format("_ptsz"),
+        "launch(1)",
+        "call('cuMemsetD8_v2', 0, 0, 0)",
+        "call('cuDevicePrimaryCtxRetain', ctypes.byref(ctypes.c_void_p()), 0)",
+        "call('cuCtxCreate_v2', ctypes.byref(ctypes.c_void_p()), 0, 0)",
+    ],
+)
 def test_a_closed_gate_holds_what_touches_the_device(call: str, a_kernel: tuple[Any, Any]) -> None:
     agent, program = a_kernel
     want = program(call)

@@ -60,6 +60,10 @@ def test_a_log_beyond_the_limit_of_a_files_size_ends_nobody(run: Callable[..., s
     assert run("limited") == "0\n"
 
 
+def test_a_program_without_descriptors_gets_memory_when_it_has_some(run: Callable[..., str]) -> None:
+    assert run("closed") == "0 2 0\n"
+
+
 def test_a_thread_with_the_smallest_stack_may_call_the_driver(run: Callable[..., str]) -> None:
     assert run("small") == "0\n"
 

@@ -125,6 +125,17 @@ def test_the_preload_library_alone_disturbs_nobody() -> None:
     assert run(code, LD_PRELOAD=PRELOADED[2]) == "True 3"
 
 
+@pytest.mark.parametrize("meanwhile", ["1", None])
+def test_a_list_of_devices_that_is_chosen_during_cu_init_stays(meanwhile: str | None, a_folder: Path) -> None:
+    driver = compile_library(CLIENTS / "choosing.c", a_folder / "libcuda.so.1", "-Wl,-soname,libcuda.so.1")
+    env = {"ALIQUOT_REAL_CUDA": str(driver), "ALIQUOT_KERNEL_DIR": str(a_folder), "LD_LIBRARY_PATH": str(SHIM)}
+    env.update(ALIQUOT_VISIBLE_DEVICES="GPU-1,GPU-2", CUDA_VISIBLE_DEVICES="0")
+    env.update({"CHOSEN_MEANWHILE": meanwhile} if meanwhile else {})
+    code = "from ctypes import *; get = CDLL(None).getenv; get.restype = c_char_p"
+    code += "; print(CDLL('libcuda.so.1').cuInit(0), get(b'CUDA_VISIBLE_DEVICES'))"
+    assert run(code, **env) == f"0 {meanwhile and meanwhile.encode()}"
+
+
 def test_what_the_preload_library_looks_for_in_vain_is_no_error_of_the_callers(a_folder: Path) -> None:
     """dlsym, then dlerror, is how programs tell a missing name: here another library has what the driver lacks."""
     driver = compile_library(CLIENTS / "own_calls.c", a_folder / "libcuda.so.1", "-Wl,-soname,libcuda.so.1")

@@ -17,6 +17,7 @@
 __thread volatile char much[STATIC_TLS];
 #endif
 
+extern int cuDriverGetVersion(int *version);
 extern int cuInit(unsigned flags);
 extern int cuDevicePrimaryCtxRetain(void **context, int device);
 extern int cuCtxSetCurrent(void *context);
@@ -102,6 +103,22 @@ static int be_limited(void)
     return use();
 }
 
+/* No descriptor is left when CUDA begins: it runs, without memory until there are some. */
+static int be_closed(void)
+{
+    struct rlimit many = {1024, 1024};
+    int version;
+    cuDriverGetVersion(&version); /* opens the driver */
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){3, 1024});
+    int code = begin();
+    int refused = code ? code : allocate();
+    printf("%d %d ", code, refused);
+    setrlimit(RLIMIT_NOFILE, &many);
+    for (int i = 0; i < 10000 && (code = allocate()); i++)
+        usleep(1000);
+    return code;
+}
+
 static void *use_in_thread(void *code)
 {
     *(int *)code = use();
@@ -132,6 +149,7 @@ int main(int count, char **arguments)
                : strcmp(route, "watched") == 0 ? be_watched()
                : strcmp(route, "limited") == 0 ? be_limited()
                : strcmp(route, "small") == 0   ? be_small()
+               : strcmp(route, "closed") == 0  ? be_closed()
                                                : use();
     printf("%d\n", code);
     return 0;
