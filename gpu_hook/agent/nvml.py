@@ -165,12 +165,12 @@ def _captured_stderr(words: list[str]) -> Iterator[None]:
 
 
 def _read_processes(handle: Any) -> dict[int, int | None]:
-    """Compute and graphics alike: a process that draws has memory, too."""
+    """Compute and graphics alike: a process that draws has memory, too. One that does both is listed twice."""
     found: dict[int, int | None] = {}
     for ask in (pynvml.nvmlDeviceGetComputeRunningProcesses, pynvml.nvmlDeviceGetGraphicsRunningProcesses):
         for process in _optional(lambda ask=ask: ask(handle)) or ():  # type: ignore[misc]
-            used = process.usedGpuMemory
-            found[int(process.pid)] = None if used is None else int(used)
+            pid, used = int(process.pid), process.usedGpuMemory
+            found[pid] = found.get(pid) if used is None else max(found.get(pid) or 0, int(used))
     return found
 
 

@@ -82,15 +82,19 @@ class DriverEnforcer:
         assert self._hierarchy is not None  # else it is unavailable
         leaf = self._hierarchy.leaf_of(limits.kernel_id, limits.pids)
         before, parts = self._held.get(limits.kernel_id, (None, ()))
-        known = {part.uuid: part.quota_bytes for part in parts}
-        drifted = []
+        known = {part.uuid: part.quota_bytes for part in parts} if before == leaf else {}
+        drifted, failed = [], []
         for part in limits.parts:
-            found = self.read(leaf, part.uuid)
-            if (found.soft_bytes, found.hard_bytes) != (part.quota_bytes, part.quota_bytes):
-                self._set(leaf, part.uuid, part.quota_bytes, part.quota_bytes)
-                if before == leaf and known.get(part.uuid) == part.quota_bytes:
+            try:
+                found = self._hold_part(leaf, part)
+            except EnforcerError as error:  # a device that is lost must not cost the limits on the others
+                failed.append(str(error))
+            else:
+                if found is not None and known.get(part.uuid) == part.quota_bytes:
                     drifted.append(f"gpu{part.index}: want {part.quota_bytes} bytes, found {_show(found)}")
         self._held[limits.kernel_id] = (leaf, limits.parts)
+        if failed:
+            raise EnforcerError("; ".join([*failed, *drifted]))
         return tuple(drifted)
 
     def release(self, kernel_id: str) -> None:
@@ -98,14 +102,25 @@ class DriverEnforcer:
         held = self._held.pop(kernel_id, None)
         if held is None:
             return
-        leaf, parts = held
-        try:
-            for part in parts if leaf.is_dir() else ():
+        (leaf, parts), failed = held, []
+        for part in parts if leaf.is_dir() else ():
+            try:
                 self._set(leaf, part.uuid, 0, part.quota_bytes)
                 self._set(leaf, part.uuid, 0, _NO_LIMIT)
-        finally:
-            if self._hierarchy is not None:
-                self._hierarchy.forget(kernel_id)
+            except EnforcerError as error:
+                failed.append(str(error))
+        if self._hierarchy is not None:
+            self._hierarchy.forget(kernel_id)
+        if failed:
+            raise EnforcerError("; ".join(failed))
+
+    def _hold_part(self, leaf: Path, part: Part) -> DriverLimit | None:
+        """Set the limit where it is not in force; what was found there then."""
+        found = self.read(leaf, part.uuid)
+        if (found.soft_bytes, found.hard_bytes) == (part.quota_bytes, part.quota_bytes):
+            return None
+        self._set(leaf, part.uuid, part.quota_bytes, part.quota_bytes)
+        return found
 
     def read(self, leaf: Path, uuid: str) -> DriverLimit:
         """Raises EnforcerError."""

@@ -75,7 +75,8 @@ class FakeHook:
     ) -> Message | None:
         self.version = version
         ticks = start_time_ticks(os.getpid()) or 0
-        self.send(protocol.Hello(role, pid or os.getpid(), ticks, "fake", devices, version=version))
+        with contextlib.suppress(BrokenPipeError):  # refused already; why is still to be read
+            self.send(protocol.Hello(role, pid or os.getpid(), ticks, "fake", devices, version=version))
         answer = self.receive()
         if isinstance(answer, protocol.Welcome):
             self.agent_page = mmap.mmap(self.descriptors[0], protocol.PAGE_BYTES, prot=mmap.PROT_READ)

@@ -14,9 +14,11 @@ from aliquot.gpu_hook.agent.enforcement import Enforcement
 from aliquot.gpu_hook.agent.enforcers.base import EnforcerError, KernelLimits
 from aliquot.gpu_hook.agent.enforcers.cgroups import CgroupHierarchy
 from aliquot.gpu_hook.agent.enforcers.choice import Choice
+from aliquot.gpu_hook.agent.enforcers.driver import DriverEnforcer, DriverLimit
 from aliquot.gpu_hook.agent.enforcers.hook import HookEnforcer
 from aliquot.gpu_hook.agent.enforcers.mps import MpsEnforcer
 from aliquot.gpu_hook.agent.kernel import Kernel
+from aliquot.gpu_hook.placement import Part
 
 
 class AMachine:
@@ -82,6 +84,36 @@ def test_a_cgroup_that_cannot_be_read_is_an_error_of_this_kernel(a_machine: AMac
 def test_a_cgroup_outside_of_our_namespace_is_none(a_machine: AMachine) -> None:
     a_machine.put({"..": [101]})
     assert a_machine.hierarchy.folder_of(101) is None
+
+
+class OneLost(DriverEnforcer):
+    """A driver that lost its first device."""
+
+    def __init__(self, hierarchy: CgroupHierarchy) -> None:
+        super().__init__(Path("libnvidia-ml.so.1"), hierarchy)
+        self.limits: dict[str, tuple[int, int]] = {}
+
+    def read(self, leaf: Path, uuid: str) -> DriverLimit:
+        if uuid == "GPU-a0":
+            raise EnforcerError("GPU-a0 is lost")
+        return DriverLimit(*self.limits.get(uuid, (0, 0)), used_bytes=0)
+
+    def _set(self, leaf: Path, uuid: str, soft_bytes: int, hard_bytes: int) -> None:
+        if uuid == "GPU-a0":
+            raise EnforcerError("GPU-a0 is lost")
+        self.limits[uuid] = (soft_bytes, hard_bytes)
+
+
+def test_a_lost_device_does_not_cost_the_limits_on_the_others(a_machine: AMachine) -> None:
+    a_machine.put({"box": [101]})
+    driver = OneLost(a_machine.hierarchy)
+    limits = KernelLimits("k", (Part("GPU-a0", 0, 100, 8), Part("GPU-a1", 1, 50, 4)), (101,))
+    with pytest.raises(EnforcerError, match="GPU-a0 is lost"):
+        driver.hold(limits)
+    assert driver.limits == {"GPU-a1": (4, 4)}
+    with pytest.raises(EnforcerError, match="GPU-a0 is lost"):
+        driver.release("k")
+    assert driver.limits == {"GPU-a1": (0, 2**64 - 1)}
 
 
 class Faulty(HookEnforcer):
