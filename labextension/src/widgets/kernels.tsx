@@ -164,6 +164,9 @@ function facts(kernel: IKernel, status: IStatus, trans: TranslationBundle): stri
   if (kernel.busy_seconds > 0) {
     said.push(trans.__('GPU time %1', formatSeconds(kernel.busy_seconds)));
   }
+  if (kernel.context_bytes > 0) {
+    said.push(trans.__('beside its limit, for contexts: %1', formatBytes(kernel.context_bytes)));
+  }
   if (kernel.host_memory && kernel.host_memory.used_bytes > 0) {
     said.push(hostMemory(kernel.host_memory, trans));
   }
