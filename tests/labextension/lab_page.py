@@ -14,6 +14,11 @@ GIB = 1 << 30
 _STATUS_URL = re.compile(r"/aliquot/api/status(\?|$)")
 _PANEL_ID = "aliquot-gpu-kernels"
 
+_PALETTE_TRIES = 20
+_HAS_SHORTCUTS = """
+() => jupyterapp.commands.keyBindings.some(binding => binding.command === "apputils:activate-command-palette")
+"""
+
 
 class StatusScript:
     """Answers the status endpoint inside the browser: any state of a node, without having to bring it about."""
@@ -78,11 +83,16 @@ class LabPage:
 
     def run_command(self, label: str) -> None:
         """By the command palette, with the keyboard alone."""
-        self.page.keyboard.press("Control+Shift+C")
-        palette = self.page.get_by_role("textbox", name="Search", exact=False).last
-        palette.wait_for()
-        self.page.keyboard.type(label)
-        self.page.locator(".lm-CommandPalette-item", has_text=label).first.wait_for()
+        self.page.wait_for_function(_HAS_SHORTCUTS)  # they come with the settings: a key pressed before is lost
+        found = self.page.locator(".lm-CommandPalette-item", has_text=label).first
+        for _ in range(_PALETTE_TRIES):  # it closes when a widget that is still loading takes the focus
+            self.page.keyboard.press("Control+Shift+C")
+            self.page.keyboard.type(label, delay=10)
+            self.page.wait_for_timeout(200)
+            if found.is_visible():
+                break
+            self.page.keyboard.press("Escape")
+        found.wait_for()
         self.page.keyboard.press("Enter")
 
     def open_notebook(self, path: str, kernel_name: str) -> None:
