@@ -26,8 +26,9 @@ void session_start(const struct session_owner *owner);
 /* Waits, at most a second, for the first attempt to register: what depends on the agent's page asks after it. */
 void session_await(void);
 
-/* Asks for credit of a device, or of host memory (SESSION_HOST_MEMORY), and waits for the answer. Returns 0 with what was granted (0: over quota), or an errno: no agent
- * within 5 s; within 2 s, and only once, when the agent was never there. */
+/* Asks for credit of a device, or of host memory (SESSION_HOST_MEMORY), and waits for the answer. Returns 0 with what
+ * was granted (0: over quota), or an errno: no agent within 5 s; within 2 s, and only once, when the agent was never
+ * there. */
 int session_request_credit(const uint8_t uuid[16], uint64_t bytes, uint64_t *granted);
 
 /* Sends a CREDIT_RETURN. False: not connected, or the agent is slow; the caller still owes it. Never waits. */
