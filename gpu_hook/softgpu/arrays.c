@@ -169,6 +169,9 @@ CUresult storage_open(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned level_
     }
     pthread_mutex_lock(&arrays.mutex);
     storage->next = arrays.all;
+    storage->link = &arrays.all;
+    if (storage->next)
+        storage->next->link = &storage->next;
     arrays.all = storage;
     pthread_mutex_unlock(&arrays.mutex);
     *made = storage;
@@ -179,10 +182,9 @@ void storage_close(struct storage *storage)
 {
     streams_drain(storage->context);
     pthread_mutex_lock(&arrays.mutex);
-    struct storage **link = &arrays.all;
-    while (*link != storage)
-        link = &(*link)->next;
-    *link = storage->next;
+    *storage->link = storage->next;
+    if (storage->next)
+        storage->next->link = storage->link;
     pthread_mutex_unlock(&arrays.mutex);
     if (storage->address)
         window_free(storage->address);

@@ -24,7 +24,7 @@ struct storage {
     uint64_t address; /* 0: its mapping is deferred */
     uint64_t bytes;   /* as charged */
     int is_mipmapped;
-    struct storage *next;
+    struct storage *next, **link; /* what points to it */
     unsigned level_count;
     struct array levels[];
 };

@@ -80,11 +80,13 @@ CUresult impl_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *dat
     struct link *link = (struct link *)state;
     if (!handles_has(HANDLE_LINK, link))
         return CUDA_ERROR_INVALID_HANDLE;
-    if (data == NULL || size == 0 || size > SIZE_MAX - sizeof(uint64_t) || link->text || (unsigned)type >= CU_JIT_NUM_INPUT_TYPES)
+    size_t ended; /* PTX need not end in a zero here */
+    if (data == NULL || size == 0 || __builtin_add_overflow(size, sizeof(uint64_t), &ended) || link->text ||
+        (unsigned)type >= CU_JIT_NUM_INPUT_TYPES)
         return CUDA_ERROR_INVALID_VALUE;
     if (type == CU_JIT_INPUT_LIBRARY || type == CU_JIT_INPUT_OBJECT)
         return CUDA_SUCCESS; /* device functions: no entries of interest */
-    char *copy = calloc(1, size + sizeof(uint64_t)); /* PTX need not end in a zero here */
+    char *copy = calloc(1, ended);
     if (copy == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     memcpy(copy, data, size);

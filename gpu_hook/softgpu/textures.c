@@ -17,7 +17,7 @@ struct object {
     CUDA_TEXTURE_DESC texture;
     CUDA_RESOURCE_VIEW_DESC view;
     int has_view;
-    struct object *next;
+    struct object *next, **link; /* what points to it */
 };
 
 static struct {
@@ -118,6 +118,9 @@ static struct object *add_object(enum handle_kind kind, struct context *context,
     object->resource = *resource;
     pthread_mutex_lock(&objects.mutex);
     object->next = objects.all;
+    object->link = &objects.all;
+    if (object->next)
+        object->next->link = &object->next;
     objects.all = object;
     pthread_mutex_unlock(&objects.mutex);
     return object;
@@ -161,6 +164,15 @@ CUresult impl_cuSurfObjectCreate(CUsurfObject *pSurfObject, const CUDA_RESOURCE_
     return CUDA_SUCCESS;
 }
 
+/* Under the mutex; its handle is gone. */
+static void unlink_and_free(struct object *object)
+{
+    *object->link = object->next;
+    if (object->next)
+        object->next->link = object->link;
+    free(object);
+}
+
 static CUresult destroy(enum handle_kind kind, unsigned long long handle)
 {
     struct object *object = (struct object *)(uintptr_t)handle;
@@ -169,12 +181,8 @@ static CUresult destroy(enum handle_kind kind, unsigned long long handle)
     if (result || !handles_remove(kind, object))
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&objects.mutex);
-    struct object **link = &objects.all;
-    while (*link != object)
-        link = &(*link)->next;
-    *link = object->next;
+    unlink_and_free(object);
     pthread_mutex_unlock(&objects.mutex);
-    free(object);
     return CUDA_SUCCESS;
 }
 
@@ -230,15 +238,10 @@ CUresult impl_cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *pResDesc, CUsurfOb
 void textures_close_all(struct context *context)
 {
     pthread_mutex_lock(&objects.mutex);
-    for (struct object **link = &objects.all; *link;) {
-        struct object *object = *link;
-        if (object->context != context) {
-            link = &object->next;
-            continue;
-        }
-        *link = object->next;
-        handles_remove(object->kind, object);
-        free(object);
+    for (struct object *object = objects.all, *next; object; object = next) {
+        next = object->next;
+        if (object->context == context && handles_remove(object->kind, object))
+            unlink_and_free(object);
     }
     pthread_mutex_unlock(&objects.mutex);
 }
