@@ -83,6 +83,7 @@ CUresult context_open(CUdevice device, unsigned flags, int is_primary, struct co
 
 void context_close(struct context *context)
 {
+    atomic_store_explicit(&context->is_closed, 1, memory_order_release);
     handles_remove(HANDLE_CONTEXT, context);
     streams_close_all(context);
     modules_close_all(context);
@@ -101,14 +102,18 @@ void context_close(struct context *context)
     /* The struct stays: other threads may have it on their stacks, and compare it. It is a few hundred bytes. */
 }
 
-CUresult context_check(struct context *context)
+/* Of a live context. */
+static CUresult check_health(struct context *context)
 {
-    if (!handles_has(HANDLE_CONTEXT, context))
-        return CUDA_ERROR_INVALID_CONTEXT;
     int sticky = atomic_load_explicit(&context->sticky, memory_order_relaxed);
     if (sticky)
         return (CUresult)sticky;
     return driver_is_lost(context->device) ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
+}
+
+CUresult context_check(struct context *context)
+{
+    return handles_has(HANDLE_CONTEXT, context) ? check_health(context) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 struct context *context_current_or_null(void)
@@ -121,7 +126,8 @@ CUresult context_current(struct context **context)
     *context = context_current_or_null();
     if (*context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    return handles_has(HANDLE_CONTEXT, *context) ? context_check(*context) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    int is_closed = atomic_load_explicit(&(*context)->is_closed, memory_order_acquire);
+    return is_closed ? CUDA_ERROR_CONTEXT_IS_DESTROYED : check_health(*context);
 }
 
 void context_fail(struct context *context, CUresult error)

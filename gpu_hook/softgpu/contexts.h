@@ -18,6 +18,7 @@ struct context {
     int is_primary;
     atomic_uint attachments; /* uses beside the first; only cuCtxAttach makes some */
     unsigned long long id;
+    atomic_int is_closed;    /* while threads still have it on their stacks */
     atomic_int sticky;       /* a CUresult: the error after which the context is of no use */
     struct stream *streams;  /* all of them; under the streams' mutex */
     struct stream *legacy;   /* the legacy default stream */

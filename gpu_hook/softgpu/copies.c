@@ -204,10 +204,8 @@ CUresult fill_shape(struct place to, uint32_t value, unsigned element_bytes, str
                     int is_async)
 {
     struct copy fill;
+    if (describe_fill(to, value, element_bytes, shape, &fill) == 0)
+        return submit(&fill, stream, is_async);
     CUresult result = stream_check(stream);
-    if (result)
-        return result;
-    if (describe_fill(to, value, element_bytes, shape, &fill) != 0)
-        return shape.width && shape.height ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    return submit(&fill, stream, is_async);
+    return result || shape.width == 0 || shape.height == 0 ? result : CUDA_ERROR_INVALID_VALUE;
 }

@@ -17,17 +17,16 @@ static CUresult copy(uint64_t to, uint64_t from, size_t bytes, CUstream stream, 
 static CUresult copy_between(uint64_t to, int to_device, uint64_t from, int from_device, size_t bytes, CUstream stream,
                              int is_async)
 {
-    CUresult result = stream_check(stream);
-    if (result)
-        return result;
     if (bytes && ((to_device && !window_is_device(to)) || (from_device && !window_is_device(from)))) {
         struct allocation found;
         uint64_t odd = to_device && !window_is_device(to) ? to : from;
         /* Mapped host memory is a device address too. */
         unsigned flags;
         if (window_find(odd, &found) != 0 && !managed_holds(odd, bytes) &&
-            impl_cuMemHostGetFlags(&flags, (void *)odd) != CUDA_SUCCESS)
-            return CUDA_ERROR_INVALID_VALUE;
+            impl_cuMemHostGetFlags(&flags, (void *)odd) != CUDA_SUCCESS) {
+            CUresult result = stream_check(stream);
+            return result ? result : CUDA_ERROR_INVALID_VALUE;
+        }
     }
     return copy(to, from, bytes, stream, is_async);
 }

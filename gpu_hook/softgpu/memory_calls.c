@@ -69,12 +69,14 @@ CUresult impl_cuMemFree_v2(CUdeviceptr dptr)
         result = streams_drain(managed.context);
         return managed_free(dptr) == 0 ? result : CUDA_ERROR_INVALID_VALUE;
     }
-    if (window_find(dptr, &found) == 0 && found.kind == ALLOCATION_GRAPH) {
+    if (window_find(dptr, &found) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (found.kind == ALLOCATION_GRAPH) {
         result = streams_drain(context);
         CUresult freed = graph_memory_free_now(dptr);
         return freed ? freed : result;
     }
-    if (window_find(dptr, &found) != 0 || found.start != dptr || found.is_dying)
+    if (found.start != dptr || found.is_dying)
         return CUDA_ERROR_INVALID_VALUE;
     if (found.pool) /* an imported one's too */
         return pool_free_now(dptr) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -254,30 +254,38 @@ CUresult stream_drain(struct stream *stream)
     return (CUresult)atomic_load(&context->sticky);
 }
 
-/* Under the mutex: the latest unfinished work of each stream, of all kinds up to `last_kind`, held. NULL without memory. */
-static struct work **collect_last(struct context *context, enum stream_kind last_kind, size_t *count)
+static int is_busy(const struct stream *stream, enum stream_kind last_kind)
 {
-    size_t streams = 0;
+    return stream->kind <= last_kind && stream->last && !stream->last->is_done;
+}
+
+/* Under the mutex: the latest unfinished work of each stream, of all kinds up to `last_kind`, held. */
+static CUresult collect_last(struct context *context, enum stream_kind last_kind, struct work ***works, size_t *count)
+{
+    size_t busy = 0;
     *count = 0;
+    *works = NULL;
     for (struct stream *stream = context->streams; stream; stream = stream->next)
-        streams++;
-    struct work **works = calloc(streams + 1, sizeof *works);
-    for (struct stream *stream = context->streams; works && stream; stream = stream->next)
-        if (stream->kind <= last_kind && stream->last && !stream->last->is_done) {
+        busy += (size_t)is_busy(stream, last_kind);
+    if (busy && (*works = calloc(busy, sizeof **works)) == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (struct stream *stream = context->streams; busy && stream; stream = stream->next)
+        if (is_busy(stream, last_kind)) {
             work_hold(stream->last);
-            works[(*count)++] = stream->last;
+            (*works)[(*count)++] = stream->last;
         }
-    return works;
+    return CUDA_SUCCESS;
 }
 
 static CUresult drain(struct context *context, enum stream_kind last_kind)
 {
     size_t count;
+    struct work **works;
     pthread_mutex_lock(&queues.mutex);
-    struct work **works = collect_last(context, last_kind, &count);
+    CUresult result = collect_last(context, last_kind, &works, &count);
     pthread_mutex_unlock(&queues.mutex);
-    if (works == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (result)
+        return result;
     for (size_t i = 0; i < count; i++) {
         work_wait(works[i]);
         work_drop(works[i]);
