@@ -159,7 +159,7 @@ def test_processes_past_the_limit_are_said(a_scripted_lab: LabPage, a_script: St
     panel.get_by_role("alert").get_by_text("The limits of this kernel are not set: only root may").wait_for()
     panel.get_by_text("2 processes on the GPUs belong to no kernel").wait_for()
     panel.get_by_text("host memory locked: 1.0 of 2.0 GiB").wait_for()
-    panel.get_by_text("beside its limit, for contexts: 512 MiB").wait_for()
+    panel.get_by_text("beside its limit, for contexts: 512.0 MiB").wait_for()
     panel.get_by_text("Limits kept by: driver").wait_for()
 
 
