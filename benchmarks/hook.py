@@ -20,7 +20,17 @@ from pathlib import Path
 
 from report import Row, at_most, between, publish
 from sampling import LOG, Program, added, in_shuffled_rounds, open_log
-from subjects import SPIN_NANOSECONDS, Peer, Subject, a_kernel, build, own_subjects, peer_subjects
+from subjects import (
+    REDIRECTED,
+    SPIN_NANOSECONDS,
+    Peer,
+    Subject,
+    a_kernel,
+    build,
+    own_subjects,
+    peer_subjects,
+    redirected,
+)
 
 FEW, MANY = 10, 10_000  # live allocations
 # What is asked: the program's measure, its calls in one sample, live allocations, the largest addition that we want.
@@ -148,6 +158,8 @@ def start_rows(starts: Samples, peers: list[str]) -> list[Row]:
         rows += [
             Row(f"{part}, added by {other}", added(starts[other, part], starts["bare", part]), "µs") for other in others
         ]
+    more = added(starts[REDIRECTED, whole], starts["ours", whole])
+    rows.append(Row(f"{whole}, added to ours by the redirector of absolute paths", more, "µs"))
     return rows
 
 
@@ -184,7 +196,9 @@ def main() -> None:
             peers = [one for peer in asked.peer for one in peer_subjects(peer, subjects[0].env, folder, stack)]
             names = [peer.name for peer in peers]
             calls = sample_calls(built.client, subjects + peers, asked.generations, asked.rounds, asked.seed)
-            starts = sample_starts(built.client, subjects + peers, asked.starts, asked.seed)
+            starts = sample_starts(
+                built.client, [*subjects, redirected(built, subjects[-1]), *peers], asked.starts, asked.seed
+            )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     rows = [*control_rows(calls), *call_rows(calls, names), *start_rows(starts, names)]

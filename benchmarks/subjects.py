@@ -21,6 +21,7 @@ from aliquot.gpu_hook import client, paths
 
 HERE = Path(__file__).resolve().parent
 SPIN_NANOSECONDS = 100
+REDIRECTED = "ours, redirected"
 MEMORY = "64GiB"
 # What NVIDIA's driver needs besides libc. The program needs it too, as the CUDA runtime does: so a hook that needs some
 # of it adds nothing.
@@ -163,6 +164,11 @@ def own_subjects(built: Built, kernel: AKernel) -> list[Subject]:
         Subject("spin", {**common, "LD_LIBRARY_PATH": str(built.spin)}),
         Subject("ours", ours),
     ]
+
+
+def redirected(built: Built, ours: Subject) -> Subject:
+    """Ours as a grant has it: with the audit library that redirects the driver's absolute paths."""
+    return Subject(REDIRECTED, {**ours.env, "LD_AUDIT": str(built.ours / "libaliquot-audit.so")})
 
 
 def peer_subjects(peer: Peer, bare: dict[str, str], folder: Path, stack: ExitStack) -> list[Subject]:
