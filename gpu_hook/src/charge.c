@@ -7,9 +7,9 @@
 #include "page.h"
 #include "pools.h"
 
-static bool charge_or_make_room(int device, uint64_t bytes)
+static bool charge_or_refuse(int device, uint64_t bytes)
 {
-    if (quota_charge(device, bytes) || (pools_make_room(device) && quota_charge(device, bytes)))
+    if (pools_charge(device, bytes))
         return true;
     quota_refuse(device, bytes);
     return false;
@@ -31,7 +31,7 @@ CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool lo
         activation_leave();
         return CUDA_SUCCESS;
     }
-    if (!looks_wrong && !charge_or_make_room(charge->device, bytes)) {
+    if (!looks_wrong && !charge_or_refuse(charge->device, bytes)) {
         charge->acts = false;
         activation_leave();
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -45,7 +45,7 @@ bool charge_change(struct charge *charge, uint64_t bytes)
         return true;
     if (!charge->is_late && bytes < charge->bytes)
         quota_refund(charge->device, charge->bytes - bytes);
-    else if (!charge->is_late && !charge_or_make_room(charge->device, bytes - charge->bytes))
+    else if (!charge->is_late && !charge_or_refuse(charge->device, bytes - charge->bytes))
         return false;
     charge->bytes = bytes;
     return true;
@@ -90,7 +90,7 @@ bool charge_end(struct charge *charge, CUresult result, uint64_t key, enum alloc
 {
     if (!charge->acts)
         return true;
-    bool is_charged = !charge->is_late || (result == CUDA_SUCCESS && charge_or_make_room(charge->device, charge->bytes));
+    bool is_charged = !charge->is_late || (result == CUDA_SUCCESS && charge_or_refuse(charge->device, charge->bytes));
     bool is_recorded = result != CUDA_SUCCESS || (is_charged && record(charge, key, kind));
     if (is_charged && (result != CUDA_SUCCESS || !is_recorded))
         quota_refund(charge->device, charge->bytes);

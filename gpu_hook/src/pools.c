@@ -12,8 +12,8 @@
 #define PIECE 512u                     /* a pool divides its memory in steps of this */
 #define BLOCK (2u << 20)               /* and takes it from the device in multiples of this */
 
-/* The quota holds `charged` and `growing` for it; both are equal to what the driver has reserved, and 0, when no call
- * is on its way. */
+/* The quota holds `charged` and `growing` for it. When no call is on its way, `charged` is what the driver has reserved,
+ * and the others are 0. */
 struct pool {
     struct pool *next;
     CUmemoryPool handle; /* NULL: ended, or the driver does not name it */
@@ -21,7 +21,8 @@ struct pool {
     bool is_ended;
     bool has_unused; /* holds more than its allocations: the driver may take it back at any synchronization */
     uint64_t charged;
-    uint64_t growing; /* for calls on their way */
+    uint64_t growing; /* charged for calls on their way */
+    uint64_t asked;   /* not charged yet, for calls on their way: others count on it, the ledger does not */
     uint64_t used;    /* by allocations that live or are on their way, as rounded by us */
     uint64_t uses;    /* number of these allocations */
 };
@@ -32,11 +33,13 @@ static struct {
     pthread_mutex_t mutex;
     struct pool *all; /* a program has a few */
     uint32_t unused;  /* number of pools with unused memory; read without the mutex too */
-} state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    pthread_mutex_t growth; /* taken before the mutex: who charges what a pool has grown by, so that it is charged once */
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .growth = PTHREAD_MUTEX_INITIALIZER};
 
 void pools_reset(void)
 {
     pthread_mutex_init(&state.mutex, NULL);
+    pthread_mutex_init(&state.growth, NULL);
     while (state.all) {
         struct pool *pool = state.all;
         state.all = pool->next;
@@ -138,12 +141,56 @@ static struct pool *pool_of(CUmemoryPool handle, CUstream stream)
     return device < 0 ? NULL : handle ? meet(handle, device) : remember(NULL, device);
 }
 
-static bool charge(int device, uint64_t bytes)
+/* Returns what was given back; says what pools still hold beyond their allocations. */
+static uint64_t trim(int device, uint64_t *unused)
 {
-    if (!bytes || quota_charge(device, bytes) || (pools_make_room(device) && quota_charge(device, bytes)))
+    uint64_t before = 0, after = 0, used = 0;
+    pthread_mutex_lock(&state.mutex);
+    for (struct pool *pool = state.all; pool; pool = pool->next)
+        if (pool->device == device) {
+            before += pool->charged;
+            if (pool->handle)
+                driver()->cuMemPoolTrimTo(pool->handle, 0);
+            settle(pool);
+            after += pool->charged;
+            used += pool->used;
+        }
+    pthread_mutex_unlock(&state.mutex);
+    *unused = after > used ? after - used : 0;
+    return before - after;
+}
+
+/* What is freed in the order of a stream comes back when the stream gets there. */
+static bool can_wait(int device)
+{
+    CUstreamCaptureStatus status;
+    return devices_current() == device &&
+           driver()->cuStreamIsCapturing(CU_STREAM_LEGACY, &status) == CUDA_SUCCESS &&
+           driver()->cuCtxSynchronize() == CUDA_SUCCESS;
+}
+
+/* For somebody who was refused: makes the device's pools release what they hold unused, as a driver out of memory
+ * does. True: something was given back. */
+static bool make_room(int device)
+{
+    uint64_t unused;
+    if (trim(device, &unused) > 0)
         return true;
-    quota_refuse(device, bytes);
-    return false;
+    return unused && can_wait(device) && trim(device, &unused) > 0;
+}
+
+/* What the driver has to find for an allocation that is counted in `used` already. With the mutex. */
+static uint64_t missing(const struct pool *pool, uint64_t bytes)
+{
+    uint64_t held = pool->charged + pool->growing + pool->asked;
+    uint64_t lacking = pool->used > held ? pool->used - held : 0;
+    lacking = (lacking < bytes ? lacking : bytes) + BLOCK - 1;
+    return lacking - lacking % BLOCK;
+}
+
+bool pools_charge(int device, uint64_t bytes)
+{
+    return quota_charge(device, bytes) || (make_room(device) && quota_charge(device, bytes));
 }
 
 bool pools_take(struct pool_use *use, CUmemoryPool handle, CUstream stream, uint64_t bytes)
@@ -160,19 +207,37 @@ bool pools_take(struct pool_use *use, CUmemoryPool handle, CUstream stream, uint
     use->device = pool->device;
     pool->used += bytes;
     pool->uses++;
-    uint64_t held = pool->charged + pool->growing;
-    uint64_t missing = pool->used > held ? pool->used - held : 0;
-    use->growing = (missing < bytes ? missing : bytes) + BLOCK - 1;
-    use->growing -= use->growing % BLOCK;
-    pool->growing += use->growing;
+    uint64_t asked = missing(pool, bytes);
+    pool->asked += asked;
     pthread_mutex_unlock(&state.mutex);
-    if (charge(use->device, use->growing))
-        return true;
+    bool fits = !asked || pools_charge(use->device, asked);
     pthread_mutex_lock(&state.mutex);
-    pool->growing -= use->growing;
+    pool->asked -= asked;
+    use->growing = fits ? asked : 0;
+    pool->growing += use->growing;
+    fits = fits || missing(pool, bytes) == 0; /* another call took a chunk that is large enough for both */
     pthread_mutex_unlock(&state.mutex);
+    if (fits)
+        return true;
+    quota_refuse(use->device, asked);
     pools_drop(pool, bytes, 0);
     return false;
+}
+
+/* Charges what the pool has grown by beyond what was charged before. Returns what does not fit. */
+static uint64_t charge_extra(struct pool *pool)
+{
+    pthread_mutex_lock(&state.growth);
+    pthread_mutex_lock(&state.mutex);
+    uint64_t extra = settle(pool);
+    pthread_mutex_unlock(&state.mutex);
+    bool fits = !extra || quota_charge(pool->device, extra);
+    pthread_mutex_lock(&state.mutex);
+    pool->charged += fits ? extra : 0;
+    settle(pool);
+    pthread_mutex_unlock(&state.mutex);
+    pthread_mutex_unlock(&state.growth);
+    return fits ? 0 : extra;
 }
 
 bool pools_keep(struct pool_use *use)
@@ -186,19 +251,16 @@ bool pools_keep(struct pool_use *use)
     pool->charged += use->growing;
     use->growing = 0;
     uint64_t extra = settle(pool);
-    pool->growing += extra;
     pthread_mutex_unlock(&state.mutex);
     if (has_grown || extra)
         pools_refresh(); /* on a full device the driver took what it needed from other pools */
-    if (!extra)
-        return true;
-    bool fits = charge(pool->device, extra);
-    pthread_mutex_lock(&state.mutex);
-    pool->growing -= extra;
-    pool->charged += fits ? extra : 0;
-    settle(pool);
-    pthread_mutex_unlock(&state.mutex);
-    return fits;
+    if (extra)
+        extra = charge_extra(pool);
+    if (extra && make_room(pool->device))
+        extra = charge_extra(pool);
+    if (extra)
+        quota_refuse(pool->device, extra);
+    return !extra;
 }
 
 void pools_drop(struct pool *pool, uint64_t bytes, uint64_t growing)
@@ -240,42 +302,6 @@ void pools_refresh(void)
         if (pool->has_unused)
             settle(pool);
     pthread_mutex_unlock(&state.mutex);
-}
-
-/* Returns what was given back; says what pools still hold beyond their allocations. */
-static uint64_t trim(int device, uint64_t *unused)
-{
-    uint64_t before = 0, after = 0, used = 0;
-    pthread_mutex_lock(&state.mutex);
-    for (struct pool *pool = state.all; pool; pool = pool->next)
-        if (pool->device == device) {
-            before += pool->charged;
-            if (pool->handle)
-                driver()->cuMemPoolTrimTo(pool->handle, 0);
-            settle(pool);
-            after += pool->charged;
-            used += pool->used;
-        }
-    pthread_mutex_unlock(&state.mutex);
-    *unused = after > used ? after - used : 0;
-    return before - after;
-}
-
-/* What is freed in the order of a stream comes back when the stream gets there. */
-static bool can_wait(int device)
-{
-    CUstreamCaptureStatus status;
-    return devices_current() == device &&
-           driver()->cuStreamIsCapturing(CU_STREAM_LEGACY, &status) == CUDA_SUCCESS &&
-           driver()->cuCtxSynchronize() == CUDA_SUCCESS;
-}
-
-bool pools_make_room(int device)
-{
-    uint64_t unused;
-    if (trim(device, &unused) > 0)
-        return true;
-    return unused && can_wait(device) && trim(device, &unused) > 0;
 }
 
 void pools_release(int device)

@@ -37,9 +37,9 @@ void pools_refresh(void);
 /* The same for every pool, when the driver did something that is not seen in detail. */
 void pools_refresh_all(void);
 
-/* For somebody who was refused: makes the device's pools release what they hold unused, as a driver out of memory
- * does. True: something was given back. */
-bool pools_make_room(int device);
+/* Charges the quota; where that is short, the device's pools first release what they hold unused, as they do for a driver
+ * out of memory. False: over quota. */
+bool pools_charge(int device, uint64_t bytes);
 
 /* After something was freed that the quota does not hold: waits until it is gone from the device. */
 void pools_release(int device);

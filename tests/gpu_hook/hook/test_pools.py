@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,6 +96,24 @@ def test_threads_share_a_pool_and_leave_nothing_charged(a_kernel: tuple[Any, Any
     program("synchronize()")
     assert (charged(agent), agent.process().word(0, HookPage.ALLOCATIONS)) == (0, 0)
     assert agent.process().word(0, HookPage.PEAK) <= 96 * MIB
+
+
+def test_a_crowd_at_the_edge_is_charged_all_that_its_pool_holds(
+    a_null_node: Any, null_driver: Path, include_dir: Path, a_folder: Path
+) -> None:
+    a_null_node.grant((UUID, 96 * MIB))
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler, "a C compiler is needed: install gcc"
+    program = a_folder / "pool_crowd"
+    source = Path(__file__).with_name("pool_crowd.c")
+    command = [compiler, "-O2", f"-I{include_dir}", str(source), str(null_driver), "-pthread", "-o", str(program)]
+    subprocess.run(command, check=True)
+    run = subprocess.run(
+        [str(program), "3000"], env=a_null_node.hooked_env, capture_output=True, text=True, timeout=60, check=True
+    )
+    differing, succeeded, refused = map(int, run.stdout.split())
+    assert differing == 0
+    assert min(succeeded, refused) > 3000
 
 
 def test_memory_that_went_with_a_reset_device_is_refunded_in_the_next_context(a_node: Any) -> None:
