@@ -3,12 +3,6 @@
 #include "entry_points.h"
 #include "settings.h"
 
-const struct driver driver_calls = {
-#define CALLED(name) .name = real_##name,
-#define REPLACED(name) .name = real_##name,
-#include "driver_calls.h"
-};
-
 static CUresult answer_absent(void)
 {
     return CUDA_ERROR_NOT_SUPPORTED;
