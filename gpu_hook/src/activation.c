@@ -2,6 +2,7 @@
 
 #include "allocations.h"
 #include "arrays.h"
+#include "captures.h"
 #include "contexts.h"
 #include "gate.h"
 #include "graph_memory.h"
@@ -51,6 +52,7 @@ static void forget_parent(void)
     sparse_reset();
     pools_reset();
     arrays_reset();
+    captures_reset();
     graph_memory_reset();
     contexts_reset();
     gate_reset();

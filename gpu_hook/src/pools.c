@@ -1,5 +1,6 @@
 #include "pools.h"
 
+#include "captures.h"
 #include "devices.h"
 #include "pool_devices.h"
 #include "quota.h"
@@ -141,42 +142,31 @@ static struct pool *pool_of(CUmemoryPool handle, CUstream stream)
     return device < 0 ? NULL : handle ? meet(handle, device) : remember(NULL, device);
 }
 
-/* Returns what was given back; says what pools still hold beyond their allocations. */
-static uint64_t trim(int device, uint64_t *unused)
+/* For somebody who was refused: makes the device's pools release what they hold unused, as a driver out of memory does.
+ * True: something came back, charged or not. Says what they still hold beyond their allocations. */
+static bool trim(int device, uint64_t *unused)
 {
     uint64_t before = 0, after = 0, used = 0;
     pthread_mutex_lock(&state.mutex);
     for (struct pool *pool = state.all; pool; pool = pool->next)
         if (pool->device == device) {
-            before += pool->charged;
+            uint64_t reserved = read_reserved(pool);
+            before += reserved > pool->charged ? reserved : pool->charged;
             if (pool->handle)
                 driver()->cuMemPoolTrimTo(pool->handle, 0);
             settle(pool);
-            after += pool->charged;
+            after += read_reserved(pool);
             used += pool->used;
         }
     pthread_mutex_unlock(&state.mutex);
     *unused = after > used ? after - used : 0;
-    return before - after;
+    return before > after;
 }
 
 /* What is freed in the order of a stream comes back when the stream gets there. */
 static bool can_wait(int device)
 {
-    CUstreamCaptureStatus status;
-    return devices_current() == device &&
-           driver()->cuStreamIsCapturing(CU_STREAM_LEGACY, &status) == CUDA_SUCCESS &&
-           driver()->cuCtxSynchronize() == CUDA_SUCCESS;
-}
-
-/* For somebody who was refused: makes the device's pools release what they hold unused, as a driver out of memory
- * does. True: something was given back. */
-static bool make_room(int device)
-{
-    uint64_t unused;
-    if (trim(device, &unused) > 0)
-        return true;
-    return unused && can_wait(device) && trim(device, &unused) > 0;
+    return devices_current() == device && !captures_are_on() && driver()->cuCtxSynchronize() == CUDA_SUCCESS;
 }
 
 /* What the driver has to find for an allocation that is counted in `used` already. With the mutex. */
@@ -190,7 +180,9 @@ static uint64_t missing(const struct pool *pool, uint64_t bytes)
 
 bool pools_charge(int device, uint64_t bytes)
 {
-    return quota_charge(device, bytes) || (make_room(device) && quota_charge(device, bytes));
+    uint64_t unused;
+    return quota_charge(device, bytes) || (trim(device, &unused) && quota_charge(device, bytes)) ||
+           (unused && can_wait(device) && trim(device, &unused) && quota_charge(device, bytes));
 }
 
 bool pools_take(struct pool_use *use, CUmemoryPool handle, CUstream stream, uint64_t bytes)
@@ -224,20 +216,20 @@ bool pools_take(struct pool_use *use, CUmemoryPool handle, CUstream stream, uint
     return false;
 }
 
-/* Charges what the pool has grown by beyond what was charged before. Returns what does not fit. */
-static uint64_t charge_extra(struct pool *pool)
+/* Charges what the pool has grown by beyond what was charged before. False: over quota. */
+static bool charge_extra(struct pool *pool, uint64_t *extra)
 {
     pthread_mutex_lock(&state.growth);
     pthread_mutex_lock(&state.mutex);
-    uint64_t extra = settle(pool);
+    *extra = settle(pool);
     pthread_mutex_unlock(&state.mutex);
-    bool fits = !extra || quota_charge(pool->device, extra);
+    bool fits = !*extra || quota_charge(pool->device, *extra);
     pthread_mutex_lock(&state.mutex);
-    pool->charged += fits ? extra : 0;
+    pool->charged += fits ? *extra : 0;
     settle(pool);
     pthread_mutex_unlock(&state.mutex);
     pthread_mutex_unlock(&state.growth);
-    return fits ? 0 : extra;
+    return fits;
 }
 
 bool pools_keep(struct pool_use *use)
@@ -254,13 +246,12 @@ bool pools_keep(struct pool_use *use)
     pthread_mutex_unlock(&state.mutex);
     if (has_grown || extra)
         pools_refresh(); /* on a full device the driver took what it needed from other pools */
-    if (extra)
-        extra = charge_extra(pool);
-    if (extra && make_room(pool->device))
-        extra = charge_extra(pool);
-    if (extra)
-        quota_refuse(pool->device, extra);
-    return !extra;
+    uint64_t unused;
+    if (!extra || charge_extra(pool, &extra) || (trim(pool->device, &unused) && charge_extra(pool, &extra)) ||
+        (unused && can_wait(pool->device) && trim(pool->device, &unused) && charge_extra(pool, &extra)))
+        return true;
+    quota_refuse(pool->device, extra);
+    return false;
 }
 
 void pools_drop(struct pool *pool, uint64_t bytes, uint64_t growing)

@@ -153,7 +153,7 @@ def launch(times: int = 1) -> int:
     return code
 
 
-def spin(milliseconds: int) -> int:
+def spin(milliseconds: int, waits: bool = True) -> int:
     """Keep the device busy with a built-in kernel of ours, until it is done."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     image = (Path(__file__).parents[3] / "gpu_hook" / "builtins.ptx").read_bytes() + b"\0"
@@ -162,7 +162,7 @@ def spin(milliseconds: int) -> int:
     duration = U64(milliseconds * 1_000_000)
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(duration))
     code = code or call("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, None, arguments, None)
-    return code or call("cuCtxSynchronize")
+    return code or (call("cuCtxSynchronize") if waits else 0)
 
 
 def query(symbol: str, version: int = 13000, flags: int = 0, asked: str = "cuGetProcAddress_v2") -> list[object]:

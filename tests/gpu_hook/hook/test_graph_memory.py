@@ -142,3 +142,21 @@ def test_a_captured_allocation_is_charged_by_its_graph(a_node: Any) -> None:
     assert program(f"launch_graph({exec_})") == 0
     assert charged(agent) == program("graph_bytes()") == 40 * MIB
     assert program("info()")[1] == 24 * MIB
+
+
+def test_who_is_refused_waits_for_frees_in_order_but_not_while_a_stream_captures(make_node: Any) -> None:
+    """The pool holds a chunk that it gives back after a wait for the context, which no capture survives."""
+    node = make_node(devices=1, memory="256MiB", pool_chunk="32MiB")
+    outsider = node.outsider()
+    outsider("begin()")
+    node.grant((outsider("uuid()"), 64 * MIB))
+    program = node.program()
+    program("begin()")
+    code, pointer = program("alloc_async(1)")
+    assert code == 0
+    stream = program("begin_capture()")
+    assert program(f"alloc_async({60 * MIB})")[0] == OUT_OF_MEMORY
+    assert program(f"end_capture({stream})")
+    assert program("spin(200, waits=False)") == 0
+    assert program(f"free_later({pointer})") == 0
+    assert program(f"alloc({60 * MIB})")[0] == 0

@@ -82,6 +82,19 @@ def test_a_chunk_that_does_not_fit_is_given_back(a_kernel: tuple[Any, Any]) -> N
     assert program(f"alloc_async({MIB})")[0] == 0
 
 
+def test_a_pool_that_grows_gives_its_own_unused_chunks_back_first(make_node: Any) -> None:
+    node = make_node(devices=1, memory="256MiB", pool_chunk="32MiB")
+    outsider = node.outsider()
+    outsider("begin()")
+    agent = node.grant((outsider("uuid()"), 64 * MIB))
+    program = node.program()
+    program("begin()")
+    _, pointer = program("alloc_async(1)")
+    program(f"free_later({pointer})")
+    assert program(f"alloc_async({60 * MIB})")[0] == 0
+    assert charged(agent) == program("pool_bytes(default_pool(0))") == 64 * MIB
+
+
 def test_a_wrong_call_gets_the_drivers_own_error_over_quota_too(a_kernel: tuple[Any, Any]) -> None:
     _, program = a_kernel
     program(f"alloc({96 * MIB})")
