@@ -25,8 +25,10 @@ static void add_node(CUgraphNode node, uint64_t needs[DEVICES_MAX], int depth)
         driver()->cuGraphMemAllocNodeGetParams(node, &allocation) != CUDA_SUCCESS)
         return;
     int device = allocation.poolProps.location.id;
-    if (allocation.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE && device >= 0 && device < DEVICES_MAX)
-        needs[device] += quota_rounded(allocation.bytesize);
+    bool is_counted =
+        allocation.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE && device >= 0 && device < DEVICES_MAX;
+    if (is_counted && __builtin_add_overflow(needs[device], quota_rounded(allocation.bytesize), &needs[device]))
+        needs[device] = UINT64_MAX;
 }
 
 /* Adds up the allocation nodes, whichever way they came into the graph: by a call, by a capture, with a child. */

@@ -2,6 +2,7 @@
 
 #include "log.h"
 #include "page.h"
+#include "pools.h"
 #include "quota.h"
 
 #include <pthread.h>
@@ -21,7 +22,7 @@ struct exec {
 /* Of one device. The quota holds `charged` and `growing`. */
 struct memory {
     uint64_t charged;
-    uint64_t growing;    /* for launches on their way */
+    uint64_t growing;    /* charged for launches on their way */
     uint64_t generation; /* starts at 1; the next when memory was trimmed */
 };
 
@@ -31,11 +32,13 @@ static struct { /* guarded by the mutex */
     pthread_mutex_t mutex;
     struct exec *buckets[BUCKETS];
     struct memory devices[DEVICES_MAX];
-} state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    pthread_mutex_t growth; /* taken before the mutex: who charges what graphs have grown by, so that it is charged once */
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .growth = PTHREAD_MUTEX_INITIALIZER};
 
 void graph_memory_reset(void)
 {
     pthread_mutex_init(&state.mutex, NULL);
+    pthread_mutex_init(&state.growth, NULL);
     for (unsigned i = 0; i < BUCKETS; i++)
         while (state.buckets[i]) {
             struct exec *exec = state.buckets[i];
@@ -76,18 +79,16 @@ static uint64_t settle(int device)
 /* Charges what a device's graphs have grown by. False: over quota; the memory is taken nevertheless. */
 static bool charge_growth(int device)
 {
+    pthread_mutex_lock(&state.growth);
     pthread_mutex_lock(&state.mutex);
     uint64_t extra = settle(device);
-    state.devices[device].growing += extra;
     pthread_mutex_unlock(&state.mutex);
-    if (!extra)
-        return true;
-    bool fits = quota_charge(device, extra);
+    bool fits = !extra || quota_charge(device, extra);
     pthread_mutex_lock(&state.mutex);
-    state.devices[device].growing -= extra;
     state.devices[device].charged += fits ? extra : 0;
     settle(device);
     pthread_mutex_unlock(&state.mutex);
+    pthread_mutex_unlock(&state.growth);
     return fits;
 }
 
@@ -185,16 +186,14 @@ static void end_growth(int device, uint64_t bytes)
 
 static bool begin_growth(int device, uint64_t bytes)
 {
+    if (bytes && !pools_charge(device, bytes)) {
+        quota_refuse(device, bytes);
+        return false;
+    }
     pthread_mutex_lock(&state.mutex);
     state.devices[device].growing += bytes;
     pthread_mutex_unlock(&state.mutex);
-    if (!bytes || quota_charge(device, bytes))
-        return true;
-    quota_refuse(device, bytes);
-    pthread_mutex_lock(&state.mutex);
-    state.devices[device].growing -= bytes;
-    pthread_mutex_unlock(&state.mutex);
-    return false;
+    return true;
 }
 
 static CUresult launch(const struct exec *exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))

@@ -160,3 +160,22 @@ def test_who_is_refused_waits_for_frees_in_order_but_not_while_a_stream_captures
     assert program("spin(200, waits=False)") == 0
     assert program(f"free_later({pointer})") == 0
     assert program(f"alloc({60 * MIB})")[0] == 0
+
+
+def test_what_a_pool_keeps_unused_makes_room_for_a_graph(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    program(f"keep(default_pool(0), {1 << 40})")
+    _, pointer = program(f"alloc_async({60 * MIB})")
+    program(f"free_later({pointer})")
+    assert charged(agent) == 64 * MIB
+    exec_ = instantiate(program, 30 * MIB)
+    assert program(f"launch_graph({exec_})") == 0
+    assert charged(agent) == 30 * MIB
+    assert agent.process().word(0, HookPage.REFUSALS) == 0
+
+
+def test_nodes_of_impossible_sizes_do_not_add_up_to_nothing(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    exec_ = instantiate(program, 1 << 63, 1 << 63)
+    assert program(f"launch_graph({exec_})") == OUT_OF_MEMORY
+    assert (charged(agent), agent.process().word(0, HookPage.REFUSALS)) == (0, 1)
