@@ -53,7 +53,8 @@ CUresult impl_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Width
     return result;
 }
 
-/* As on hardware, freeing waits for the work that may still use the memory; but not where it came from a pool. */
+/* As on hardware, freeing waits for the work that may still use the memory; but not where it came from a pool. What
+ * belongs to a context that an error has broken goes with the context. */
 CUresult impl_cuMemFree_v2(CUdeviceptr dptr)
 {
     struct context *context;
@@ -67,14 +68,13 @@ CUresult impl_cuMemFree_v2(CUdeviceptr dptr)
     struct managed_range managed;
     if (managed_find(dptr, &managed) == 0) {
         result = streams_drain(managed.context);
-        return managed_free(dptr) == 0 ? result : CUDA_ERROR_INVALID_VALUE;
+        return result ? result : managed_free(dptr) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
     if (window_find(dptr, &found) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (found.kind == ALLOCATION_GRAPH) {
         result = streams_drain(context);
-        CUresult freed = graph_memory_free_now(dptr);
-        return freed ? freed : result;
+        return result ? result : graph_memory_free_now(dptr);
     }
     if (found.start != dptr || found.is_dying)
         return CUDA_ERROR_INVALID_VALUE;
@@ -83,7 +83,7 @@ CUresult impl_cuMemFree_v2(CUdeviceptr dptr)
     if (found.kind != ALLOCATION_PLAIN)
         return CUDA_ERROR_INVALID_VALUE;
     result = streams_drain(found.context);
-    return window_free(dptr) == 0 ? result : CUDA_ERROR_INVALID_VALUE;
+    return result ? result : window_free(dptr) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult impl_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)

@@ -168,8 +168,10 @@ CUresult impl_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     pthread_mutex_lock(&pools.mutex);
     int is_live = handles_has(HANDLE_POOL, pool);
-    if (is_live)
+    if (is_live) {
+        pool_settle((struct pool *)pool);
         pool_release((struct pool *)pool, minBytesToKeep);
+    }
     pthread_mutex_unlock(&pools.mutex);
     return is_live ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -191,8 +193,10 @@ int pools_release_unused(unsigned physical)
     int has_released = 0;
     pthread_mutex_lock(&pools.mutex);
     for (struct pool *pool = pools.all; pool; pool = pool->next)
-        if (pool->physical == physical)
+        if (pool->physical == physical) {
+            pool_settle(pool);
             has_released |= pool_release(pool, 0);
+        }
     pthread_mutex_unlock(&pools.mutex);
     return has_released;
 }

@@ -15,6 +15,13 @@ static bool charge_or_refuse(int device, uint64_t bytes)
     return false;
 }
 
+CUresult charge_refusal(void)
+{
+    size_t free_bytes, total_bytes;
+    CUresult result = driver()->cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    return result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_ERROR_OUT_OF_MEMORY : result;
+}
+
 CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool looks_wrong)
 {
     *charge = (struct charge){
@@ -34,7 +41,7 @@ CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool lo
     if (!looks_wrong && !charge_or_refuse(charge->device, bytes)) {
         charge->acts = false;
         activation_leave();
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return charge_refusal();
     }
     return CUDA_SUCCESS;
 }

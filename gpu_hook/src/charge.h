@@ -20,6 +20,9 @@ struct charge {
  * these. `looks_wrong`: the driver will refuse the arguments; its own error is the right one, also over quota. */
 CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool looks_wrong);
 
+/* What a call gets that the quota does not hold: out of memory, or the error that its context has met before. */
+CUresult charge_refusal(void);
+
 /* Takes the charge to what the driver took, known only after the call. False: over quota. */
 bool charge_change(struct charge *charge, uint64_t bytes);
 

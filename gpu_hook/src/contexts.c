@@ -63,7 +63,6 @@ struct ended {
 
 static bool is_gone(const struct allocation *allocation, const struct ended *ended)
 {
-    CUmemorytype type;
     unsigned int version;
     bool is_own = allocation->context == ended->context;
     bool may_be_gone = is_own || allocation->kind == ALLOCATION_POOL || allocation->device == ended->device;
@@ -71,9 +70,14 @@ static bool is_gone(const struct allocation *allocation, const struct ended *end
         return false;
     if (allocation->kind == ALLOCATION_ARRAY) /* of which the driver does not tell; of its context it does */
         return is_own || driver()->cuCtxGetApiVersion(allocation->context, &version) != CUDA_SUCCESS;
-    CUresult result = driver()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, allocation->key);
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE)
-        return result != CUDA_SUCCESS;
+    void *answer = NULL;
+    CUpointer_attribute attribute = allocation->kind == ALLOCATION_POOL ? CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
+                                                                        : CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    CUresult result = driver()->cuPointerGetAttribute(&answer, attribute, allocation->key);
+    if (result == CUDA_SUCCESS) /* somebody else's by now, if it is of no pool */
+        return allocation->kind == ALLOCATION_POOL && !answer;
+    if (result == CUDA_ERROR_INVALID_VALUE)
+        return true;
     if (allocation->kind != ALLOCATION_POOL)
         return is_own;
     __atomic_store_n(&state.has_doubts, true, __ATOMIC_RELAXED);

@@ -5,6 +5,7 @@
 /* A pitch is a multiple of this on every device so far; the true one is known after the call. */
 #define PITCH_GRAIN 512u
 #define MANAGED_GRAIN 65536u
+#define MOST_PITCH 0x7FFFFFFFu /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every device so far */
 
 CUresult cuMemAlloc(CUdeviceptr_v1 *pointer, unsigned int bytes)
 {
@@ -62,9 +63,9 @@ static uint64_t guess_pitched_bytes(uint64_t width, uint64_t height)
     return __builtin_mul_overflow(pitch, height, &bytes) ? UINT64_MAX : quota_rounded(bytes);
 }
 
-static bool is_pitched_badly(const void *pointer, const void *pitch, unsigned int element_bytes)
+static bool is_pitched_badly(const void *pointer, const void *pitch, uint64_t width, unsigned int element_bytes)
 {
-    return !pointer || !pitch || (element_bytes != 4 && element_bytes != 8 && element_bytes != 16);
+    return !pointer || !pitch || width > MOST_PITCH || (element_bytes != 4 && element_bytes != 8 && element_bytes != 16);
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *pointer, unsigned int *pitch, unsigned int width, unsigned int height,
@@ -72,7 +73,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *pointer, unsigned int *pitch, unsigned 
 {
     struct charge charge;
     CUresult result = charge_begin(&charge, CHARGE_CURRENT, guess_pitched_bytes(width, height),
-                                   is_pitched_badly(pointer, pitch, element_bytes));
+                                   is_pitched_badly(pointer, pitch, width, element_bytes));
     if (result != CUDA_SUCCESS)
         return result;
     result = driver()->cuMemAllocPitch(pointer, pitch, width, height, element_bytes);
@@ -90,7 +91,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, s
 {
     struct charge charge;
     CUresult result = charge_begin(&charge, CHARGE_CURRENT, guess_pitched_bytes(width, height),
-                                   is_pitched_badly(pointer, pitch, element_bytes));
+                                   is_pitched_badly(pointer, pitch, width, element_bytes));
     if (result != CUDA_SUCCESS)
         return result;
     result = driver()->cuMemAllocPitch_v2(pointer, pitch, width, height, element_bytes);

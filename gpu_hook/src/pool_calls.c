@@ -19,7 +19,7 @@ static CUresult allocate_inside(CUdeviceptr *pointer, size_t bytes, CUmemoryPool
 {
     struct pool_use use;
     if (!pools_take(&use, pool, stream, bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return charge_refusal();
     CUresult result = allocate(pointer, bytes, pool, stream);
     if (!use.pool)
         return result;

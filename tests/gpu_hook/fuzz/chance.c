@@ -9,8 +9,13 @@ unsigned char buffer[BUFFER_BYTES];
 
 static struct {
     uint64_t bits;
-    bool is_modest;
+    bool is_modest, is_within_quota;
 } chances;
+
+bool is_modest(void)
+{
+    return chances.is_modest;
+}
 
 static uint64_t mix(uint64_t value)
 {
@@ -22,6 +27,12 @@ static uint64_t mix(uint64_t value)
 void draw_modestly(bool is_modest)
 {
     chances.is_modest = is_modest;
+    chances.is_within_quota = false;
+}
+
+void draw_within_quota(void)
+{
+    chances.is_within_quota = true;
 }
 
 void frame_draw_from(uint64_t seed, unsigned number)
@@ -52,7 +63,7 @@ size_t draw_bytes(void)
     case 1:
         if (chances.is_modest)
             return 1 + draw(MIB);
-        return chance(50) ? (size_t)-1 - draw(4096) : (size_t)1 << (38 + draw(20));
+        return !chances.is_within_quota && chance(50) ? (size_t)-1 - draw(4096) : (size_t)1 << (38 + draw(20));
     case 2:
     case 3:
         return MIB - 600 + draw(1200);

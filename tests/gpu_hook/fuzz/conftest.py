@@ -19,7 +19,7 @@ from aliquot.gpu_hook.protocol import HookPage
 HERE = Path(__file__).parent
 MIB = 1 << 20
 DEVICES, MEMORY_BYTES = 2, 256 * MIB
-NO_QUOTA = 1 << 50
+NO_QUOTA = 1 << 62
 OPERATIONS = 500  # of a sequence
 
 

@@ -153,10 +153,13 @@ static void note_end(int device)
     struct object *slot = primary_of(device);
     cuDevicePrimaryCtxGetState(device, &flags, &is_active);
     note("is_active", (uint64_t)is_active);
-    if (slot && !is_active) {
-        drop_owned(slot->value);
-        drop(slot);
-    }
+    if (!slot || is_active)
+        return;
+    drop_owned(slot->value);
+    drop(slot);
+    for (int i = 0; i < SLOTS; i++) /* memory of pools goes with the device */
+        if (objects[POINTER][i].state == LIVE && !objects[POINTER][i].owner && objects[POINTER][i].device == device)
+            drop(&objects[POINTER][i]);
 }
 
 static void release(void)

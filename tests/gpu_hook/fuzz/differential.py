@@ -137,8 +137,22 @@ class Pair:
             return end, f"{bare.left_over} and {hooked.left_over} bytes of the devices stay in use"
         return (end, books) if books else None
 
-    def explain(self, seed: int, number: int, wrong: str, only: Path) -> str:
-        """The report of a difference; ``only`` is a file to write to."""
+    def _title(self, seed: int, number: int, wrong: str) -> str:
+        return f"seed {seed}, operation {number}: {wrong}"
+
+    def _after(self, first: int, seed: int, number: int) -> str:
+        """The answers to one operation of a sequence that needs those before it."""
+        lines = []
+        for name, env in zip(("bare", "hooked"), self.envs(), strict=True):
+            self.rest()
+            command = self.command(first, seed - first + 1, "verbose")
+            done = subprocess.run(command, env=env, capture_output=True, timeout=10 * SECONDS, check=False)
+            last = done.stdout.decode(errors="replace").rsplit("\n0 ", 1)[-1].splitlines()
+            lines.append(f"  {name:6} {last[number] if number < len(last) else 'nothing'}")
+        return "\n".join(lines)
+
+    def explain(self, first: int, seed: int, number: int, wrong: str, only: Path) -> str:
+        """The report of a difference in a run from ``first`` on; ``only`` is a file to write to."""
 
         def differs(numbers: list[int]) -> bool:
             only.write_text(" ".join(map(str, numbers)))
@@ -146,12 +160,14 @@ class Pair:
 
         everything = list(range(min(number + 1, self.operations)))
         if not differs(everything):
-            return f"seed {seed}, operation {number}: {wrong}; alone, the sequence does not show it"
+            return f"{self._title(seed, number, wrong)}, after the sequences from {first}:\n" + self._after(
+                first, seed, number
+            )
         shortest = minimise(everything, differs, TRIES)
         differs(shortest)
         self.rest()
         texts = [self._text(seed, env, only) for env in self.envs()]
-        lines = [f"seed {seed}, operation {number}: {wrong}. Of {len(everything)} operations these show it:"]
+        lines = [f"{self._title(seed, number, wrong)}. Of {len(everything)} operations these show it:"]
         if len(shortest) > LINES:
             lines.append(f"    … {len(shortest) - LINES} before them …")
         for at in [*shortest[-LINES:], self.operations]:

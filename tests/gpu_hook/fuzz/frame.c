@@ -64,14 +64,15 @@ struct object *live(enum kind kind)
 }
 
 /* A handle's value may be used again, in another order on another machine: a gone one is offered only while no live
- * object has its value. Of streams, arrays, graphs and nodes the driver has some that we do not know. Device addresses
- * are used again in the same order everywhere. */
+ * object has its value. Of some kinds the driver has more than we know. Device addresses are used again in the same order
+ * everywhere. */
 static bool is_safe(enum kind kind, uint64_t value)
 {
-    if (kind == STREAM || kind == ARRAY || kind == GRAPH || kind == NODE || kind == FUNCTION)
+    if (kind == STREAM || kind == ARRAY || kind == MODULE || kind == FUNCTION || kind == GRAPH || kind == NODE ||
+        kind == USER_OBJECT)
         return false;
-    if (kind == POINTER && value - frame.window >= WINDOW_BYTES)
-        return false; /* was the host's, and a copy would touch it */
+    if (kind == HOST || (kind == POINTER && value - frame.window >= WINDOW_BYTES))
+        return false; /* was the host's: may be in the midst of other memory, and a copy would touch it */
     for (int i = 0; i < SLOTS; i++)
         if (objects[kind][i].state == LIVE && objects[kind][i].value == value)
             return false;
@@ -210,7 +211,7 @@ void note_address(const char *what, uint64_t address)
     for (size_t kind = 0; kind < sizeof on_host / sizeof *on_host; kind++)
         for (int i = 0; i < SLOTS; i++) {
             const struct object *one = &objects[on_host[kind]][i];
-            if (one->state == LIVE && address - one->value <= one->bytes) {
+            if (one->state == LIVE && address - one->value < one->bytes) {
                 note(kind_names[on_host[kind]], ((uint64_t)i << 56) + address - one->value);
                 return;
             }

@@ -77,10 +77,15 @@ bool chance(unsigned percent);
 size_t draw_bytes(void); /* of an allocation; now and then 0 or far too many */
 /* From now on not too many: where a capture forbids to allocate, the driver says so and a quota says its own. */
 void draw_modestly(bool is_modest);
+bool is_modest(void);
+/* From now on no more than the largest quota: refusing that, a hook waits and lets pools release, and a driver that sees
+ * at once that it has not as much does not. */
+void draw_within_quota(void);
 int draw_device(void);   /* now and then one that is not there */
 
-/* A graph that copies to or from managed memory that was freed reads the host's memory where there is none, and that is
- * nobody's error code: a sequence has managed memory, or launches graphs. */
+/* A graph that copies to or from managed memory that was freed reads the host's memory where there is none, and one that
+ * records a destroyed event may meet another at its address: a sequence has managed memory and such nodes, or launches
+ * graphs. */
 bool has_managed(void);
 
 /* --- objects --- */

@@ -65,8 +65,12 @@ static CUresult add_other(CUgraphNode *node, CUgraph graph, const CUgraphNode *n
     case 0:
         return CALL(cuGraphAddHostNode(node, graph, needs, count, &host));
     case 1:
+        if (!has_managed())
+            return CALL(cuGraphAddEmptyNode(node, graph, needs, count));
         return CALL(cuGraphAddEventRecordNode(node, graph, needs, count, (CUevent)pick(EVENT, &at)));
     case 2:
+        if (!has_managed())
+            return CALL(cuGraphAddEmptyNode(node, graph, needs, count));
         return CALL(cuGraphAddEventWaitNode(node, graph, needs, count, (CUevent)pick(EVENT, &at)));
     case 3:
         return CALL(cuGraphAddChildGraphNode(node, graph, needs, count, (CUgraph)pick(GRAPH, &at)));
@@ -75,21 +79,55 @@ static CUresult add_other(CUgraphNode *node, CUgraph graph, const CUgraphNode *n
     }
 }
 
+/* The node that was added last, of those that are known. */
+static struct object *last_of(CUgraph graph)
+{
+    struct object *last = NULL;
+    for (int i = 0; i < SLOTS; i++) {
+        struct object *one = &objects[NODE][i];
+        if (one->state == LIVE && one->bytes == (uint64_t)graph && (!last || one->uses > last->uses))
+            last = one;
+    }
+    return last;
+}
+
+static bool is_empty(CUgraph graph)
+{
+    size_t count = 1;
+    return cuGraphGetNodes(graph, NULL, &count) == CUDA_SUCCESS && count == 0;
+}
+
+/* In a graph that is to be launched each node comes after the one before: branches would race with each other. */
+static bool may_add(struct object *graph, const struct object *last, const struct object *slot)
+{
+    return has_managed() || !graph || (slot && (last || is_empty((CUgraph)graph->value)));
+}
+
 static void add(void)
 {
+    static unsigned added;
     struct object *at, *before, *slot = room(NODE);
     CUgraphNode node = (CUgraphNode)UNTOUCHED, needed = (CUgraphNode)pick(NODE, &before);
     CUgraph graph = (CUgraph)pick(GRAPH, &at);
-    size_t count = before && (before->bytes == (uint64_t)graph || chance(10));
+    struct object *last = at ? last_of(graph) : NULL;
+    if (!may_add(at, last, slot))
+        return;
+    size_t count = before && chance(10);
+    if (last && (!has_managed() || chance(50))) {
+        needed = (CUgraphNode)last->value;
+        count = 1;
+    }
     unsigned way = (unsigned)draw(4);
     CUresult code = way == 0   ? add_memory(&node, graph, &needed, count)
                     : way == 1 ? add_kernel(&node, graph, &needed, count)
                     : way == 2 ? add_allocation(&node, graph, &needed, count)
                                : add_other(&node, graph, &needed, count);
-    if (code == CUDA_SUCCESS && slot && at)
+    if (code == CUDA_SUCCESS && slot && at) {
         keep(slot, (uint64_t)node, (uint64_t)graph);
-    else if (code)
+        slot->uses = ++added;
+    } else if (code) {
         note_untouched("node", (uint64_t)node);
+    }
 }
 
 static void depend(void)
@@ -99,7 +137,7 @@ static void depend(void)
     CUgraph graph = (CUgraph)pick(GRAPH, &at);
     if (from_at && chance(90))
         graph = (CUgraph)from_at->bytes;
-    if (chance(70))
+    if (!has_managed() || chance(70))
         CALL(cuGraphAddDependencies(graph, &from, &to, 1));
     else
         CALL(cuGraphRemoveDependencies(graph, &from, &to, 1));
@@ -120,13 +158,15 @@ static void ask(void)
     CALL(cuGraphNodeGetDependentNodes(node, NULL, &count));
     note("count", count);
     CALL(cuGraphMemsetNodeGetParams(node, &fill));
-    note_address("to", fill.dst);
+    note("value", fill.value);
 }
 
 static void destroy(void)
 {
     struct object *at;
     CUgraphNode node = (CUgraphNode)pick(NODE, &at);
+    if (at && !has_managed())
+        return;
     if (CALL(cuGraphDestroyNode(node)) == CUDA_SUCCESS && at)
         drop(at);
 }

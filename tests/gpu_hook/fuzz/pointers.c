@@ -30,7 +30,8 @@ static void note_attribute(CUpointer_attribute attribute, const unsigned char *d
         return;
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
         return;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID: /* numbers that a refused call may use up */
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: /* numbers that a refused call may use up */
         note("has_number", value != 0);
         return;
     default:

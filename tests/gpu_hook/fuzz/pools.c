@@ -69,12 +69,16 @@ static void allocate(void)
                     : way == 4 ? CALL(cuMemAllocFromPoolAsync(result, bytes, pool, stream))
                                : CALL(cuMemAllocAsync(result, bytes, stream));
     settle();
+    draw_within_quota();
     if (code == CUDA_SUCCESS && result) {
         note_address("pointer", pointer);
-        if (!captured)
+        if (!captured) {
             keep(slot, pointer, bytes);
-        else
+            slot->device = -1; /* without a current context nobody says */
+            cuPointerGetAttribute(&slot->device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer);
+        } else {
             CALL_TWICE(cuMemFreeAsync(pointer, meant)); /* else a launch of the graph leaves it allocated */
+        }
     } else {
         note_untouched("pointer", pointer);
     }

@@ -104,7 +104,7 @@ static void record(void)
     else if (way == 1)
         CALL(cuEventRecord(event, stream));
     else
-        CALL(cuEventRecordWithFlags(event, stream, (unsigned)draw(3)));
+        CALL(cuEventRecordWithFlags(event, stream, has_managed() ? (unsigned)draw(3) : 0));
     settle();
 }
 
@@ -112,8 +112,10 @@ static void wait_in_stream(void)
 {
     struct object *at;
     CUstream stream = pick_stream();
+    if (!has_managed() && is_modest())
+        return; /* a capture over several streams makes branches */
     begin_work(stream);
-    CALL(cuStreamWaitEvent(stream, (CUevent)pick(EVENT, &at), chance(5) ? 4 : (unsigned)draw(2)));
+    CALL(cuStreamWaitEvent(stream, (CUevent)pick(EVENT, &at), chance(5) ? 4 : has_managed() ? (unsigned)draw(2) : 0));
     settle();
 }
 

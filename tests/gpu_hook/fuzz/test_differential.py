@@ -37,7 +37,7 @@ def expect_equal(pair: Any, first: int, count: int, folder: Path, keeps_seed: bo
     if keeps_seed and found[0] not in seeds() and os.access(SEEDS, os.W_OK):
         with SEEDS.open("a") as file:
             file.write(f"{found[0]}\n")
-    pytest.fail(pair.explain(*found, folder / "only"))
+    pytest.fail(pair.explain(first, *found, folder / "only"))
 
 
 @pytest.mark.soak
@@ -85,7 +85,7 @@ def test_a_planted_difference_is_found(plant: str, make_pair: Callable[..., Any]
     pair = make_pair(hooked={"LD_PRELOAD": str(plants(plant))})
     found = pair.difference(0, 40)
     assert found is not None
-    report = pair.explain(*found, tmp_path / "only")
+    report = pair.explain(0, *found, tmp_path / "only")
     assert f"seed {found[0]}" in report
     if plant == "ANOTHER_CODE":
         bare, hooked = (line for line in report.splitlines() if "cuEventDestroy_v2" in line and line[2] != " ")

@@ -216,7 +216,8 @@ class StandIn:
             granted = message.bytes if fits else 0
             connection.lent[message.device] = connection.lent.get(message.device, 0) + granted
             grant = Credit(MessageType.CREDIT_GRANT, message.device, granted, message.sequence)
-            connection.socket.send(protocol.pack(grant, self.version))
+            with contextlib.suppress(BrokenPipeError):  # it asked and was killed
+                connection.socket.send(protocol.pack(grant, self.version))
         elif isinstance(message, Credit) and message.type is MessageType.CREDIT_RETURN:
             connection.lent[message.device] = connection.lent.get(message.device, 0) - message.bytes
             assert connection.lent[message.device] >= 0, "more was returned than was lent"
