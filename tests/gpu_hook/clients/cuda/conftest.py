@@ -50,6 +50,12 @@ class Client:
     def is_alive(self) -> bool:
         return self.process.poll() is None
 
+    def begin_alone(self) -> None:
+        """Hold nothing, and know that nobody does: what the kernel's other processes hold is sampled by the agent."""
+        self("let_go()")
+        total = self.place.total_bytes
+        self.place.until(lambda: self("memory()") == [total, total])
+
     def escapes(self) -> Any:
         """Symbols unknown to the hook, calls that it could not charge; where there is no hook, none of both."""
         assert self("__import__('serve').WORDS") == [HookPage.UNKNOWN_SYMBOLS // 8, HookPage.UNACCOUNTED_CALLS // 8]

@@ -13,7 +13,7 @@ MIB = 1 << 20
 @pytest.fixture(params=["newest", "bindings-13.0", "bindings-12.9"])
 def bindings(request: pytest.FixtureRequest, start_client: Callable[..., Any]) -> Any:
     client = start_client("with_bindings", request.param)
-    client("let_go()")
+    client.begin_alone()
     yield client
     if client.is_alive:
         assert client.escapes() == [0, 0], "symbols unknown to the hook, calls that it could not charge"
@@ -38,10 +38,9 @@ def test_a_captured_copy_runs_when_it_is_launched(bindings: Any) -> None:
 def test_spawned_processes_share_one_quota(bindings: Any) -> None:
     total = bindings.place.total_bytes
     part = total // 8 * 3
-    said, with_all, ends = bindings(f"together({part}, 3)")
-    assert [words for words, _, _ in said] == ["held", "held", "CUDA_ERROR_OUT_OF_MEMORY"]
-    assert [free for _, (free, _), _ in said] == [total - part, total - 2 * part, total - 2 * part]
-    assert with_all == [total - 2 * part, total]
-    assert [escapes for _, _, escapes in said] == [[0, 0] if bindings.place.is_hooked else None] * 3
-    assert ends == [0, 0, 0]
+    said = bindings(f"begin_together({part}, 3)")
+    assert [words for words, _ in said] == ["held", "held", "CUDA_ERROR_OUT_OF_MEMORY"]
+    assert [escapes for _, escapes in said] == [[0, 0] if bindings.place.is_hooked else None] * 3
+    bindings.place.until(lambda: bindings("memory()") == [total - 2 * part, total])
+    assert bindings("end_together()") == [0, 0, 0]
     bindings.place.until(lambda: bindings("memory()") == [total, total])

@@ -31,7 +31,7 @@ OUT_OF_MEMORY = {
 def a_client(request: pytest.FixtureRequest, start_client: Callable[..., Any]) -> Any:
     """With nothing held, and at the end of the test with no escape from the hook."""
     client = start_client(*CLIENTS[request.param])
-    client("let_go()")
+    client.begin_alone()
     yield client
     if client.is_alive:
         client("let_go()")

@@ -13,7 +13,7 @@ MIB = 1 << 20
 @pytest.fixture
 def pycuda(start_client: Callable[..., Any]) -> Any:
     client = start_client("with_pycuda_families", "pycuda")
-    client("let_go()")
+    client.begin_alone()
     yield client
     if client.is_alive:
         assert client("used()") == 0

@@ -11,6 +11,8 @@ import importlib
 import json
 import os
 import sys
+import time
+from collections.abc import Callable
 
 MIB = 1 << 20
 WORDS = (3, 4)  # of the hook's page: unknown symbols, unaccounted calls
@@ -24,6 +26,14 @@ def escapes() -> list[int] | None:
         return None
     page = (ctypes.c_uint64 * 5).from_address(int(pages[0].split("-")[0], 16))
     return [page[word] for word in WORDS]
+
+
+def becomes(question: Callable[[], object], want: object) -> bool:
+    """Whether the answer comes: what other processes of a kernel hold is sampled by the agent."""
+    deadline = time.monotonic() + 30
+    while question() != want and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return question() == want
 
 
 def main() -> None:

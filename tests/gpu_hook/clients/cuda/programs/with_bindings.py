@@ -11,6 +11,7 @@ from kernels import BUILTINS, INCREMENT
 
 MIB = 1 << 20
 held: list[driver.CUdeviceptr] = []
+children: list[tuple] = []
 
 
 class DriverError(Exception):
@@ -93,26 +94,33 @@ def _take(amount: int, commands: object, answers: object) -> None:
 
     try:
         hold(amount)
-        answers.put(["held", memory(), escapes()])
+        answers.put(["held", escapes()])
     except DriverError as error:
-        answers.put([str(error), memory(), escapes()])
-    commands.get(timeout=40)
+        answers.put([str(error), escapes()])
+    commands.get(timeout=60)
 
 
-def together(amount: int, count: int) -> list[object]:
-    """What ``count`` spawned processes said, each after the one before it, and our memory with all and with none."""
+def begin_together(amount: int, count: int) -> list[object]:
+    """What ``count`` spawned processes said, each after the one before it. They live on."""
     spawn = multiprocessing.get_context("spawn")
-    commands, answers, children, said = spawn.Queue(), spawn.Queue(), [], []
+    answers, said = spawn.Queue(), []
     for _ in range(count):
-        children.append(spawn.Process(target=_take, args=(amount, commands, answers)))
-        children[-1].start()
-        said.append(answers.get(timeout=40))
-    with_all = memory()
-    for _ in children:
+        commands = spawn.Queue()
+        child = spawn.Process(target=_take, args=(amount, commands, answers))
+        child.start()
+        children.append((child, commands))
+        said.append(answers.get(timeout=60))
+    return said
+
+
+def end_together() -> list[int]:
+    """How they ended."""
+    for child, commands in children:
         commands.put("end")
-    for child in children:
-        child.join(40)
-    return [said, with_all, [child.exitcode for child in children]]
+        child.join(60)
+    codes = [child.exitcode for child, _ in children]
+    children.clear()
+    return codes
 
 
 def pooled(amount: int) -> list[object]:

@@ -133,9 +133,9 @@ def graph_memory(amount: int) -> list[int]:
     return [reserved, with_it, used()]
 
 
-def _read_and_write(buffer: Buffer, answers: object) -> None:
+def _read_and_write(buffer: Buffer, size: list[int], answers: object) -> None:
     """In a spawned process: the pool came through the queue's own pickling, its memory is the parent's."""
-    from serve import escapes
+    from serve import becomes, escapes
 
     here, seen = on_host(buffer.size)
     buffer.copy_to(here, stream=stream)
@@ -143,7 +143,7 @@ def _read_and_write(buffer: Buffer, answers: object) -> None:
     found = seen.view(np.uint32).tolist()
     buffer.fill(b"\x0d\0\0\0", stream=stream)
     stream.sync()
-    answers.put([found, memory(), escapes()])
+    answers.put([found, becomes(memory, size), escapes()])
     buffer.close(stream)
 
 
@@ -154,17 +154,17 @@ def shared_pool(amount: int) -> list[object]:
     buffer = pool.allocate(amount, stream=stream)
     buffer.fill(b"\x0c\0\0\0", stream=stream)
     stream.sync()
-    before, answers = memory(), spawn.Queue()
-    child = spawn.Process(target=_read_and_write, args=(buffer, answers))
+    answers = spawn.Queue()
+    child = spawn.Process(target=_read_and_write, args=(buffer, memory(), answers))
     child.start()
-    found, theirs, escaped = answers.get(timeout=40)
+    found, is_same, escaped = answers.get(timeout=40)
     child.join(40)
     left = words_of(buffer)
     buffer.close(stream)
     stream.sync()
     pool.close()
     count = amount // 4
-    return [found == [12] * count, left == [13] * count, theirs == before, escaped, child.exitcode]
+    return [found == [12] * count, left == [13] * count, is_same, escaped, child.exitcode]
 
 
 def _wait_for(event: object, answers: object) -> None:

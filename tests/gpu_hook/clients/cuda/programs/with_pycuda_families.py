@@ -109,13 +109,13 @@ def profiled() -> None:
     driver.stop_profiler()
 
 
-def _read(handle: bytes, answers: object) -> None:
-    from serve import escapes
+def _read(handle: bytes, size: list[int], answers: object) -> None:
+    from serve import becomes, escapes
 
     shared = driver.IPCMemoryHandle(bytearray(handle))
     found = np.zeros(1024, np.int32)
     driver.memcpy_dtoh(found, int(shared))
-    answers.put([found.tolist(), memory(), escapes()])
+    answers.put([found.tolist(), becomes(memory, size), escapes()])
     shared.close()
 
 
@@ -124,10 +124,9 @@ def shared() -> list[object]:
     there = driver.to_device(np.arange(1024, dtype=np.int32))
     spawn = multiprocessing.get_context("spawn")
     answers = spawn.Queue()
-    child = spawn.Process(target=_read, args=(bytes(driver.mem_get_ipc_handle(there)), answers))
+    child = spawn.Process(target=_read, args=(bytes(driver.mem_get_ipc_handle(there)), memory(), answers))
     child.start()
-    found, theirs, escaped = answers.get(timeout=40)
+    found, is_same, escaped = answers.get(timeout=40)
     child.join(40)
-    is_same = theirs == memory()
     there.free()
     return [found == list(range(1024)), is_same, escaped, child.exitcode]
