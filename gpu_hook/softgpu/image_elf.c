@@ -15,27 +15,35 @@ struct parameter_record {
 };
 
 struct sections {
-    const unsigned char *data;
-    const Elf64_Shdr *headers;
+    const unsigned char *headers; /* at any alignment: an image in memory lies where it lies */
     unsigned count;
     const char *names;
     uint64_t names_bytes;
 };
 
-static const char *name_of(const struct sections *sections, const Elf64_Shdr *header)
+static Elf64_Shdr header_of(const struct sections *sections, unsigned index)
 {
-    return header->sh_name < sections->names_bytes ? sections->names + header->sh_name : "";
+    Elf64_Shdr header;
+    memcpy(&header, sections->headers + index * sizeof header, sizeof header);
+    return header;
 }
 
-static const Elf64_Shdr *find_section(const struct sections *sections, const char *prefix, const char *name)
+static const char *name_of(const struct sections *sections, unsigned index)
+{
+    Elf64_Shdr header = header_of(sections, index);
+    return header.sh_name < sections->names_bytes ? sections->names + header.sh_name : "";
+}
+
+/* Its index, or the number of sections. */
+static unsigned find_section(const struct sections *sections, const char *prefix, const char *name)
 {
     size_t length = strlen(prefix);
     for (unsigned i = 0; i < sections->count; i++) {
-        const char *found = name_of(sections, &sections->headers[i]);
+        const char *found = name_of(sections, i);
         if (strncmp(found, prefix, length) == 0 && strcmp(found + length, name) == 0)
-            return &sections->headers[i];
+            return i;
     }
-    return NULL;
+    return sections->count;
 }
 
 /* Records come in any order, mostly from the last parameter to the first. */
@@ -83,13 +91,13 @@ static int find_sections(const unsigned char *data, size_t bytes, struct section
         header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shstrndx >= header.e_shnum ||
         !lies_within(header.e_shoff, (uint64_t)header.e_shnum * sizeof(Elf64_Shdr), bytes))
         return -1;
-    *sections = (struct sections){data, (const Elf64_Shdr *)(data + header.e_shoff), header.e_shnum, NULL, 0};
-    const Elf64_Shdr *names = &sections->headers[header.e_shstrndx];
-    if (names->sh_size == 0 || !lies_within(names->sh_offset, names->sh_size, bytes))
+    *sections = (struct sections){data + header.e_shoff, header.e_shnum, NULL, 0};
+    Elf64_Shdr names = header_of(sections, header.e_shstrndx);
+    if (names.sh_size == 0 || !lies_within(names.sh_offset, names.sh_size, bytes))
         return -1;
-    sections->names = (const char *)data + names->sh_offset;
-    sections->names_bytes = names->sh_size;
-    return sections->names[names->sh_size - 1] == '\0' ? 0 : -1;
+    sections->names = (const char *)data + names.sh_offset;
+    sections->names_bytes = names.sh_size;
+    return sections->names[names.sh_size - 1] == '\0' ? 0 : -1;
 }
 
 int image_read_elf(const unsigned char *data, size_t bytes, struct image *image)
@@ -98,14 +106,18 @@ int image_read_elf(const unsigned char *data, size_t bytes, struct image *image)
     if (find_sections(data, bytes, &sections) != 0)
         return -1;
     for (unsigned i = 0; i < sections.count; i++) {
-        const char *name = name_of(&sections, &sections.headers[i]);
+        const char *name = name_of(&sections, i);
         if (strncmp(name, ".text.", 6) != 0)
             continue;
-        const Elf64_Shdr *info = find_section(&sections, ".nv.info.", name + 6);
         struct entry *entry = image_add_entry(image, name + 6, strlen(name + 6));
-        if (entry == NULL || (info && !lies_within(info->sh_offset, info->sh_size, bytes)))
+        if (entry == NULL)
             return -1;
-        if (info && read_parameters(data + info->sh_offset, info->sh_size, entry) != 0)
+        unsigned at = find_section(&sections, ".nv.info.", name + 6);
+        if (at == sections.count)
+            continue;
+        Elf64_Shdr info = header_of(&sections, at);
+        if (!lies_within(info.sh_offset, info.sh_size, bytes) ||
+            read_parameters(data + info.sh_offset, info.sh_size, entry) != 0)
             return -1;
     }
     return 0;

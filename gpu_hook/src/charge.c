@@ -19,7 +19,8 @@ CUresult charge_refusal(void)
 {
     size_t free_bytes, total_bytes;
     CUresult result = driver()->cuMemGetInfo_v2(&free_bytes, &total_bytes);
-    return result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_ERROR_OUT_OF_MEMORY : result;
+    bool has_none = result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return result == CUDA_SUCCESS || has_none ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
 CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool looks_wrong)

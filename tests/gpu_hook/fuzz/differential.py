@@ -18,6 +18,7 @@ HEADER = struct.Struct("=QQQQ")
 OUT_OF_MEMORY = 2
 TRIES = 250  # of the minimiser: each is two processes
 LINES = 25  # of a report
+RUNS = 3  # to see whether a difference comes again
 SECONDS = 30  # for one sequence, on a busy machine
 
 
@@ -96,7 +97,7 @@ class Pair:
     is_modest: bool = False  # for injected faults: every call of the program is one of the driver
     look: Callable[[int], str] = lambda pid: ""
     rest: Callable[[], object] = lambda: None  # until the agent has noticed that all programs ended
-    calls: int = 0
+    calls: int = 0  # of the longest run
     stopped: list[int] = field(default_factory=list)  # sequences that met the quota
 
     def command(self, first: int, count: int, *more: str) -> list[str]:
@@ -113,13 +114,17 @@ class Pair:
                     bare, hooked = (one.read() for one in fuzzers)
                 except Ended as ended:
                     return seed, self.operations, f"a program ended: {ended}"
+                self.calls = max(self.calls, hooked.calls)
                 wrong = self._compare(bare, hooked, self.look(fuzzers[1].pid))
                 if wrong:
                     return seed, *wrong
                 for one in fuzzers:
                     one.go()
-            self.calls += hooked.calls
         return None
+
+    def shows_again(self, first: int, seed: int) -> bool:
+        """Whether one of a few more runs shows a difference, too; else the machine's timing made it."""
+        return any(self.difference(first, seed - first + 1) is not None for _ in range(RUNS))
 
     def envs(self) -> tuple[dict[str, str], dict[str, str]]:
         return self.bare, self.hooked

@@ -1,0 +1,121 @@
+"""The hook and the software GPU built with a sanitizer, and a machine to run them on."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook import paths
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+TARGETS = ["softgpu_cuda", "softgpu_nvml", "shim_cuda", "shim_nvml"]
+OPTIONS = {
+    "ASAN_OPTIONS": "detect_leaks=1",
+    "UBSAN_OPTIONS": "halt_on_error=1",
+    "TSAN_OPTIONS": f"halt_on_error=1 exitcode=66 suppressions={HERE}/thread_suppressions.txt",
+}
+
+
+def _load(path: Path) -> ModuleType:
+    """Test folders are no packages."""
+    spec = importlib.util.spec_from_file_location(f"sanitized_tests_{path.parent.name}_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+fuzz_tests = _load(HERE.parent / "fuzz" / "conftest.py")
+
+
+@dataclass(frozen=True)
+class Build:
+    """Where one sanitizer's libraries are."""
+
+    sanitizer: str
+    shim: Path
+    softgpu: Path
+
+
+@pytest.fixture(scope="session")
+def build_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Build]:
+    """The libraries with a sanitizer, built once."""
+    built: dict[str, Build] = {}
+    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+    def build(sanitizer: str) -> Build:
+        if sanitizer not in built:
+            if cmake is None:
+                pytest.skip("cmake was not found: pip install cmake")
+            folder = tmp_path_factory.mktemp("sanitized")
+            flags = "-O1 -g1 -w"
+            configure = [cmake, "-S", str(ROOT), "-B", str(folder), f"-DPython3_EXECUTABLE={sys.executable}"]
+            configure += [f"-DALIQUOT_SANITIZE={sanitizer}", "-DCMAKE_BUILD_TYPE=None", f"-DCMAKE_C_FLAGS={flags}"]
+            subprocess.run(configure, check=True, capture_output=True)
+            targets = [word for target in TARGETS for word in ("--target", target)]
+            subprocess.run([cmake, "--build", str(folder), "-j2", *targets], check=True, capture_output=True)
+            native = folder / "native"
+            built[sanitizer] = Build(sanitizer, native / "shim", native / "softgpu")
+        return built[sanitizer]
+
+    return build
+
+
+@pytest.fixture
+def compile_with(tmp_path: Path) -> Callable[..., Path]:
+    def compile_one(sanitizer: str, sources: list[Path], *flags: str) -> Path:
+        target = tmp_path / sources[0].stem
+        return Path(fuzz_tests.compile_c(target, sources, f"-fsanitize={sanitizer}", *flags))
+
+    return compile_one
+
+
+@pytest.fixture
+def make_machine() -> Iterator[Callable[..., Any]]:
+    """A machine with these libraries, with one device of 64 MiB: bare, or with this quota on the hook."""
+    folders: list[Path] = []
+    nodes: list[Any] = []
+
+    def make(build: Build, quota: int | None, devices: int = 1, memory: str = "64MiB") -> Any:
+        folder = Path(tempfile.mkdtemp(prefix="aq-s-", dir="/tmp"))
+        folders.append(folder)
+        shape = {"STATE": f"/dev/shm/{folder.name}", "DEVICES": str(devices), "MEMORY": memory, "LAUNCH_NS": "1000"}
+        env = {f"ALIQUOT_SOFTGPU_{name}": value for name, value in shape.items()}
+        env["ALIQUOT_BUILTINS"] = str(ROOT / "gpu_hook" / "builtins.ptx")
+        cuda, nvml = build.softgpu / "libcuda.so.1", build.softgpu / "libnvidia-ml.so.1"
+        node = fuzz_tests.hook_tests.Node(folder, cuda, nvml, {**env, **OPTIONS})
+        node.hooked_env["LD_LIBRARY_PATH"] = str(build.shim)
+        nodes.append(node)
+        if quota is not None:
+            usual = str(paths.softgpu_driver().cuda.parent)  # an ordinary Python cannot load a sanitizer's library
+            outsider = node.outsider(LD_LIBRARY_PATH=usual)
+            assert outsider("begin()") == 0
+            node.grant(*((outsider(f"uuid({device})"), quota) for device in range(devices)))
+            node.agent.host_quota = 1 << 40
+        return node
+
+    yield make
+    for node in nodes:
+        node.close()
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+        for left in Path("/dev/shm").glob(f"{folder.name}*"):
+            left.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def differential() -> ModuleType:
+    return fuzz_tests.differential
