@@ -6,9 +6,11 @@ PyTorch is several gigabytes: `make test-torch` makes an environment for it, nam
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -97,6 +99,7 @@ class Kernel:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
+                start_new_session=True,
             )
         )
         return self.processes[-1]
@@ -116,9 +119,14 @@ class Kernel:
         return int(self.status()["devices"][device]["charged_bytes"])
 
     def close(self) -> None:
+        """A program's spawned children hold its pipes: its group is ended, and nobody waits for the pipes."""
         for process in self.processes:
-            process.kill()
-            process.communicate(timeout=10)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
         self.lines.close()
         self.connection.close()
 
@@ -143,13 +151,15 @@ def make_kernel(torch_python: str, stand_in: Path) -> Iterator[Callable[..., Ker
         kernels[-1].reserve(hundredths)
         return kernels[-1]
 
-    yield make
-    for kernel in kernels:
-        kernel.close()
-    agent.terminate()
-    agent.wait(10)
-    softgpu_state_path(RuntimeDir(folder)).unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield make
+    finally:
+        for kernel in kernels:
+            kernel.close()
+        agent.terminate()
+        agent.wait(10)
+        softgpu_state_path(RuntimeDir(folder)).unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
