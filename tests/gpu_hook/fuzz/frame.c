@@ -268,8 +268,12 @@ void settle(void)
     if (!frame.is_dirty)
         return;
     frame.is_dirty = false;
-    if (!is_captured(frame.dirty))
-        cuStreamSynchronize(frame.dirty);
+    if (is_captured(frame.dirty) || cuStreamSynchronize(frame.dirty) == CUDA_SUCCESS)
+        return;
+    /* The stream of a broken context is not waited for, but a graph has work in other contexts, too. */
+    for (int i = 0; i < SLOTS; i++)
+        if (objects[CONTEXT][i].state == LIVE)
+            cuCtxSynchronize_v2((CUcontext)objects[CONTEXT][i].value);
 }
 
 void begin_work(CUstream stream)

@@ -115,14 +115,14 @@ static void user_object(void)
     struct object *at, *other, *slot = room(USER_OBJECT);
     CUuserObject made = (CUuserObject)UNTOUCHED;
     if (slot && chance(40)) {
-        if (CALL(cuUserObjectCreate(&made, NULL, chance(3) ? NULL : nothing, (unsigned)draw(3),
+        if (CALL(cuUserObjectCreate(&made, NULL, chance(3) ? NULL : nothing, chance(4) ? 0 : 1,
                                     CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)) == CUDA_SUCCESS)
             keep(slot, (uint64_t)made, 0);
         return;
     }
     CUuserObject old = (CUuserObject)pick(USER_OBJECT, &at);
     if (chance(40))
-        CALL(cuGraphRetainUserObject((CUgraph)pick(GRAPH, &other), old, 1, (unsigned)draw(3)));
+        CALL(cuGraphRetainUserObject((CUgraph)pick(GRAPH, &other), old, 1, chance(5) ? 4 : 0));
     if (CALL(cuUserObjectRelease(old, 1)) == CUDA_SUCCESS && at)
         drop(at);
 }

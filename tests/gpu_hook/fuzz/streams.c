@@ -78,7 +78,7 @@ static void event_create(void)
         return;
     CUevent *result = chance(2) ? NULL : &event;
     if (CALL(cuEventCreate(result, chance(5) ? 4 : (unsigned)draw(4))) == CUDA_SUCCESS && result)
-        keep_owned(slot, (uint64_t)event, 0);
+        keep(slot, (uint64_t)event, 0);
     else
         note_untouched("event", (uint64_t)event);
 }
