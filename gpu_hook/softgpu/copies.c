@@ -19,6 +19,7 @@ struct copy {
     uint32_t value; /* of a fill */
     unsigned element_bytes;
     int is_fill;
+    int to_is_managed, from_is_managed; /* at the call: it may be freed before its turn, as in a graph */
 };
 
 int place_reach(uint64_t address, uint64_t bytes, unsigned device, enum rights rights, void **view)
@@ -74,10 +75,18 @@ static void move_rows(const struct copy *copy, char *to, const char *from)
         }
 }
 
+static int has_lost_memory(const struct copy *copy)
+{
+    return (copy->to_is_managed && !managed_holds(copy->to.address, extent(&copy->to, &copy->shape))) ||
+           (copy->from_is_managed && !managed_holds(copy->from.address, extent(&copy->from, &copy->shape)));
+}
+
 /* With a use of memory begun. */
 static CUresult move_now(const struct copy *copy, unsigned device)
 {
     void *to, *from = NULL;
+    if (has_lost_memory(copy))
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (place_reach(copy->to.address, extent(&copy->to, &copy->shape), device, RIGHTS_WRITE, &to) != 0)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (!copy->is_fill &&
@@ -130,7 +139,10 @@ static CUresult prepare(const struct copy *copy, unsigned device, struct work **
     *work = work_new(run_copy, sizeof *copy);
     if (*work == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    memcpy((*work)->payload, copy, sizeof *copy);
+    struct copy *own = (struct copy *)(*work)->payload;
+    *own = *copy;
+    own->to_is_managed = managed_holds(copy->to.address, 1);
+    own->from_is_managed = !copy->is_fill && managed_holds(copy->from.address, 1);
     return CUDA_SUCCESS;
 }
 

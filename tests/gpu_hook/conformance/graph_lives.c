@@ -169,3 +169,22 @@ TEST(callbacks_cannot_be_captured)
     EXPECT(cuStreamAddCallback(stream, called_back, NULL, 0) != CUDA_SUCCESS);
     expect_broken(stream);
 }
+
+TEST(a_graph_that_copies_freed_managed_memory_is_an_illegal_address)
+{
+    CUgraph graph;
+    CUdeviceptr managed, memory;
+    check_start();
+    ONLY_ON_THE_SOFTWARE_GPU(); /* what a driver does with it depends on what lies there now */
+    EXPECT_OK(cuMemAllocManaged(&managed, MIB, CU_MEM_ATTACH_GLOBAL));
+    EXPECT_OK(cuMemAlloc(&memory, MIB));
+    CUstream stream = capturing(CU_STREAM_CAPTURE_MODE_RELAXED);
+    EXPECT_OK(cuMemcpyAsync(memory, managed, MIB, stream));
+    EXPECT_OK(cuStreamEndCapture(stream, &graph));
+    CUgraphExec exec = instantiated(graph);
+    EXPECT_OK(cuGraphLaunch(exec, stream));
+    EXPECT_OK(cuStreamSynchronize(stream));
+    EXPECT_OK(cuMemFree(managed));
+    EXPECT_OK(cuGraphLaunch(exec, stream));
+    EXPECT_CODE(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+}
