@@ -98,6 +98,15 @@ def a_pipe_directory(tmp_path: Path) -> Path:
     return folder
 
 
+def a_started_program(env: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Its environment can be read: in the moment of exec there is none."""
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"\n"
+    return process
+
+
 class TestMps:
     def test_limits_are_by_the_kernels_own_ordinals_and_whole_devices_stay_whole(self, a_pipe_directory: Path) -> None:
         env = MpsEnforcer(a_pipe_directory).environment(PARTS)
@@ -132,7 +141,7 @@ class TestMps:
         mps = MpsEnforcer(a_pipe_directory)
         good = {**os.environ, **mps.environment(PARTS)}
         for env, want in ((good, 0), ({**good, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=9G"}, 1)):
-            with subprocess.Popen([sys.executable, "-c", "input()"], env=env, stdin=subprocess.PIPE) as process:
+            with a_started_program(env) as process:
                 limits = KernelLimits("k", PARTS, (process.pid,))
                 drifts = mps.hold(limits)
                 assert len(drifts) == want
@@ -143,7 +152,7 @@ class TestMps:
     def test_after_a_resize_a_running_process_is_told_to_be_restarted(self, a_pipe_directory: Path) -> None:
         mps = MpsEnforcer(a_pipe_directory)
         env = {**os.environ, **mps.environment(PARTS)}
-        with subprocess.Popen([sys.executable, "-c", "input()"], env=env, stdin=subprocess.PIPE) as process:
+        with a_started_program(env) as process:
             (drift,) = mps.hold(KernelLimits("k", PARTS[:1], (process.pid,)))
             assert "until it is restarted" in drift
             process.communicate(b"\n")
