@@ -93,6 +93,15 @@ class HostMemoryStatus:
 
 
 @dataclass(frozen=True)
+class KernelActivity:
+    """A relay's word: ``open`` requests, ``work`` of them cells or comm messages, so ``since`` (seconds since 1970)."""
+
+    open: int
+    work: int
+    since: float
+
+
+@dataclass(frozen=True)
 class EnforcerStatus:
     """One of the enforcers, and why it is not in force."""
 
@@ -139,6 +148,7 @@ class KernelStatus:
     limit_drifts: int = 0
     host_memory: HostMemoryStatus = field(default_factory=HostMemoryStatus)
     unhooked_processes: tuple[UnhookedProcess, ...] = ()
+    activity: KernelActivity | None = None
 
 
 @dataclass(frozen=True)
@@ -185,6 +195,7 @@ def read_status(report: Mapping[str, Any]) -> NodeStatus:
 
 
 def _read_kernel(report: Mapping[str, Any]) -> KernelStatus:
+    activity = report.get("activity")
     return _read(
         KernelStatus,
         report,
@@ -193,6 +204,7 @@ def _read_kernel(report: Mapping[str, Any]) -> KernelStatus:
         devices=tuple(_read(KernelDeviceStatus, device) for device in report["devices"]),
         host_memory=_read(HostMemoryStatus, report.get("host_memory", {})),
         unhooked_processes=_read_processes(report.get("unhooked_processes", ())),
+        activity=None if activity is None else _read(KernelActivity, activity),
     )
 
 

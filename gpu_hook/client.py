@@ -17,6 +17,7 @@ import json
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from .agent_reports import (
     AgentHello,
     DeviceGrant,
     DeviceStatus,
+    KernelActivity,
     KernelDeviceStatus,
     KernelGrant,
     KernelStatus,
@@ -49,6 +51,7 @@ __all__ = [
     "AgentUnreadable",
     "DeviceGrant",
     "DeviceStatus",
+    "KernelActivity",
     "KernelDeviceStatus",
     "KernelGrant",
     "KernelStatus",
@@ -159,6 +162,10 @@ class AgentClient:
     async def release(self, kernel_id: str) -> bool:
         """End a reservation; tells whether it was there."""
         return bool((await self.ask("release", kernel_id=kernel_id)).get("released"))
+
+    async def tell_activity(self, kernel_id: str, activity: KernelActivity) -> None:
+        """Say what is open in a kernel; refused (``not_found``) for one without a grant. Holds no reservation."""
+        await self.ask("activity", kernel_id=kernel_id, **asdict(activity))
 
     async def shutdown(self) -> None:
         """End the agent; refused where it runs as a service."""

@@ -25,6 +25,7 @@ from aliquot.gpu_hook.protocol import (
     SelfCheckResult,
 )
 
+from .activity import Activity
 from .audit import KernelProcesses
 from .credit import CreditDesk
 from .door import HookDoor
@@ -63,6 +64,7 @@ class Kernel:
         self.folder = folder
         self.connections: set[int] = set()
         self.is_ending = False
+        self.activity: Activity | None = None  # not told since this agent runs
         self.usage = KernelUsage(entry.tallies, entry.host_tally)
         self._ledger = ledger
         self._recall_seconds = recall_seconds

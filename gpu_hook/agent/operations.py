@@ -15,6 +15,7 @@ from typing import Any
 from aliquot.gpu_hook.paths import KERNEL_ID, Driver
 from aliquot.gpu_hook.placement import Part
 
+from .activity import Activity
 from .journal import Reservation
 from .reservations import Refused, Reservations
 from .status import describe_grant
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 CONTROL_VERSION = 1
 _MAX_AMOUNT = (1 << 62) - 1
 _MAX_TEXT = 256
+_LATEST = 1e12  # seconds since the epoch
 _MAX_ATTRIBUTES = 64
 _MAX_PARTS = 1024
 
@@ -65,6 +67,7 @@ class Operations:
             "reserve": self._reserve,
             "bind": self._bind,
             "release": self._release,
+            "activity": self._take_activity,
             "subscribe": self._enter_subscriber,
             "shutdown": self._shutdown,
         }
@@ -132,6 +135,13 @@ class Operations:
     def _release(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         return {"released": self._reservations.release(_kernel_id(request))}
 
+    def _take_activity(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        activity = Activity(_int(request, "open"), _int(request, "work"), _seconds(request, "since"))
+        if activity.work > activity.open:
+            raise Refused("bad_request", f"asked work {activity.work} of {activity.open} open requests")
+        self._reservations.note_activity(_kernel_id(request), activity)
+        return {}
+
     def _enter_subscriber(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         self._subscribe(connection)
         return {}
@@ -154,6 +164,13 @@ def _int(request: Mapping[str, Any], name: str, least: int = 0) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MAX_AMOUNT:
         raise Refused("bad_request", f"asked {name} {str(value)[:40]}; it is a whole number from {least} on")
     return value
+
+
+def _seconds(request: Mapping[str, Any], name: str) -> float:
+    value = request.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _LATEST:
+        raise Refused("bad_request", f"asked {name} {str(value)[:40]}; it is a time in seconds since the epoch")
+    return float(value)
 
 
 def _text(request: Mapping[str, Any], name: str, default: str | None = None) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from aliquot.gpu_hook.placement import Refusal, place
 
+from .activity import Activity
 from .audit import KernelProcesses
 from .devices import DeviceReading
 from .journal import Entry, JournalError, Reservation, Tally, read_entry, remove_folder
@@ -104,6 +105,13 @@ class Reservations:
         else:
             log.info("event=ending kernel=%s pids=%s", kernel_id, kernel.pids)
         return not was_ending
+
+    def note_activity(self, kernel_id: str, activity: Activity) -> None:
+        """Keep what a kernel's relay said last. Raises Refused."""
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None:
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
+        kernel.activity = activity
 
     def drop_connection(self, connection: int) -> None:
         """A control connection closed: it holds nothing any more."""

@@ -68,6 +68,7 @@ def describe_kernel(kernel: Kernel, found: Findings, enforcement: Enforcement) -
         "interception": kernel.interception,
         "absolute_paths": kernel.absolute_paths,
         "pids": kernel.pids,
+        "activity": None if kernel.activity is None else asdict(kernel.activity),
         "ending": kernel.is_ending,
         "enforcement": enforcement.state_of(reservation.kernel_id),
         "limit_drifts": enforcement.drifts_of(reservation.kernel_id),

@@ -195,6 +195,25 @@ class TestControlSocket:
             a_holder.send(b'{"id":1,"op":"status"}\n' * 1_000_000)
         a_node.until(lambda: a_node.status()["connections"] == 1, seconds=15)
 
+    @pytest.mark.parametrize(
+        ("fields", "want"),
+        [
+            pytest.param({"kernel_id": "../x"}, "kernel_id", id="a path for a name"),
+            pytest.param({"open": -1}, "open -1", id="a negative number"),
+            pytest.param({"open": 1.5}, "open 1.5", id="half a request"),
+            pytest.param({"work": True}, "work True", id="a boolean"),
+            pytest.param({"work": 3}, "work 3 of 2", id="more work than requests"),
+            pytest.param({"since": None}, "since None", id="no time"),
+            pytest.param({"since": float("nan")}, "since nan", id="a time that is none"),
+            pytest.param({"since": -1}, "since -1", id="a time before time"),
+        ],
+    )
+    def test_an_activity_that_cannot_be_is_refused(self, a_holder: Any, fields: dict[str, Any], want: str) -> None:
+        a_holder.reserve()
+        refused = a_holder.ask("activity", **{"kernel_id": "k", "open": 2, "work": 1, "since": 1763.5, **fields})
+        assert refused["code"] == "bad_request"
+        assert want in refused["message"]
+
     def test_a_service_is_not_shut_down_by_a_client(self, a_holder: Any) -> None:
         assert "runs as a service" in a_holder.ask("shutdown")["message"]
 

@@ -18,6 +18,7 @@ from aliquot.gpu_hook.client import (
     AgentStartError,
     AgentUnreachable,
     AgentUnreadable,
+    KernelActivity,
     find_agent,
     query,
     start_agent,
@@ -41,6 +42,26 @@ def test_a_client_reserves_and_sees_what_it_holds(a_node: Any) -> None:
                 await client.reserve("l", owner="ada", hundredths=100)
             assert refused.value.code == "no_room"
             assert [await client.release("k"), await client.release("k")] == [True, False]
+
+    asyncio.run(scene())
+
+
+def test_what_a_relay_says_is_open_is_shown_and_holds_nothing(a_node: Any) -> None:
+    async def scene() -> None:
+        async with (
+            await AgentClient.connect(a_node.folder) as gateway,
+            await AgentClient.connect(a_node.folder) as relay,
+        ):
+            with pytest.raises(AgentRefused, match="no kernel k is reserved") as refused:
+                await relay.tell_activity("k", KernelActivity(1, 1, 5.0))
+            assert refused.value.code == "not_found"
+            await gateway.reserve("k", owner="ada", hundredths=25)
+            assert (await gateway.status()).kernels[0].activity is None
+            for activity in (KernelActivity(3, 1, 1763.25), KernelActivity(0, 0, 1764.0)):
+                await relay.tell_activity("k", activity)
+                assert (await gateway.status()).kernels[0].activity == activity
+            await gateway.close()
+            await asyncio.to_thread(a_node.until, lambda: a_node.kernel() is None)
 
     asyncio.run(scene())
 
