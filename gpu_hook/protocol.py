@@ -69,6 +69,7 @@ class RefusalReason(IntEnum):
     KERNEL = 2
     MESSAGE = 3
     FULL = 4
+    PEER = 5
 
 
 class Enforcer(IntEnum):

@@ -13,6 +13,7 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 _BACKLOG = 64
+_MODE = 0o666  # users of a container have uids of their own; on the host the folders above keep others out
 _PAUSE_SECONDS = 1.0  # without descriptors left, accepting again at once would only spin
 
 
@@ -28,7 +29,7 @@ class HookDoor:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()  # left by an agent that was killed; the caller holds agent.lock
             self._socket.bind(os.fspath(path))
-            path.chmod(0o600)
+            path.chmod(_MODE)
             self._socket.listen(_BACKLOG)
         except OSError:
             self._socket.close()

@@ -33,7 +33,7 @@ from .journal import Entry, remove_folder, write_entry
 from .ledger import Account, DeviceAccount, Ledger, LedgerError
 from .pages import AgentSide, HookSide
 from .processes import Process, WatchedProcesses
-from .session import HookSession
+from .session import HookSession, InvisiblePeerError
 from .usage import DeviceUse, KernelUsage
 
 log = logging.getLogger(__name__)
@@ -41,6 +41,9 @@ log = logging.getLogger(__name__)
 MAX_SESSIONS = 256  # of one kernel
 MAX_VISITORS = 64  # of one kernel: a hook says HELLO at once, and silent ones must not take all our descriptors
 _PATIENCE_SECONDS = 3.0  # a hook waits 5 for its credit
+
+# On the host the folder above keeps others out. In a container this one is mounted, and any user may run there.
+_FOLDER_MODE = 0o711
 
 _session_numbers = itertools.count(1)
 
@@ -76,7 +79,8 @@ class Kernel:
         self._visitors: set[HookSession] = set()  # connected, have not said HELLO
         self._bound = WatchedProcesses(self._bound_ended)
         self._expected = WatchedProcesses(self._expected_ended)  # were connected to the agent before us, not yet to us
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(exist_ok=True)
+        folder.chmod(_FOLDER_MODE)
         self._open()
         self.write_journal()
 
@@ -319,7 +323,12 @@ class Kernel:
         }
 
     def _accept(self, connection: socket.socket) -> None:
-        visitor = HookSession(next(_session_numbers), connection, self)
+        try:
+            visitor = HookSession(next(_session_numbers), connection, self)
+        except InvisiblePeerError as error:
+            log.warning("event=hook_refused kernel=%s pid=0 reason=PEER text=%r", self.kernel_id, str(error))
+            connection.send(protocol.pack(protocol.Refuse(RefusalReason.PEER, str(error))))
+            return connection.close()
         if len(self._visitors) >= MAX_VISITORS:
             return visitor.refuse(RefusalReason.FULL, f"{MAX_VISITORS} processes of the kernel have not said HELLO")
         self._visitors.add(visitor)

@@ -35,6 +35,10 @@ _MESSAGES_A_TURN = 16  # so that one process that floods us does not keep the lo
 _PEER = struct.Struct("iII")
 
 
+class InvisiblePeerError(Exception):
+    """A process in a pid namespace that is not ours, nor below it: it has no pid here, so its end could not be seen."""
+
+
 class SessionOwner(Protocol):
     """The kernel that a session belongs to."""
 
@@ -49,7 +53,7 @@ class HookSession:
     """``number`` names it within the agent; the ledger's loans are under it."""
 
     def __init__(self, number: int, connection: socket.socket, owner: SessionOwner) -> None:
-        """Raises OSError (ProcessLookupError too) when the peer is gone already."""
+        """Raises OSError (ProcessLookupError too) when the peer is gone already, and InvisiblePeerError."""
         self.number = number
         self.role = Role.OBSERVER
         self.own_pid = 0  # as the process sees itself
@@ -65,6 +69,8 @@ class HookSession:
         self._closing: asyncio.Handle | None = None
         connection.setblocking(False)
         self.pid: int = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
+        if self.pid == 0:
+            raise InvisiblePeerError("the agent cannot see this process: run the agent in the host's pid namespace")
         # A child that inherited the socket would keep it open after its parent's end.
         self._process = ProcessWatch(self.pid, self._process_ended)
         self._timer = self._loop.call_later(_HELLO_SECONDS, self._hello_is_late)

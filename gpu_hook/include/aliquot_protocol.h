@@ -57,6 +57,7 @@ enum aliquot_refusal {
     ALIQUOT_REFUSED_KERNEL = 2,  /* the kernel's grant ended */
     ALIQUOT_REFUSED_MESSAGE = 3, /* malformed */
     ALIQUOT_REFUSED_FULL = 4,    /* too many processes of one kernel */
+    ALIQUOT_REFUSED_PEER = 5,    /* in a pid namespace that the agent does not see */
 };
 
 /* What keeps a kernel within its memory on a device. Under the driver's own limit the hook leaves memory queries to
