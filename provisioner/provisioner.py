@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Mapping
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +19,20 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import CUnicode, Float, Unicode
 
+from .container_plan import ContainerPlan
+from .endings import ProcessEnd
 from .errors import AgentUnavailableError, RequestError, WithdrawnError
 from .grant_hold import GrantHold, Names, bind_process
 from .grant_record import grant_record, parse_request, read_grant
 from .granting import Question, ask
 from .launch_spec import LaunchSettings, LaunchSpec, launch_spec
 from .resources import GpuShare, Grant, Request
-from .runtime.base import KernelProcess, Runtime
+from .runtime.base import KernelProcess, Launch, Runtime
 from .runtime.process import ProcessRuntime
 
 _END_SECONDS = 5.0
 # Keyword arguments of start_kernel that are ours or Jupyter's, and not Popen's.
-_NOT_STREAMS = frozenset({"env", "cwd", "extra_arguments", "kernel_id", "grant"})
+_NOT_STREAMS = frozenset({"env", "cwd", "extra_arguments", "kernel_id"})
 
 
 class AliquotProvisioner(LocalProvisioner):
@@ -52,9 +56,13 @@ class AliquotProvisioner(LocalProvisioner):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        # What the gateway hands down by value. A restart replays old arguments; these stay as they are now.
         self.grant: Grant | None = None
+        self.container: ContainerPlan | None = None
+        self.relay_facts: Mapping[str, Any] | None = None
         self._runtime: Runtime = ProcessRuntime()
         self._kernel: KernelProcess | None = None
+        self._end: ProcessEnd | None = None
         self._hold: GrantHold | None = None
         self._asking: asyncio.Future[GrantHold] | None = None
         self._is_withdrawn = False
@@ -64,9 +72,12 @@ class AliquotProvisioner(LocalProvisioner):
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
         """Called by KernelManager.pre_start_kernel, at a restart too: the grant held then is kept.
 
-        ``grant`` is the gateway's, by value; without one this asks for its own. Raises AliquotError.
+        ``grant``, ``container`` and ``relay_facts`` are the gateway's, by value; without a grant this asks for its
+        own, without a container the kernel is a process, and facts are kept with its relay. Raises AliquotError.
         """
         given: Grant | None = kwargs.pop("grant", None)
+        self.container = kwargs.pop("container", self.container)
+        self.relay_facts = kwargs.pop("relay_facts", self.relay_facts)
         if self.grant is None:
             await self._get_grant(given, self._names(kwargs.get("env")))
         try:
@@ -130,7 +141,8 @@ class AliquotProvisioner(LocalProvisioner):
         streams = {name: value for name, value in kwargs.items() if name not in _NOT_STREAMS}
         spec = self._launch_spec(cmd, kwargs["env"], kwargs.get("cwd"))
         try:
-            self._kernel = await self._runtime.create(spec, streams)
+            self._end = None
+            self._kernel = await self._runtime.create(Launch(spec, streams, self.grant, self.container))
             await self._bind(self._kernel)
         except BaseException:
             await self._end_process()
@@ -169,11 +181,17 @@ class AliquotProvisioner(LocalProvisioner):
 
     async def wait(self) -> int | None:
         """Called by KernelManager.finish_shutdown and kill_kernel. Afterwards there is no process."""
-        if self._kernel is None:
+        process = self._kernel
+        if process is None:
             return 0
-        status = await self._runtime.wait(self._kernel)
+        status = await self._runtime.wait(process)
+        self._end = await self._runtime.ending(process)
         self._kernel = None
         return status
+
+    async def ending(self) -> ProcessEnd | None:
+        """How the latest process ended; None while it runs, and before there was one."""
+        return self._end if self._kernel is None else await self._runtime.ending(self._kernel)
 
     async def send_signal(self, signum: int) -> None:
         """Called by KernelManager.signal_kernel and interrupt_kernel: the whole process group gets it."""
@@ -199,12 +217,14 @@ class AliquotProvisioner(LocalProvisioner):
 
     async def _end_process(self) -> None:
         """Kill what still runs. One that cannot even be killed is left to the agent, which watches its end."""
-        if self._kernel is None:
+        process = self._kernel
+        if process is None:
             return
         try:
-            await within(self._runtime.remove(self._kernel), _END_SECONDS)
+            await within(self._runtime.remove(process), _END_SECONDS)
+            self._end = await self._runtime.ending(process)
         except asyncio.TimeoutError:
-            self.log.error("kernel=%s pid=%d end=timeout", self.kernel_id, self._kernel.pid)
+            self.log.error("kernel=%s pid=%d end=timeout", self.kernel_id, process.pid)
         self._kernel = None
 
     async def _let_go(self) -> None:
@@ -221,7 +241,7 @@ class AliquotProvisioner(LocalProvisioner):
         process = self._kernel
         info["grant"] = None if self.grant is None else grant_record(self.grant)
         info["is_self_granted"] = self._hold is not None
-        info["process"] = None if process is None else [process.pid, process.start_time_ticks, process.process_group]
+        info["process"] = None if process is None else list(astuple(process)[1:])
         return info
 
     async def load_provisioner_info(self, provisioner_info: dict[str, Any]) -> None:

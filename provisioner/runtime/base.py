@@ -1,41 +1,75 @@
-"""What every runtime can do with a kernel's process. The runtime is the record: what runs is found by asking it."""
+"""What every runtime can do with a kernel's process. The runtime is the record: what runs is found by asking it.
+
+Values and one protocol: nothing here starts or looks at a process.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from aliquot.provisioner.container_plan import ContainerPlan
+from aliquot.provisioner.endings import ProcessEnd
 from aliquot.provisioner.launch_spec import LaunchSpec
+from aliquot.provisioner.resources import Grant
+
+# The exit status of a process that nobody could wait for.
+UNKNOWN_EXIT_STATUS = 255
 
 
 @dataclass(frozen=True)
 class KernelProcess:
-    """One kernel's process. A pid comes back after its end, so it is only itself with its start time."""
+    """One kernel's process. A pid comes back after its end, so it is only itself with its start time.
+
+    ``container`` is the engine's id of its container, empty for a process of this machine. The pid is always the
+    machine's own, never one within a container.
+    """
 
     kernel_id: str
     pid: int
     start_time_ticks: int
     process_group: int
+    container: str = ""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """All that a runtime may need for one start. ``streams`` are Popen's further arguments, such as stderr."""
+
+    spec: LaunchSpec
+    streams: Mapping[str, Any] = field(default_factory=dict)
+    grant: Grant | None = None
+    container: ContainerPlan | None = None
 
 
 class Runtime(Protocol):
-    """Where kernels run. Each method may be called again after a failure."""
+    """Where kernels run. Each method may be called again after a failure, and from one event loop after another."""
 
-    async def create(self, spec: LaunchSpec, streams: Mapping[str, Any]) -> KernelProcess:
-        """Start it. ``streams`` are Popen's further arguments, such as stderr. Raises LaunchError."""
+    async def create(self, launch: Launch) -> KernelProcess:
+        """Start it. Raises LaunchError; nothing is left behind then."""
 
     async def signal(self, process: KernelProcess, signal_number: int) -> None:
         """Signal the whole process group; nothing once the process has ended."""
 
     async def poll(self, process: KernelProcess) -> int | None:
-        """None while it runs, else its exit status."""
+        """None while it runs, else its exit status. Cheap: called every few seconds for each kernel."""
 
     async def wait(self, process: KernelProcess) -> int:
         """Wait for its end and give the exit status."""
+
+    async def ending(self, process: KernelProcess) -> ProcessEnd | None:
+        """How it ended; None while it runs. Stays known until remove, and to this object after it."""
 
     async def remove(self, process: KernelProcess) -> None:
         """Kill what is left of it, and forget it."""
 
     async def list(self) -> tuple[KernelProcess, ...]:
         """The kernels that run here now, whoever started them."""
+
+
+def exit_status(end: ProcessEnd) -> int:
+    """As Popen says it: the exit code, or the negative signal."""
+    if end.signal is not None:
+        return -end.signal
+    return UNKNOWN_EXIT_STATUS if end.exit_code is None else end.exit_code

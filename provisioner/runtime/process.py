@@ -6,20 +6,17 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 from subprocess import Popen
-from typing import Any
 
+from aliquot.provisioner.endings import ProcessEnd
 from aliquot.provisioner.errors import LaunchError
 from aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, LaunchSpec
 from jupyter_client.launcher import launch_kernel
 
-from .base import KernelProcess
+from .base import UNKNOWN_EXIT_STATUS, KernelProcess, Launch
 
 _PROC = Path("/proc")
-# The exit status of a process that is not our child is not ours to read.
-UNKNOWN_EXIT_STATUS = 255
 _POLL_SECONDS = 0.1
 
 
@@ -28,11 +25,13 @@ class ProcessRuntime:
 
     def __init__(self) -> None:
         self._children: dict[KernelProcess, Popen[bytes]] = {}
+        self._ended: dict[KernelProcess, int] = {}
 
-    async def create(self, spec: LaunchSpec, streams: Mapping[str, Any]) -> KernelProcess:
-        _check_program(spec)
+    async def create(self, launch: Launch) -> KernelProcess:
+        spec = launch.spec
+        check_program(spec)
         try:
-            child = launch_kernel(list(spec.argv), env=dict(spec.env), cwd=spec.cwd, **streams)
+            child = launch_kernel(list(spec.argv), env=dict(spec.env), cwd=spec.cwd, **launch.streams)
         except OSError as error:
             raise LaunchError(_launch_failure(spec, error)) from error
         # We have not reaped it, so its /proc entry stays readable even if it ended at once.
@@ -55,13 +54,25 @@ class ProcessRuntime:
         child = self._children.get(process)
         if child is not None:
             return child.poll()
+        if process in self._ended:
+            return self._ended[process]
+        # The exit status of a process that is not our child is not ours to read.
         return None if is_running(process) else UNKNOWN_EXIT_STATUS
 
     async def wait(self, process: KernelProcess) -> int:
         while (status := await self.poll(process)) is None:
-            await _wait_for_exit(process.pid)
+            await wait_for_exit(process.pid)
+        self._ended[process] = status
         self._forget(process)
         return status
+
+    async def ending(self, process: KernelProcess) -> ProcessEnd | None:
+        status = await self.poll(process)
+        if status is None:
+            return None
+        if process not in self._children and process not in self._ended:
+            return ProcessEnd()
+        return ProcessEnd(signal=-status) if status < 0 else ProcessEnd(exit_code=status)
 
     async def remove(self, process: KernelProcess) -> None:
         await self.signal(process, signal.SIGKILL)
@@ -98,7 +109,7 @@ def _stat_fields(pid: int) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
-async def _wait_for_exit(pid: int) -> None:
+async def wait_for_exit(pid: int) -> None:
     """Return when the process may have ended. Uses a pidfd, and short sleeps where the kernel has none."""
     try:
         descriptor = os.pidfd_open(pid)
@@ -117,7 +128,7 @@ async def _wait_for_exit(pid: int) -> None:
         os.close(descriptor)
 
 
-def _check_program(spec: LaunchSpec) -> None:
+def check_program(spec: LaunchSpec) -> None:
     """Our start program would find a missing kernel only when nobody listens any more. Raises LaunchError."""
     if spec.cwd is not None and not os.path.isdir(spec.cwd):
         raise LaunchError(f"asked to start a kernel in {spec.cwd}: there is no such folder")

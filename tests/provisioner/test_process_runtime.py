@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from aliquot.provisioner.endings import ProcessEnd
 from aliquot.provisioner.errors import LaunchError
 from aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, LaunchSpec
+from aliquot.provisioner.runtime.base import Launch, exit_status
 from aliquot.provisioner.runtime.process import ProcessRuntime, is_running
 
 
@@ -21,7 +23,7 @@ def a_spec(*argv: str, **rest: Any) -> LaunchSpec:
 def test_a_process_is_polled_signalled_and_waited_for() -> None:
     async def scene() -> None:
         runtime = ProcessRuntime()
-        process = await runtime.create(a_spec("/bin/sleep", "100"), {})
+        process = await runtime.create(Launch(a_spec("/bin/sleep", "100")))
         assert await runtime.poll(process) is None
         waiting = asyncio.ensure_future(runtime.wait(process))
         await runtime.signal(process, signal.SIGTERM)
@@ -31,11 +33,26 @@ def test_a_process_is_polled_signalled_and_waited_for() -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.parametrize(
+    ("code", "want_end"),
+    [("raise SystemExit(3)", ProcessEnd(exit_code=3)), ("import os; os.abort()", ProcessEnd(signal=signal.SIGABRT))],
+)
+def test_how_it_ended_is_known_after_it(code: str, want_end: ProcessEnd) -> None:
+    async def scene() -> None:
+        runtime = ProcessRuntime()
+        process = await runtime.create(Launch(a_spec(sys.executable, "-c", code)))
+        assert await runtime.wait(process) == exit_status(want_end)
+        assert await runtime.ending(process) == want_end
+        assert await ProcessRuntime().ending(process) == ProcessEnd(), "another's child: that it ended is all we know"
+
+    asyncio.run(scene())
+
+
 def test_the_whole_group_gets_the_signal(until: Any) -> None:
     async def scene() -> None:
         runtime = ProcessRuntime()
         code = "import subprocess; print(subprocess.Popen(['/bin/sleep', '100']).pid, flush=True); input()"
-        process = await runtime.create(a_spec(sys.executable, "-c", code), {"stdout": -1, "stdin": -1})
+        process = await runtime.create(Launch(a_spec(sys.executable, "-c", code), {"stdout": -1, "stdin": -1}))
         output = runtime._children[process].stdout
         assert output is not None
         child = int(output.readline())
@@ -50,7 +67,7 @@ def test_the_whole_group_gets_the_signal(until: Any) -> None:
 def test_another_process_with_the_same_pid_is_not_ours() -> None:
     async def scene() -> None:
         runtime = ProcessRuntime()
-        process = await runtime.create(a_spec("/bin/sleep", "100"), {})
+        process = await runtime.create(Launch(a_spec("/bin/sleep", "100")))
         assert is_running(process)
         impostor = replace(process, start_time_ticks=process.start_time_ticks + 1)
         assert not is_running(impostor)
@@ -63,7 +80,7 @@ def test_another_process_with_the_same_pid_is_not_ours() -> None:
 
 def test_what_runs_is_found_by_asking() -> None:
     async def scene() -> None:
-        process = await (runtime := ProcessRuntime()).create(a_spec("/bin/sleep", "100"), {})
+        process = await (runtime := ProcessRuntime()).create(Launch(a_spec("/bin/sleep", "100")))
         found = {kernel.kernel_id: kernel for kernel in await ProcessRuntime().list()}
         assert found[f"k-{os.getpid()}"].pid == process.pid
         await runtime.remove(process)
@@ -84,4 +101,4 @@ def test_what_runs_is_found_by_asking() -> None:
 )
 def test_a_launch_that_fails_names_the_cause(spec: LaunchSpec, want_message: str) -> None:
     with pytest.raises(LaunchError, match=want_message):
-        asyncio.run(ProcessRuntime().create(spec, {}))
+        asyncio.run(ProcessRuntime().create(Launch(spec)))
