@@ -1,4 +1,4 @@
-"""Set the project up in `.venv`: environment, Python packages, native libraries; for tests Chromium, clang, valgrind.
+"""Set the project up in `.venv`: environment, Python packages, native libraries; for tests Chromium, engines, clang …
 
 Needs nothing but Python's standard library and a C compiler. Says what it does, how long it takes, and what to
 do when a step fails; the full output of each step is in build/setup.log. Owns no project logic.
@@ -34,6 +34,18 @@ BUILD_REQUIREMENTS = (
 # Kept out of the environment: its extension would run in every Jupyter server that the tests start.
 DASHBOARD = "jupyterlab-nvdashboard>=0.15,<0.16"
 SYSTEM_PACKAGES = {"chromium": "chromium", "clang": "clang", "valgrind": "valgrind"}  # program: Debian package
+# The container engines that tests start for themselves, with what they need of the system.
+ENGINE_PACKAGES = {
+    "podman": "podman",
+    "netavark": "netavark",  # in a folder of Podman's own, not on PATH
+    "catatonit": "catatonit",
+    "runc": "runc",
+    "dockerd": "docker.io",
+    "containerd": "containerd",
+    "tini-static": "tini",
+    "iptables": "iptables",
+}
+ENGINE_FOLDERS = os.pathsep.join(["/usr/sbin", "/sbin", "/usr/lib/podman", "/usr/libexec/podman"])
 
 
 def say(text: str) -> None:
@@ -124,9 +136,10 @@ def install_torch() -> None:
 
 
 def install_system_packages() -> None:
-    """Chromium for the browser tests, clang for warnings, valgrind for counts; only as root on Debian."""
-    wanted = {**SYSTEM_PACKAGES, **offload_compiler()}
-    missing = [package for program, package in wanted.items() if shutil.which(program) is None]
+    """Chromium, clang, valgrind and container engines for tests; only as root on Debian."""
+    wanted = {**SYSTEM_PACKAGES, **offload_compiler(), **ENGINE_PACKAGES}
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), ENGINE_FOLDERS])
+    missing = [package for program, package in wanted.items() if shutil.which(program, path=path) is None]
     if not missing:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
@@ -171,6 +184,14 @@ def fetch_oracle() -> None:
         say("[setup]   not fetched; the tests that compare with it are skipped")
 
 
+def fetch_engines() -> None:
+    """A Docker daemon that knows CDI; the release's own may be older."""
+    if not (BUILD / "engines" / "docker").is_dir() and not run_step(
+        "fetching a Docker daemon that knows CDI", [sys.executable, "tools/fetch-engines"]
+    ):
+        say("[setup]   not fetched; the container tests that need it are skipped")
+
+
 def build_native() -> None:
     """Rebuild what changed in C; a fraction of a second when nothing did."""
     for folder in sorted(BUILD.glob("editable-*")):
@@ -202,6 +223,7 @@ def main() -> None:
         install_node_packages()
         if not all((BUILD / "oracle" / release).is_dir() for release in ("bookworm", "trixie")):
             fetch_oracle()
+        fetch_engines()
     if options.torch:
         install_torch()
 

@@ -1,0 +1,252 @@
+"""Real container engines for tests: a Podman service, a Docker daemon. Each in a temporary folder with its own storage,
+socket, CDI folder and control groups; nothing of the host's own engines is used, and nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import docker
+
+ROOT = Path(__file__).resolve().parents[2]
+# What a container of the test image needs of the host to run Python with Aliquot: mounted read-only, at the same paths.
+HOST_FOLDERS = ("/usr", os.path.realpath(sys.base_prefix), str(ROOT))
+UNPACKED_DOCKER = ROOT / "build" / "engines" / "docker"
+PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", "/usr/lib/podman"])
+# A host without CAP_SYS_RESOURCE refuses the engines' own, higher, limits.
+NOFILE, NPROC = 20000, 4096
+IMAGE = "aliquot-test/kernel"
+START_SECONDS = 40.0
+STOP_SECONDS = 20.0
+
+
+class EngineUnavailable(Exception):
+    """Why this machine cannot run an engine; the tests that need it are skipped with this reason."""
+
+
+@dataclass
+class Engine:
+    """One running engine. ``name`` is podman, docker or docker-old; ``url`` is what DOCKER_HOST would be."""
+
+    name: str
+    folder: Path
+    daemon: subprocess.Popen[bytes]
+    cgroup_parent: str
+    image: str = IMAGE
+    _clients: list[docker.DockerClient] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.folder}/engine.sock"
+
+    @property
+    def cdi_dir(self) -> Path:
+        """Where its CDI specs lie; an engine without CDI over the API does not read them."""
+        return self.folder / "cdi"
+
+    def client(self) -> docker.DockerClient:
+        client = docker.DockerClient(base_url=self.url, timeout=60)
+        self._clients.append(client)
+        return client
+
+    def containers(self) -> list[str]:
+        """Names of all containers of the engine, ended ones too."""
+        return sorted(str(container.name) for container in self.client().containers.list(all=True))
+
+    def remove_containers(self) -> None:
+        client = self.client()
+        for container in client.containers.list(all=True, ignore_removed=True):
+            with contextlib.suppress(docker.errors.NotFound):
+                container.remove(force=True)
+
+    def stop(self) -> None:
+        """End what it runs, then itself, then what it left on the host."""
+        with contextlib.suppress(docker.errors.DockerException, OSError):
+            self.remove_containers()
+        for client in self._clients:
+            client.close()
+        self.daemon.send_signal(signal.SIGTERM)
+        try:
+            self.daemon.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.daemon.pid, signal.SIGKILL)
+            self.daemon.wait()
+        _unmount_below(self.folder)
+        if self.cgroup_parent:
+            _remove_cgroups(self.cgroup_parent)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def start_engine(name: str) -> Engine:
+    """Raises EngineUnavailable with the reason."""
+    if os.geteuid() != 0:
+        raise EngineUnavailable("container engines are tested as root; this is not root")
+    if not Path("/etc/debian_version").exists():
+        raise EngineUnavailable("the test image is Debian's own /usr; this is not Debian")
+    folder = Path(tempfile.mkdtemp(prefix="aqe-", dir="/tmp"))
+    folder.chmod(0o755)  # a mapped root of a user namespace passes through
+    try:
+        (folder / "cdi").mkdir()
+        engine = (_start_podman if name == "podman" else _start_docker)(name, folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    try:
+        _wait_until_it_answers(engine)
+        _import_image(engine)
+    except BaseException:
+        engine.stop()
+        raise
+    return engine
+
+
+def _start_podman(name: str, folder: Path) -> Engine:
+    _need("podman", "runc", "conmon", "netavark")
+    (folder / "containers.conf").write_text(
+        f"""[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+lock_type = "file"
+tmp_dir = "{folder}/tmp"
+volume_path = "{folder}/volumes"
+static_dir = "{folder}/static"
+[network]
+network_config_dir = "{folder}/networks"
+[containers]
+default_ulimits = ["nofile={NOFILE}:{NOFILE}", "nproc={NPROC}:{NPROC}"]
+"""
+    )
+    command = ["podman", f"--root={folder}/storage", f"--runroot={folder}/run", "--storage-driver=overlay"]
+    command += ["system", "service", "--time=0", f"unix://{folder}/engine.sock"]
+    environment = {
+        **os.environ,
+        "PATH": PATH,
+        "CONTAINERS_CONF": str(folder / "containers.conf"),
+        "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+    }
+    (folder / "storage.conf").write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/storage"\nrunroot = "{folder}/run"\n'
+    )
+    shared = any(Path("/sys/fs/cgroup").glob("*/libpod_parent"))  # another Podman's: theirs to remove
+    return Engine(name, folder, _spawn(command, environment, folder), "" if shared else "libpod_parent")
+
+
+def _start_docker(name: str, folder: Path) -> Engine:
+    programs = PATH
+    if name == "docker":
+        if not (UNPACKED_DOCKER / "dockerd").exists():
+            raise EngineUnavailable("no Docker daemon in build/engines; tools/fetch-engines fetches it")
+        programs = os.pathsep.join([str(UNPACKED_DOCKER), PATH])
+    _need("dockerd", "containerd", "runc", "tini-static", path=programs)
+    config = {
+        "hosts": [f"unix://{folder}/engine.sock"],
+        "data-root": f"{folder}/data",
+        "exec-root": f"{folder}/exec",
+        "pidfile": f"{folder}/docker.pid",
+        "init-path": shutil.which("tini-static"),
+        "cgroup-parent": f"/{folder.name}",
+        "default-ulimits": {"nofile": {"Name": "nofile", "Soft": NOFILE, "Hard": NOFILE}},
+        # Kernels have no network, so the daemon needs neither a bridge nor rules of the host's firewall.
+        "bridge": "none",
+        "iptables": False,
+        "ip6tables": False,
+        "ip-masq": False,
+    }
+    if name == "docker":
+        config |= {"features": {"cdi": True}, "cdi-spec-dirs": [f"{folder}/cdi"], "experimental": True}
+    (folder / "daemon.json").write_text(json.dumps(config))
+    command = ["dockerd", f"--config-file={folder}/daemon.json"]
+    return Engine(name, folder, _spawn(command, {**os.environ, "PATH": programs}, folder), folder.name)
+
+
+def _need(*programs: str, path: str = PATH) -> None:
+    missing = [program for program in programs if shutil.which(program, path=path) is None]
+    if missing:
+        raise EngineUnavailable(f"not installed: {', '.join(missing)} (tools/setup.py test installs them, as root)")
+
+
+def _spawn(command: Sequence[str], environment: dict[str, str], folder: Path) -> subprocess.Popen[bytes]:
+    program = shutil.which(command[0], path=environment["PATH"]) or command[0]
+    with (folder / "log").open("w") as log:
+        return subprocess.Popen(
+            [program, *command[1:]],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            start_new_session=True,
+        )
+
+
+def _wait_until_it_answers(engine: Engine) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            with contextlib.closing(docker.APIClient(base_url=engine.url, timeout=5)) as client:
+                client.ping()
+            return
+        except (docker.errors.DockerException, OSError) as error:
+            if engine.daemon.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+                continue
+            log = (engine.folder / "log").read_text(errors="replace")[-3000:]
+            raise RuntimeError(f"{engine.name} does not answer: {error}\n{log}") from error
+
+
+def skeleton() -> bytes:
+    """An image of folders, links and names alone: what it runs is the host's own /usr, mounted read-only."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for name in ("usr", "etc", "proc", "sys", "dev", "run", "home", "opt", "var", "var/tmp", "tmp"):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if name.endswith("tmp") else 0o755
+            tar.addfile(entry)
+        for name in ("bin", "lib", "lib64", "sbin"):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.linkname = tarfile.SYMTYPE, f"usr/{name}"
+            tar.addfile(entry)
+        for name in ("passwd", "group", "nsswitch.conf", "ld.so.cache"):
+            if Path("/etc", name).exists():
+                tar.add(f"/etc/{name}", f"etc/{name}")
+    return data.getvalue()
+
+
+def _import_image(engine: Engine) -> None:
+    archive = engine.folder / "skeleton.tar"
+    archive.write_bytes(skeleton())
+    client = engine.client()
+    client.api.import_image_from_file(
+        str(archive), repository=engine.image, tag="latest", changes=["ENV PATH=/usr/bin"]
+    )
+    archive.unlink()
+
+
+def _unmount_below(folder: Path) -> None:
+    """What an engine that was killed leaves mounted: overlays, network namespaces."""
+    with open("/proc/self/mounts") as mounts:
+        targets = [line.split()[1] for line in mounts if line.split()[1].startswith(f"{folder}/")]
+    for target in sorted(targets, key=len, reverse=True):
+        subprocess.run(["umount", "-l", target], check=False, capture_output=True)
+
+
+def _remove_cgroups(name: str) -> None:
+    """The engine's own groups, where they are empty: somebody else's are not."""
+    for group in Path("/sys/fs/cgroup").glob(f"*/{name}"):
+        for folder in [*sorted((f for f in group.rglob("*") if f.is_dir()), key=lambda f: -len(str(f))), group]:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
