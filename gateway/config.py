@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from aliquot.gateway.gateway_folder import GATEWAY_NAME
 from aliquot.gateway.size_names import parse_size
 from aliquot.provisioner.errors import SizeNameError
 from aliquot.provisioner.resources import Bytes, GpuShare, Request
@@ -66,6 +67,24 @@ class Aliquot(Configurable):
         False, help="End a kernel whose GPU calls are not seen; if not set it runs on, shown as uncontrolled."
     ).tag(config=True)
 
+    gateway_name = Unicode(
+        "", help="Name under which kernels are found again after a restart; empty for one a served folder and machine."
+    ).tag(config=True)
+    state_dir = Unicode(
+        "", help="Folder in which gateways remember their kernels; empty for aliquot/gateways in Jupyter's data folder."
+    ).tag(config=True)
+    keep_kernels = Enum(
+        ("auto", "always", "never"),
+        "auto",
+        help="Whether kernels outlive a stop of the server; auto: SIGTERM keeps them, a stop that somebody asked for "
+        "(Ctrl-C, POST /api/shutdown) ends them. never: they end even with a killed server.",
+    ).tag(config=True)
+    orphan_seconds = Float(
+        -1.0,
+        help="How long kernels wait for a gateway before they end; 0 for ever, -1 for a day in `aliquot serve` and an "
+        "hour elsewhere.",
+    ).tag(config=True)
+
     def preset_requests(self) -> list[Request]:
         """The presets, read; each once."""
         return list(dict.fromkeys(parse_size(preset) for preset in self.presets))
@@ -108,6 +127,27 @@ class Aliquot(Configurable):
         if path and not path.startswith("/"):
             raise _refused(proposal, "an absolute path")
         return path
+
+    @validate("state_dir")
+    def _state_dir_is_absolute(self, proposal: dict[str, Any]) -> str:
+        path: str = proposal["value"]
+        if path and not path.startswith("/"):
+            raise _refused(proposal, "an absolute path")
+        return path
+
+    @validate("gateway_name")
+    def _name_is_a_word(self, proposal: dict[str, Any]) -> str:
+        name: str = proposal["value"]
+        if name and not GATEWAY_NAME.fullmatch(name):
+            raise _refused(proposal, "1 to 41 letters, digits, '_', '.' and '-', the first a letter or digit")
+        return name
+
+    @validate("orphan_seconds")
+    def _orphans_wait_a_while(self, proposal: dict[str, Any]) -> float:
+        seconds = float(proposal["value"])
+        if seconds != -1 and not 0 <= seconds < math.inf:
+            raise _refused(proposal, "a number of seconds, 0 for ever, or -1 for the default")
+        return seconds
 
     @validate("driver")
     def _driver_is_known(self, proposal: dict[str, Any]) -> str:

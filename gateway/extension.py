@@ -13,6 +13,7 @@ from aliquot.gateway.agent_link import AgentLink
 from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider
 from aliquot.gateway.clock import SystemClock
 from aliquot.gateway.config import Aliquot
+from aliquot.gateway.gateway_memory import GatewayMemory, claim_memory
 from aliquot.gateway.handlers import HANDLERS, SETTING, Sources
 from aliquot.gateway.interception_guard import GuardRules, InterceptionGuard
 from aliquot.gateway.kernel_manager import AliquotKernelManager
@@ -42,11 +43,15 @@ class AliquotExtension(ExtensionApp):
     classes = [Aliquot, AliquotIdentityProvider]
     # A server that ends before it is ready, over a wrong knob for example, stops extensions that made nothing yet.
     _is_made = False
+    # In gateway mode kernels are elsewhere, and so is what must be remembered of them.
+    _memory = GatewayMemory()
 
     def _link_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called by the extension manager before the server makes its managers."""
         replace_stock_classes(serverapp)
         super()._link_jupyter_server_extension(serverapp)
+        if not GatewayClient.instance(parent=serverapp).gateway_enabled:
+            self._memory = claim_memory(serverapp, self.log)
 
     def initialize_settings(self) -> None:
         """Called by ExtensionApp.initialize, before there is an event loop: makes everything, starts nothing."""
@@ -69,7 +74,7 @@ class AliquotExtension(ExtensionApp):
             self._guard = InterceptionGuard(self._manager, self.log, rules)
             if rules.requires_interception or rules.ends_unhooked:
                 self._watch.listen(self._guard.look)
-        self._remarks = gateway_mode(self._gateway_url) or replaced_classes(server)
+        self._remarks = (*(gateway_mode(self._gateway_url) or replaced_classes(server)), *self._memory.remarks)
         for remark in self._remarks:
             self.log.warning("%s", remark)
         self.settings[SETTING] = Sources(self.scene, ServerMetrics(self.scene), knobs.largest())
@@ -99,6 +104,7 @@ class AliquotExtension(ExtensionApp):
         await self._within_patience("admission", self._admission.stop())
         await self._within_patience("node_watch", self._watch.stop())
         await self._within_patience("agent_link", self._link.stop())
+        self._memory.close()
 
     async def _within_patience(self, part: str, stop: Coroutine[Any, Any, None]) -> None:
         """A part that does not stop in time keeps neither the others nor the server."""

@@ -22,6 +22,7 @@ HTTP_STATUS: dict[type[errors.AliquotError], int] = {
     errors.DeviceLostError: 503,
     errors.LaunchError: 500,
     errors.InterceptionError: 500,
+    errors.StateError: 500,
 }
 
 

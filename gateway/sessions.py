@@ -1,7 +1,17 @@
-"""Sessions with owners: a session belongs to whoever owns its kernel. Keeps no owners of its own."""
+"""Sessions with owners: a session belongs to whoever owns its kernel. Keeps no owners of its own.
+
+Their table is a file where the gateway has a state folder; without one, or when its disk is full, it is in memory.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from aliquot.gateway.auth import User, current_user, owns
@@ -12,9 +22,86 @@ from jupyter_client.multikernelmanager import DuplicateKernelError
 from jupyter_server.services.sessions.sessionmanager import SessionManager
 from tornado.web import HTTPError
 
+_IN_MEMORY = ":memory:"
+_COLUMNS = "session_id, path, name, type, kernel_id"
+
+
+def usable_database(path: Path, log: logging.Logger) -> str:
+    """The file if sessions can be kept in it; one that is damaged is set aside; else ":memory:"."""
+    try:
+        try:
+            _check_database(path)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            aside = path.with_name(f"{path.name}.unreadable-{int(time.time())}")
+            os.replace(path, aside)
+            log.error("sessions=unreadable reason=%s; set aside as %s, and begun anew", error, aside)
+            _check_database(path)
+    except (sqlite3.Error, OSError) as error:
+        log.error("sessions=in_memory reason=%s: %s; they end with this server", path, error)
+        return _IN_MEMORY
+    return str(path)
+
+
+def _check_database(path: Path) -> None:
+    """Raises sqlite3.OperationalError where it cannot be used now, another sqlite3.DatabaseError when it is damaged."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        found = database.execute("PRAGMA quick_check").fetchone()[0]
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
+        database.execute("BEGIN IMMEDIATE")
+        database.execute(f"CREATE TABLE IF NOT EXISTS session ({_COLUMNS})")
+        columns = ", ".join(row[1] for row in database.execute("PRAGMA table_info(session)"))
+        if columns != _COLUMNS:
+            raise sqlite3.DatabaseError(f"its table has the columns {columns}, wanted {_COLUMNS}")
+        database.execute("COMMIT")
+
+
+class PatientCursor:
+    """The part of a cursor that sessions use; see OwnedSessionManager.leave_disk."""
+
+    def __init__(self, manager: OwnedSessionManager) -> None:
+        self._manager = manager
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        try:
+            return self._manager.file_cursor().execute(statement, values)
+        except sqlite3.OperationalError as error:
+            self._manager.leave_disk(error)
+        return self._manager.file_cursor().execute(statement, values)
+
+    def fetchone(self) -> Any:
+        return self._manager.file_cursor().fetchone()
+
+    def fetchall(self) -> list[Any]:
+        return self._manager.file_cursor().fetchall()
+
 
 class OwnedSessionManager(SessionManager):
     """Shows users their own sessions, and never binds a session to somebody else's kernel."""
+
+    @property
+    def cursor(self) -> PatientCursor:
+        """Called by Jupyter's own methods for each statement."""
+        return PatientCursor(self)
+
+    def file_cursor(self) -> sqlite3.Cursor:
+        """The table's own cursor, wherever the table is."""
+        found: sqlite3.Cursor = super().cursor
+        return found
+
+    def leave_disk(self, error: sqlite3.OperationalError) -> None:
+        """A disk that is full, or became read-only, ends nobody's session: the table goes on in memory."""
+        if self.database_filepath == _IN_MEMORY:
+            raise error
+        self.log.error("sessions=in_memory reason=%s; they end with this server", error)
+        memory = sqlite3.connect(_IN_MEMORY, isolation_level=None)
+        memory.row_factory = sqlite3.Row
+        self.connection.backup(memory)
+        self.close()  # type: ignore[no-untyped-call]
+        self.connection.close()
+        self.database_filepath, self._connection = _IN_MEMORY, memory
 
     async def list_sessions(self) -> list[dict[str, Any]]:
         """The asker's sessions; all of them for an administrator. Called by GET /api/sessions."""

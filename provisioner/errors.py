@@ -14,8 +14,9 @@ AliquotError
  │    ├── AgentUnavailableError  nobody answers at the socket                   503
  │    ├── AgentProtocolError     it answered what we cannot read                502
  │    └── DeviceLostError        a device vanished                              503
- └── LaunchError             the kernel could not be started                   500
-      └── InterceptionError      the hook does not hold in the kernel           500
+ ├── LaunchError             the kernel could not be started                   500
+ │    └── InterceptionError      the hook does not hold in the kernel           500
+ └── StateError              the gateway's own state cannot be used            500
 """
 
 from __future__ import annotations
@@ -83,3 +84,7 @@ class LaunchError(AliquotError):
 
 class InterceptionError(LaunchError):
     """The self-check found that the hook does not hold in the kernel's process."""
+
+
+class StateError(AliquotError):
+    """The folder in which the gateway remembers its kernels cannot be used, or is another gateway's."""

@@ -1,0 +1,58 @@
+"""What this server remembers beyond its own life, and what it says where it can remember nothing."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from aliquot.gateway.config import Aliquot
+from aliquot.gateway.gateway_folder import GatewayFolder, NameTakenError, claim_folder, default_name
+from aliquot.gateway.sessions import usable_database
+from aliquot.provisioner.errors import StateError
+from jupyter_core.paths import jupyter_data_dir
+from jupyter_server.serverapp import ServerApp
+from traitlets import TraitError
+from traitlets.config import Config
+
+
+@dataclass(frozen=True)
+class GatewayMemory:
+    """The gateway's folder; None: nothing is remembered, for the reasons in ``remarks``."""
+
+    folder: GatewayFolder | None = None
+    remarks: tuple[str, ...] = ()
+
+    def close(self) -> None:
+        if self.folder is not None:
+            self.folder.close()
+
+
+def claim_memory(server: ServerApp, log: logging.Logger) -> GatewayMemory:
+    """Take the gateway's name and folder. A name that somebody chose and another server has ends this server."""
+    try:
+        knobs = Aliquot(parent=server)
+    except TraitError:
+        # The extension reads its knobs again when it initialises, and then says which of them is wrong.
+        return GatewayMemory()
+    root = Path(knobs.state_dir or Path(jupyter_data_dir()) / "aliquot" / "gateways")
+    name = knobs.gateway_name or default_name(server.root_dir)
+    try:
+        folder = claim_folder(root, name, is_chosen=bool(knobs.gateway_name))
+    except StateError as error:
+        if isinstance(error, NameTakenError):
+            log.critical("%s", error)
+            server.exit(1)
+        log.error("state=unavailable reason=%s", error)
+        return GatewayMemory(None, (f"This server's kernels end with it, for nothing can be remembered: {error}.",))
+    log.info("gateway=%s state=%s", folder.name, folder.path)
+    keep_sessions(server, folder, log)
+    return GatewayMemory(folder)
+
+
+def keep_sessions(server: ServerApp, folder: GatewayFolder, log: logging.Logger) -> None:
+    """Put the table of sessions into the folder, where nobody chose another place for it."""
+    chosen = [server.config.get(name, {}) for name in ("SessionManager", "OwnedSessionManager")]
+    if not any("database_filepath" in section for section in chosen):
+        path = usable_database(folder.sessions, log)
+        server.update_config(Config({"OwnedSessionManager": {"database_filepath": path}}))
