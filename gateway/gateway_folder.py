@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import os
 import platform
 import re
@@ -35,7 +36,7 @@ class GatewayFolder:
 
     name: str
     path: Path
-    lock: int
+    lock: io.FileIO
 
     @property
     def kernels(self) -> Path:
@@ -56,11 +57,12 @@ class GatewayFolder:
 
     def tell_stopping(self) -> None:
         """A successor may wait for us instead of taking another name."""
-        _write_holder(self.lock, _STOPPING)
+        if not self.lock.closed:
+            _write_holder(self.lock, _STOPPING)
 
     def close(self) -> None:
-        """Give the name up."""
-        os.close(self.lock)
+        """Give the name up. Idempotent."""
+        self.lock.close()
 
 
 def default_name(server_folder: str, node: str | None = None) -> str:
@@ -93,14 +95,14 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-def _lock(path: Path) -> tuple[int | None, str]:
+def _lock(path: Path) -> tuple[io.FileIO | None, str]:
     """The open lock, or None and who holds it."""
     try:
         (path / "kernels").mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
         if not os.access(path / "kernels", os.W_OK | os.X_OK):
             raise PermissionError(None, "it is not writable", str(path / "kernels"))
-        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = io.FileIO(os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
     except OSError as error:
         raise StateError(
             f"asked the state folder {path}; {error.strerror}: {error.filename}. "
@@ -115,22 +117,22 @@ def _lock(path: Path) -> tuple[int | None, str]:
             if _STOPPING in holder and time.monotonic() < deadline:
                 time.sleep(_LOOK_SECONDS)
                 continue
-            os.close(lock)
+            lock.close()
             return None, holder
         _write_holder(lock)
         return lock, ""
 
 
-def _read_holder(lock: int) -> str:
-    return os.pread(lock, 100, 0).decode("ascii", errors="replace").strip()
+def _read_holder(lock: io.FileIO) -> str:
+    return os.pread(lock.fileno(), 100, 0).decode("ascii", errors="replace").strip()
 
 
-def _write_holder(lock: int, word: str = "") -> None:
+def _write_holder(lock: io.FileIO, word: str = "") -> None:
     text = f"{os.getpid()} {word}".strip().encode() + b"\n"
     # A full disk must not keep a server from starting: the lock counts, and this line only explains it.
     try:
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, text, 0)
+        lock.truncate(0)
+        os.pwrite(lock.fileno(), text, 0)
     except OSError:
         return
 
