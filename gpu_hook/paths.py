@@ -69,6 +69,26 @@ class RuntimeDir:
         return self.path / "gateway.lock"
 
     @property
+    def relay_socket(self) -> Path:
+        return self.path / "relay.sock"
+
+    @property
+    def relay_lock(self) -> Path:
+        return self.path / "relay.lock"
+
+    @property
+    def relay_log(self) -> Path:
+        return self.path / "relay.log"
+
+    @property
+    def relays(self) -> Path:
+        return self.path / "relays"
+
+    def relay(self, kernel_id: str) -> Path:
+        """The folder of one kernel's relay."""
+        return self.relays / kernel_id
+
+    @property
     def kernels(self) -> Path:
         return self.path / "kernels"
 

@@ -14,6 +14,10 @@ AliquotError
  │    ├── AgentUnavailableError  nobody answers at the socket                   503
  │    ├── AgentProtocolError     it answered what we cannot read                502
  │    └── DeviceLostError        a device vanished                              503
+ ├── RelayError              the relay of a kernel, or the relay host          500
+ │    ├── RelayUnavailableError  nobody answers at its socket                   503
+ │    ├── RelayProtocolError     it answered what we cannot read                502
+ │    └── RelayRefusedError      it answered no                                 500
  ├── LaunchError             the kernel could not be started                   500
  │    └── InterceptionError      the hook does not hold in the kernel           500
  └── StateError              the gateway's own state cannot be used            500
@@ -76,6 +80,26 @@ class AgentProtocolError(AgentError):
 
 class DeviceLostError(AgentError):
     """A device that was granted, or asked for, is no longer there."""
+
+
+class RelayError(AliquotError):
+    """The relay of a kernel, or the relay host, could not do its part."""
+
+
+class RelayUnavailableError(RelayError):
+    """Nobody answers at the socket of the relay, or of the relay host."""
+
+
+class RelayProtocolError(RelayError):
+    """The relay answered something that this version cannot read."""
+
+
+class RelayRefusedError(RelayError):
+    """The relay answered no; ``code`` is one of docs/reference/relay.md."""
+
+    def __init__(self, message: str, code: str = "internal") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class LaunchError(AliquotError):

@@ -1,0 +1,36 @@
+"""What /proc tells about a process: its start time, whether it lives. Changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+def start_time_ticks(pid: int) -> int | None:
+    """Field 22 of /proc/<pid>/stat; None once the process is gone."""
+    fields = _stat_fields(pid)
+    return int(fields[19]) if fields else None
+
+
+def is_process(pid: int, ticks: int) -> bool:
+    """Whether this very process lives: same pid, same start time, not a zombie."""
+    fields = _stat_fields(pid)
+    return bool(fields) and fields[0] not in ("Z", "X") and int(fields[19]) == ticks
+
+
+def read_boot_id() -> str:
+    """Another one after each boot."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """The fields from the third on: the second, the name, may hold blanks and brackets."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()

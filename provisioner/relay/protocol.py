@@ -1,0 +1,171 @@
+"""Records on relay.sock and link.sock: a head, frames, the first of them a JSON header. Owns bytes, not meaning.
+
+    head    magic "AqR1", number of frames (u32), bytes of all frames (u64), then each frame's length (u64)
+    frames  a JSON object with "op", then the frames of a ZMQ message from its delimiter on, where the op has one
+
+Ops and their fields are in docs/reference/relay.md. Numbers are big-endian.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+VERSIONS = (1,)
+ROLES = ("link", "control")
+CHANNELS = ("shell", "control", "stdin", "iopub")
+DELIMITER = b"<IDS|MSG>"
+
+MAGIC = b"AqR1"
+MOST_FRAMES = 1 << 16
+LONGEST_RECORD = 4 << 30
+LONGEST_GREETING = 1 << 16  # from a peer that has not yet said hello
+LONGEST_HEADER = 8 << 20  # a launch's environment is in the header
+
+_HEAD = struct.Struct(">4sIQ")
+_SCRATCH = 1 << 16
+_HEADER_ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+Frame = bytes | memoryview
+Header = dict[str, Any]
+
+
+class ProtocolError(Exception):
+    """The peer sent what is no record of ours; the message says what was found."""
+
+
+class Record:
+    """One record as it was read. Large frames are views of one buffer; ``bytes(frame)`` copies."""
+
+    __slots__ = ("frames", "header")
+
+    def __init__(self, header: Header, frames: list[Frame]) -> None:
+        self.header = header
+        self.frames = frames
+
+    @property
+    def op(self) -> str:
+        return str(self.header.get("op", ""))
+
+
+def encode(header: Header, frames: Sequence[Any] = ()) -> list[Any]:
+    """The buffers to send, in order; ``frames`` (bytes, views, ZMQ frames' buffers) are not copied."""
+    text = _HEADER_ENCODER.encode(header).encode()
+    lengths = [len(text)]
+    lengths += [frame.nbytes if isinstance(frame, memoryview) else len(frame) for frame in frames]
+    head = _HEAD.pack(MAGIC, len(lengths), sum(lengths)) + struct.pack(f">{len(lengths)}Q", *lengths)
+    return [head + text, *frames]
+
+
+def encode_whole(header: Header, frames: Sequence[Any] = ()) -> bytes:
+    """The same as one piece, for small records."""
+    return b"".join(encode(header, frames))
+
+
+class RecordReader:
+    """Turns received bytes into records, whatever pieces they come in. Nothing is copied twice, none is quadratic.
+
+    Ask ``buffer()`` where to receive into, tell ``filled(n)`` how much came. A ProtocolError is its end.
+    """
+
+    def __init__(self, longest: int = LONGEST_GREETING) -> None:
+        self.longest = longest
+        self._scratch = bytearray(_SCRATCH)
+        self._view = memoryview(self._scratch)
+        self._start = 0
+        self._end = 0
+        self._lengths: tuple[int, ...] | None = None
+        self._body: memoryview | None = None  # of a record that is larger than the scratch
+        self._body_end = 0
+
+    @property
+    def is_between_records(self) -> bool:
+        """Whether an end of the stream here would cut no record."""
+        return self._body is None and self._lengths is None and self._start == self._end
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        if self._body is not None:
+            return self._body[self._body_end :]
+        if self._end == len(self._scratch):
+            self._scratch[: self._end - self._start] = self._scratch[self._start : self._end]
+            self._start, self._end = 0, self._end - self._start
+        return self._view[self._end :]
+
+    def filled(self, count: int) -> list[Record]:
+        """The records that are complete now. Raises ProtocolError."""
+        if self._body is not None:
+            self._body_end += count
+            if self._body_end < len(self._body):
+                return []
+            body, lengths = self._body, self._lengths or ()
+            self._body, self._lengths = None, None
+            return [_split(body, lengths, copies=False)]
+        self._end += count
+        records = []
+        while (record := self._next()) is not None:
+            records.append(record)
+        if self._start == self._end:
+            self._start = self._end = 0
+        return records
+
+    def _next(self) -> Record | None:
+        if self._lengths is None and not self._read_head():
+            return None
+        lengths = self._lengths or ()
+        total = sum(lengths)
+        there = self._end - self._start
+        if there >= total:
+            body = self._view[self._start : self._start + total]
+            self._start += total
+            self._lengths = None
+            return _split(body, lengths, copies=True)
+        if total > len(self._scratch):
+            whole = bytearray(total)
+            whole[:there] = self._view[self._start : self._end]
+            self._body, self._body_end = memoryview(whole), there
+            self._start = self._end = 0
+        return None
+
+    def _read_head(self) -> bool:
+        there = self._end - self._start
+        if not MAGIC.startswith(bytes(self._view[self._start : self._start + min(4, there)])):
+            found = bytes(self._view[self._start : self._start + min(16, there)])
+            raise ProtocolError(f"expected a record that begins with {MAGIC!r}, found {found!r}")
+        if there < _HEAD.size:
+            return False
+        _, count, total = _HEAD.unpack_from(self._scratch, self._start)
+        self._check(count, total)
+        if there < _HEAD.size + 8 * count:
+            return False
+        lengths = struct.unpack_from(f">{count}Q", self._scratch, self._start + _HEAD.size)
+        if sum(lengths) != total or lengths[0] > LONGEST_HEADER:
+            raise ProtocolError(f"a record of {total} bytes has frames of {sum(lengths)}, a header of {lengths[0]}")
+        self._start += _HEAD.size + 8 * count
+        self._lengths = lengths
+        return True
+
+    def _check(self, count: int, total: int) -> None:
+        most = min(MOST_FRAMES, (_SCRATCH - _HEAD.size) // 8)
+        if not 1 <= count <= most:
+            raise ProtocolError(f"a record has {count} frames; 1 to {most} are understood")
+        if total > self.longest:
+            raise ProtocolError(f"a record has {total} bytes; at most {self.longest} are accepted now")
+
+
+def _split(body: memoryview, lengths: Iterable[int], *, copies: bool) -> Record:
+    frames: list[Frame] = []
+    at = 0
+    for length in lengths:
+        piece = body[at : at + length]
+        frames.append(bytes(piece) if copies else piece)
+        at += length
+    try:
+        header = json.loads(bytes(frames[0]))
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"a record's header is no JSON: {bytes(frames[0][:60])!r}") from error
+    if not isinstance(header, dict):
+        raise ProtocolError(f"a record's header is {type(header).__name__}, not an object")
+    return Record(header, frames[1:])
