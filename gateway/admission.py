@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from aliquot.gpu_hook.waiting import end_task
@@ -96,15 +96,23 @@ class Admission:
         self._work.set()
         self._task = asyncio.create_task(self._run(), name="aliquot-admission")
 
-    async def stop(self) -> None:
-        """Withdraw what waits and take nothing new. What is held can still be released afterwards."""
+    async def stop(self, *, leaves_kernels: bool = False) -> None:
+        """Withdraw what waits and take nothing new. What is held can still be released afterwards.
+
+        ``leaves_kernels``: what waits is left as it is, for the next gateway of this name queues it again.
+        """
         self._is_stopped = True
-        for waiting in self._queue:
+        for waiting in () if leaves_kernels else self._queue:
             self.withdraw(waiting.asker.kernel_id, "the gateway is stopping")
         task, self._task = self._task, None
         if task is not None:
             await end_task(task)
         await self._finish_releases()
+
+    def adopt(self, holding: Holding) -> None:
+        """Take over what a kernel holds that outlived its gateway. Doubtful until the agent has renewed it."""
+        self._ledger.commit(granted=[replace(holding, is_confirmed=False)])
+        self._work.set()
 
     def check(self, owner: str, request: Request) -> None:
         """Refuse what waiting cannot help. Raises NeverFitsError, DeviceLostError, RequestError, LimitError."""
@@ -123,11 +131,14 @@ class Admission:
                 "Ask for less, or end a kernel that is not needed"
             )
 
-    def submit(self, asker: Asker, request: Request, wait_seconds: float | None = None) -> asyncio.Future[Grant]:
+    def submit(
+        self, asker: Asker, request: Request, wait_seconds: float | None = None, waits_since: float | None = None
+    ) -> asyncio.Future[Grant]:
         """Queue a request. The future gives its Grant, to be given back with release, or raises AliquotError.
 
-        Cancelling the future withdraws the request. Raises what check raises, and GrantError for a kernel that
-        waits or holds already.
+        ``waits_since``, in seconds since the epoch: it was queued before, by a gateway that has ended. Its patience
+        begins anew, for nobody could serve it meanwhile. Cancelling the future withdraws the request. Raises what
+        check raises, and GrantError for a kernel that waits or holds already.
         """
         kernel_id = asker.kernel_id
         if self._is_stopped:
@@ -140,10 +151,12 @@ class Admission:
             self._queue.outcomes["refused"] += 1
             raise
         future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
-        now = self._clock.now()
+        now, shown = self._clock.now(), self._clock.wall()
+        shown_since = shown if waits_since is None else min(waits_since, shown)
         patience = [w for w in (wait_seconds, self._settings.queue_timeout_seconds) if w is not None]
-        pending = Pending(kernel_id, asker.owner, request, now, now + min(patience) if patience else None)
-        self._queue.add(Waiting(asker, pending, self._clock.wall(), future))
+        deadline = now + min(patience) if patience else None
+        pending = Pending(kernel_id, asker.owner, request, now - (shown - shown_since), deadline)
+        self._queue.add(Waiting(asker, pending, shown_since, future))
         future.add_done_callback(lambda done: self._asker_left(kernel_id, done))
         self._work.set()
         return future

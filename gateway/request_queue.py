@@ -61,7 +61,11 @@ class RequestQueue:
         return self._waiting.get(kernel_id)
 
     def add(self, waiting: Waiting) -> None:
+        """At its place by time: one that a gateway before us had queued comes before those who came since."""
+        later = [other for other in self._waiting.values() if other.pending.since > waiting.pending.since]
         self._waiting[waiting.asker.kernel_id] = waiting
+        for other in later:
+            self._waiting[other.asker.kernel_id] = self._waiting.pop(other.asker.kernel_id)
         self.outcomes["submitted"] += 1
 
     def grant(self, waiting: Waiting, grant: Grant) -> bool:

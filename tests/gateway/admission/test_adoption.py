@@ -1,0 +1,140 @@
+"""Admission after its gateway was started anew: what is held comes first, and who waited keeps the place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aliquot.gateway.admission import Admission, AdmissionSettings
+from aliquot.gateway.ledger import Asker, Holding
+from aliquot.provisioner.errors import QueueTimeoutError
+from aliquot.provisioner.resources import GpuShare, Request
+
+Scene = Callable[[Admission, Any, Any], Awaitable[None]]
+
+
+@pytest.fixture
+def play(desk: Any) -> Callable[..., None]:
+    """Run a scene with an admission that has not started, its agent and its clock."""
+
+    def run(scene: Scene, **settings: Any) -> None:
+        async def act() -> None:
+            clock = desk.clock()
+            agent = desk.agent(clock)
+            admission = Admission(agent, clock, AdmissionSettings(**settings))
+            try:
+                await asyncio.wait_for(scene(admission, agent, clock), 10)
+            finally:
+                await admission.stop()
+
+        asyncio.run(act())
+
+    return run
+
+
+def asker(name: str) -> Asker:
+    return Asker(name, "ada", f"{name}.ipynb", "python3")
+
+
+def half() -> Request:
+    return Request(GpuShare(50))
+
+
+def holdings(admission: Admission) -> dict[str, bool]:
+    return {holding.grant.kernel_id: holding.is_confirmed for holding in admission.snapshot().holdings}
+
+
+async def granted_before(agent: Any, name: str) -> Holding:
+    """What a gateway before us was granted, as its kernel's record says."""
+    return Holding(await agent.reserve(asker(name), half(), {"GPU-0": 50}), asker(name), 7.0)
+
+
+def test_an_adopted_holding_is_doubtful_until_the_agent_renewed_it(play: Any, desk: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        admission.adopt(await granted_before(agent, "a"))
+        assert holdings(admission) == {"a": False}
+        await admission.start()
+        await desk.settle()
+        assert holdings(admission) == {"a": True}
+        assert admission.snapshot().holdings[0].since == 7.0
+        await admission.release("a")
+        assert (holdings(admission), agent.held) == ({}, {})
+
+    play(scene)
+
+
+def test_an_agent_that_died_meanwhile_hears_of_what_is_held_before_anybody_else(play: Any, desk: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        old = await granted_before(agent, "a")
+        agent.held.clear()
+        waiting = [admission.submit(asker(name), half()) for name in ("x", "y")]
+        admission.adopt(old)
+        await admission.start()
+        await desk.settle()
+        assert set(agent.held) == {"a", "x"}
+        assert [future.done() for future in waiting] == [True, False]
+
+    play(scene)
+
+
+def test_room_of_a_holding_that_cannot_be_renewed_yet_is_nobody_elses(play: Any, desk: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        old = await granted_before(agent, "a")
+        agent.go()
+        admission.adopt(replace(old))
+        other = admission.submit(asker("x"), Request(GpuShare(100)))
+        await admission.start()
+        agent.come_back(forgetful=True)
+        await desk.settle()
+        assert not other.done()
+        assert set(agent.held) == {"a"}
+
+    play(scene)
+
+
+def test_who_waited_before_keeps_the_place_by_time(play: Any, desk: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        await clock.advance(100)
+        new = admission.submit(asker("new"), half())
+        eldest = admission.submit(asker("eldest"), half(), waits_since=clock.wall() - 60)
+        elder = admission.submit(asker("elder"), half(), waits_since=clock.wall() - 30)
+        queue = admission.snapshot().queue
+        assert [entry.kernel_id for entry in queue] == ["eldest", "elder", "new"]
+        assert [round(clock.wall() - entry.since) for entry in queue] == [60, 30, 0]
+        await admission.start()
+        await desk.settle()
+        assert [future.done() for future in (eldest, elder, new)] == [True, True, False]
+
+    play(scene)
+
+
+def test_the_time_without_a_gateway_does_not_count_against_patience(play: Any, desk: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        await agent.reserve(asker("holder"), Request(GpuShare(100)), {"GPU-0": 100})
+        await clock.advance(1000)
+        waiting = admission.submit(asker("x"), half(), waits_since=clock.wall() - 900)
+        await admission.start()
+        await desk.settle()
+        await clock.advance(50)
+        assert not waiting.done()
+        await clock.advance(11)
+        assert isinstance(waiting.exception(), QueueTimeoutError)
+
+    play(scene, queue_timeout_seconds=60.0)
+
+
+def test_a_queue_that_is_left_is_neither_withdrawn_nor_granted(play: Any, desk: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        held = admission.submit(asker("a"), Request(GpuShare(100)))
+        waiting = admission.submit(asker("b"), half())
+        await admission.start()
+        await desk.settle()
+        await admission.stop(leaves_kernels=True)
+        await desk.settle()
+        assert (held.done(), waiting.done()) == (True, False)
+        assert set(agent.held) == {"a"}
+
+    play(scene)
