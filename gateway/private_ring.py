@@ -6,7 +6,6 @@ Owns its child processes and the folder. Touches no other agent, gateway or kern
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import re
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
 from aliquot.gpu_hook.client import AgentClient, AgentUnreachable
 from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 from aliquot.provisioner.errors import AliquotError
@@ -179,8 +179,7 @@ class Ring:
         for _, process in reversed(self._processes):
             await asyncio.to_thread(_end_process, process)
         shutil.rmtree(self._folder, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            softgpu_state_path(self.runtime).unlink()
+        remove_state(softgpu_state_path(self.runtime))
 
 
 def _end_process(process: subprocess.Popen[bytes]) -> None:

@@ -159,9 +159,9 @@ def prepare_runtime_dir(runtime: RuntimeDir) -> None:
 
 
 def softgpu_state_path(runtime: RuntimeDir) -> Path:
-    """The shared file that is the software GPU of this runtime folder, and of no other."""
+    """The shared file that is the software GPU of this runtime folder, and of no other. Containers get its folder."""
     name = hashlib.sha256(os.fsencode(runtime.path.resolve())).hexdigest()[:8]
-    return Path("/dev/shm") / f"aliquot-{os.geteuid()}-{name}"
+    return Path("/dev/shm") / f"aliquot-{os.geteuid()}-{name}" / "machine" / "state"
 
 
 def native_dir() -> Path:

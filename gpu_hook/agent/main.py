@@ -40,7 +40,7 @@ from .nvml import NvmlSource, softgpu_environment
 from .operations import CONTROL_VERSION, Node, Operations
 from .reservations import Reservations
 from .settings import AgentSettings, read_arguments
-from .softgpu_state import remove_unused
+from .softgpu_state import prepare, remove
 from .status import describe_devices, describe_kernel, describe_sighting
 
 log = logging.getLogger(__name__)
@@ -182,7 +182,10 @@ def _run_locked(settings: AgentSettings, driver: Driver, open_source: OpenSource
     driver_env: dict[str, str] = {}
     state = softgpu_state_path(settings.runtime)
     if driver.kind == "softgpu":
-        remove_unused(state)
+        try:
+            prepare(state)
+        except PathError as error:
+            return _fail(str(error))
         driver_env = softgpu_environment(state, settings.softgpu)
         os.environ.update(driver_env)  # read by the library in this process
     node = Node(platform.node() or "localhost", driver, driver_env, settings.exit_when_idle_seconds is not None)
@@ -193,8 +196,8 @@ def _run_locked(settings: AgentSettings, driver: Driver, open_source: OpenSource
     except (DriverError, EnforcerError, StartError) as error:
         return _fail(str(error))
     finally:
-        if driver.kind == "softgpu":
-            remove_unused(state)
+        if driver.kind == "softgpu" and not any(settings.runtime.kernels.iterdir()):
+            remove(state)
     return 0
 
 

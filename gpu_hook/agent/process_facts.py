@@ -1,15 +1,15 @@
 """What /proc tells of a process that did not introduce itself: its name, and whose kernel it came from.
 
 A process that cleared its environment is found by its parents, by its session or process group (which outlive a
-parent), by its cgroup where that is one kernel's own, and by the environment that it was started with: last, for
-that is what the process can choose.
+parent), by its cgroup or its pid namespace where that is one kernel's own (a container's), and by the environment
+that it was started with: last, for that is what the process can choose.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +50,14 @@ def read_cgroup(pid: int, proc: Path = _PROC) -> str:
         return ""
 
 
+def read_pid_namespace(pid: int, proc: Path = _PROC) -> str:
+    """A name for the pid namespace that a process is in; empty when it is not to be had."""
+    try:
+        return os.readlink(proc / str(pid) / "ns" / "pid")
+    except OSError:
+        return ""
+
+
 def _read_stat(folder: Path) -> tuple[str, list[str]]:
     """The name, which may hold anything that its process likes, and the fields from the third on."""
     text = (folder / "stat").read_bytes().decode(errors="replace")
@@ -79,8 +87,7 @@ class Families:
         self._members = members
         self._folders = folders
         self._proc = proc
-        self._own_cgroup = read_cgroup(os.getpid(), proc)
-        self._cgroups: dict[str, str | None] | None = None
+        self._kinds: dict[Callable[[int, Path], str], dict[str, str | None]] = {read_cgroup: {}, read_pid_namespace: {}}
         self._facts: dict[int, ProcessFacts | None] = {}
         self._kernels: dict[int, str | None] = {}
 
@@ -93,7 +100,7 @@ class Families:
     def kernel_of(self, pid: int) -> str | None:
         """The kernel that a process belongs to; None: to nobody's."""
         if pid not in self._kernels:
-            self._kernels[pid] = self.kernel_by_descent(pid) or self._by_cgroup(pid) or self._by_environment(pid)
+            self._kernels[pid] = self.kernel_by_descent(pid) or self._by_surroundings(pid) or self._by_environment(pid)
         return self._kernels[pid]
 
     def kernel_by_descent(self, pid: int) -> str | None:
@@ -119,12 +126,19 @@ class Families:
         found = next((os.fsdecode(word[len(prefix) :]) for word in words if word.startswith(prefix)), "")
         return self._folders.get(found)
 
-    def _by_cgroup(self, pid: int) -> str | None:
-        """Where each kernel has a cgroup of its own. Ours, and one that kernels share, says nothing."""
-        if self._cgroups is None:
-            self._cgroups = {"": None, self._own_cgroup: None}
-            for member, kernel_id in self._members.items():
-                cgroup = read_cgroup(member, self._proc)
-                known = self._cgroups.setdefault(cgroup, kernel_id)
-                self._cgroups[cgroup] = kernel_id if known == kernel_id else None
-        return self._cgroups.get(read_cgroup(pid, self._proc))
+    def _by_surroundings(self, pid: int) -> str | None:
+        """Where each kernel has a cgroup or a pid namespace of its own."""
+        for read, known in self._kinds.items():
+            if not known:
+                known.update(self._owners(read))
+            if kernel_id := known.get(read(pid, self._proc)):
+                return kernel_id
+        return None
+
+    def _owners(self, read: Callable[[int, Path], str]) -> dict[str, str | None]:
+        """By what ``read`` says of the members. Our own, and what kernels share, says nothing: None."""
+        owners: dict[str, str | None] = {"": None, read(os.getpid(), self._proc): None}
+        for member, kernel_id in self._members.items():
+            found = read(member, self._proc)
+            owners[found] = kernel_id if owners.setdefault(found, kernel_id) == kernel_id else None
+        return owners

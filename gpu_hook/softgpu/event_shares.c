@@ -22,7 +22,7 @@
 struct record {
     _Atomic uint64_t begun, done; /* numbers */
     _Atomic uint64_t clock;
-    _Atomic int32_t slot, process; /* of who made it */
+    _Atomic uint64_t joined; /* who made it */
 };
 
 struct page {
@@ -69,11 +69,11 @@ struct event_share *event_share_new(struct event_place *place)
     return share;
 }
 
-struct event_share *event_share_open(int process, const struct event_place *place)
+struct event_share *event_share_open(uint64_t joined, const struct event_place *place)
 {
     unsigned char note[BACKING_NOTE_BYTES];
     struct backing backing;
-    int descriptor = ipc_open_descriptor(process, place->descriptor);
+    int descriptor = ipc_open_descriptor(joined, place->descriptor);
     int failed = descriptor < 0 ? -1 : backing_adopt(descriptor, note, &backing);
     if (descriptor >= 0)
         close(descriptor);
@@ -99,8 +99,7 @@ uint64_t event_share_record(struct event_share *share)
 {
     uint64_t number = 1 + atomic_fetch_add(&share->page->latest, 1);
     struct record *record = &share->page->records[number % RECORDS];
-    atomic_store(&record->slot, driver.seat.slot);
-    atomic_store(&record->process, (int32_t)getpid());
+    atomic_store(&record->joined, slots_joined(&driver.seat));
     atomic_store(&record->begun, number);
     return number;
 }
@@ -130,7 +129,7 @@ static int is_abandoned(const struct record *record, uint64_t number, int looks)
 {
     if (atomic_load(&record->begun) != number)
         return looks > LOOKS_UNSIGNED;
-    return !slots_is_alive(&driver.seat, atomic_load(&record->slot), atomic_load(&record->process));
+    return slots_find(&driver.seat, atomic_load(&record->joined)) < 0;
 }
 
 uint64_t event_share_wait(struct event_share *share, uint64_t number)

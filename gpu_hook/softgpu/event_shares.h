@@ -12,8 +12,8 @@ struct event_place {
 };
 
 struct event_share *event_share_new(struct event_place *place); /* NULL without memory or descriptors */
-/* The one behind another process's descriptor; NULL when there is none. */
-struct event_share *event_share_open(int process, const struct event_place *place);
+/* The one behind the descriptor of the process whose joining it was; NULL when there is none. */
+struct event_share *event_share_open(uint64_t joined, const struct event_place *place);
 void event_share_drop(struct event_share *share);
 /* A record that begins: its number, for the works below. */
 uint64_t event_share_record(struct event_share *share);

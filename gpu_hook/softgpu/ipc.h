@@ -4,8 +4,8 @@
 
 #include "contexts.h"
 
-/* A descriptor of this process for one of another; -1 when it is gone, or may not be had. */
-int ipc_open_descriptor(int process, int descriptor);
+/* A descriptor of this process for one of that whose joining it was; -1 when it is gone, or may not be had. */
+int ipc_open_descriptor(uint64_t joined, int descriptor);
 /* The context's imports are no more; their memory goes with its other addresses. */
 void ipc_forget_context(const struct context *context);
 

@@ -1,16 +1,16 @@
 /* Legacy IPC of events, by handles as ipc_memory.c's. */
 #include <string.h>
-#include <unistd.h>
 
 #include "driver.h"
 #include "event_shares.h"
 #include "events.h"
 #include "handles.h"
 #include "implemented.h"
+#include "slots.h"
 
 struct event_handle {
-    uint64_t machine, identity;
-    int32_t process, descriptor;
+    uint64_t machine, identity, joined;
+    int32_t descriptor;
 };
 
 _Static_assert(sizeof(struct event_handle) <= sizeof(CUipcEventHandle), "the handle holds it");
@@ -22,7 +22,7 @@ CUresult impl_cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
         return CUDA_ERROR_INVALID_HANDLE;
     if (pHandle == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    struct event_handle handle = {driver_machine_identity(), own->place.identity, (int32_t)getpid(),
+    struct event_handle handle = {driver_machine_identity(), own->place.identity, slots_joined(&driver.seat),
                                   own->place.descriptor};
     memset(pHandle, 0, sizeof *pHandle);
     memcpy(pHandle, &handle, sizeof handle);
@@ -39,10 +39,10 @@ CUresult impl_cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle handle)
     memcpy(&own, &handle, sizeof own);
     if (own.machine != driver_machine_identity())
         return CUDA_ERROR_INVALID_VALUE;
-    if (own.process == getpid())
+    if (own.joined == slots_joined(&driver.seat))
         return CUDA_ERROR_INVALID_CONTEXT;
     struct event_place place = {own.identity, own.descriptor};
-    struct event_share *share = event_share_open(own.process, &place);
+    struct event_share *share = event_share_open(own.joined, &place);
     if (share == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     struct event *event = event_new(context, CU_EVENT_DISABLE_TIMING, share);

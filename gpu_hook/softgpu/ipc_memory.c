@@ -1,5 +1,6 @@
 /* Legacy IPC of memory. A handle names a file of the exporting process, which the importer opens through /proc: the
- * exporter must live then, be of the same user, and be seen under its own process id. Only the exporter is charged. */
+ * exporter must live then, be of the same user, and be in the importer's pid namespace or below it. Only the exporter is
+ * charged. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,15 +10,19 @@
 #include "driver.h"
 #include "implemented.h"
 #include "ipc.h"
+#include "log.h"
+#include "pids.h"
 #include "ranges.h"
 #include "shares.h"
+#include "slots.h"
 #include "streams.h"
 #include "window_state.h"
 
 struct memory_handle {
     uint64_t machine, identity, offset, mapped_bytes, bytes;
     uint64_t inset; /* of the allocation, in what is mapped */
-    int32_t process, descriptor;
+    uint32_t joined; /* of the exporter; no machine lives for more joinings */
+    int32_t descriptor;
     uint32_t device, serial;
 };
 
@@ -50,16 +55,21 @@ CUresult impl_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     if (shares_make(found.start, found.charged, &place) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct memory_handle handle = {driver_machine_identity(), place.identity, place.offset, place.bytes, found.bytes,
-                                   found.start - place.start, (int32_t)getpid(), place.descriptor, found.device,
+                                   found.start - place.start, (uint32_t)slots_joined(&driver.seat), place.descriptor, found.device,
                                    (uint32_t)found.id};
     memset(pHandle, 0, sizeof *pHandle);
     memcpy(pHandle, &handle, sizeof handle);
     return CUDA_SUCCESS;
 }
 
-int ipc_open_descriptor(int process, int descriptor)
+int ipc_open_descriptor(uint64_t joined, int descriptor)
 {
     char path[64];
+    int slot = slots_find(&driver.seat, joined), process = slot < 0 ? 0 : pids_of_slot(driver.seat.machine, slot);
+    if (process == 0) {
+        log_line("event=exporter_not_seen reason=\"%s\"", slot < 0 ? "it ended" : "it is in another pid namespace");
+        return -1;
+    }
     snprintf(path, sizeof path, "/proc/%d/fd/%d", process, descriptor);
     return open(path, O_RDWR | O_CLOEXEC);
 }
@@ -68,7 +78,7 @@ int ipc_open_descriptor(int process, int descriptor)
 static int adopt(const struct memory_handle *handle, struct backing *backing)
 {
     unsigned char note[BACKING_NOTE_BYTES];
-    int descriptor = ipc_open_descriptor(handle->process, handle->descriptor);
+    int descriptor = ipc_open_descriptor(handle->joined, handle->descriptor);
     int failed = descriptor < 0 ? -1 : backing_adopt(descriptor, note, backing);
     if (descriptor >= 0)
         close(descriptor);
@@ -127,7 +137,7 @@ CUresult impl_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, u
     memcpy(&own, &handle, sizeof own);
     if (own.machine != driver_machine_identity() || driver.physical[driver_ordinal(own.device)] != own.device)
         return CUDA_ERROR_INVALID_VALUE;
-    if (own.process == getpid())
+    if (own.joined == (uint32_t)slots_joined(&driver.seat))
         return CUDA_ERROR_INVALID_CONTEXT;
     pthread_mutex_lock(&imports.mutex);
     struct opened *opened = *find(&own, context);

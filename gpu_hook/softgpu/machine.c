@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 #include "log.h"
 
 #define LOCK_SECONDS 10
+#define LOOK_NANOSECONDS 2000000
 
 uint64_t machine_now(void)
 {
@@ -167,16 +170,31 @@ void machine_recount(struct machine *machine)
     }
 }
 
+/* Waits on a word of ours and not in the mutex: the mutex knows threads by their ids, which in two pid namespaces may be
+ * the same, and one that was killed while it waits there would be taken for the holder that has its id. */
+static int wait_for_lock(struct machine *machine)
+{
+    const struct timespec look = {0, LOOK_NANOSECONDS}; /* a holder that dies wakes nobody */
+    uint64_t start = machine_now();
+    for (;;) {
+        uint32_t releases = atomic_load(&machine->releases);
+        atomic_store(&machine->has_waiters, 1);
+        int failed = pthread_mutex_trylock(&machine->lock);
+        if (failed != EBUSY)
+            return failed;
+        if (machine_now() - start > LOCK_SECONDS * 1000000000ull)
+            return ETIMEDOUT;
+        syscall(SYS_futex, &machine->releases, FUTEX_WAIT, releases, &look, NULL, 0);
+    }
+}
+
 int machine_lock(struct machine *machine)
 {
     int failed = pthread_mutex_trylock(&machine->lock);
-    if (failed == EBUSY) {
-        struct timespec deadline;
-        clock_gettime(CLOCK_REALTIME, &deadline);
-        deadline.tv_sec += LOCK_SECONDS;
-        failed = pthread_mutex_timedlock(&machine->lock, &deadline);
-    }
+    if (failed == EBUSY)
+        failed = wait_for_lock(machine);
     if (failed == EOWNERDEAD) {
+        log_line("event=machine_lock_recovered");
         machine_recount(machine);
         pthread_mutex_consistent(&machine->lock);
         failed = 0;
@@ -189,4 +207,7 @@ int machine_lock(struct machine *machine)
 void machine_unlock(struct machine *machine)
 {
     pthread_mutex_unlock(&machine->lock);
+    atomic_fetch_add(&machine->releases, 1);
+    if (atomic_load(&machine->has_waiters) && atomic_exchange(&machine->has_waiters, 0))
+        syscall(SYS_futex, &machine->releases, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }

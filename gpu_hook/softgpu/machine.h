@@ -12,7 +12,7 @@
 #include "settings.h"
 
 #define MACHINE_MAGIC 0x31465541514c4141ull
-#define MACHINE_VERSION 2u
+#define MACHINE_VERSION 3u
 #define MACHINE_DEVICES 8
 #define MACHINE_SLOTS 256
 #define MACHINE_BINS 64
@@ -66,8 +66,10 @@ struct slot_device {
 };
 
 struct slot {
-    _Atomic int32_t pid; /* 0: free */
+    _Atomic int32_t pid; /* as the process sees itself; 0: free */
     uint32_t reserved;
+    _Atomic uint64_t joined; /* which joining it was: names a process in all namespaces, and forever */
+    uint64_t pid_namespace;  /* inode; 0: not known */
     uint64_t start_ticks;
     char name[32];
     struct cgroup cgroups[MACHINE_CGROUPS]; /* its own first; inode 0: no more. Where it was when it joined */
@@ -84,6 +86,9 @@ struct machine {
     uint64_t link_bytes_per_second;
     uint64_t launch_nanoseconds;
     pthread_mutex_t lock; /* robust, shared between processes */
+    _Atomic uint32_t releases; /* of the lock: who waits for it sleeps on this word */
+    _Atomic uint32_t has_waiters;
+    uint64_t joinings; /* under the lock */
     _Atomic uint32_t limit_count; /* 0: nobody has to look */
     uint32_t reserved;
     struct limit limits[MACHINE_LIMITS];

@@ -1,5 +1,6 @@
 /* Control symbols of our own, for tests and tools; NVML has none like them. */
 #include "nvml_observer.h"
+#include "pids.h"
 
 EXPORT int aliquot_softgpu_set_lost(int device, int lost);
 EXPORT int aliquot_softgpu_process_busy(int pid, int device, unsigned long long *nanoseconds);
@@ -22,7 +23,7 @@ EXPORT int aliquot_softgpu_process_busy(int pid, int device, unsigned long long 
     if (observer_seat(&seat) != NVML_SUCCESS || device < 0 || (unsigned)device >= seat->machine->device_count)
         return -1;
     for (int i = 0; pid > 0 && i < MACHINE_SLOTS; i++)
-        if (atomic_load(&seat->machine->slots[i].pid) == pid) {
+        if (pids_of_slot(seat->machine, i) == pid) {
             *nanoseconds = atomic_load(&seat->machine->slots[i].devices[device].busy_nanoseconds);
             return 0;
         }

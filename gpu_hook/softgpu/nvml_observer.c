@@ -7,6 +7,7 @@
 
 #include "log.h"
 #include "nvml_missing.h"
+#include "pids.h"
 
 static struct {
     pthread_mutex_t mutex; /* guards the count and the opening */
@@ -190,7 +191,7 @@ EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsig
     if (result)
         return result;
     for (int i = 0; i < MACHINE_SLOTS; i++)
-        if (pid && (unsigned)atomic_load(&seat->machine->slots[i].pid) == pid)
+        if (pid && (unsigned)pids_of_slot(seat->machine, i) == pid)
             return observer_text(name, length, seat->machine->slots[i].name);
     return NVML_ERROR_NOT_FOUND;
 }

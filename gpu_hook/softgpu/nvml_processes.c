@@ -1,5 +1,7 @@
-/* Lists of processes, from the slots: who is alive is asked at every reading. */
+/* Lists of processes, from the slots: who is alive is asked at every reading. Ids are those of the caller's pid
+ * namespace, and processes that have none there are left out, as drivers of today do; their bytes count all the same. */
 #include "nvml_observer.h"
+#include "pids.h"
 #include "slots.h"
 
 #define NO_INSTANCE 0xFFFFFFFFu
@@ -18,9 +20,10 @@ static unsigned list_processes(struct seat *seat, unsigned index, struct process
     slots_reap(seat);
     for (int i = 0; i < MACHINE_SLOTS; i++) {
         struct slot *slot = &seat->machine->slots[i];
-        unsigned pid = (unsigned)atomic_load(&slot->pid);
         unsigned long long bytes = atomic_load(&slot->devices[index].bytes);
-        if (pid && (bytes || atomic_load(&slot->devices[index].contexts)))
+        int is_there = bytes || atomic_load(&slot->devices[index].contexts);
+        unsigned pid = is_there ? (unsigned)pids_of_slot(seat->machine, i) : 0;
+        if (pid)
             list[count++] = (struct process){pid, bytes};
     }
     return count;

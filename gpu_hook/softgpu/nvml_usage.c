@@ -6,6 +6,7 @@
 #include "engine.h"
 #include "limits.h"
 #include "nvml_observer.h"
+#include "pids.h"
 #include "slots.h"
 
 #define RECENT_NANOSECONDS 1000000000ull
@@ -88,9 +89,9 @@ static unsigned sample_processes(struct seat *seat, unsigned index, const struct
     unsigned found = 0;
     for (int i = 0; i < MACHINE_SLOTS; i++) {
         struct slot *slot = &seat->machine->slots[i];
-        unsigned pid = (unsigned)atomic_load(&slot->pid);
-        uint64_t busy = pid ? engine_busy(slot->devices[index].bins, window->since, window->now) : 0;
-        if (busy)
+        uint64_t busy = engine_busy(slot->devices[index].bins, window->since, window->now);
+        unsigned pid = busy ? (unsigned)pids_of_slot(seat->machine, i) : 0;
+        if (pid)
             samples[found++] = (nvmlProcessUtilizationSample_t){
                 .pid = pid, .timeStamp = (window->now + window->offset) / 1000,
                 .smUtil = percent(busy, window->now - window->since)};

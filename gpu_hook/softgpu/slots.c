@@ -5,12 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "limits.h"
 #include "log.h"
+#include "pids.h"
 
 static struct flock slot_byte(int slot)
 {
@@ -25,12 +25,18 @@ static int is_dead(const struct seat *seat, int slot)
     return fcntl(seat->descriptor, F_OFD_GETLK, &query) == 0 && query.l_type == F_UNLCK;
 }
 
-int slots_is_alive(const struct seat *seat, int slot, int32_t process)
+int slots_find(const struct seat *seat, uint64_t joined)
 {
-    if (slot < 0 || slot >= MACHINE_SLOTS ||
-        atomic_load_explicit(&seat->machine->slots[slot].pid, memory_order_acquire) != process)
-        return 0;
-    return !is_dead(seat, slot);
+    for (int i = 0; joined && i < MACHINE_SLOTS; i++)
+        if (atomic_load_explicit(&seat->machine->slots[i].joined, memory_order_acquire) == joined &&
+            atomic_load_explicit(&seat->machine->slots[i].pid, memory_order_acquire))
+            return is_dead(seat, i) ? -1 : i;
+    return -1;
+}
+
+uint64_t slots_joined(const struct seat *seat)
+{
+    return atomic_load_explicit(&seat->machine->slots[seat->slot].joined, memory_order_relaxed);
 }
 
 /* Under the machine's lock. The pid goes first: a slot without a pid counts for nothing, so a kill between any two of
@@ -81,25 +87,6 @@ uint64_t slots_used(const struct machine *machine, unsigned device)
     return used < machine->memory_bytes ? used : machine->memory_bytes;
 }
 
-/* Field 22 of /proc/self/stat; the name in field 2 may hold spaces, so count from the last parenthesis. */
-static uint64_t own_start_ticks(void)
-{
-    char text[1024];
-    int descriptor = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    ssize_t length = descriptor < 0 ? -1 : read(descriptor, text, sizeof text - 1);
-    if (descriptor >= 0)
-        close(descriptor);
-    if (length <= 0)
-        return 0;
-    text[length] = '\0';
-    char *field = strrchr(text, ')');
-    for (int i = 2; field && i < 22; i++) {
-        field = strchr(field, ' ');
-        field = field ? field + 1 : NULL;
-    }
-    return field ? strtoull(field, NULL, 10) : 0;
-}
-
 static void describe_self(struct slot *slot)
 {
     memset(slot->name, 0, sizeof slot->name);
@@ -109,7 +96,8 @@ static void describe_self(struct slot *slot)
         close(descriptor);
     if (length > 0 && slot->name[length - 1] == '\n')
         slot->name[length - 1] = '\0';
-    slot->start_ticks = own_start_ticks();
+    slot->start_ticks = pids_own_start_ticks();
+    slot->pid_namespace = pids_own_namespace();
 }
 
 int slots_join(struct seat *seat)
@@ -136,6 +124,7 @@ int slots_join(struct seat *seat)
         seat->slot = free_slot;
         clear_slot(seat->machine, free_slot);
         describe_self(slot);
+        atomic_store_explicit(&slot->joined, ++seat->machine->joinings, memory_order_release);
         memcpy(slot->cgroups, seat->cgroups, sizeof slot->cgroups);
         atomic_store_explicit(&slot->pid, (int32_t)getpid(), memory_order_release);
     }

@@ -7,8 +7,9 @@
 int slots_join(struct seat *seat); /* 0, or -1 when the table is full */
 /* Frees what dead processes held. Cheap when nobody died; never waits for a stopped lock holder. */
 void slots_reap(struct seat *seat);
-/* Is the process that joined with this slot and process id still there? */
-int slots_is_alive(const struct seat *seat, int slot, int32_t process);
+/* The slot of the process whose joining it was; -1 when that is gone. */
+int slots_find(const struct seat *seat, uint64_t joined);
+uint64_t slots_joined(const struct seat *seat); /* this process's */
 /* Bytes in use on a device, by the slots: right at any instant, takes no lock. */
 uint64_t slots_used(const struct machine *machine, unsigned device);
 /* 0 (charged), ENOMEM, or ETIMEDOUT. */

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
 from aliquot.gpu_hook.client import query
 from aliquot.gpu_hook.paths import RuntimeDir, softgpu_driver, softgpu_state_path
 
@@ -158,7 +159,7 @@ def make_kernel(torch_python: str, stand_in: Path) -> Iterator[Callable[..., Ker
             kernel.close()
         agent.terminate()
         agent.wait(10)
-        softgpu_state_path(RuntimeDir(folder)).unlink(missing_ok=True)
+        remove_state(softgpu_state_path(RuntimeDir(folder)))
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aliquot.gpu_hook.agent.enforcers.cgroups import find_hierarchy
 from aliquot.gpu_hook.agent.processes import start_time_ticks
+from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
 
 MIB = 1 << 20
@@ -60,7 +61,7 @@ def a_limited_node(an_idle_node: Any) -> Iterator[Any]:
     an_idle_node.process = subprocess.Popen([*command, "--log-file", str(an_idle_node.folder / "agent.log")])
     an_idle_node.until(an_idle_node.answers)
     yield an_idle_node
-    softgpu_state_path(RuntimeDir(an_idle_node.folder)).unlink(missing_ok=True)
+    remove_state(softgpu_state_path(RuntimeDir(an_idle_node.folder)))
 
 
 class AKernel:

@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aliquot.gpu_hook.agent.processes import start_time_ticks
+from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
 
 MIB = 1 << 20
@@ -42,7 +44,7 @@ def a_node_with_slack(an_idle_node: Any) -> Iterator[Any]:
     an_idle_node.process = subprocess.Popen(command)
     an_idle_node.until(an_idle_node.answers)
     yield an_idle_node
-    softgpu_state_path(RuntimeDir(an_idle_node.folder)).unlink(missing_ok=True)
+    remove_state(softgpu_state_path(RuntimeDir(an_idle_node.folder)))
 
 
 @pytest.fixture
@@ -70,6 +72,7 @@ def start(a_node_with_slack: Any, open_holder: Callable[[], Any]) -> Callable[..
     return start_one
 
 
+IN_A_NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 STRIPPED = ("env", "-i", "ALIQUOT_SOFTGPU_STATE={ALIQUOT_SOFTGPU_STATE}", sys.executable, "-c", CLIENT)
 
 
@@ -137,3 +140,43 @@ def test_a_process_of_nobodys_kernel_is_shown_with_the_node(
         assert (found["pid"], found["used_bytes"]) == (pid, 64 * MIB)
         assert unhooked(a_node_with_slack) == []
         process.communicate("")
+
+
+def test_processes_of_a_pid_namespace_are_their_kernels_whether_hooked_or_not(
+    a_node_with_slack: Any, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    node = a_node_with_slack
+    if subprocess.run([*IN_A_NAMESPACE, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no pid and mount namespaces here: run as root")
+    kernel = start(*IN_A_NAMESPACE, sys.executable, "-c", CLIENT, "libcuda.so.1", ALIQUOT_SOFTGPU_CONTEXT="20MiB")
+    assert kernel.stdout is not None
+    assert kernel.stdout.readline() == "1\n", "its own name for itself"
+    node.until(lambda: node.device()["context_bytes"] == 20 * MIB)
+    hooked = next(pid for pid in node.kernel()["pids"] if pid != kernel.pid)
+    assert (unhooked(node), node.status()["foreign_processes"]) == ([], [])
+    grant = dict(word.split("=", 1) for word in environment_of(hooked) if word.startswith("ALIQUOT_"))
+    # As an engine's exec does: into the namespaces, but of another parent, session and environment.
+    with subprocess.Popen(
+        ["nsenter", "-t", str(hooked), "-p", "-m", sys.executable, "-c", CLIENT, grant["ALIQUOT_REAL_CUDA"]],
+        env={"ALIQUOT_SOFTGPU_STATE": grant["ALIQUOT_SOFTGPU_STATE"]},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as entered:
+        assert entered.stdout is not None
+        inner = entered.stdout.readline().strip()
+        (found,) = node.until(lambda: unhooked(node))
+        assert (found["used_bytes"], found["why"]) == (64 * MIB, "not registered")
+        assert Path(f"/proc/{found['pid']}/status").read_text().partition("NSpid:")[2].split()[:2] == [
+            str(found["pid"]),
+            inner,
+        ]
+        assert node.status()["foreign_processes"] == []
+        entered.communicate("")
+    kernel.communicate("")
+    node.until(lambda: node.status()["devices"][0]["used_bytes"] == 0)
+
+
+def environment_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/environ").read_text().split("\0")

@@ -114,6 +114,26 @@ def test_the_cgroup_counts_for_more_than_the_environment(tmp_path: Path) -> None
     assert families.kernel_of(103) == "k"
 
 
+@pytest.mark.parametrize(
+    ("namespaces", "want"),
+    [
+        pytest.param({ME: "host", 101: "a", 102: "b", 103: "a"}, "k", id="a container's"),
+        pytest.param({ME: "host", 101: "host", 102: "b", 103: "host"}, None, id="the agent's own says nothing"),
+        pytest.param({ME: "host", 101: "a", 102: "a", 103: "a"}, None, id="that of two kernels says nothing"),
+        pytest.param({}, None, id="not to be had"),
+    ],
+)
+def test_a_pid_namespace_tells_only_where_it_is_one_kernels_own(
+    tmp_path: Path, namespaces: dict[int, str], want: str | None
+) -> None:
+    for pid in (ME, 101, 102, 103):
+        a_process(tmp_path, pid)
+    for pid, name in namespaces.items():
+        (tmp_path / str(pid) / "ns").mkdir()
+        (tmp_path / str(pid) / "ns" / "pid").symlink_to(f"pid:[{name}]")
+    assert Families({101: "k", 102: "other"}, {}, tmp_path).kernel_of(103) == want
+
+
 def test_a_hook_with_an_odd_name_is_welcomed(a_node: Any, a_holder: Any) -> None:
     a_holder.reserve()
     folder = a_node.folder / "kernels" / "k"

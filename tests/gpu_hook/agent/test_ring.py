@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
 
 MIB = 1 << 20
@@ -74,7 +75,7 @@ def a_ring(an_idle_node: Any) -> Iterator[Any]:
     start_agent()
     an_idle_node.start_agent = start_agent
     yield an_idle_node
-    softgpu_state_path(RuntimeDir(an_idle_node.folder)).unlink(missing_ok=True)
+    remove_state(softgpu_state_path(RuntimeDir(an_idle_node.folder)))
 
 
 @pytest.fixture

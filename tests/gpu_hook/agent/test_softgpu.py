@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.softgpu_state import is_in_use
+from aliquot.gpu_hook.agent.processes import start_time_ticks
+from aliquot.gpu_hook.agent.softgpu_state import is_in_use, prepare
+from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
 from aliquot.gpu_hook.client import query
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
 
@@ -51,7 +54,7 @@ def _a_built_software_gpu() -> None:
 def a_state(a_folder: Path) -> Iterator[Path]:
     state = softgpu_state_path(RuntimeDir(a_folder))
     yield state
-    state.unlink(missing_ok=True)
+    remove_state(state)
 
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -107,6 +110,7 @@ def test_a_device_that_is_lost_at_the_start_costs_only_itself(
     an_idle_node: Any, start: Start, a_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = softgpu_driver()
+    prepare(a_state)
     monkeypatch.setenv("ALIQUOT_SOFTGPU_STATE", str(a_state))
     program = subprocess.Popen(
         [sys.executable, "-c", LOSER, str(driver.cuda), str(driver.nvml)],
@@ -141,7 +145,7 @@ def test_a_new_agent_makes_a_machine_of_its_own_settings(an_idle_node: Any, star
 
 
 def test_a_machine_that_cannot_be_made_ends_the_agent_with_one_line(a_folder: Path, a_state: Path) -> None:
-    a_state.mkdir()
+    a_state.mkdir(parents=True)
     command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir", str(a_folder)]
     result = subprocess.run(
         [*command, "--log-file", os.devnull], capture_output=True, text=True, timeout=30, check=False
@@ -166,6 +170,48 @@ def test_a_full_dev_shm_ends_the_agent_with_a_clear_line(a_folder: Path) -> None
     assert result.returncode == 1
     assert "No space left on device; make room" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_any_user_of_a_container_may_use_the_machine_and_nobody_else_of_the_host(a_state: Path, start: Start) -> None:
+    start()
+    modes = [oct(stat.S_IMODE(path.stat().st_mode)) for path in (a_state.parents[1], a_state.parent, a_state)]
+    assert modes == ["0o700", "0o711", "0o666"]
+
+
+def test_the_machines_folder_stays_while_kernels_may_have_it_mounted(
+    an_idle_node: Any, start: Start, open_holder: Callable[[], Any], a_state: Path
+) -> None:
+    start()
+    sleeper = subprocess.Popen(["sleep", "60"])
+    an_idle_node.helpers.append(sleeper)
+    holder = open_holder()
+    holder.reserve()
+    holder.ask("bind", kernel_id="k", pid=sleeper.pid, start_time_ticks=start_time_ticks(sleeper.pid))
+    folder = a_state.parent.stat().st_ino
+    for number in (15, 9):
+        an_idle_node.end(number)
+        assert a_state.exists()
+        start()
+    assert a_state.parent.stat().st_ino == folder
+    assert open_holder().ask("release", kernel_id="k")["ok"]
+    assert an_idle_node.end() == 0
+    assert not a_state.parents[1].exists()
+
+
+def test_a_folder_of_somebody_else_is_no_machine(a_folder: Path, a_state: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    a_state.parents[1].mkdir()
+    os.chown(a_state.parents[1], 1234, 1234)
+    with pytest.raises(PathError, match="is not a folder of user 0; remove it"):
+        prepare(a_state)
+    a_state.parents[1].rmdir()
+
+
+def test_a_file_that_older_agents_had_there_is_replaced(a_state: Path) -> None:
+    a_state.parents[1].write_bytes(b"old")
+    prepare(a_state)
+    assert a_state.is_file()
 
 
 def test_query_without_an_agent_does_not_touch_the_machine(a_folder: Path, a_state: Path) -> None:

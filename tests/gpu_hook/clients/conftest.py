@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
 from aliquot.gpu_hook.client import AgentClientError, query
 from aliquot.gpu_hook.paths import Driver, PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
 
@@ -125,7 +126,7 @@ class Node:
         self._holder.close()
         self.agent.send_signal(signal.SIGKILL)
         self.agent.wait()
-        softgpu_state_path(RuntimeDir(self.folder)).unlink(missing_ok=True)
+        remove_state(softgpu_state_path(RuntimeDir(self.folder)))
 
     def _answers(self) -> bool:
         assert self.agent.poll() is None, (self.folder / "agent.log").read_text()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -105,11 +105,13 @@ class Machine:
             **extra,
         }
 
-    def popen(self, code: str, prelude: bool = True, **extra: str) -> subprocess.Popen[str]:
-        """A client that the test talks with by lines."""
+    def popen(
+        self, code: str, prelude: bool = True, before: Sequence[str] = (), words: Sequence[str] = (), **extra: str
+    ) -> subprocess.Popen[str]:
+        """A client that the test talks with by lines; ``before`` stands before its command, ``words`` behind it."""
         source = (_PRELUDE if prelude else "") + textwrap.dedent(code)
         return subprocess.Popen(
-            [sys.executable, "-c", source],
+            [*before, sys.executable, "-c", source, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
