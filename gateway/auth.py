@@ -29,10 +29,11 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class User:
-    """Who asks: a name, unique on this server, and a role ("user" or "admin")."""
+    """Who asks: a name, unique on this server, a role ("user" or "admin"), and teams by name."""
 
     name: str
     role: str
+    teams: frozenset[str] = frozenset()
 
     @property
     def is_admin(self) -> bool:
@@ -46,9 +47,11 @@ NOBODY = User("", "user")
 
 @dataclass
 class AliquotUser(JupyterUser):
-    """Jupyter's user with a role. Only AliquotIdentityProvider makes one, from its configuration."""
+    """Jupyter's user with a role and teams. Only AliquotIdentityProvider makes one, from its configuration."""
 
     role: str = "user"
+    # A tuple, for Jupyter answers /api/me with it as JSON.
+    teams: tuple[str, ...] = ()
 
 
 class KernelOwners(Protocol):
@@ -80,7 +83,7 @@ def user_of(handler: JupyterHandler) -> User:
     if found is None:
         return NOBODY
     if isinstance(found, AliquotUser):
-        return User(found.username, found.role)
+        return User(found.username, found.role, frozenset(found.teams))
     provider = handler.identity_provider
     # These invent a new name for each browser: behind them stands one person, the account's owner.
     if isinstance(provider, AliquotIdentityProvider) or type(provider) in (IdentityProvider, PasswordIdentityProvider):
@@ -93,8 +96,9 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
 
     users = Dict(
         help=(
-            "Users of this server: name to a table of `token` (or `token_hash`, its SHA-256 in hex) and `role` "
-            "(user or admin; user if not given). Empty: the server has one user, as Jupyter does by itself."
+            "Users of this server: name to a table of `token` (or `token_hash`, its SHA-256 in hex), `role` "
+            "(user or admin; user if not given) and `teams` (a list of names). Empty: the server has one user, as "
+            "Jupyter does by itself."
         ),
     ).tag(config=True)
 
@@ -121,8 +125,8 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
         return fields
 
     @validate("users")
-    def _users_are_complete(self, proposal: dict[str, Any]) -> dict[str, dict[str, str]]:
-        users: dict[str, dict[str, str]] = proposal["value"]
+    def _users_are_complete(self, proposal: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        users: dict[str, dict[str, Any]] = proposal["value"]
         for name, entry in users.items():
             _check_user(name, entry)
         if len({_digest_of(entry) for entry in users.values()}) < len(users):
@@ -177,8 +181,14 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
                 found = name
         return None if found is None else self._user_named(found)
 
+    def user_named(self, name: str) -> User:
+        """A configured user by name; somebody without role and teams where there is none of that name."""
+        entry = self.users.get(name, {})
+        return User(name, entry.get("role", "user"), frozenset(entry.get("teams", ())))
+
     def _user_named(self, name: str) -> AliquotUser:
-        return AliquotUser(name, role=self.users[name].get("role", "user"))
+        known = self.user_named(name)
+        return AliquotUser(name, role=known.role, teams=tuple(sorted(known.teams)))
 
     def _login_mark(self, name: str) -> str:
         return hashlib.sha256(f"login:{name}:{_digest_of(self.users[name])}".encode()).hexdigest()
@@ -238,10 +248,15 @@ def _check_user(name: object, entry: object) -> None:
     knob = "c.AliquotIdentityProvider.users"
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise TraitError(f"{knob}: found {name!r} as a user's name; wanted printable text")
-    if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
+    if not isinstance(entry, dict) or not all(isinstance(entry[field], str) for field in set(entry) - {"teams"}):
         raise TraitError(f"{knob}: found no table of texts for {name!r}; wanted {{'token': …, 'role': …}}")
-    if unknown := set(entry) - {"token", "token_hash", "role"}:
-        raise TraitError(f"{knob}: found {sorted(unknown)} for {name!r}; wanted token or token_hash, and role")
+    if unknown := set(entry) - {"token", "token_hash", "role", "teams"}:
+        raise TraitError(f"{knob}: found {sorted(unknown)} for {name!r}; wanted token or token_hash, role and teams")
+    teams = entry.get("teams", ())
+    if not isinstance(teams, (list, tuple, set, frozenset)) or not all(
+        isinstance(team, str) and team.strip() and team.isprintable() for team in teams
+    ):
+        raise TraitError(f"{knob}: found the teams {teams!r} for {name!r}; wanted a list of names, such as ['vision']")
     if ("token" in entry) == ("token_hash" in entry) or not entry.get("token", entry.get("token_hash")):
         raise TraitError(f"{knob}: wanted exactly one of token and token_hash for {name!r}, and not an empty one")
     if "token_hash" in entry and not _SHA256.fullmatch(entry["token_hash"].lower()):
@@ -250,7 +265,7 @@ def _check_user(name: object, entry: object) -> None:
         raise TraitError(f"{knob}: found the role {entry['role']!r} for {name!r}; wanted one of {', '.join(ROLES)}")
 
 
-def _digest_of(entry: dict[str, str]) -> str:
+def _digest_of(entry: dict[str, Any]) -> str:
     if "token_hash" in entry:
-        return entry["token_hash"].lower()
+        return str(entry["token_hash"]).lower()
     return hashlib.sha256(entry["token"].encode()).hexdigest()

@@ -187,7 +187,8 @@ def configuration_page(*classes: type[HasTraits]) -> str:
         "Generated from the code. Knobs go into a Jupyter configuration file, for example `jupyter_server_config.py`, "
         "or on the command line: `--Aliquot.driver=softgpu`. A wrong value ends the server at its start, and says why.",
         "",
-        "See also: [sizes](sizes.md), [REST](rest-api.md), [two users on one server](../how-to/two-users.md).",
+        "See also: [sizes](sizes.md), [images](images.md), [REST](rest-api.md), "
+        "[two users on one server](../how-to/two-users.md).",
     ]
     for cls in classes:
         lines += ["", f"## c.{cls.__name__}", "", "| knob | default | what it does |", "|---|---|---|"]

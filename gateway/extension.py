@@ -11,10 +11,13 @@ from aliquot.gateway import __version__
 from aliquot.gateway.admission import Admission, AdmissionSettings
 from aliquot.gateway.agent_link import AgentLink
 from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider
+from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.clock import SystemClock
 from aliquot.gateway.config import Aliquot
+from aliquot.gateway.container_plans import ContainerPlanner
 from aliquot.gateway.gateway_memory import GatewayMemory, claim_memory
 from aliquot.gateway.handlers import HANDLERS, SETTING, Sources
+from aliquot.gateway.host_limits import HostLimits, node_totals
 from aliquot.gateway.interception_guard import GuardRules, InterceptionGuard
 from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.gateway.local_kernels import local_kernels, session_labels, waiting_elsewhere
@@ -27,6 +30,7 @@ from aliquot.gateway.status import LocalKernel, NodeView, Scene
 from aliquot.gateway.stock_handlers import replacements
 from aliquot.gpu_hook.agent_process import AgentStartError, start_agent
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
+from aliquot.provisioner.container_limits import NodeTotals
 from aliquot.provisioner.errors import AgentUnavailableError
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.gateway.gateway_client import GatewayClient
@@ -40,7 +44,7 @@ class AliquotExtension(ExtensionApp):
 
     name = "aliquot"
     load_other_extensions = True
-    classes = [Aliquot, AliquotIdentityProvider]
+    classes = [Aliquot, AliquotIdentityProvider, HostLimits, ImageCatalogue]
     # A server that ends before it is ready, over a wrong knob for example, stops extensions that made nothing yet.
     _is_made = False
     # In gateway mode kernels are elsewhere, and so is what must be remembered of them.
@@ -70,6 +74,7 @@ class AliquotExtension(ExtensionApp):
         self._manager = server.kernel_manager if isinstance(server.kernel_manager, AliquotKernelManager) else None
         if self._manager is not None:
             self._manager.admission = self._admission
+            self._manager.containers = self._container_planner(server)
             rules = GuardRules(knobs.require_interception, knobs.unhooked_process_policy == "end")
             self._guard = InterceptionGuard(self._manager, self.log, rules)
             if rules.requires_interception or rules.ends_unhooked:
@@ -143,6 +148,15 @@ class AliquotExtension(ExtensionApp):
             queue_length=len(admission.queue),
             counts=admission.counts,
         )
+
+    def _container_planner(self, server: ServerApp) -> ContainerPlanner:
+        specs = server.kernel_spec_manager
+        catalogue = specs.catalogue if isinstance(specs, SizedKernelSpecManager) else ImageCatalogue()
+        return ContainerPlanner(catalogue, HostLimits(parent=server).rules(), self._node_totals)
+
+    def _node_totals(self) -> NodeTotals:
+        status = self._watch.view().status
+        return node_totals(0 if status is None else len(status.devices))
 
     def _server(self) -> ServerApp:
         assert self.serverapp is not None  # set by the extension manager before it initialises

@@ -128,4 +128,7 @@ def _size(size: OfferedSize) -> dict[str, Any]:
         "gpus": float(size.request.gpus),
         "memory_limit_bytes": None if limit is None else int(limit),
         "workload_class": size.request.workload_class.value,
+        "image": size.image.container.image if size.image else None,
+        "description": size.image.description if size.image else "",
+        "is_default": size.is_default,
     }

@@ -23,8 +23,10 @@ from traitlets import Bool, default
 
 from .admission import Admission
 from .auth import current_user
+from .container_plans import REQUEST_ENV, ContainerPlanner
 from .http_errors import http_error
 from .managed_kernel import ManagedKernel
+from .stock_handlers import requested_env
 
 # ZeroMQ's own 100 ms let a kernel that is up wait for its server: 70 ms on average, of a start of 300.
 _TRY_AGAIN_MILLISECONDS = 10
@@ -40,6 +42,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.admission: Admission | None = None
+        self.containers: ContainerPlanner | None = None
         self.owners: dict[str, str] = {}
         self._stopping: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -102,6 +105,8 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         if not KERNEL_ID.fullmatch(kernel_id):
             raise HTTPError(400, f"asked kernel id {kernel_id!r}; an id has 1 to 36 letters, digits, '_', '.', '-'")
         is_sized = self._check_start(kwargs.get("kernel_name"), user.name)
+        if self.containers is not None and self.containers.wants(kwargs.get("kernel_name") or self.default_kernel_name):
+            kwargs[REQUEST_ENV] = self.containers.allowed_env(requested_env())
         self.owners[kernel_id] = user.name
         try:
             await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)
@@ -147,7 +152,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         """Called by MultiKernelManager.start_kernel: makes the kernel's own manager."""
         kernel, name, kernel_id = super().pre_start_kernel(kernel_name, kwargs)
         if isinstance(kernel, ManagedKernel):
-            kernel.kernel_id, kernel.admission = kernel_id, self.admission
+            kernel.kernel_id, kernel.admission, kernel.containers = kernel_id, self.admission, self.containers
             kernel.owner = self.owners.get(kernel_id) or current_user().name
         return kernel, name, kernel_id
 

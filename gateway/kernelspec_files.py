@@ -42,8 +42,12 @@ def sys_prefix_folder() -> Path:
 
 
 def install_sizes(manager: SizedKernelSpecManager, folder: Path) -> Installed:
-    """Write every size that is offered into `folder`, and remove those we wrote before that no longer are."""
-    offered = {size.name: manager.get_kernel_spec(size.name) for size in manager.offered_sizes()}
+    """Write every size that is offered into `folder`, and remove those we wrote before that no longer are.
+
+    Not those of images: what reads only the disk starts processes, and has no container to start one in.
+    """
+    sizes = [size for size in manager.offered_sizes() if size.image is None]
+    offered = {size.name: manager.get_kernel_spec(size.name) for size in sizes}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         stale = [path for path in folder.iterdir() if path.name not in offered and is_ours(path)]

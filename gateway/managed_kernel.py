@@ -9,6 +9,7 @@ import asyncio
 import os
 from typing import Any, cast
 
+from aliquot.provisioner.container_plan import ContainerPlan
 from aliquot.provisioner.errors import AliquotError, WithdrawnError
 from aliquot.provisioner.grant_record import stanza_request
 from aliquot.provisioner.provisioner import AliquotProvisioner
@@ -16,6 +17,14 @@ from aliquot.provisioner.resources import Grant, Request
 from jupyter_server.services.kernels.kernelmanager import ServerKernelManager, emit_kernel_action_event
 
 from .admission import Admission
+from .catalogue import image_of
+from .container_plans import (
+    REQUEST_ENV,
+    SESSION_VARIABLE,
+    ContainerPlanner,
+    ContainerStart,
+    refuse_without_planner,
+)
 from .ledger import Asker
 
 _ASKING = "asking for a GPU"
@@ -27,6 +36,8 @@ class ManagedKernel(ServerKernelManager):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.admission: Admission | None = None
+        # None: the extension is not loaded, and nothing may start in a container.
+        self.containers: ContainerPlanner | None = None
         self.owner = ""
         # What the first start was asked with: a start that failed can be tried again.
         self.start_arguments: dict[str, Any] = {}
@@ -74,6 +85,11 @@ class ManagedKernel(ServerKernelManager):
             grant = await self._get_grant(kwargs)
             if grant is not None:
                 kwargs["grant"] = grant
+            kwargs.pop(REQUEST_ENV, None)
+            # Made anew at each restart, too: folders are looked at again, and may have been taken back.
+            container = await self._get_container(kwargs)
+            if container is not None:
+                kwargs["container"] = container
             self._attempted_start = True
             command, kwargs = await self._async_pre_start_kernel(**kwargs)
             await self._async_launch_kernel(command, **kwargs)
@@ -96,6 +112,26 @@ class ManagedKernel(ServerKernelManager):
             asker = Asker(self.kernel_id, self.owner, label, self.kernel_name)
             self._grant = await self.admission.submit(asker, request)
         return self._grant
+
+    async def _get_container(self, kwargs: dict[str, Any]) -> ContainerPlan | None:
+        """The container that it starts in; None for a process of this machine. Raises AliquotError."""
+        spec = self.kernel_spec
+        image = None if spec is None else image_of(spec.metadata)
+        if image is None:
+            return None
+        if self.containers is None:
+            raise refuse_without_planner(self.kernel_name, image)
+        request = self.request()
+        return await self.containers.plan(
+            ContainerStart(
+                kernel_name=self.kernel_name,
+                owner=self.owner,
+                share=None if request is None else request.gpus,
+                folder=str(kwargs.get("cwd") or ""),
+                session=(kwargs.get("env") or {}).get(SESSION_VARIABLE, ""),
+                env=tuple(self.start_arguments.get(REQUEST_ENV, {}).items()),
+            )
+        )
 
     async def _give_up(self, error: BaseException) -> None:
         """After a start that failed: no process, no grant, and the reason for whoever looks."""

@@ -1,6 +1,7 @@
 """Sizes as Jupyter sees them: a KernelSpecManager that lists the presets and resolves every valid sized name.
 
-It owns no kernelspec: a sized one is derived from its base at each look-up, so a changed base is seen at once.
+It owns no kernelspec: a sized one is derived from its base at each look-up, so a changed base is seen at once. A base
+is an installed kernelspec, or an image of the catalogue, which is there for those alone who may use it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aliquot.gateway.auth import current_user
+from aliquot.gateway.catalogue import KNOB, CatalogueImage, ImageCatalogue, image_kernel_spec
 from aliquot.gateway.config import Aliquot
 from aliquot.gateway.size_names import (
     GRAMMAR,
@@ -67,27 +70,40 @@ class NoSuchBase(NoSuchKernel):
 
 @dataclass(frozen=True)
 class OfferedSize:
-    """One size that is listed: a preset on a base kernelspec."""
+    """One size that is listed: a preset on a base kernelspec, or on an image of the catalogue."""
 
     name: str
     base: str
     display_name: str
     request: Request
+    image: CatalogueImage | None = None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is the one that the catalogue proposes for its image."""
+        return self.image is not None and self.image.default_size == self.request
 
 
 class SizedKernelSpecManager(KernelSpecManager):
     """Offers each base kernelspec in the administrator's sizes, and resolves any other valid size by its name."""
 
     settings = Instance(Aliquot, help="Aliquot's configuration.")
+    catalogue = Instance(ImageCatalogue, help="Images that kernels can run in.")
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         # Read now, so that a wrong knob ends the server at its start with that message, not a request later.
         _ = self.settings
+        for image in self.catalogue.entries:
+            self._check_image(image)
 
     @default("settings")
     def _settings_from_parent(self) -> Aliquot:
         return Aliquot(parent=self)
+
+    @default("catalogue")
+    def _catalogue_from_parent(self) -> ImageCatalogue:
+        return ImageCatalogue(parent=self)
 
     def find_kernel_specs(self) -> dict[str, str]:
         """Name → folder of the plain kernelspecs and of the sizes listed. Called by Jupyter's listings."""
@@ -98,12 +114,18 @@ class SizedKernelSpecManager(KernelSpecManager):
         for base, folder in plain.items():
             if self._can_be_sized(base, folder):
                 found |= {size_name(base, request): folder for request in self.settings.preset_requests()}
+        for image in self.catalogue.entries:
+            if image.is_for(current_user()):
+                found |= dict.fromkeys(filter(self._is_allowed, self._names_of(image)), image.logos)
         for name, folder in self._allowed_by_name():
             found.setdefault(name, folder)
         return found
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
         """The kernelspec of this name. Raises NoSuchKernel, whose message says what is wrong with a size."""
+        image = self._own_image(kernel_name)
+        if image is not None:
+            return image_kernel_spec(image)
         folder = self._find_spec_directory(kernel_name.lower())
         if folder is not None and not self._is_ours(kernel_name, folder):
             return self._read(kernel_name, folder)
@@ -135,10 +157,14 @@ class SizedKernelSpecManager(KernelSpecManager):
                 # As in Jupyter's own listing, one kernelspec that cannot be read hides no other.
                 self.log.warning("kernelspec=%s offered=no reason=%s", name, error)
                 continue
-            offered.append(OfferedSize(name, sized.base, spec.display_name, sized.request))
+            image = self._own_image(sized.base)
+            offered.append(OfferedSize(name, sized.base, spec.display_name, sized.request, image))
         return offered
 
     def _derive(self, name: str, sized: SizedName) -> KernelSpec:
+        image = self._own_image(sized.base)
+        if image is not None:
+            return sized_kernel_spec(image_kernel_spec(image), sized)
         folder = self._find_spec_directory(sized.base.lower())
         if folder is None:
             raise NoSuchBase(
@@ -155,6 +181,35 @@ class SizedKernelSpecManager(KernelSpecManager):
                 f"which has no sizes. Take {sized.base!r} itself",
             )
         return sized_kernel_spec(base, sized)
+
+    def _own_image(self, name: str) -> CatalogueImage | None:
+        """The image of this name, where the asker may use it; for all others there is none."""
+        image = self.catalogue.find(name)
+        return image if image is not None and image.is_for(current_user()) else None
+
+    def _names_of(self, image: CatalogueImage) -> list[str]:
+        """The kernelspecs that are listed for an image: the size it proposes, itself, and the presets."""
+        sizes = [size_name(image.name, request) for request in self.settings.preset_requests()]
+        first = [] if image.default_size is None else [size_name(image.name, image.default_size)]
+        return list(dict.fromkeys([*first, image.name, *sizes]))
+
+    def _is_allowed(self, name: str) -> bool:
+        base = name if (sized := self._read_valid(name)) is None else sized.base
+        return not self.allowed_kernelspecs or bool({name, base} & self.allowed_kernelspecs)
+
+    def _check_image(self, image: CatalogueImage) -> None:
+        """What only the installed kernelspecs and the other knobs can tell. Raises TraitError."""
+        folder = self._find_spec_directory(image.name)
+        if folder is not None:
+            raise TraitError(
+                f"{KNOB}: asked an image named {image.name!r}; found an installed kernelspec of that name in {folder}; "
+                "choose another name, or remove that kernelspec"
+            )
+        if image.default_size is not None:
+            try:
+                parse_size_name(size_name(image.name, image.default_size), self.settings.largest())
+            except SizeNameError as error:
+                raise TraitError(f"{KNOB}: the default_size of {image.name!r}: {error}") from None
 
     def _read(self, name: str, folder: str) -> KernelSpec:
         """An installed kernelspec. Raises NoSuchBase for a file that is none, where Jupyter lets anything through."""
@@ -201,7 +256,7 @@ def sized_kernel_spec(base: KernelSpec, sized: SizedName) -> KernelSpec:
         config["memory_limit"] = f"{request.memory_limit >> 30}GiB"
     metadata = copy.deepcopy(base.metadata)
     metadata["kernel_provisioner"] = {"provisioner_name": PROVISIONER_NAME, "config": config}
-    metadata["aliquot"] = {"base": sized.base.lower(), **config}
+    metadata["aliquot"] = {**metadata.get("aliquot", {}), "base": sized.base.lower(), **config}
     return type(base)(
         name=size_name(sized.base, request),
         argv=list(base.argv),

@@ -11,6 +11,7 @@ from typing import Any
 from aliquot.gateway.http_errors import http_error
 from aliquot.provisioner.errors import AliquotError
 from jupyter_client.kernelspec import NoSuchKernel
+from jupyter_server import CallContext
 from jupyter_server.auth.decorator import ws_authenticated
 from jupyter_server.services.kernels import handlers as kernels
 from jupyter_server.services.kernels import websocket
@@ -66,7 +67,17 @@ def read_body(read: Callable[[], Any]) -> dict[str, Any] | None:
         for field in _STRINGS:
             if not isinstance(part.get(field), (str, type(None))):
                 raise HTTPError(400, f"asked with {field} = {part[field]!r}; it has to be a string")
+    env = body.get("env")
+    if env is not None and not (isinstance(env, dict) and all(isinstance(value, str) for value in env.values())):
+        raise HTTPError(400, "asked with an env that is no JSON object of strings")
     return {name: value for name, value in body.items() if name in parts or name not in _PARTS}
+
+
+def requested_env() -> dict[str, str]:
+    """The variables in the body of the request for a kernel that is being served: this request's, and nobody else's."""
+    handler = CallContext.get(CallContext.JUPYTER_HANDLER)
+    body = handler.get_json_body() if isinstance(handler, KernelsHandler) else None
+    return dict((body or {}).get("env") or {})
 
 
 class KernelsHandler(kernels.MainKernelHandler):

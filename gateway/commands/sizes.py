@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.commands.command import JSON_FLAG, Command, CommandError
 from aliquot.gateway.config import Aliquot
 from aliquot.gateway.kernelspec_files import install_sizes, sys_prefix_folder, user_folder
@@ -37,7 +38,7 @@ class SizesCommand(Command):
         "sys-prefix": ({"SizesCommand": {"to_sys_prefix": True}}, "With --install: for this Python environment."),
     }
     aliases = {"prefix": "SizesCommand.prefix"}
-    classes = [Aliquot]
+    classes = [Aliquot, ImageCatalogue]
 
     install = Bool(False, help="Write the listed sizes as kernelspecs.").tag(config=True)
     to_user = Bool(False, help="Write them for this user.").tag(config=True)
@@ -71,7 +72,9 @@ class SizesCommand(Command):
         return sys_prefix_folder() if self.to_sys_prefix else user_folder()
 
     def _print(self, manager: SizedKernelSpecManager, sizes: list[OfferedSize]) -> None:
-        table = Table("kernelspec", "shown as", "memory limit", "class", box=None, pad_edge=False, header_style="bold")
+        columns = ["kernelspec", "shown as", "memory limit", "class"]
+        has_images = any(size.image for size in sizes)
+        table = Table(*columns, *["image"][:has_images], box=None, pad_edge=False, header_style="bold")
         for size in sizes:
             limit = size.request.memory_limit
             table.add_row(
@@ -79,6 +82,7 @@ class SizesCommand(Command):
                 size.display_name,
                 "its share of the device's" if limit is None else str(Bytes(limit)),
                 size.request.workload_class.value,
+                *([size.image.container.image if size.image else ""] if has_images else []),
             )
         console().print(table)
         console().print(f"\n{grammar_help(manager.settings.largest())}.", soft_wrap=True)
@@ -101,4 +105,7 @@ def _as_json(size: OfferedSize) -> dict[str, Any]:
         "gpus": float(size.request.gpus),
         "memory_limit": size.request.memory_limit,
         "workload_class": size.request.workload_class.value,
+        "image": size.image.container.image if size.image else None,
+        "description": size.image.description if size.image else "",
+        "is_default": size.is_default,
     }

@@ -29,6 +29,11 @@ class ProcessRuntime:
 
     async def create(self, launch: Launch) -> KernelProcess:
         spec = launch.spec
+        if launch.container is not None:
+            raise LaunchError(
+                f"asked kernel {spec.kernel_id} in a container of {launch.container.image}; found the runtime of "
+                "processes, which would run it outside of any container; start it through a gateway with containers"
+            )
         check_program(spec)
         try:
             child = launch_kernel(list(spec.argv), env=dict(spec.env), cwd=spec.cwd, **launch.streams)

@@ -67,6 +67,8 @@ async def test_a_token_is_its_user(token: str, want: tuple[str, str] | None) -> 
         ({"alice": {"token": "x", "role": "root"}}, "wanted one of user, admin"),
         ({"alice": {"token": "x", "roles": "admin"}}, "found ['roles']"),
         ({"alice": {"token": "x"}, "bob": {"token": "x"}}, "the same token"),
+        ({"alice": {"token": "x", "teams": "vision"}}, "wanted a list of names"),
+        ({"alice": {"token": "x", "teams": ["vision", 5]}}, "wanted a list of names"),
     ],
 )
 def test_a_wrong_table_of_users_is_refused_without_telling_tokens(users: dict[str, Any], want: str) -> None:
@@ -102,6 +104,14 @@ def test_a_cookie_names_its_user_and_takes_the_role_of_today() -> None:
     assert promoted.user_from_cookie(cookie) == AliquotUser("bob", role="admin")
 
 
+def test_a_user_has_the_teams_of_the_configuration() -> None:
+    found = provider({"eve": {"token": "x", "teams": ["vision", "audio"]}})
+    assert found.user_named("eve") == User("eve", "user", frozenset({"vision", "audio"}))
+    assert found.user_named("nobody-of-this-name") == User("nobody-of-this-name", "user")
+    cookie = found.user_to_cookie(AliquotUser("eve"))
+    assert found.user_from_cookie(cookie) == AliquotUser("eve", teams=("audio", "vision"))
+
+
 def test_a_withdrawn_token_ends_its_logins() -> None:
     cookie = provider(USERS).user_to_cookie(AliquotUser("bob", role="user"))
     assert provider({"bob": {"token": "a new one"}}).user_from_cookie(cookie) is None
@@ -123,6 +133,7 @@ def test_outside_of_a_request_the_servers_account_asks() -> None:
         (None, AliquotIdentityProvider(), NOBODY),
         (AliquotUser("bob", role="user"), AliquotIdentityProvider(), User("bob", "user")),
         (AliquotUser("ada", role="admin"), AliquotIdentityProvider(), User("ada", "admin")),
+        (AliquotUser("eve", teams=("a", "b")), AliquotIdentityProvider(), User("eve", "user", frozenset({"a", "b"}))),
         (JupyterUser("a random id"), AliquotIdentityProvider(), ME),
         (JupyterUser("a random id"), PasswordIdentityProvider(), ME),
         (JupyterUser("a random id"), IdentityProvider(), ME),

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from aliquot.gateway.auth import AliquotIdentityProvider
+from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.config import Aliquot, configuration_page
+from aliquot.gateway.host_limits import HostLimits
 from aliquot.provisioner.resources import GpuShare
 from traitlets import TraitError
 from traitlets.config import Config
@@ -58,10 +60,10 @@ def test_no_limit_is_none() -> None:
 
 
 def test_every_knob_has_a_help_line() -> None:
-    for cls in (Aliquot, AliquotIdentityProvider):
+    for cls in (Aliquot, ImageCatalogue, HostLimits, AliquotIdentityProvider):
         silent = [name for name, trait in cls.class_own_traits(config=True).items() if not trait.help]
         assert not silent
 
 
 def test_the_configuration_page_is_generated() -> None:
-    assert PAGE.read_text() == configuration_page(Aliquot, AliquotIdentityProvider)
+    assert PAGE.read_text() == configuration_page(Aliquot, ImageCatalogue, HostLimits, AliquotIdentityProvider)

@@ -1,0 +1,95 @@
+"""From a start in an image of the catalogue to the ContainerPlan that goes down. Starts nothing.
+
+Whatever reaches a kernel's environment passes here: the request's own variables by an allow-list, none of the server's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from aliquot.gateway.catalogue import CatalogueImage, ImageCatalogue
+from aliquot.gateway.size_names import parse_size_name
+from aliquot.provisioner.container_limits import LimitRules, NodeTotals, limits_for
+from aliquot.provisioner.container_plan import ContainerLimits, ContainerPlan
+from aliquot.provisioner.errors import LaunchError, SizeNameError
+from aliquot.provisioner.resources import GpuShare
+
+# Among a kernel's start arguments: the variables of the request that started it.
+REQUEST_ENV = "request_env"
+SESSION_VARIABLE = "JPY_SESSION_NAME"
+
+
+@dataclass(frozen=True)
+class ContainerStart:
+    """One start, or restart, as the gateway knows it. ``env`` is the request's own, before the allow-list."""
+
+    kernel_name: str
+    owner: str
+    share: GpuShare | None = None
+    folder: str = ""
+    session: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+
+
+class ContainerPlanner:
+    """Makes the plans of one server. ``node`` is asked at each start: devices come and go."""
+
+    def __init__(self, catalogue: ImageCatalogue, rules: LimitRules, node: Callable[[], NodeTotals]) -> None:
+        self._catalogue = catalogue
+        self._rules = rules
+        self._node = node
+
+    def wants(self, kernel_name: str) -> bool:
+        """Whether kernels of this kernelspec run in a container."""
+        return self._catalogue.find(base_of(kernel_name)) is not None
+
+    def allowed_env(self, env: Mapping[str, str]) -> dict[str, str]:
+        """What of a request's variables its kernel gets, and what is kept of them."""
+        return allowed_env(env, self._catalogue.allowed_env)
+
+    async def plan(self, start: ContainerStart) -> ContainerPlan | None:
+        """The container of a kernel; None for one whose kernelspec is no image. Raises AliquotError."""
+        image = self._catalogue.find(base_of(start.kernel_name))
+        if image is None:
+            return None
+        env = {**dict(image.container.env), **self.allowed_env(dict(start.env))}
+        if start.session:
+            env[SESSION_VARIABLE] = os.path.basename(start.session)
+        limits = limits_for(start.share, self._node(), self._rules)
+        return replace(image.container, env=tuple(sorted(env.items())), limits=image_limits(image, limits))
+
+
+def base_of(kernel_name: str) -> str:
+    """The kernelspec that a name stands on: itself, if it is no size."""
+    try:
+        sized = parse_size_name(kernel_name)
+    except SizeNameError:
+        return kernel_name
+    return kernel_name if sized is None else sized.base
+
+
+def allowed_env(env: Mapping[str, str], allowed: list[str]) -> dict[str, str]:
+    """What of a request's variables its kernel gets; a name that ends in ``*`` allows all that begin so."""
+    prefixes = tuple(name[:-1] for name in allowed if name.endswith("*"))
+    return {name: value for name, value in env.items() if name in allowed or (prefixes and name.startswith(prefixes))}
+
+
+def image_limits(image: CatalogueImage, limits: ContainerLimits) -> ContainerLimits:
+    """The limits of a share, with those that the image's entry sets itself in their place."""
+    own = image.limits
+    return ContainerLimits(
+        memory=own.memory or limits.memory,
+        cpus=own.cpus or limits.cpus,
+        pids=own.pids or limits.pids,
+        shm=own.shm or limits.shm,
+    )
+
+
+def refuse_without_planner(kernel_name: str, image: str) -> LaunchError:
+    """Where no extension joined the parts: an image's kernel must not become a process of the server's account."""
+    return LaunchError(
+        f"asked {kernel_name!r}, a kernel in a container of {image}; found that this server starts no containers; "
+        "load the extension aliquot.gateway"
+    )
