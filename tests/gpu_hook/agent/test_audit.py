@@ -243,6 +243,8 @@ def test_an_orphan_is_known_by_its_session() -> None:
 def test_a_process_is_known_by_the_environment_it_was_started_with() -> None:
     env = {"ALIQUOT_KERNEL_DIR": "/run/k", "LD_LIBRARY_PATH": ""}
     with subprocess.Popen(WAIT, env=env, stdin=subprocess.PIPE, start_new_session=True) as process:
+        while not Path(f"/proc/{process.pid}/environ").read_bytes():
+            pass  # it is being executed: it has none yet
         assert Families({}, {"/run/k": "k"}).kernel_of(process.pid) == "k"
         assert Families({}, {"/run/other": "o"}).kernel_of(process.pid) is None
 
