@@ -24,6 +24,7 @@ from aliquot.gateway.local_kernels import local_kernels, session_labels, waiting
 from aliquot.gateway.local_socket import LocalSocket
 from aliquot.gateway.metrics import ServerMetrics
 from aliquot.gateway.node_watch import NodeWatch
+from aliquot.gateway.relay_links import RelayLinks
 from aliquot.gateway.server_classes import replace_stock_classes
 from aliquot.gateway.sizes import SizedKernelSpecManager
 from aliquot.gateway.status import LocalKernel, NodeView, Scene
@@ -75,6 +76,8 @@ class AliquotExtension(ExtensionApp):
         if self._manager is not None:
             self._manager.admission = self._admission
             self._manager.containers = self._container_planner(server)
+            self._links = RelayLinks(self._runtime, self.log)
+            self._manager.links = self._links
             rules = GuardRules(knobs.require_interception, knobs.unhooked_process_policy == "end")
             self._guard = InterceptionGuard(self._manager, self.log, rules)
             if rules.requires_interception or rules.ends_unhooked:
@@ -106,6 +109,7 @@ class AliquotExtension(ExtensionApp):
         if self._manager is not None:
             await self._within_patience("interception_guard", self._guard.stop())
             await self._manager.shutdown_all()
+            await self._within_patience("relay_links", self._links.stop())
         await self._within_patience("admission", self._admission.stop())
         await self._within_patience("node_watch", self._watch.stop())
         await self._within_patience("agent_link", self._link.stop())

@@ -17,7 +17,6 @@ from aliquot.provisioner.errors import AliquotError
 from aliquot.provisioner.grant_record import stanza_request
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
-from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from tornado.web import HTTPError
 from traitlets import Bool, default
 
@@ -26,13 +25,14 @@ from .auth import current_user
 from .container_plans import REQUEST_ENV, ContainerPlanner
 from .http_errors import http_error
 from .managed_kernel import ManagedKernel
+from .relayed_kernels import RelayedKernelManager
 from .stock_handlers import requested_env
 
 # ZeroMQ's own 100 ms let a kernel that is up wait for its server: 70 ms on average, of a start of 300.
 _TRY_AGAIN_MILLISECONDS = 10
 
 
-class AliquotKernelManager(AsyncMappingKernelManager):
+class AliquotKernelManager(RelayedKernelManager):
     """Jupyter's kernel manager, with owners and grants. ``admission`` is the extension's; None: it is not loaded."""
 
     use_pending_kernels = Bool(

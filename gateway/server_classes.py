@@ -12,6 +12,7 @@ from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider
 from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.gateway.sessions import OwnedSessionManager
 from aliquot.gateway.sizes import SizedKernelSpecManager
+from aliquot.gateway.websocket import KernelWebsocketConnection
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 
@@ -19,6 +20,7 @@ KERNEL_CLASSES: dict[str, type] = {
     "kernel_manager_class": AliquotKernelManager,
     "kernel_spec_manager_class": SizedKernelSpecManager,
     "session_manager_class": OwnedSessionManager,
+    "kernel_websocket_connection_class": KernelWebsocketConnection,
 }
 ACCESS_CLASSES: dict[str, type] = {
     "identity_provider_class": AliquotIdentityProvider,

@@ -24,7 +24,7 @@ from aliquot.provisioner.errors import RelayError, RelayProtocolError, RelayRefu
 from aliquot.provisioner.runtime.base import KernelProcess
 
 from .host_process import RelaySettings, ensure_relay_host
-from .link import Activity, Dropped, KernelState, LinkListener, LinkMessage, RelayLink, SentRequest
+from .link import Activity, Attached, Dropped, KernelState, LinkListener, LinkMessage, RelayLink, SentRequest
 from .protocol import LONGEST_RECORD, VERSIONS, ProtocolError, Record, RecordReader, encode_whole
 from .records import (
     Ended,
@@ -42,6 +42,7 @@ from .records import (
 
 __all__ = [
     "Activity",
+    "Attached",
     "Dropped",
     "Ended",
     "KernelLaunch",

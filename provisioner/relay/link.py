@@ -73,7 +73,14 @@ class Dropped:
     bytes: int
 
 
-LinkEvent = LinkMessage | Activity | KernelState | Dropped
+@dataclass(frozen=True)
+class Attached:
+    """``attach`` has taken effect: what comes from here on was sent in its knowledge, what came before was not."""
+
+    session: str
+
+
+LinkEvent = LinkMessage | Activity | KernelState | Dropped | Attached
 
 
 class LinkListener(Protocol):
@@ -207,6 +214,8 @@ def read_event(record: Record) -> LinkEvent | None:
             return Activity(int(header["open"]), int(header["work"]), header["since"], float(header["last"]))
         if record.op == "kernel":
             return KernelState(str(header["state"]), int(header["incarnation"]), header.get("ended") or {})
+        if record.op == "attached":
+            return Attached(str(header["session"]))
         if record.op == "dropped":
             return Dropped(int(header["messages"]), int(header["bytes"]))
     except (KeyError, TypeError, ValueError) as error:

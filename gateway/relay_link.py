@@ -1,0 +1,264 @@
+"""The gateway's one link to a kernel's relay, shared by all websockets of that kernel. It comes back by itself.
+
+While no websocket is open no session is attached, and the relay keeps what comes. Nothing is queued here: the relay
+sends only so much as is not acknowledged, and it is acknowledged when the sockets took it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aliquot.provisioner.errors import RelayError
+from aliquot.provisioner.relay.link import Activity as RelayActivity
+from aliquot.provisioner.relay.link import (
+    Attached,
+    Dropped,
+    KernelState,
+    LinkEvent,
+    LinkListener,
+    LinkMessage,
+    RelayLink,
+)
+from tornado.websocket import WebSocketClosedError
+
+from .activity import Activity, read_activity
+from .relay_deliveries import Deliveries
+
+_FIRST_WAIT_SECONDS = 0.05
+_LONGEST_WAIT_SECONDS = 2.0
+# As many as ZeroMQ keeps for a kernel that is away.
+_MOST_UNSENT = 1000
+
+
+class Port(Protocol):
+    """A websocket, as the link sees it."""
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def session_id(self) -> str: ...
+
+    def give(self, channel: str, frames: list[Any]) -> asyncio.Future[None] | None:
+        """Write one message; None: the socket has taken it. Raises WebSocketClosedError."""
+        ...
+
+
+@dataclass
+class DropCounts:
+    """Messages that no browser, or not every browser, was given, since the link was made. Written by the link alone."""
+
+    rate_limit: int = 0
+    closed_socket: int = 0
+    relay: int = 0
+    unsent: int = 0
+
+
+class KernelLink(LinkListener):
+    """Made by RelayLinks. ``connect`` makes a RelayLink; ``changed`` is called when activity or state changed."""
+
+    def __init__(
+        self,
+        connect: Callable[[LinkListener], Awaitable[RelayLink]],
+        changed: Callable[[KernelLink], None],
+        log: logging.Logger,
+        name: str,
+    ) -> None:
+        self._connect = connect
+        self._changed = changed
+        self._log = log
+        self._name = name
+        self._link: RelayLink | None = None
+        self._epoch = ""
+        self._is_up = asyncio.Event()
+        self._is_lost = asyncio.Event()
+        self._ports: dict[str, Port] = {}
+        # Those of _ports whose attachment the relay has confirmed: what came before was not for them.
+        self._attached: set[str] = set()
+        self._deliveries = Deliveries()
+        self._unsent: deque[tuple[str, str, Sequence[Any]]] = deque()
+        self._acknowledging: asyncio.Handle | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self.counts = DropCounts()
+        self.activity: Activity | None = None
+        self.kernel: KernelState | None = None
+
+    # ---- its life
+
+    def start(self) -> None:
+        """Connect, and connect again after each loss, until `close`."""
+        self._keeper = asyncio.create_task(self._keep(), name=f"aliquot-link-{self._name}")
+
+    async def close(self) -> None:
+        """At the kernel's end, or the server's: the relay goes on without us."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        self._drop_link()
+        self._ports.clear()
+
+    async def wait_until_up(self, seconds: float) -> bool:
+        """Whether the relay answers within this time."""
+        try:
+            await asyncio.wait_for(self._is_up.wait(), seconds)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    async def _keep(self) -> None:
+        wait_seconds = _FIRST_WAIT_SECONDS
+        while True:
+            self._is_lost.clear()
+            try:
+                self._begin(await self._connect(self))
+                wait_seconds = _FIRST_WAIT_SECONDS
+                await self._is_lost.wait()
+            except (RelayError, OSError) as error:
+                self._log.debug("relay_link=%s connect=failed reason=%s", self._name, error)
+            except Exception:
+                self._log.exception("relay_link=%s connect=failed", self._name)
+            self._drop_link()
+            await asyncio.sleep(wait_seconds)
+            wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+
+    def _begin(self, link: RelayLink) -> None:
+        self._link = link
+        if link.epoch != self._epoch:
+            # Another relay: it numbers anew, and knows nothing of what the one before had sent.
+            self._epoch, self._deliveries = link.epoch, Deliveries()
+        self._deliveries.begin()
+        for session in self._ports:
+            link.attach(session)
+        while self._unsent:
+            link.send(*self._unsent.popleft())
+        self._is_up.set()
+
+    def _drop_link(self) -> None:
+        link, self._link = self._link, None
+        self._is_up.clear()
+        self._attached.clear()
+        if link is not None:
+            link.close()
+            for request in reversed(link.untaken):
+                self._unsent.appendleft((request.channel, request.session, request.frames))
+
+    # ---- what websockets do
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the kernel works on something, and so has shown that it answers."""
+        return self.activity is not None and self.activity.is_busy
+
+    async def open(self, port: Port, seconds: float) -> None:
+        """Give this websocket what comes from now on, and what was kept. Returns when the relay was asked."""
+        self._shut_session(port.session_id)
+        self._ports[port.session_id] = port
+        if self._link is not None:
+            self._link.attach(port.session_id)
+        elif not await self.wait_until_up(seconds):
+            self._log.warning("relay_link=%s websocket=waiting the relay does not answer", self._name)
+
+    def shut(self, port: Port) -> None:
+        """The websocket takes nothing any more; idempotent."""
+        if self._ports.get(port.session_id) is port:
+            self._shut_session(port.session_id)
+
+    def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
+        """A signed message to the kernel; kept while the relay is away, up to a bound."""
+        if self._link is not None:
+            self._link.send(channel, session, frames)
+        elif len(self._unsent) < _MOST_UNSENT:
+            self._unsent.append((channel, session, frames))
+        else:
+            self.counts.unsent += 1
+            self._log.warning("relay_link=%s request=dropped %d wait for the relay", self._name, _MOST_UNSENT)
+
+    def _shut_session(self, session: str) -> None:
+        port = self._ports.pop(session, None)
+        if port is None:
+            return
+        self._attached.discard(session)
+        if self._link is not None:
+            self._link.detach(session)
+        left = self._deliveries.leave(port)
+        self.counts.closed_socket += left.missed
+        self._acknowledge_soon()
+        if left.returned and self._link is not None:
+            self._ask_again(self._link)
+
+    def _ask_again(self, link: RelayLink) -> None:
+        """Sockets that stay open are given what nobody took: the relay sends it again to who attaches anew."""
+        self._attached.clear()
+        self._deliveries.begin()
+        for session in self._ports:
+            link.detach(session)
+        for session in self._ports:
+            link.attach(session)
+
+    # ---- what the relay says
+
+    def take(self, event: LinkEvent) -> None:
+        """Called by the RelayLink, in the order in which the relay spoke."""
+        if isinstance(event, LinkMessage):
+            self._pass_on(event)
+        elif isinstance(event, RelayActivity):
+            self.activity = read_activity(self.activity, event)
+            self._changed(self)
+        elif isinstance(event, KernelState):
+            self.kernel = event
+            self._changed(self)
+        elif isinstance(event, Attached):
+            if event.session in self._ports:
+                self._attached.add(event.session)
+        elif isinstance(event, Dropped):
+            self.counts.relay = event.messages
+
+    def lost(self, reason: str) -> None:
+        """Called by the RelayLink when its connection ended."""
+        self._log.debug("relay_link=%s lost reason=%s", self._name, reason)
+        self._is_lost.set()
+
+    def _pass_on(self, message: LinkMessage) -> None:
+        seq, deliveries = message.seq, self._deliveries
+        if deliveries.is_known(seq):
+            deliveries.repeat(seq)
+        else:
+            waiting, was_taken = [], False
+            for port in self._ports_for(message.session):
+                try:
+                    written = port.give(message.channel, message.frames)
+                except WebSocketClosedError:
+                    waiting.append(port)  # until `shut` tells of its end
+                    continue
+                if written is None:
+                    was_taken = True
+                else:
+                    waiting.append(port)
+                    written.add_done_callback(lambda done, port=port: self._written(seq, port, done))  # type: ignore[misc]
+            deliveries.give(seq, waiting, was_taken=was_taken)
+        self._acknowledge_soon()
+
+    def _ports_for(self, session: str | None) -> list[Port]:
+        if session is None:
+            return [self._ports[attached] for attached in self._attached]
+        return [self._ports[session]] if session in self._attached else []
+
+    def _written(self, seq: int, port: Port, done: asyncio.Future[None]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self._deliveries.take(seq, port)
+            self._acknowledge_soon()
+
+    def _acknowledge_soon(self) -> None:
+        """Once for all that one turn of the event loop brought."""
+        if self._acknowledging is None:
+            self._acknowledging = asyncio.get_running_loop().call_soon(self._acknowledge)
+
+    def _acknowledge(self) -> None:
+        self._acknowledging = None
+        seq = self._deliveries.acknowledge()
+        if seq is not None and self._link is not None:
+            self._link.ack(seq)

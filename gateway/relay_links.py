@@ -1,0 +1,84 @@
+"""The links to the relays of this server's kernels, one each, from a kernel's start or adoption to its end.
+
+A kernel has a relay when the runtime folder has a relay's record of its id; other kernels have no link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from aliquot.gpu_hook.paths import RuntimeDir
+from aliquot.provisioner.errors import RelayUnavailableError
+from aliquot.provisioner.relay.client import read_relay_record
+from aliquot.provisioner.relay.link import LinkListener, RelayLink
+from aliquot.provisioner.relay.records import UnreadableRecordError
+
+from .activity import Activity
+from .relay_link import DropCounts, KernelLink
+
+Changed = Callable[[str, KernelLink], None]
+
+
+class RelayLinks:
+    """Made by the extension, for the kernel manager."""
+
+    def __init__(self, runtime: RuntimeDir, log: logging.Logger) -> None:
+        self._runtime = runtime
+        self._log = log
+        self._links: dict[str, KernelLink] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def has_relay(self, kernel_id: str) -> bool:
+        """Whether a relay stands, or stood, beside this kernel."""
+        return self._runtime.relay(kernel_id).joinpath("relay.json").exists()
+
+    def get(self, kernel_id: str) -> KernelLink | None:
+        """The kernel's link; None for one without a relay."""
+        return self._links.get(kernel_id)
+
+    def open(self, kernel_id: str, changed: Changed) -> KernelLink | None:
+        """Make the link of a kernel that has a relay, once. ``changed`` is called when its activity or state did."""
+        if kernel_id not in self._links and self.has_relay(kernel_id):
+            folder = self._runtime.relay(kernel_id)
+            link = KernelLink(
+                lambda listener: connect(folder, listener), lambda link: changed(kernel_id, link), self._log, kernel_id
+            )
+            self._links[kernel_id] = link
+            link.start()
+        return self.get(kernel_id)
+
+    def close(self, kernel_id: str) -> None:
+        """At the kernel's end. Idempotent."""
+        link = self._links.pop(kernel_id, None)
+        if link is not None:
+            closing = asyncio.ensure_future(link.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def stop(self) -> None:
+        """At the server's end; the relays go on."""
+        for kernel_id in list(self._links):
+            self.close(kernel_id)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def activity(self, kernel_id: str) -> Activity | None:
+        """What the kernel does; None where no relay tells it."""
+        link = self._links.get(kernel_id)
+        return None if link is None else link.activity
+
+    def counts(self, kernel_id: str) -> DropCounts | None:
+        """What was left out of what its browsers were sent; None for a kernel without a relay."""
+        link = self._links.get(kernel_id)
+        return None if link is None else link.counts
+
+
+async def connect(folder: Path, listener: LinkListener) -> RelayLink:
+    """A link to the relay that is in this folder now. Raises RelayError."""
+    try:
+        record = read_relay_record(folder)
+    except (FileNotFoundError, UnreadableRecordError) as error:
+        raise RelayUnavailableError(f"there is no relay in {folder}: {error}") from error
+    return await RelayLink.connect(record, listener)

@@ -1,0 +1,69 @@
+"""The part of the kernel manager that knows kernels by their relays: links, busy and idle, no buffers of its own.
+
+For kernels without a relay all is as Jupyter Server does it.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# Jupyter Server's kernel managers carry no types.
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from jupyter_server._tz import isoformat
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+
+from .activity import execution_state, moment
+from .relay_link import KernelLink
+from .relay_links import RelayLinks
+
+
+class RelayedKernelManager(AsyncMappingKernelManager):
+    """``links`` is the extension's; None: it is not loaded, and relays are clients' affair alone."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.links: RelayLinks | None = None
+
+    def start_watching_activity(self, kernel_id: str) -> None:
+        """Called when a kernel has started, and by whoever adopts one. Opens its link."""
+        link = None if self.links is None else self.links.open(kernel_id, self._relay_told)
+        if link is None:
+            super().start_watching_activity(kernel_id)
+            return
+        kernel = self._kernels[kernel_id]
+        kernel.reason = ""
+        kernel.last_activity = moment(time.time())
+        self._relay_told(kernel_id, link)
+
+    def _relay_told(self, kernel_id: str, link: KernelLink) -> None:
+        """Called by the link when the kernel's state or its activity changed."""
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None:
+            return
+        state = execution_state(link.kernel, link.activity, restarts=kernel.autorestart)
+        # A kernel that could not be started has its reason, which stays until it is started again.
+        if state is not None and not (state == "dead" and kernel.execution_state == "dead"):
+            kernel.execution_state = state
+        if link.activity is not None:
+            kernel.last_activity = moment(link.activity.last_activity)
+            self.last_kernel_activity = max(self.last_kernel_activity, kernel.last_activity)
+
+    def kernel_model(self, kernel_id: str) -> dict[str, Any]:
+        """Called by Jupyter's handlers for each kernel they show. A kernel that works is active now."""
+        model: dict[str, Any] = super().kernel_model(kernel_id)
+        activity = None if self.links is None else self.links.activity(kernel_id)
+        if activity is not None and activity.is_busy:
+            model["last_activity"] = isoformat(moment(activity.active_until(time.time())))
+        return model
+
+    def start_buffering(self, kernel_id: str, session_key: str, channels: Any) -> None:
+        """Called when the last websocket closed. A relay keeps what comes; it must not be kept twice."""
+        if self.links is None or self.links.get(kernel_id) is None:
+            super().start_buffering(kernel_id, session_key, channels)
+
+    def remove_kernel(self, kernel_id: str) -> Any:
+        """Called by MultiKernelManager when a kernel has ended, or never started."""
+        if self.links is not None:
+            self.links.close(kernel_id)
+        return super().remove_kernel(kernel_id)

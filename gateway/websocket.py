@@ -1,0 +1,156 @@
+"""A browser's websocket to a kernel: over the kernel's relay where it has one, else as Jupyter Server does it.
+
+What is said to whom is Jupyter's own: both subprotocols, allowed types, tracebacks, rate limits. Only the way to the
+kernel differs, and that what the socket took is told to the relay.
+"""
+
+# mypy: disable-error-code="no-untyped-call, misc, override"
+# Jupyter Server's websocket connection carries no types, and its methods are not as its base class says.
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
+from tornado.websocket import WebSocketClosedError
+
+from .relay_link import KernelLink
+
+CHANNELS = ("iopub", "shell", "control", "stdin")
+
+
+class LinkChannel:
+    """One channel of a kernel's link, with the part of a ZMQStream that Jupyter's connection and Session call."""
+
+    def __init__(self, link: KernelLink, channel: str, session: str) -> None:
+        self.channel = channel
+        self._link = link
+        self._session = session
+        self._is_closed = False
+
+    def send_multipart(self, frames: Sequence[bytes], flags: int = 0, copy: bool = True, **_: Any) -> None:
+        """Called by Session.send and send_raw with a signed message."""
+        self._link.send(self.channel, self._session, frames)
+
+    def closed(self) -> bool:
+        return self._is_closed
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    def on_recv(self, callback: Any) -> None:
+        """Called by Jupyter's disconnect with None; what arrives comes through the socket itself."""
+
+    def flush(self) -> None:
+        """Called before a status message. Nothing waits here: the link hands on what arrives at once."""
+
+
+class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
+    """Made by KernelWebsocketHandler for each socket."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._link: KernelLink | None = None
+        self._control_ask: Any = None
+        self._written: asyncio.Future[None] | None = None
+        self._is_connected = False
+
+    # ---- opening
+
+    async def _register_session(self) -> None:
+        """Called by prepare. A stale socket of the same session gives back at once what it has not taken."""
+        stale = self._open_sessions.get(f"{self.kernel_id}:{self.session.session}")
+        await super()._register_session()
+        connection = None if stale is None else stale.connection
+        if isinstance(connection, KernelWebsocketConnection):
+            connection.give_back()
+
+    def request_kernel_info(self) -> Any:
+        """Called by prepare, which waits for the answer; a kernel that works has shown that it lives."""
+        links = getattr(self.multi_kernel_manager, "links", None)
+        self._link = None if links is None else links.get(self.kernel_id)
+        if self._link is not None and self._link.is_at_work:
+            self._finish_kernel_info({})
+            return asyncio.wrap_future(self._kernel_info_future)
+        return super().request_kernel_info()
+
+    def connect(self) -> asyncio.Future[None] | None:
+        """Called by KernelWebsocketHandler.open, which awaits the answer."""
+        if self._link is None:
+            opened: asyncio.Future[None] | None = super().connect()
+            return opened
+        manager = self.multi_kernel_manager
+        manager.notify_connect(self.kernel_id)
+        self._is_connected = True
+        self.channels = {name: LinkChannel(self._link, name, self.session_id) for name in CHANNELS}
+        manager.add_restart_callback(self.kernel_id, self.on_kernel_restarted)
+        manager.add_restart_callback(self.kernel_id, self.on_restart_failed, "dead")
+        ZMQChannelsWebsocketConnection._open_sockets.add(self)
+        return asyncio.ensure_future(self._link.open(self, self.kernel_info_timeout))
+
+    # ---- closing
+
+    def disconnect(self) -> None:
+        """Called when the socket closed; the relay keeps from now on what comes for it."""
+        if self._link is not None:
+            self.give_back()
+            if not self._is_connected:
+                return
+            self._is_connected = False
+        super().disconnect()
+
+    def give_back(self) -> None:
+        """The socket takes nothing any more; what it has not taken is the relay's again."""
+        if self._link is None:
+            return
+        for channel in self.channels.values():
+            channel.close()
+        self._link.shut(self)
+        stream = getattr(self.websocket_handler.ws_connection, "stream", None)
+        if stream is not None and not stream.closed() and stream.writing():
+            # What is given again elsewhere must not arrive here as well.
+            stream.close()
+
+    # ---- what the link gives
+
+    def give(self, channel: str, frames: list[Any]) -> asyncio.Future[None] | None:
+        """Write one message. None: the socket has taken it, or it was left out. Raises WebSocketClosedError."""
+        stream, connection = self.channels.get(channel), self.websocket_handler.ws_connection
+        if stream is None or connection is None or connection.is_closing():
+            raise WebSocketClosedError
+        self._written = None
+        self.handle_outgoing_message(stream, self._readable(frames))
+        written, self._written = self._written, None
+        if written is None:
+            return None
+        written.add_done_callback(_retrieve)
+        if connection.stream.closed():
+            raise WebSocketClosedError
+        # A stream that has nothing left to write has handed all of it to the operating system.
+        return written if connection.stream.writing() else None
+
+    def _readable(self, frames: list[Any]) -> list[Any]:
+        """Large messages come as views of one buffer; what is looked into must be bytes."""
+        if not any(isinstance(frame, memoryview) for frame in frames[:6]):
+            return frames
+        looked_into = 4 if self.subprotocol and self.multi_kernel_manager.allow_tracebacks else 6
+        return [bytes(frame) for frame in frames[:looked_into]] + frames[looked_into:]
+
+    def write_message(self, message: Any, binary: bool = False) -> asyncio.Future[None]:
+        """Called by Jupyter's connection with what goes to the browser."""
+        self._written = self.websocket_handler.write_message(message, binary=binary)
+        return self._written
+
+    def _limit_rate(self, channel: Any, msg: Any, msg_list: Any) -> bool:
+        """Called by handle_outgoing_message: whether this message is left out."""
+        is_left_out = bool(super()._limit_rate(channel, msg, msg_list))
+        if is_left_out and self._link is not None:
+            self._link.counts.rate_limit += 1
+        return is_left_out
+
+
+def _retrieve(written: asyncio.Future[None]) -> None:
+    """A socket that closes meanwhile is no error of ours."""
+    if not written.cancelled():
+        written.exception()

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import random
+
+from aliquot.gateway.relay_deliveries import Deliveries, Leaving, Numbers
+
+
+def test_numbers_are_a_set_in_few_ranges() -> None:
+    order = list(range(1, 200))
+    random.Random(4).shuffle(order)
+    numbers, want = Numbers(), set[int]()
+    for number in order:
+        assert number not in numbers
+        numbers.add(number)
+        numbers.add(number)
+        want.add(number)
+        assert {n for n in range(201) if n in numbers} == want
+    assert len(numbers) == 1
+
+
+def test_what_every_socket_took_at_once_is_acknowledged() -> None:
+    deliveries = Deliveries()
+    for number in (1, 2, 3):
+        deliveries.give(number, (), was_taken=True)
+    assert deliveries.acknowledge() == 3
+    assert deliveries.acknowledge() is None, "once"
+    assert deliveries.is_known(2)
+    assert not deliveries.is_known(4)
+
+
+def test_an_acknowledgement_waits_for_what_came_before() -> None:
+    deliveries = Deliveries()
+    deliveries.give(1, ["slow"], was_taken=True)
+    deliveries.give(2, (), was_taken=True)
+    deliveries.give(3, ["slow"], was_taken=False)
+    assert deliveries.acknowledge() is None
+    deliveries.take(1, "slow")
+    assert deliveries.acknowledge() == 2
+    deliveries.take(3, "slow")
+    assert deliveries.acknowledge() == 3
+    assert len(deliveries) == 0
+
+
+def test_what_came_before_counts_and_not_the_number() -> None:
+    """A reply that waited for its session comes late, with its old number."""
+    deliveries = Deliveries()
+    deliveries.give(7, (), was_taken=True)
+    deliveries.give(5, ["a"], was_taken=False)
+    deliveries.give(8, (), was_taken=True)
+    assert deliveries.acknowledge() == 7
+    deliveries.take(5, "a")
+    assert deliveries.acknowledge() == 8
+
+
+def test_all_open_sockets_must_have_it() -> None:
+    deliveries = Deliveries()
+    deliveries.give(1, ["a", "b"], was_taken=False)
+    deliveries.take(1, "a")
+    deliveries.take(1, "a")
+    assert deliveries.acknowledge() is None
+    assert deliveries.leave("b") == Leaving(missed=1, returned=0)
+    assert deliveries.acknowledge() == 1
+
+
+def test_what_nobody_took_is_not_acknowledged_and_may_come_again() -> None:
+    deliveries = Deliveries()
+    deliveries.give(1, (), was_taken=True)
+    deliveries.give(2, ["a"], was_taken=False)
+    deliveries.give(3, ["a"], was_taken=False)
+    assert deliveries.leave("a") == Leaving(missed=0, returned=2)
+    assert deliveries.acknowledge() == 1
+    assert not deliveries.is_known(2)
+    deliveries.give(2, ["b"], was_taken=False)
+    deliveries.take(2, "a")
+    assert deliveries.acknowledge() is None, "a has left"
+    deliveries.take(2, "b")
+    assert deliveries.acknowledge() == 2
+
+
+def test_a_message_that_comes_again_is_acknowledged_again_once_it_was_taken() -> None:
+    deliveries = Deliveries()
+    deliveries.give(1, (), was_taken=True)
+    deliveries.acknowledge()
+    deliveries.give(2, ["a"], was_taken=False)
+    deliveries.begin()
+    deliveries.repeat(1)
+    deliveries.repeat(2)
+    assert deliveries.acknowledge() == 1
+    deliveries.take(2, "a")
+    assert deliveries.acknowledge() == 2
