@@ -19,7 +19,7 @@ from aliquot.gpu_hook.placement import format_bytes, format_gpus
 from aliquot.gpu_hook.waiting import end_task, within
 
 from .agent_errors import answered, connect
-from .errors import AgentUnavailableError, LimitError, NoRoomError, QueueTimeoutError
+from .errors import AgentUnavailableError, LimitError, NoRoomError, QueueTimeoutError, WithdrawnError
 from .gateway_door import GatewayConnection, NoGatewayError
 from .grant_hold import AgentHolder, GatewayHolder, GrantHold, Names
 from .grant_record import agent_grant
@@ -56,6 +56,39 @@ async def ask(question: Question, log: logging.Logger) -> GrantHold:
         log.debug("kernel=%s gateway=none reason=%s", question.kernel_id, error)
     waited = asyncio.get_running_loop().time() - started
     return await _ask_agent(question, runtime, max(0.0, question.wait_seconds - waited), log)
+
+
+class Asker:
+    """One kernel's question for a grant, which can be given up while it waits."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._asking: asyncio.Future[GrantHold] | None = None
+        self._is_withdrawn = False
+
+    @property
+    def is_asking(self) -> bool:
+        return self._asking is not None and not self._asking.done()
+
+    def withdraw(self) -> bool:
+        """Tells whether there was something to give up. What waits in ``ask`` then gets a WithdrawnError."""
+        if self._asking is None or self._asking.done():
+            return False
+        self._is_withdrawn = True
+        return bool(self._asking.cancel())
+
+    async def ask(self, question: Question) -> GrantHold:
+        """Raises AliquotError."""
+        self._asking = asyncio.ensure_future(ask(question, self._log))
+        try:
+            return await self._asking
+        except asyncio.CancelledError:
+            await _drop(self._asking)
+            if self._is_withdrawn:
+                raise WithdrawnError(f"asked {question.asked}; withdrawn while it waited") from None
+            raise
+        finally:
+            self._asking, self._is_withdrawn = None, False
 
 
 def user_name() -> str:
@@ -172,6 +205,12 @@ def _found(status: NodeStatus) -> str:
         for kernel in status.kernels
     )
     return f"{free or 'no device'}; held by {held or 'nobody'}"
+
+
+async def _drop(asking: asyncio.Future[GrantHold]) -> None:
+    """Let go of what was granted in the very moment in which its asker gave up."""
+    if asking.done() and not asking.cancelled() and asking.exception() is None:
+        await asking.result().release()
 
 
 class _Changes:

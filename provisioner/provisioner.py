@@ -1,6 +1,7 @@
 """The kernel provisioner: the lifecycle verbs that jupyter_client calls, and the Grant that the kernel holds.
 
-What to run is launch_spec's decision, how is the runtime's, and whence a grant comes granting's.
+What to run is launch_spec's decision, how is the runtime's, whence a grant comes granting's, and what clients connect
+to is the kernel's relay.
 """
 
 from __future__ import annotations
@@ -13,22 +14,25 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from aliquot.gpu_hook.paths import native_dir
+from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir, native_dir
 from aliquot.gpu_hook.waiting import within
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
-from traitlets import CUnicode, Float, Unicode
+from traitlets import Bool, CUnicode, Float, Unicode
 
 from .container_plan import ContainerPlan
 from .endings import ProcessEnd
-from .errors import AgentUnavailableError, RequestError, WithdrawnError
+from .errors import AgentUnavailableError, LaunchError, RequestError
 from .grant_hold import GrantHold, Names, bind_process
 from .grant_record import grant_record, parse_request, read_grant
-from .granting import Question, ask
+from .granting import Asker, Question
+from .kernel_relay import WITHOUT_RELAY, KernelRelay, NoRelayError, check_place, relay_wish
 from .launch_spec import LaunchSettings, LaunchSpec, launch_spec
 from .resources import GpuShare, Grant, Request
 from .runtime.base import KernelProcess, Launch, Runtime
+from .runtime.choice import choose_runtime
 from .runtime.process import ProcessRuntime
+from .runtime.streams import PipeEnds
 
 _END_SECONDS = 5.0
 # Keyword arguments of start_kernel that are ours or Jupyter's, and not Popen's.
@@ -54,6 +58,14 @@ class AliquotProvisioner(LocalProvisioner):
         "", help="GPUs that one user may hold in all where no gateway decides; empty: as many as the node has."
     ).tag(config=True)
 
+    relay = Bool(
+        False,
+        help="Whether a relay stands before each kernel; without one a kernel ends with its client or server.",
+    ).tag(config=True)
+    runtime_dir = Unicode(
+        "", help="Folder of the relays' sockets for kernels without a GPU; empty for the usual places."
+    ).tag(config=True)
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         # What the gateway hands down by value. A restart replays old arguments; these stay as they are now.
@@ -63,9 +75,10 @@ class AliquotProvisioner(LocalProvisioner):
         self._runtime: Runtime = ProcessRuntime()
         self._kernel: KernelProcess | None = None
         self._end: ProcessEnd | None = None
+        self._relay: KernelRelay | None = None
+        self._is_plain = False  # started without a relay, and so it stays
         self._hold: GrantHold | None = None
-        self._asking: asyncio.Future[GrantHold] | None = None
-        self._is_withdrawn = False
+        self._asker = Asker(self.log)
 
     # ---- before the launch
 
@@ -81,23 +94,23 @@ class AliquotProvisioner(LocalProvisioner):
         if self.grant is None:
             await self._get_grant(given, self._names(kwargs.get("env")))
         try:
+            await self._stand_before(kwargs)
             prepared: dict[str, Any] = await super().pre_launch(**kwargs)
         except BaseException:
             await self._let_go()
             raise
+        if self._relay is not None:
+            prepared["cmd"] = self._relay.with_private_file(prepared["cmd"], self.parent)
         return prepared
 
     @property
     def is_asking(self) -> bool:
         """Whether pre_launch waits for a grant just now."""
-        return self._asking is not None and not self._asking.done()
+        return self._asker.is_asking
 
     def withdraw(self) -> bool:
         """Give up asking for a grant, if that is what happens now. pre_launch then raises WithdrawnError."""
-        if self._asking is None or self._asking.done():
-            return False
-        self._is_withdrawn = True
-        return bool(self._asking.cancel())
+        return self._asker.withdraw()
 
     def request(self) -> Request | None:
         """What the kernelspec asks for. Raises RequestError."""
@@ -109,16 +122,7 @@ class AliquotProvisioner(LocalProvisioner):
             self.grant = given
             return
         question = Question(self.kernel_id, request, names, self.wait_seconds, self._limit())
-        self._asking = asyncio.ensure_future(ask(question, self.log))
-        try:
-            self._hold = await self._asking
-        except asyncio.CancelledError:
-            await _drop(self._asking)
-            if self._is_withdrawn:
-                raise WithdrawnError(f"asked {question.asked}; withdrawn while it waited") from None
-            raise
-        finally:
-            self._asking, self._is_withdrawn = None, False
+        self._hold = await self._asker.ask(question)
         self.grant = self._hold.grant
 
     def _names(self, env: Any) -> Names:
@@ -134,15 +138,52 @@ class AliquotProvisioner(LocalProvisioner):
         except ValueError as error:
             raise RequestError(f"AliquotProvisioner.local_limit: {error}") from error
 
+    # ---- the relay
+
+    async def _stand_before(self, arguments: Mapping[str, Any]) -> None:
+        """Have a relay before the kernel: the one it has, or a new one. Raises LaunchError."""
+        manager = self.parent
+        if not self.relay or self._is_plain or manager is None:
+            self._is_plain = True
+            return
+        if self._relay is not None and self._relay.is_alive():
+            self._relay.lead(manager)
+            return
+        runtime = self._runtime_dir()
+        try:
+            check_place(manager, runtime, self.kernel_id)
+        except NoRelayError as error:
+            self._start_without(error)
+            return
+        wish = relay_wish(self.relay_facts, self.grant, self.container is not None, arguments)
+        self._relay = await KernelRelay.start(manager, runtime, self.kernel_id, wish, self.log)
+
+    def _start_without(self, reason: NoRelayError) -> None:
+        """A kernel that was promised nothing starts all the same; one with a grant, or in a container, does not."""
+        if self.grant is not None or self.container is not None:
+            raise LaunchError(
+                f"asked a relay for kernel {self.kernel_id}: {reason}. Change that, or {WITHOUT_RELAY}"
+            ) from reason
+        self._is_plain = True
+        self.log.warning("kernel=%s relay=none reason=%s; it ends with this process", self.kernel_id, reason)
+
+    def _runtime_dir(self) -> RuntimeDir:
+        """Where the grant came from, or else the usual place."""
+        if self.grant is not None:
+            return RuntimeDir(Path(self.grant.kernel_dir).parent.parent)
+        return RuntimeDir(Path(self.runtime_dir)) if self.runtime_dir else find_runtime_dir()
+
     # ---- the launch
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Called by KernelManager.launch_kernel. Raises LaunchError; nothing is left behind then."""
         streams = {name: value for name, value in kwargs.items() if name not in _NOT_STREAMS}
         spec = self._launch_spec(cmd, kwargs["env"], kwargs.get("cwd"))
+        relay = None if self._relay is None else self._relay.record
         try:
+            self._runtime = choose_runtime(relay, self.container is not None)
             self._end = None
-            self._kernel = await self._runtime.create(Launch(spec, streams, self.grant, self.container))
+            self._kernel = await self._runtime.create(Launch(spec, streams, self.grant, self.container, relay))
             await self._bind(self._kernel)
         except BaseException:
             await self._end_process()
@@ -169,6 +210,11 @@ class AliquotProvisioner(LocalProvisioner):
                 self.log.warning("kernel=%s bind=missed reason=%s", self.kernel_id, error)
 
     # ---- the process
+
+    @property
+    def process(self) -> PipeEnds | None:  # type: ignore[override]  # LocalProvisioner's is a Popen, or None
+        """Where callers look that asked for pipes as stdin, stdout or stderr."""
+        return None if self._kernel is None else self._runtime.pipes(self._kernel)
 
     @property
     def has_process(self) -> bool:
@@ -211,6 +257,8 @@ class AliquotProvisioner(LocalProvisioner):
         if not restart:
             await self._end_process()
             await self._let_go()
+        elif self._relay is not None:
+            self._relay.keep_links()
         await super().cleanup(restart=restart)
         if not restart:
             self.ports_cached = False
@@ -228,7 +276,10 @@ class AliquotProvisioner(LocalProvisioner):
         self._kernel = None
 
     async def _let_go(self) -> None:
-        """End the grant if it was ours to ask for; the gateway ends those that it gave."""
+        """End the relay, and the grant if it was ours to ask for; the gateway ends those that it gave."""
+        relay, self._relay, self._is_plain = self._relay, None, False
+        if relay is not None:
+            await relay.stop()
         hold, self._hold, self.grant = self._hold, None, None
         if hold is not None:
             await hold.release()
@@ -240,6 +291,7 @@ class AliquotProvisioner(LocalProvisioner):
         info: dict[str, Any] = await super().get_provisioner_info()
         process = self._kernel
         info["grant"] = None if self.grant is None else grant_record(self.grant)
+        info["relay"] = None if self._relay is None else os.fspath(self._relay.record.folder)
         info["is_self_granted"] = self._hold is not None
         info["process"] = None if process is None else list(astuple(process)[1:])
         return info
@@ -250,14 +302,17 @@ class AliquotProvisioner(LocalProvisioner):
         record, process = provisioner_info["grant"], provisioner_info["process"]
         self.grant = None if record is None else read_grant(record)
         self._kernel = None if process is None else KernelProcess(self.kernel_id, *process)
+        self._find_relay(provisioner_info["relay"])
         if self.grant is not None and provisioner_info["is_self_granted"]:
             runtime_dir = Path(self.grant.kernel_dir).parent.parent
             self._hold = GrantHold(self.grant, self._names(None), None, runtime_dir, self.log)
             if self._kernel is not None:
                 await self._hold.bind(self._kernel)
 
-
-async def _drop(asking: asyncio.Future[GrantHold]) -> None:
-    """Let go of what was granted in the very moment in which its asker gave up."""
-    if asking.done() and not asking.cancelled() and asking.exception() is None:
-        await asking.result().release()
+    def _find_relay(self, folder: str | None) -> None:
+        self._relay = None if folder is None else KernelRelay.find(Path(folder), self.log)
+        self._is_plain = folder is None
+        if self._relay is not None and self.parent is not None:
+            self._relay.lead(self.parent)
+        in_container = self._kernel is not None and bool(self._kernel.container)
+        self._runtime = choose_runtime(None if self._relay is None else self._relay.record, in_container)

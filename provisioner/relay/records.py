@@ -36,6 +36,7 @@ class RelayRequest:
     ``gateway`` names who will come back for the kernel: its output is kept, and it ends ``orphan_seconds`` after the
     last link to a gateway was lost and the last cell ended. ``owner_pid`` names a process with which the kernel ends.
     ``tells_agent``: the node agent is told when work begins. Bytes bound what is kept: in memory, and in all.
+    Curve keys (Z85, empty: none) are the front's: clients that have them speak CurveZMQ.
     """
 
     kernel_id: str
@@ -51,6 +52,8 @@ class RelayRequest:
     store_bytes: int = 1 << 30
     log_bytes: int = 1 << 20
     facts: Mapping[str, Any] = field(default_factory=dict)
+    curve_publickey: str = ""
+    curve_secretkey: str = ""
 
 
 @dataclass(frozen=True)

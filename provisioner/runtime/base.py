@@ -12,7 +12,10 @@ from typing import Any, Protocol
 from aliquot.provisioner.container_plan import ContainerPlan
 from aliquot.provisioner.endings import ProcessEnd
 from aliquot.provisioner.launch_spec import LaunchSpec
+from aliquot.provisioner.relay.records import RelayRecord
 from aliquot.provisioner.resources import Grant
+
+from .streams import PipeEnds
 
 # The exit status of a process that nobody could wait for.
 UNKNOWN_EXIT_STATUS = 255
@@ -35,12 +38,16 @@ class KernelProcess:
 
 @dataclass(frozen=True)
 class Launch:
-    """All that a runtime may need for one start. ``streams`` are Popen's further arguments, such as stderr."""
+    """All that a runtime may need for one start. ``streams`` are Popen's further arguments, such as stderr.
+
+    ``relay`` None: nothing stands before the kernel, which binds what its connection file says.
+    """
 
     spec: LaunchSpec
     streams: Mapping[str, Any] = field(default_factory=dict)
     grant: Grant | None = None
     container: ContainerPlan | None = None
+    relay: RelayRecord | None = None
 
 
 class Runtime(Protocol):
@@ -60,6 +67,9 @@ class Runtime(Protocol):
 
     async def ending(self, process: KernelProcess) -> ProcessEnd | None:
         """How it ended; None while it runs. Stays known until remove, and to this object after it."""
+
+    def pipes(self, process: KernelProcess) -> PipeEnds:
+        """What a caller that asked for pipes reads from and writes to; without any where nobody asked."""
 
     async def remove(self, process: KernelProcess) -> None:
         """Kill what is left of it, and forget it."""

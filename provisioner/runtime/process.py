@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, LaunchSpec
 from jupyter_client.launcher import launch_kernel
 
 from .base import UNKNOWN_EXIT_STATUS, KernelProcess, Launch
+from .streams import PipeEnds
 
 _PROC = Path("/proc")
 _POLL_SECONDS = 0.1
@@ -45,15 +47,8 @@ class ProcessRuntime:
         return process
 
     async def signal(self, process: KernelProcess, signal_number: int) -> None:
-        if await self.poll(process) is not None:
-            return
-        try:
-            os.killpg(process.process_group, signal_number)
-        except ProcessLookupError:
-            return
-        except PermissionError:
-            # A member of the group changed its user: reach at least the kernel itself.
-            os.kill(process.pid, signal_number)
+        if await self.poll(process) is None:
+            signal_group(process, signal_number)
 
     async def poll(self, process: KernelProcess) -> int | None:
         child = self._children.get(process)
@@ -86,11 +81,29 @@ class ProcessRuntime:
     async def list(self) -> tuple[KernelProcess, ...]:
         return await asyncio.get_running_loop().run_in_executor(None, _list_kernels)
 
+    def pipes(self, process: KernelProcess) -> PipeEnds:
+        child = self._children.get(process)
+        if child is None:
+            return PipeEnds(process.pid)
+        return PipeEnds(process.pid, child.stdin, child.stdout, child.stderr)
+
     def _forget(self, process: KernelProcess) -> None:
         child = self._children.pop(process, None)
         for stream in (child.stdin, child.stdout, child.stderr) if child is not None else ():
             if stream is not None:
                 stream.close()
+
+
+def signal_group(process: KernelProcess, signal_number: int) -> None:
+    """Signal a process that runs, and all that it started."""
+    try:
+        os.killpg(process.process_group, signal_number)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        # A member of the group changed its user: reach at least the kernel itself.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal_number)
 
 
 def start_time_ticks(pid: int) -> int | None:
