@@ -12,13 +12,15 @@ from aliquot.gateway.admission import Admission, AdmissionSettings
 from aliquot.gateway.agent_link import AgentLink
 from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider
 from aliquot.gateway.catalogue import ImageCatalogue
-from aliquot.gateway.clock import SystemClock
+from aliquot.gateway.clock import Clock, SystemClock
 from aliquot.gateway.config import Aliquot
 from aliquot.gateway.container_plans import ContainerPlanner
+from aliquot.gateway.endings import Endings
 from aliquot.gateway.gateway_memory import GatewayMemory, claim_memory
 from aliquot.gateway.handlers import HANDLERS, SETTING, Sources
 from aliquot.gateway.host_limits import HostLimits, node_totals
 from aliquot.gateway.interception_guard import GuardRules, InterceptionGuard
+from aliquot.gateway.kernel_endings import KernelEndings
 from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.gateway.local_kernels import local_kernels, session_labels, waiting_elsewhere
 from aliquot.gateway.local_socket import LocalSocket
@@ -73,20 +75,31 @@ class AliquotExtension(ExtensionApp):
         self._watch = NodeWatch(self._runtime.path, clock, knobs.status_refresh_seconds, self.log)
         self._admission.observe(self._watch.refresh)
         self._manager = server.kernel_manager if isinstance(server.kernel_manager, AliquotKernelManager) else None
+        folder = self._memory.folder
+        self._endings = Endings(None if folder is None else folder.endings, clock, self.log)
         if self._manager is not None:
-            self._manager.admission = self._admission
-            self._manager.containers = self._container_planner(server)
-            self._links = RelayLinks(self._runtime, self.log)
-            self._manager.links = self._links
-            rules = GuardRules(knobs.require_interception, knobs.unhooked_process_policy == "end")
-            self._guard = InterceptionGuard(self._manager, self.log, rules)
-            if rules.requires_interception or rules.ends_unhooked:
-                self._watch.listen(self._guard.look)
+            self._join(self._manager, knobs, clock)
         self._remarks = (*(gateway_mode(self._gateway_url) or replaced_classes(server)), *self._memory.remarks)
         for remark in self._remarks:
             self.log.warning("%s", remark)
         self.settings[SETTING] = Sources(self.scene, ServerMetrics(self.scene), knobs.largest())
         self._is_made = True
+
+    def _join(self, manager: AliquotKernelManager, knobs: Aliquot, clock: Clock) -> None:
+        manager.admission = self._admission
+        manager.containers = self._container_planner(self._server())
+        self._links = RelayLinks(self._runtime, self.log)
+        manager.links = self._links
+        manager.endings = KernelEndings(
+            self._endings, clock, self.log, lambda kernel_id: self._labels().get(kernel_id, "")
+        )
+        rules = GuardRules(knobs.require_interception, knobs.unhooked_process_policy == "end")
+        self._guard = InterceptionGuard(manager, self.log, rules)
+        if rules.requires_interception or rules.ends_unhooked:
+            self._watch.listen(self._guard.look)
+
+    def _labels(self) -> dict[str, str]:
+        return session_labels(self._server().session_manager)
 
     def initialize_handlers(self) -> None:
         """Called by ExtensionApp.initialize."""
@@ -110,6 +123,7 @@ class AliquotExtension(ExtensionApp):
             await self._within_patience("interception_guard", self._guard.stop())
             await self._manager.shutdown_all()
             await self._within_patience("relay_links", self._links.stop())
+            await self._within_patience("endings", self._endings.flush())
         await self._within_patience("admission", self._admission.stop())
         await self._within_patience("node_watch", self._watch.stop())
         await self._within_patience("agent_link", self._link.stop())
@@ -142,15 +156,15 @@ class AliquotExtension(ExtensionApp):
             problems = (f"The node agent does not answer: {admission.agent_message}.",)
         ours: tuple[LocalKernel, ...] = ()
         if self._manager is not None:
-            ours = local_kernels(self._manager, admission, session_labels(self._server().session_manager))
-            alive = {kernel.id for kernel in ours}
-            ours += tuple(kernel for kernel in self._guard.ended() if kernel.id not in alive)
+            ours = local_kernels(self._manager, admission, self._labels())
         return Scene(
             version=__version__,
             node=NodeView(node.status, (*problems, *self._remarks)),
             kernels=(*ours, *waiting_elsewhere(admission, ours)),
             queue_length=len(admission.queue),
             counts=admission.counts,
+            endings=self._endings.counts(),
+            ended=self._endings.listed(),
         )
 
     def _container_planner(self, server: ServerApp) -> ContainerPlanner:

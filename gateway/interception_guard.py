@@ -1,22 +1,20 @@
 """Ends this server's kernels that go past the hook, where the administrator's configuration says so.
 
-It decides by the agent's word alone, and remembers the last kernels it ended so that their owners learn why.
+It decides by the agent's word alone; why it ended a kernel is remembered with all other endings.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from aliquot.gateway.status import LocalKernel, NodeView
+from aliquot.gateway.status import NodeView
 from aliquot.gateway.unhooked import process_text
 from aliquot.gpu_hook.client import KernelStatus
-from aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
+from aliquot.provisioner.endings import Asked, EndingCode, asked_by_rule
 
-_REMEMBERED = 100
 _FAILED = "failed"
 
 
@@ -25,8 +23,8 @@ class KernelEnder(Protocol):
 
     def __contains__(self, kernel_id: Any) -> bool: ...
 
-    async def shutdown_kernel(self, kernel_id: str, now: bool = False) -> None:
-        """End it, with its grant."""
+    async def end_kernel(self, kernel_id: str, asked: Asked, now: bool = False) -> None:
+        """End it, with its grant, for this reason."""
         ...
 
 
@@ -37,17 +35,21 @@ class GuardRules:
     requires_interception: bool = True
     ends_unhooked: bool = False
 
-    def reason(self, kernel: KernelStatus) -> str:
-        """Why this kernel is to be ended; empty when it may go on."""
+    def reason(self, kernel: KernelStatus) -> Asked | None:
+        """Why this kernel is to be ended; None when it may go on."""
         if self.requires_interception and kernel.interception.startswith(_FAILED):
-            return (
-                f"its GPU calls are not seen ({kernel.interception}), and c.Aliquot.require_interception is set. "
-                "'aliquot doctor' shows what is wrong"
+            return asked_by_rule(
+                EndingCode.INTERCEPTION,
+                f"because its GPU calls are not seen ({kernel.interception}), and c.Aliquot.require_interception is "
+                "set. 'aliquot doctor' shows what is wrong",
             )
         if self.ends_unhooked and kernel.unhooked_processes:
             found = "; ".join(process_text(process) for process in kernel.unhooked_processes)
-            return f"it has memory that is not counted ({found}), and c.Aliquot.unhooked_process_policy is 'end'"
-        return ""
+            return asked_by_rule(
+                EndingCode.UNHOOKED,
+                f"because it has memory that is not counted ({found}), and c.Aliquot.unhooked_process_policy is 'end'",
+            )
+        return None
 
 
 class InterceptionGuard:
@@ -58,46 +60,24 @@ class InterceptionGuard:
         self._manager = manager
         self._log = log
         self._ending: dict[str, asyncio.Task[None]] = {}
-        self._ended: deque[LocalKernel] = deque(maxlen=_REMEMBERED)
 
     def look(self, view: NodeView) -> None:
         """Called by NodeWatch with each new view."""
         for kernel in view.status.kernels if view.status else ():
             is_ours = kernel.kernel_id in self._manager and kernel.kernel_id not in self._ending
-            reason = self._rules.reason(kernel) if is_ours else ""
-            if reason:
-                self._ending[kernel.kernel_id] = asyncio.create_task(self._end(kernel, reason))
-
-    def ended(self) -> tuple[LocalKernel, ...]:
-        """The kernels that were ended here, the last ones, with the reason."""
-        return tuple(self._ended)
+            reason = self._rules.reason(kernel) if is_ours else None
+            if reason is not None:
+                self._ending[kernel.kernel_id] = asyncio.create_task(self._end(kernel.kernel_id, reason))
 
     async def stop(self) -> None:
         """Wait for what is being ended."""
         await asyncio.gather(*self._ending.values(), return_exceptions=True)
 
-    async def _end(self, kernel: KernelStatus, reason: str) -> None:
-        self._log.warning("kernel=%s ended=uncontrolled reason=%s", kernel.kernel_id, reason)
+    async def _end(self, kernel_id: str, reason: Asked) -> None:
         try:
-            await self._manager.shutdown_kernel(kernel.kernel_id, now=True)
+            await self._manager.end_kernel(kernel_id, reason, now=True)
         except Exception:
-            # It lives, so the status must not call it ended; the next look tries again.
-            self._log.exception("kernel=%s ended=failed", kernel.kernel_id)
-        else:
-            self._ended.append(_ended_kernel(kernel, reason))
+            # It lives; the next look tries again.
+            self._log.exception("kernel=%s ended=failed", kernel_id)
         finally:
-            self._ending.pop(kernel.kernel_id, None)
-
-
-def _ended_kernel(kernel: KernelStatus, reason: str) -> LocalKernel:
-    limit = None if kernel.memory_limit is None else Bytes(kernel.memory_limit)
-    return LocalKernel(
-        id=kernel.kernel_id,
-        name=dict(kernel.attributes).get("kernelspec", ""),
-        owner=kernel.owner,
-        label=kernel.label,
-        request=Request(GpuShare(kernel.hundredths), limit, WorkloadClass(kernel.workload_class)),
-        state="ended",
-        reason=reason,
-        created=kernel.created,
-    )
+            self._ending.pop(kernel_id, None)

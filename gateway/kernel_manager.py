@@ -13,6 +13,7 @@ from typing import Any, cast
 import zmq
 import zmq.asyncio
 from aliquot.gpu_hook.paths import KERNEL_ID
+from aliquot.provisioner.endings import Asked
 from aliquot.provisioner.errors import AliquotError
 from aliquot.provisioner.grant_record import stanza_request
 from jupyter_client.kernelspec import KernelSpecManager
@@ -24,6 +25,7 @@ from .admission import Admission
 from .auth import current_user
 from .container_plans import REQUEST_ENV, ContainerPlanner
 from .http_errors import http_error
+from .kernel_endings import KernelEndings
 from .managed_kernel import ManagedKernel
 from .relayed_kernels import RelayedKernelManager
 from .stock_handlers import requested_env
@@ -43,6 +45,7 @@ class AliquotKernelManager(RelayedKernelManager):
         super().__init__(**kwargs)
         self.admission: Admission | None = None
         self.containers: ContainerPlanner | None = None
+        self.endings: KernelEndings | None = None
         self.owners: dict[str, str] = {}
         self._stopping: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -154,6 +157,7 @@ class AliquotKernelManager(RelayedKernelManager):
         if isinstance(kernel, ManagedKernel):
             kernel.kernel_id, kernel.admission, kernel.containers = kernel_id, self.admission, self.containers
             kernel.owner = self.owners.get(kernel_id) or current_user().name
+            kernel.tell_failed = self._handle_start_failed
         return kernel, name, kernel_id
 
     async def _add_kernel_when_ready(self, kernel_id: str, km: Any, kernel_awaitable: Any) -> None:
@@ -182,6 +186,7 @@ class AliquotKernelManager(RelayedKernelManager):
             return
         if kernel_id in self:
             await super()._finish_kernel_start(kernel_id)
+            self.add_restart_callback(kernel_id, lambda: self._handle_kernel_restarts(kernel_id), "restart")
 
     # ---- restart, interrupt
 
@@ -197,11 +202,14 @@ class AliquotKernelManager(RelayedKernelManager):
                 return None
             if kernel.start_failure() is not None:
                 return self._start_again(kernel_id, kernel)
+            kernel.last_crash = None
         return await super()._async_restart_kernel(kernel_id, now=now)
 
     restart_kernel = _async_restart_kernel
 
     def _start_again(self, kernel_id: str, kernel: ManagedKernel) -> None:
+        if self.endings is not None:
+            self.endings.runs_again(kernel_id)
         self.stop_watching_activity(kernel_id)
         kernel.execution_state, kernel.reason = "starting", ""
         starting = kernel.start_kernel(**kernel.start_arguments)
@@ -219,6 +227,16 @@ class AliquotKernelManager(RelayedKernelManager):
 
     # ---- end
 
+    async def end_kernel(self, kernel_id: str, asked: Asked, now: bool = False) -> None:
+        """End it for a reason that is not a user's request: a rule of this server, for example."""
+        if self.endings is not None:
+            self.endings.expect(kernel_id, asked)
+        try:
+            await self._async_shutdown_kernel(kernel_id, now=now)
+        finally:
+            if self.endings is not None:
+                self.endings.unexpect(kernel_id)
+
     async def _async_shutdown_kernel(
         self, kernel_id: str, now: bool | None = False, restart: bool | None = False
     ) -> None:
@@ -229,23 +247,30 @@ class AliquotKernelManager(RelayedKernelManager):
         stopping = self._stopping.get(kernel_id)
         if stopping is None:
             self._check_kernel_id(kernel_id)
-            stopping = asyncio.create_task(self._stop(kernel_id, now, restart), name=f"aliquot-stop-{kernel_id}")
+            asked = self._asked(kernel_id)
+            stopping = asyncio.create_task(self._stop(kernel_id, now, restart, asked), name=f"aliquot-stop-{kernel_id}")
             self._stopping[kernel_id] = stopping
             stopping.add_done_callback(lambda _: self._stopping.pop(kernel_id, None))
         await asyncio.shield(stopping)
 
     shutdown_kernel = _async_shutdown_kernel
 
-    async def _stop(self, kernel_id: str, now: bool | None, restart: bool | None) -> None:
+    def _asked(self, kernel_id: str) -> Asked | None:
+        if self.endings is None:
+            return None
+        return self.endings.asked(kernel_id, current_user().name, self.owners.get(kernel_id, ""))
+
+    async def _stop(self, kernel_id: str, now: bool | None, restart: bool | None, asked: Asked | None) -> None:
         kernel = self.get_kernel(kernel_id)
-        if isinstance(kernel, ManagedKernel):
-            kernel.withdraw()
+        is_waiting = isinstance(kernel, ManagedKernel) and kernel.withdraw()
         await super()._async_shutdown_kernel(kernel_id, now=now, restart=restart)
         ending = self._pending_kernels.get(kernel_id)
         if ending is not None:
             await ending
         if kernel_id in self and not restart:
             raise HTTPError(500, f"asked to end kernel {kernel_id}; it could not be ended, see the server's log")
+        if self.endings is not None and asked is not None and isinstance(kernel, ManagedKernel) and not restart:
+            self.endings.ended(kernel, asked, is_waiting)
 
     def remove_kernel(self, kernel_id: str) -> Any:
         """Called by MultiKernelManager when a kernel has ended, or never started."""
@@ -256,15 +281,30 @@ class AliquotKernelManager(RelayedKernelManager):
     def _handle_kernel_died(self, kernel_id: str) -> None:
         """Called by the restarter that has given up. Jupyter forgets the kernel then; its grant must end, too."""
         kernel = self._kernels.get(kernel_id)
+        if self.endings is not None and isinstance(kernel, ManagedKernel):
+            self.endings.given_up(kernel, kernel._restarter.restart_limit)
         super()._handle_kernel_died(kernel_id)
         if kernel is not None:
             ending = asyncio.ensure_future(kernel._async_cleanup_resources(restart=False))
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
 
+    def _handle_kernel_restarts(self, kernel_id: str) -> None:
+        """Called by the restarter, which found it dead and is about to start it again."""
+        kernel = self._kernels.get(kernel_id)
+        if self.endings is not None and isinstance(kernel, ManagedKernel):
+            self.endings.restarting(kernel)
+
+    def _handle_start_failed(self, kernel: ManagedKernel, error: BaseException) -> None:
+        """Called by a kernel whose start failed. One that is being ended leaves that as its reason."""
+        if self.endings is not None and kernel.kernel_id not in self._stopping and isinstance(error, Exception):
+            self.endings.failed(kernel, error)
+
     async def _async_shutdown_all(self, now: bool = False) -> None:
         """Called when the server stops. One kernel that cannot be ended does not keep the others."""
         kernel_ids = self.list_kernel_ids()
+        if self.endings is not None:
+            self.endings.expect_stop()
         starting = [task for kernel_id, task in self._pending_kernels.items() if kernel_id not in self._kernels]
         for task in starting:
             task.cancel()

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from aliquot.gateway.admission import AdmissionSnapshot
 from aliquot.gateway.request_queue import QueueEntry
-from aliquot.gateway.status import LocalKernel
+from aliquot.gateway.status import PLAIN, LocalKernel
 from aliquot.provisioner.errors import RequestError
 from aliquot.provisioner.grant_record import stanza_request
 from aliquot.provisioner.resources import Request
@@ -38,14 +38,17 @@ class KernelManagers(Protocol):
 def local_kernels(
     manager: KernelManagers, snapshot: AdmissionSnapshot, labels: Mapping[str, str]
 ) -> tuple[LocalKernel, ...]:
-    """The kernels of this server that ask for a GPU, in the order in which they were started."""
+    """The kernels of this server that ask for a GPU, in the order in which they were started.
+
+    A plain kernel is among them as soon as there is something to tell about it.
+    """
     queue = {entry.kernel_id: entry for entry in snapshot.queue}
     holdings = {holding.grant.kernel_id: holding for holding in snapshot.holdings}
     found = []
     for kernel_id in manager.list_kernel_ids():
         kernel = manager.get_kernel(kernel_id)
-        request = _request_of(kernel)
-        if request is None:
+        request, last_crash = request_of(kernel), getattr(kernel, "last_crash", None)
+        if request is None and last_crash is None:
             continue
         state, reason = manager.kernel_state(kernel_id)
         waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
@@ -55,13 +58,14 @@ def local_kernels(
                 name=kernel.kernel_name,
                 owner=manager.owner_of(kernel_id) or "",
                 label=labels.get(kernel_id, ""),
-                request=request,
+                request=request or PLAIN,
                 state=state,
                 reason=reason,
                 queue_position=waiting.position if waiting else None,
                 execution_state=getattr(kernel, "execution_state", None),
                 created=waiting.since if waiting else holding.since if holding else None,
                 quotas=holding.grant.quotas if holding else (),
+                last_crash=last_crash,
             )
         )
     return tuple(found)
@@ -79,7 +83,7 @@ def session_labels(sessions: SessionManager) -> dict[str, str]:
     return {row["kernel_id"]: row["path"] or "" for row in sessions.cursor.fetchall()}
 
 
-def _request_of(kernel: Any) -> Request | None:
+def request_of(kernel: Any) -> Request | None:
     """What a kernel's kernelspec asks for; None for a plain kernel, and for one whose kernelspec is gone."""
     try:
         return stanza_request(kernel.kernel_spec.metadata)

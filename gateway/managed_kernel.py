@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from typing import Any, cast
 
 from aliquot.provisioner.container_plan import ContainerPlan
+from aliquot.provisioner.endings import Ending, ProcessEnd
 from aliquot.provisioner.errors import AliquotError, WithdrawnError
 from aliquot.provisioner.grant_record import stanza_request
 from aliquot.provisioner.provisioner import AliquotProvisioner
@@ -42,6 +44,10 @@ class ManagedKernel(ServerKernelManager):
         # What the first start was asked with: a start that failed can be tried again.
         self.start_arguments: dict[str, Any] = {}
         self._grant: Grant | None = None
+        # How its process ended, once it did; why it was last restarted without anybody asking for it.
+        self.process_end: ProcessEnd | None = None
+        self.last_crash: Ending | None = None
+        self.tell_failed: Callable[[ManagedKernel, BaseException], None] = _nobody_listens
 
     def request(self) -> Request | None:
         """What its kernelspec asks for; None for a plain kernel. Raises RequestError."""
@@ -142,6 +148,16 @@ class ManagedKernel(ServerKernelManager):
         await self._async_cleanup_resources(restart=False)
         self.execution_state = "dead"
         self.reason = str(error) if isinstance(error, AliquotError) else f"the kernel could not be started: {error!r}"
+        self.tell_failed(self, error)
+
+    async def _async_is_alive(self) -> bool:
+        """Called by the restarter, and while its end is waited for: the moment at which how it ended is known."""
+        is_alive = await super()._async_is_alive()
+        if not is_alive and isinstance(self.provisioner, AliquotProvisioner):
+            self.process_end = await self.provisioner.ending()
+        return is_alive
+
+    is_alive = _async_is_alive  # type: ignore[assignment]  # Jupyter's base class has it synchronous
 
     async def _async_cleanup_resources(self, restart: bool = False) -> None:
         """Called by KernelManager.shutdown_kernel. Before a restart the grant is kept, else it ends here."""
@@ -151,6 +167,10 @@ class ManagedKernel(ServerKernelManager):
             if not restart and self.admission is not None:
                 self._grant = None
                 await self.admission.release(self.kernel_id)
+
+
+def _nobody_listens(kernel: ManagedKernel, error: BaseException) -> None:
+    """Without an extension nobody remembers why kernels ended."""
 
 
 def _fail(ready: asyncio.Future[None], error: BaseException) -> None:

@@ -67,7 +67,7 @@ class ServerMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Called by the registry for each exposition."""
         scene = self._scene()
-        report = status_report(scene, _EVERYTHING)
+        report = status_report(scene, _EVERYTHING, ended=0)
         yield from _device_metrics(report)
         yield from _kernel_metrics(report)
         agent_up = GaugeMetricFamily("aliquot_agent_up", "1 while the node agent answers.")
@@ -80,6 +80,10 @@ class ServerMetrics(Collector):
             counter = CounterMetricFamily(f"aliquot_admission_{outcome}", text)
             counter.add_metric([], float(scene.counts.get(outcome, 0)))
             yield counter
+        endings = CounterMetricFamily("aliquot_kernel_endings", "Kernels that ended, by the reason.", labels=["code"])
+        for code, number in scene.endings.items():
+            endings.add_metric([code], float(number))
+        yield endings
 
 
 def _device_metrics(report: Report) -> Iterator[Metric]:

@@ -6,21 +6,26 @@ It reads nothing by itself and decides nothing; node_watch.py and local_kernels.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from aliquot.gateway.auth import User
+from aliquot.gateway.endings import EndedKernel
 from aliquot.gateway.unhooked import count_processes
 from aliquot.gpu_hook.agent_reports import DeviceStatus, HostMemoryStatus, KernelStatus, NodeStatus, UnhookedProcess
-from aliquot.provisioner.resources import Quota, Request
+from aliquot.provisioner.endings import Ending, ending_record
+from aliquot.provisioner.resources import GpuShare, Quota, Request
 
 Report = dict[str, Any]
+# What a kernel without a GPU asks for.
+PLAIN = Request(GpuShare(0))
+LAST_ENDED = 20
 
 
 @dataclass(frozen=True)
 class LocalKernel:
-    """A kernel of this server that asks for a GPU, as the server knows it. ``quotas``: what it was granted."""
+    """A kernel of this server as the server knows it. ``quotas``: what it was granted; none for a plain kernel."""
 
     id: str
     name: str
@@ -33,6 +38,8 @@ class LocalKernel:
     execution_state: str | None = None
     created: float | None = None
     quotas: tuple[Quota, ...] = ()
+    ending: Ending | None = None
+    last_crash: Ending | None = None
 
 
 @dataclass(frozen=True)
@@ -45,17 +52,26 @@ class NodeView:
 
 @dataclass(frozen=True)
 class Scene:
-    """All that is known at one moment. ``counts``: how requests left the queue, since the server started."""
+    """All that is known at one moment. ``ended``: kernels that are no more, the last one first.
+
+    ``counts`` and ``endings``: how requests left the queue, and kernels ended, since the server started.
+    """
 
     version: str
     node: NodeView = field(default_factory=NodeView)
     kernels: tuple[LocalKernel, ...] = ()
     queue_length: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
+    endings: Mapping[str, int] = field(default_factory=dict)
+    ended: tuple[EndedKernel, ...] = ()
 
 
-def status_report(scene: Scene, who: User) -> Report:
-    """The answer of GET /aliquot/api/status: aggregates for everybody, kernels for their owner and administrators."""
+def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
+    """The answer of GET /aliquot/api/status: aggregates for everybody, kernels for their owner and administrators.
+
+    It is asked for every few seconds: of the kernels that ended it has the last few that the asker did not end.
+    """
+    news = replace(scene, ended=tuple(kernel for kernel in scene.ended if kernel.ending.by != who.name))
     status = scene.node.status
     return {
         "version": scene.version,
@@ -69,18 +85,48 @@ def status_report(scene: Scene, who: User) -> Report:
             "message": " ".join(scene.node.problems) or None,
         },
         "devices": [_device(device, _held_by(who, status)) for device in status.devices] if status else [],
-        "kernels": kernel_reports(scene, who),
+        "kernels": kernel_reports(news, who, ended),
         "queue": {"length": scene.queue_length},
     }
 
 
-def kernel_reports(scene: Scene, who: User) -> list[Report]:
-    """The kernels that this user may see: those of this server, then those that other programs hold."""
+def kernel_reports(scene: Scene, who: User, ended: int | None = None) -> list[Report]:
+    """The kernels that this user may see: of this server, of other programs, and the ``ended`` last that ended.
+
+    ``ended`` None: all that are remembered.
+    """
     known = {kernel.kernel_id: kernel for kernel in scene.node.status.kernels} if scene.node.status else {}
     local = {kernel.id for kernel in scene.kernels}
-    reports = [_local_kernel(kernel, known.get(kernel.id)) for kernel in scene.kernels]
+    why = {kernel.id: kernel.ending for kernel in scene.ended}
+    reports = [_local_kernel(_with_ending(kernel, why), known.get(kernel.id)) for kernel in scene.kernels]
     reports += [_foreign_kernel(kernel) for kernel in known.values() if kernel.kernel_id not in local]
-    return [report for report in reports if who.is_admin or (who.name and report["owner"] == who.name)]
+    gone = [kernel for kernel in scene.ended if kernel.id not in local and _may_see(who, kernel.owner)]
+    seen = [report for report in reports if _may_see(who, report["owner"])]
+    return seen + [_local_kernel(_as_local(kernel), None) for kernel in gone[:ended]]
+
+
+def _with_ending(kernel: LocalKernel, why: Mapping[str, Ending]) -> LocalKernel:
+    """A kernel whose start failed is still there for Jupyter, which may try again."""
+    ending = why.get(kernel.id) if kernel.state == "ended" else None
+    return kernel if ending is None else replace(kernel, reason=ending.message, ending=ending)
+
+
+def _may_see(who: User, owner: str) -> bool:
+    return who.is_admin or bool(who.name and owner == who.name)
+
+
+def _as_local(ended: EndedKernel) -> LocalKernel:
+    """One that is no more, as it is listed."""
+    return LocalKernel(
+        id=ended.id,
+        name=ended.name,
+        owner=ended.owner,
+        label=ended.label,
+        request=ended.request or PLAIN,
+        state="ended",
+        reason=ended.ending.message,
+        ending=ended.ending,
+    )
 
 
 def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
@@ -99,8 +145,15 @@ def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
         "queue_position": kernel.queue_position,
         "execution_state": kernel.execution_state,
         "created": _iso(created),
+        "ending": None if kernel.ending is None else ending_report(kernel.ending),
+        "last_crash": None if kernel.last_crash is None else ending_report(kernel.last_crash),
         **usage,
     }
+
+
+def ending_report(ending: Ending) -> Report:
+    """Why and when, for people and for programs."""
+    return {**ending_record(ending), "at": _iso(ending.at)}
 
 
 def _foreign_kernel(known: KernelStatus) -> Report:
@@ -119,6 +172,8 @@ def _foreign_kernel(known: KernelStatus) -> Report:
         "queue_position": None,
         "execution_state": None,
         "created": _iso(known.created),
+        "ending": None,
+        "last_crash": None,
         **_usage(known),
     }
 

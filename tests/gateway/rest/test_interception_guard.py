@@ -9,6 +9,7 @@ import pytest
 from aliquot.gateway.interception_guard import GuardRules, InterceptionGuard
 from aliquot.gateway.status import NodeView
 from aliquot.gpu_hook.client import NodeStatus, read_status
+from aliquot.provisioner.endings import Asked, EndingCode
 
 from .fake_agent import escaped, kernel
 
@@ -18,12 +19,14 @@ class Manager:
 
     def __init__(self, *kernels: str) -> None:
         self.kernels = set(kernels)
+        self.ended: dict[str, Asked] = {}
 
     def __contains__(self, kernel_id: Any) -> bool:
         return kernel_id in self.kernels
 
-    async def shutdown_kernel(self, kernel_id: str, now: bool = False) -> None:
+    async def end_kernel(self, kernel_id: str, asked: Asked, now: bool = False) -> None:
         self.kernels.remove(kernel_id)
+        self.ended[kernel_id] = asked
 
 
 def node(*kernels: dict[str, Any]) -> NodeView:
@@ -43,9 +46,8 @@ async def test_only_our_own_uncontrolled_kernels_are_ended_and_their_owner_learn
     guard.look(view)
     await guard.stop()
     assert manager.kernels == {"k2"}
-    [ended] = guard.ended()
-    assert (ended.id, ended.owner, ended.state) == ("k1", "alice", "ended")
-    assert failed in (ended.reason or "")
+    assert manager.ended["k1"].code is EndingCode.INTERCEPTION
+    assert failed in manager.ended["k1"].message
 
 
 async def test_an_agent_that_is_away_ends_nobody() -> None:
@@ -58,11 +60,11 @@ async def test_an_agent_that_is_away_ends_nobody() -> None:
 
 async def test_a_kernel_that_could_not_be_ended_is_not_called_ended_and_is_tried_again() -> None:
     class StubbornManager(Manager):
-        async def shutdown_kernel(self, kernel_id: str, now: bool = False) -> None:
+        async def end_kernel(self, kernel_id: str, asked: Asked, now: bool = False) -> None:
             attempts.append(kernel_id)
             if len(attempts) == 1:
                 raise OSError("it would not go")
-            await super().shutdown_kernel(kernel_id, now)
+            await super().end_kernel(kernel_id, asked, now)
 
     attempts: list[str] = []
     manager = StubbornManager("k1")
@@ -70,10 +72,10 @@ async def test_a_kernel_that_could_not_be_ended_is_not_called_ended_and_is_tried
     view = node(kernel("k1", "alice", interception="failed: cuInit reached the driver"))
     guard.look(view)
     await guard.stop()
-    assert (manager.kernels, guard.ended()) == ({"k1"}, ())
+    assert manager.kernels == {"k1"}
     guard.look(view)
     await guard.stop()
-    assert (manager.kernels, [ended.id for ended in guard.ended()]) == (set(), ["k1"])
+    assert (manager.kernels, len(attempts)) == (set(), 2)
 
 
 @pytest.mark.parametrize(("ends", "want"), [(True, {"k2"}), (False, {"k1", "k2"})])
@@ -86,6 +88,8 @@ async def test_kernels_with_processes_past_the_hook_are_ended_where_the_policy_s
     guard.look(node(kernel("k1", "alice", unhooked_processes=[escaped()]), kernel("k2", "bob", interception=failed)))
     await guard.stop()
     assert manager.kernels == want
-    reasons = [ended.reason or "" for ended in guard.ended()]
-    assert all("process 77 (python3) has 3.0 GiB on gpu0: not registered" in reason for reason in reasons)
+    reasons = [(asked.code, asked.message) for asked in manager.ended.values()]
     assert len(reasons) == (1 if ends else 0)
+    for code, message in reasons:
+        assert code is EndingCode.UNHOOKED
+        assert "process 77 (python3) has 3.0 GiB on gpu0: not registered" in message
