@@ -88,7 +88,7 @@ class AliquotExtension(ExtensionApp):
     def _join(self, manager: AliquotKernelManager, knobs: Aliquot, clock: Clock) -> None:
         manager.admission = self._admission
         manager.containers = self._container_planner(self._server())
-        self._links = RelayLinks(self._runtime, self.log)
+        self._links = RelayLinks(self.log)
         manager.links = self._links
         manager.endings = KernelEndings(
             self._endings, clock, self.log, lambda kernel_id: self._labels().get(kernel_id, "")

@@ -34,6 +34,10 @@ class KernelManagers(Protocol):
         """State, and why."""
         ...
 
+    def dropped_messages(self, kernel_id: str) -> Mapping[str, int] | None:
+        """What its browsers were not sent, by reason; None for a kernel without a relay."""
+        ...
+
 
 def local_kernels(
     manager: KernelManagers, snapshot: AdmissionSnapshot, labels: Mapping[str, str]
@@ -66,6 +70,7 @@ def local_kernels(
                 created=waiting.since if waiting else holding.since if holding else None,
                 quotas=holding.grant.quotas if holding else (),
                 last_crash=last_crash,
+                dropped_messages=manager.dropped_messages(kernel_id),
             )
         )
     return tuple(found)

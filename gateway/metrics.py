@@ -111,6 +111,13 @@ def _kernel_metrics(report: Report) -> Iterator[Metric]:
     for kernel in report["kernels"]:
         refusals.add_metric(_labels(kernel), float(kernel["refusals"]))
     yield refusals
+    dropped = CounterMetricFamily(
+        "aliquot_kernel_dropped_messages", "Messages that browsers were not sent.", labels=[*_KERNEL[:-1], "why"]
+    )
+    for kernel in report["kernels"]:
+        for why, count in (kernel["dropped_messages"] or {}).items():
+            dropped.add_metric([*_labels(kernel), why], float(count))
+    yield dropped
     yield from _escape_metrics(report)
 
 

@@ -1,6 +1,6 @@
 """The links to the relays of this server's kernels, one each, from a kernel's start or adoption to its end.
 
-A kernel has a relay when the runtime folder has a relay's record of its id; other kernels have no link.
+Kernels without a relay have none.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from aliquot.gpu_hook.paths import RuntimeDir
 from aliquot.provisioner.errors import RelayUnavailableError
 from aliquot.provisioner.relay.client import read_relay_record
 from aliquot.provisioner.relay.link import LinkListener, RelayLink
@@ -25,30 +24,25 @@ Changed = Callable[[str, KernelLink], None]
 class RelayLinks:
     """Made by the extension, for the kernel manager."""
 
-    def __init__(self, runtime: RuntimeDir, log: logging.Logger) -> None:
-        self._runtime = runtime
+    def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._links: dict[str, KernelLink] = {}
         self._closing: set[asyncio.Task[None]] = set()
-
-    def has_relay(self, kernel_id: str) -> bool:
-        """Whether a relay stands, or stood, beside this kernel."""
-        return self._runtime.relay(kernel_id).joinpath("relay.json").exists()
 
     def get(self, kernel_id: str) -> KernelLink | None:
         """The kernel's link; None for one without a relay."""
         return self._links.get(kernel_id)
 
-    def open(self, kernel_id: str, changed: Changed) -> KernelLink | None:
-        """Make the link of a kernel that has a relay, once. ``changed`` is called when its activity or state did."""
-        if kernel_id not in self._links and self.has_relay(kernel_id):
-            folder = self._runtime.relay(kernel_id)
+    def open(self, kernel_id: str, relay: Path, changed: Changed) -> KernelLink:
+        """The link to the relay in this folder, made once. ``changed`` is called when activity or state did."""
+        link = self._links.get(kernel_id)
+        if link is None:
             link = KernelLink(
-                lambda listener: connect(folder, listener), lambda link: changed(kernel_id, link), self._log, kernel_id
+                lambda listener: connect(relay, listener), lambda link: changed(kernel_id, link), self._log, kernel_id
             )
             self._links[kernel_id] = link
             link.start()
-        return self.get(kernel_id)
+        return link
 
     def close(self, kernel_id: str) -> None:
         """At the kernel's end. Idempotent."""

@@ -8,12 +8,15 @@ For kernels without a relay all is as Jupyter Server does it.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from jupyter_server._tz import isoformat
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 
-from .activity import execution_state, moment
+from .activity import Activity, execution_state, moment
 from .relay_link import KernelLink
 from .relay_links import RelayLinks
 
@@ -27,11 +30,12 @@ class RelayedKernelManager(AsyncMappingKernelManager):
 
     def start_watching_activity(self, kernel_id: str) -> None:
         """Called when a kernel has started, and by whoever adopts one. Opens its link."""
-        link = None if self.links is None else self.links.open(kernel_id, self._relay_told)
-        if link is None:
+        kernel = self._kernels[kernel_id]
+        relay = relay_folder(kernel)
+        if self.links is None or relay is None:
             super().start_watching_activity(kernel_id)
             return
-        kernel = self._kernels[kernel_id]
+        link = self.links.open(kernel_id, relay, self._relay_told)
         kernel.reason = ""
         kernel.last_activity = moment(time.time())
         self._relay_told(kernel_id, link)
@@ -52,10 +56,19 @@ class RelayedKernelManager(AsyncMappingKernelManager):
     def kernel_model(self, kernel_id: str) -> dict[str, Any]:
         """Called by Jupyter's handlers for each kernel they show. A kernel that works is active now."""
         model: dict[str, Any] = super().kernel_model(kernel_id)
-        activity = None if self.links is None else self.links.activity(kernel_id)
+        activity = self.activity_of(kernel_id)
         if activity is not None and activity.is_busy:
             model["last_activity"] = isoformat(moment(activity.active_until(time.time())))
         return model
+
+    def dropped_messages(self, kernel_id: str) -> Mapping[str, int] | None:
+        """What its browsers were not sent, by reason; None for a kernel without a relay."""
+        counts = None if self.links is None else self.links.counts(kernel_id)
+        return None if counts is None else asdict(counts)
+
+    def activity_of(self, kernel_id: str) -> Activity | None:
+        """What the kernel does, as its relay tells; None for one without a relay."""
+        return None if self.links is None else self.links.activity(kernel_id)
 
     def start_buffering(self, kernel_id: str, session_key: str, channels: Any) -> None:
         """Called when the last websocket closed. A relay keeps what comes; it must not be kept twice."""
@@ -67,3 +80,9 @@ class RelayedKernelManager(AsyncMappingKernelManager):
         if self.links is not None:
             self.links.close(kernel_id)
         return super().remove_kernel(kernel_id)
+
+
+def relay_folder(kernel: Any) -> Path | None:
+    """The folder of the relay to whose sockets a kernel's clients are led; None for other sockets."""
+    folder = Path(kernel.ip).parent
+    return folder if kernel.transport == "ipc" and (folder / "relay.json").exists() else None

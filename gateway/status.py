@@ -25,7 +25,10 @@ LAST_ENDED = 20
 
 @dataclass(frozen=True)
 class LocalKernel:
-    """A kernel of this server as the server knows it. ``quotas``: what it was granted; none for a plain kernel."""
+    """A kernel of this server as the server knows it. ``quotas``: what it was granted; none for a plain kernel.
+
+    ``dropped_messages``: what its browsers were not sent, by reason; None where no relay counts it.
+    """
 
     id: str
     name: str
@@ -40,6 +43,7 @@ class LocalKernel:
     quotas: tuple[Quota, ...] = ()
     ending: Ending | None = None
     last_crash: Ending | None = None
+    dropped_messages: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,7 @@ def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
         "reason": kernel.reason or None,
         "queue_position": kernel.queue_position,
         "execution_state": kernel.execution_state,
+        "dropped_messages": None if kernel.dropped_messages is None else dict(kernel.dropped_messages),
         "created": _iso(created),
         "ending": None if kernel.ending is None else ending_report(kernel.ending),
         "last_crash": None if kernel.last_crash is None else ending_report(kernel.last_crash),
@@ -171,6 +176,7 @@ def _foreign_kernel(known: KernelStatus) -> Report:
         "reason": None,
         "queue_position": None,
         "execution_state": None,
+        "dropped_messages": None,
         "created": _iso(known.created),
         "ending": None,
         "last_crash": None,
