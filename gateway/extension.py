@@ -38,6 +38,7 @@ from aliquot.provisioner.errors import AgentUnavailableError
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
+from traitlets.config import Config
 
 _STOP_SECONDS = 5.0
 
@@ -86,6 +87,8 @@ class AliquotExtension(ExtensionApp):
         self._is_made = True
 
     def _join(self, manager: AliquotKernelManager, knobs: Aliquot, clock: Clock) -> None:
+        # Kernels without a grant, whose folder would tell it, have their relays where ours are looked for.
+        manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(self._runtime.path)}}))
         manager.admission = self._admission
         manager.containers = self._container_planner(self._server())
         self._links = RelayLinks(self.log)

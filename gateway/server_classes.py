@@ -6,6 +6,7 @@ makes its managers: that moment is ours. What a user, JupyterHub or gateway mode
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider
@@ -13,6 +14,8 @@ from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.gateway.sessions import OwnedSessionManager
 from aliquot.gateway.sizes import SizedKernelSpecManager
 from aliquot.gateway.websocket import KernelWebsocketConnection
+from aliquot.provisioner.grant_record import PROVISIONER_NAME
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 
@@ -38,3 +41,13 @@ def replace_stock_classes(server: ServerApp) -> None:
     for trait, ours in classes.items():
         if trait not in configured and not server.trait_has_value(trait):
             setattr(server, trait, ours)
+    if server.kernel_manager_class is AliquotKernelManager:
+        _replace_default_provisioner(server)
+
+
+def _replace_default_provisioner(server: ServerApp) -> None:
+    """Kernelspecs that name no provisioner get ours: their kernels have relays, and outlive this server, too."""
+    factory = KernelProvisionerFactory.instance(parent=server)
+    configured = "default_provisioner_name" in server.config.get("KernelProvisionerFactory", {})
+    if not configured and not os.environ.get(factory.default_provisioner_name_env):
+        factory.default_provisioner_name = PROVISIONER_NAME

@@ -5,4 +5,15 @@ Named as a plugin they would make a server and an event loop around every test o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from pytest_jupyter.jupyter_server import *  # noqa: F403  (fixtures and hooks, found by their names)
+
+
+@pytest.fixture(autouse=True)
+def no_server_chooses_provisioners_for_later_tests() -> Iterator[None]:
+    """The factory is one for the whole process."""
+    yield
+    KernelProvisionerFactory.clear_instance()

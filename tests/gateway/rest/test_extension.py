@@ -12,6 +12,8 @@ from aliquot.gateway.auth import AliquotIdentityProvider
 from aliquot.gateway.config import Aliquot
 from aliquot.gateway.extension import agent_arguments, gateway_mode
 from aliquot.gateway.kernel_manager import AliquotKernelManager
+from aliquot.provisioner.provisioner import AliquotProvisioner
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from jupyter_server.auth import IdentityProvider
 from jupyter_server.auth import User as JupyterUser
 from jupyter_server.gateway.gateway_client import GatewayClient
@@ -69,6 +71,22 @@ async def test_an_agent_that_cannot_start_is_explained_and_plain_kernels_run(no_
     assert report["node"]["agent"] == "unavailable"
     assert "is no folder" in report["node"]["message"]
     assert (await as_me("POST", "api/kernels", body={"name": "python3"})).status == 201
+
+
+async def test_kernelspecs_that_name_no_provisioner_get_ours(as_me: Any, a_server: ServerApp) -> None:
+    started = await as_me("POST", "api/kernels", body={"name": "python3"})
+    assert type(a_server.kernel_manager.get_kernel(started.json["id"]).provisioner) is AliquotProvisioner
+
+
+class TestWithAnotherDefaultProvisioner:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Config:
+        jp_server_config.KernelProvisionerFactory.default_provisioner_name = "local-provisioner"
+        return jp_server_config
+
+    async def test_it_is_left_alone(self, as_me: Any, a_server: ServerApp) -> None:
+        started = await as_me("POST", "api/kernels", body={"name": "python3"})
+        assert type(a_server.kernel_manager.get_kernel(started.json["id"]).provisioner) is LocalProvisioner
 
 
 class TestWithAnotherKernelManager:
