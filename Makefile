@@ -30,8 +30,8 @@ check: ## Lint, types, import contracts, house rules, the C code under a second 
 	tools/check-labextension
 	$(BIN)/pytest -q tests/house tests/gpu_hook/hook/test_binaries.py
 
-soak: ## Long fuzzing and kill -9 by the hundreds; ALIQUOT_SOAK is the factor (minutes)
-	@$(PYTHON) tools/setup.py test
+soak: ## Long fuzzing, kill -9 by the hundreds, Jupyter's own test suites; ALIQUOT_SOAK is the factor (minutes)
+	@$(PYTHON) tools/setup.py test --upstream
 	ALIQUOT_SOAK=$(or $(ALIQUOT_SOAK),20) $(BIN)/pytest -m soak -rA tests
 
 test-torch: ## PyTorch's own wheel on the software GPU, through the hook (downloads several GB)

@@ -192,6 +192,12 @@ def fetch_engines() -> None:
         say("[setup]   not fetched; the container tests that need it are skipped")
 
 
+def fetch_upstream_tests() -> None:
+    """The test suites of Jupyter's own packages, which our provisioner and relays have to pass."""
+    if not run_step("fetching Jupyter's own test suites", [str(VENV / "bin" / "python"), "tools/fetch-upstream-tests"]):
+        say("[setup]   not fetched; they are skipped")
+
+
 def build_native() -> None:
     """Rebuild what changed in C; a fraction of a second when nothing did."""
     for folder in sorted(BUILD.glob("editable-*")):
@@ -203,6 +209,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("extra", choices=["demo", "lab", "test"], help="what to set up for")
     parser.add_argument("--torch", action="store_true", help="PyTorch's CUDA wheel too")
+    parser.add_argument("--upstream", action="store_true", help="the test suites of Jupyter's own packages too")
     options = parser.parse_args()
     extra = options.extra
     check_host()
@@ -224,6 +231,8 @@ def main() -> None:
         if not all((BUILD / "oracle" / release).is_dir() for release in ("bookworm", "trixie")):
             fetch_oracle()
         fetch_engines()
+    if options.upstream:
+        fetch_upstream_tests()
     if options.torch:
         install_torch()
 

@@ -1,0 +1,99 @@
+"""Jupyter's own test suites, run as their projects run them: plain, and with our provisioner and relays below."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from aliquot.gpu_hook.paths import RuntimeDir
+
+UPSTREAM = Path(__file__).resolve().parents[2] / "build" / "upstream"
+# Upstream turns warnings into errors; this one is tornado's about jupyter_server's own tests.
+_TORNADO = "ignore:The method, uri, and version arguments:DeprecationWarning"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A package's tests. ``seconds`` bounds one run of all of them."""
+
+    package: str
+    tests: tuple[str, ...]
+    seconds: int
+
+    @property
+    def folder(self) -> Path:
+        return UPSTREAM / f"{self.package}-{version(self.package)}"
+
+
+class Upstream:
+    """Runs suites in a home of their own."""
+
+    def __init__(self, home: Path, runtime: RuntimeDir) -> None:
+        self.runtime = runtime
+        self._home = home
+
+    def run(self, suite: Suite, *, ours: bool) -> dict[str, str]:
+        """Each test's outcome by its name: passed, failed or skipped."""
+        if not suite.folder.is_dir() or not (UPSTREAM / "packages").is_dir():
+            pytest.skip(f"{suite.folder.name} is not in build/upstream: tools/fetch-upstream-tests (or make soak)")
+        report = self._home / f"report-{time.monotonic_ns()}.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=120", "-o", "log_cli=0"]
+        command += ["-W", _TORNADO, f"--junit-xml={report}", *suite.tests]
+        with open(report.with_suffix(".log"), "wb") as log:
+            environment = self._environment(ours)
+            subprocess.run(
+                command, cwd=suite.folder, env=environment, stdout=log, stderr=log, timeout=suite.seconds, check=False
+            )
+        assert report.exists(), report.with_suffix(".log").read_text()[-3000:]
+        return _outcomes(report)
+
+    def _environment(self, ours: bool) -> dict[str, str]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "JPY"))}
+        environment |= {
+            "PYTHONPATH": os.fspath(UPSTREAM / "packages"),
+            "HOME": os.fspath(self._home),
+            "IPYTHONDIR": os.fspath(self._home / "ipython"),
+            "ALIQUOT_RUNTIME_DIR": os.fspath(self.runtime.path),
+            "JUPYTER_PLATFORM_DIRS": "1",
+        }
+        return environment | ({"JUPYTER_DEFAULT_PROVISIONER_NAME": "aliquot"} if ours else {})
+
+    def end(self) -> None:
+        """End the relay host; the relays are ended by what they stand before."""
+        try:
+            pid = int(self.runtime.relay_lock.read_text().split()[0])
+            os.kill(pid, signal.SIGTERM)
+        except (OSError, ValueError, IndexError):
+            return
+
+
+def _outcomes(report: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        kinds = {child.tag for child in case}
+        outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+        name = f"{case.get('classname')}::{case.get('name')}"
+        # A test and its teardown may be told of apart: the worse counts.
+        found[name] = "failed" if "failed" in (outcome, found.get(name)) else outcome
+    return found
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> Iterator[Upstream]:
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    folder.chmod(0o700)
+    upstream = Upstream(tmp_path, RuntimeDir(folder))
+    yield upstream
+    upstream.end()
+    shutil.rmtree(folder, ignore_errors=True)
