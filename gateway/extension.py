@@ -35,6 +35,7 @@ from aliquot.gpu_hook.agent_process import AgentStartError, start_agent
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
 from aliquot.provisioner.container_limits import NodeTotals
 from aliquot.provisioner.errors import AgentUnavailableError
+from aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
@@ -48,7 +49,7 @@ class AliquotExtension(ExtensionApp):
 
     name = "aliquot"
     load_other_extensions = True
-    classes = [Aliquot, AliquotIdentityProvider, HostLimits, ImageCatalogue]
+    classes = [Aliquot, AliquotIdentityProvider, HostLimits, ImageCatalogue, AliquotProvisioner]
     # A server that ends before it is ready, over a wrong knob for example, stops extensions that made nothing yet.
     _is_made = False
     # In gateway mode kernels are elsewhere, and so is what must be remembered of them.

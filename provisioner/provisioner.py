@@ -63,7 +63,7 @@ class AliquotProvisioner(LocalProvisioner):
         help="Whether a relay stands before each kernel; without one a kernel ends with its client or server.",
     ).tag(config=True)
     runtime_dir = Unicode(
-        "", help="Folder of the relays' sockets for kernels without a GPU; empty for the usual places."
+        "", help="Folder of the relays of kernels without a GPU; empty for the usual places. A server of ours sets it."
     ).tag(config=True)
 
     def __init__(self, **kwargs: Any) -> None:

@@ -10,11 +10,13 @@ from aliquot.gateway.auth import AliquotIdentityProvider
 from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.config import Aliquot, configuration_page
 from aliquot.gateway.host_limits import HostLimits
+from aliquot.provisioner.provisioner import AliquotProvisioner
 from aliquot.provisioner.resources import GpuShare
 from traitlets import TraitError
 from traitlets.config import Config
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "configuration.md"
+CLASSES = (Aliquot, ImageCatalogue, HostLimits, AliquotIdentityProvider, AliquotProvisioner)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +62,10 @@ def test_no_limit_is_none() -> None:
 
 
 def test_every_knob_has_a_help_line() -> None:
-    for cls in (Aliquot, ImageCatalogue, HostLimits, AliquotIdentityProvider):
+    for cls in CLASSES:
         silent = [name for name, trait in cls.class_own_traits(config=True).items() if not trait.help]
         assert not silent
 
 
 def test_the_configuration_page_is_generated() -> None:
-    assert PAGE.read_text() == configuration_page(Aliquot, ImageCatalogue, HostLimits, AliquotIdentityProvider)
+    assert PAGE.read_text() == configuration_page(*CLASSES)
