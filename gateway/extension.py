@@ -15,13 +15,17 @@ from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.clock import Clock, SystemClock
 from aliquot.gateway.config import Aliquot
 from aliquot.gateway.container_plans import ContainerPlanner
+from aliquot.gateway.door import Door
 from aliquot.gateway.endings import Endings
-from aliquot.gateway.gateway_memory import GatewayMemory, claim_memory
+from aliquot.gateway.gateway_folder import boot_id
+from aliquot.gateway.gateway_memory import GatewayMemory, claim_memory, orphan_seconds
 from aliquot.gateway.handlers import HANDLERS, SETTING, Sources
 from aliquot.gateway.host_limits import HostLimits, node_totals
 from aliquot.gateway.interception_guard import GuardRules, InterceptionGuard
 from aliquot.gateway.kernel_endings import KernelEndings
 from aliquot.gateway.kernel_manager import AliquotKernelManager
+from aliquot.gateway.kernel_memory import KernelMemory
+from aliquot.gateway.kernel_records import KernelRecords
 from aliquot.gateway.local_kernels import local_kernels, session_labels, waiting_elsewhere
 from aliquot.gateway.local_socket import LocalSocket
 from aliquot.gateway.metrics import ServerMetrics
@@ -31,6 +35,7 @@ from aliquot.gateway.server_classes import replace_stock_classes
 from aliquot.gateway.sizes import SizedKernelSpecManager
 from aliquot.gateway.status import LocalKernel, NodeView, Scene
 from aliquot.gateway.stock_handlers import replacements
+from aliquot.gateway.stop_policy import StopPolicy
 from aliquot.gpu_hook.agent_process import AgentStartError, start_agent
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
 from aliquot.provisioner.container_limits import NodeTotals
@@ -54,6 +59,7 @@ class AliquotExtension(ExtensionApp):
     _is_made = False
     # In gateway mode kernels are elsewhere, and so is what must be remembered of them.
     _memory = GatewayMemory()
+    _policy = StopPolicy("never", can_keep=False)
 
     def _link_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called by the extension manager before the server makes its managers."""
@@ -66,6 +72,7 @@ class AliquotExtension(ExtensionApp):
         """Called by ExtensionApp.initialize, before there is an event loop: makes everything, starts nothing."""
         server = self._server()
         knobs = Aliquot(parent=server)
+        self._door = Door()
         clock = SystemClock()
         self._runtime = RuntimeDir(Path(knobs.runtime_dir)) if knobs.runtime_dir else find_runtime_dir()
         self._gateway_url = GatewayClient.instance(parent=server).url or ""
@@ -86,11 +93,13 @@ class AliquotExtension(ExtensionApp):
             self.log.warning("%s", remark)
         self.settings[SETTING] = Sources(self.scene, ServerMetrics(self.scene), knobs.largest())
         self._is_made = True
+        self._door.watch(server)
 
     def _join(self, manager: AliquotKernelManager, knobs: Aliquot, clock: Clock) -> None:
         # Kernels without a grant, whose folder would tell it, have their relays where ours are looked for.
         manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(self._runtime.path)}}))
         manager.admission = self._admission
+        manager.memory = self._kernel_memory(self._server(), knobs)
         manager.containers = self._container_planner(self._server())
         self._links = RelayLinks(self.log)
         manager.links = self._links
@@ -113,8 +122,13 @@ class AliquotExtension(ExtensionApp):
         """Called once the server's loop runs. Without an agent plain kernels work, and the status says why."""
         if self._gateway_url:
             return
-        await self._link.start()
-        await self._admission.start()
+        self._policy.watch(serverapp)
+        try:
+            await self._link.start()
+            await self._adopt()
+            await self._admission.start()
+        finally:
+            self._door.open()
         await self._start_socket()
         await self._watch.start()
 
@@ -122,13 +136,18 @@ class AliquotExtension(ExtensionApp):
         """Called before the server ends its kernels; they end here first, for they give their grants back to us."""
         if not self._is_made:
             return
+        leaves_kernels = self._policy.keeps_kernels()
+        self._memory.tell_stopping()
         await self._within_patience("local_socket", self._socket.stop())
         if self._manager is not None:
             await self._within_patience("interception_guard", self._guard.stop())
-            await self._manager.shutdown_all()
+            if leaves_kernels:
+                await self._manager.leave_kernels()
+            else:
+                await self._manager.shutdown_all()
             await self._within_patience("relay_links", self._links.stop())
             await self._within_patience("endings", self._endings.flush())
-        await self._within_patience("admission", self._admission.stop())
+        await self._within_patience("admission", self._admission.stop(leaves_kernels=leaves_kernels))
         await self._within_patience("node_watch", self._watch.stop())
         await self._within_patience("agent_link", self._link.stop())
         self._memory.close()
@@ -142,6 +161,9 @@ class AliquotExtension(ExtensionApp):
             self.log.error("%s=stuck it did not stop within %g s", part, _STOP_SECONDS)
         elif task.exception() is not None:
             self.log.error("%s=failed at its stop: %s", part, task.exception())
+
+    async def _adopt(self) -> None:
+        """Find the kernels of this gateway's last life, before anybody asks for them."""
 
     async def _start_socket(self) -> None:
         try:
@@ -179,6 +201,15 @@ class AliquotExtension(ExtensionApp):
     def _node_totals(self) -> NodeTotals:
         status = self._watch.view().status
         return node_totals(0 if status is None else len(status.devices))
+
+    def _kernel_memory(self, server: ServerApp, knobs: Aliquot) -> KernelMemory:
+        folder = self._memory.folder
+        self._policy = StopPolicy(knobs.keep_kernels, can_keep=folder is not None)
+        if not self._policy.lets_kernels_outlive:
+            folder = None
+        records = KernelRecords(None if folder is None else folder.kernels, self.log)
+        identity = "" if folder is None else folder.identity
+        return KernelMemory(records, self._runtime, identity, boot_id(), orphan_seconds(knobs, server))
 
     def _server(self) -> ServerApp:
         assert self.serverapp is not None  # set by the extension manager before it initialises

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from aliquot.gateway.commands.server import GatewayServerApp
 from aliquot.gateway.config import Aliquot
 from aliquot.gateway.gateway_folder import GatewayFolder, NameTakenError, claim_folder, default_name
 from aliquot.gateway.sessions import usable_database
@@ -15,6 +16,10 @@ from jupyter_server.serverapp import ServerApp
 from traitlets import TraitError
 from traitlets.config import Config
 
+_HOUR_SECONDS = 3600.0
+_DAY_SECONDS = 24 * _HOUR_SECONDS
+_FOR_EVER_SECONDS = 100 * 365 * _DAY_SECONDS
+
 
 @dataclass(frozen=True)
 class GatewayMemory:
@@ -22,6 +27,10 @@ class GatewayMemory:
 
     folder: GatewayFolder | None = None
     remarks: tuple[str, ...] = ()
+
+    def tell_stopping(self) -> None:
+        if self.folder is not None:
+            self.folder.tell_stopping()
 
     def close(self) -> None:
         if self.folder is not None:
@@ -56,3 +65,14 @@ def keep_sessions(server: ServerApp, folder: GatewayFolder, log: logging.Logger)
     if not any("database_filepath" in section for section in chosen):
         path = usable_database(folder.sessions, log)
         server.update_config(Config({"OwnedSessionManager": {"database_filepath": path}}))
+
+
+def orphan_seconds(knobs: Aliquot, server: ServerApp) -> float:
+    """How long kernels wait for this server to come back.
+
+    A service is expected back after a night's outage; behind somebody's own JupyterLab, which may never be started
+    again in that folder, kernels must not hold a machine's GPUs for a day.
+    """
+    if knobs.orphan_seconds == -1:
+        return _DAY_SECONDS if isinstance(server, GatewayServerApp) else _HOUR_SECONDS
+    return knobs.orphan_seconds or _FOR_EVER_SECONDS

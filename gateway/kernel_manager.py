@@ -8,6 +8,7 @@ Who gets a grant is admission's matter, and a single kernel's start managed_kern
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any, cast
 
 import zmq
@@ -26,6 +27,8 @@ from .auth import current_user
 from .container_plans import REQUEST_ENV, ContainerPlanner
 from .http_errors import http_error
 from .kernel_endings import KernelEndings
+from .kernel_memory import KernelMemory
+from .kernel_records import KernelState
 from .managed_kernel import ManagedKernel
 from .relayed_kernels import RelayedKernelManager
 from .stock_handlers import requested_env
@@ -46,9 +49,11 @@ class AliquotKernelManager(RelayedKernelManager):
         self.admission: Admission | None = None
         self.containers: ContainerPlanner | None = None
         self.endings: KernelEndings | None = None
+        self.memory: KernelMemory | None = None
         self.owners: dict[str, str] = {}
         self._stopping: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._leaves_kernels = False
 
     @default("context")
     def _context_default(self) -> zmq.asyncio.Context:
@@ -158,6 +163,9 @@ class AliquotKernelManager(RelayedKernelManager):
             kernel.kernel_id, kernel.admission, kernel.containers = kernel_id, self.admission, self.containers
             kernel.owner = self.owners.get(kernel_id) or current_user().name
             kernel.tell_failed = self._handle_start_failed
+            kernel.memory, kernel.start_arguments = self.memory, dict(kwargs)
+            # Before the start is answered: what was answered is found again.
+            kernel.note(KernelState.PENDING)
         return kernel, name, kernel_id
 
     async def _add_kernel_when_ready(self, kernel_id: str, km: Any, kernel_awaitable: Any) -> None:
@@ -211,7 +219,8 @@ class AliquotKernelManager(RelayedKernelManager):
         if self.endings is not None:
             self.endings.runs_again(kernel_id)
         self.stop_watching_activity(kernel_id)
-        kernel.execution_state, kernel.reason = "starting", ""
+        kernel.execution_state, kernel.reason, kernel.queued_at = "starting", "", time.time()
+        kernel.note(KernelState.PENDING)
         starting = kernel.start_kernel(**kernel.start_arguments)
         self._pending_kernels[kernel_id] = asyncio.create_task(self._add_kernel_when_ready(kernel_id, kernel, starting))
         self._pending_kernel_tasks[kernel_id] = asyncio.create_task(self._finish_kernel_start(kernel_id))
@@ -262,6 +271,8 @@ class AliquotKernelManager(RelayedKernelManager):
 
     async def _stop(self, kernel_id: str, now: bool | None, restart: bool | None, asked: Asked | None) -> None:
         kernel = self.get_kernel(kernel_id)
+        if isinstance(kernel, ManagedKernel) and not restart:
+            kernel.note(KernelState.ENDING)
         is_waiting = isinstance(kernel, ManagedKernel) and kernel.withdraw()
         await super()._async_shutdown_kernel(kernel_id, now=now, restart=restart)
         ending = self._pending_kernels.get(kernel_id)
@@ -276,6 +287,8 @@ class AliquotKernelManager(RelayedKernelManager):
         """Called by MultiKernelManager when a kernel has ended, or never started."""
         self.owners.pop(kernel_id, None)
         self._kernel_connections.pop(kernel_id, None)
+        if self.memory is not None:
+            self.memory.forget(kernel_id)
         return super().remove_kernel(kernel_id)
 
     def _handle_kernel_died(self, kernel_id: str) -> None:
@@ -300,8 +313,33 @@ class AliquotKernelManager(RelayedKernelManager):
         if self.endings is not None and kernel.kernel_id not in self._stopping and isinstance(error, Exception):
             self.endings.failed(kernel, error)
 
+    async def leave_kernels(self) -> None:
+        """The server stops, and its kernels go on: forget them without a word to them. Ends those that cannot."""
+        if self.endings is not None:
+            self.endings.expect_stop()
+        doomed = [kernel_id for kernel_id, kernel in self._kernels.items() if not self._leave(kernel)]
+        stops = [self._async_shutdown_kernel(kernel_id) for kernel_id in doomed]
+        for result in await asyncio.gather(*stops, return_exceptions=True):
+            if isinstance(result, Exception):
+                self.log.error("shutdown=failed reason=%s", result)
+        if self.memory is not None:
+            self.memory.freeze()
+        self._leaves_kernels = True
+
+    @staticmethod
+    def _leave(kernel: Any) -> bool:
+        """Whether it goes on without us. One that waits or starts does: the next gateway sees to it."""
+        if not isinstance(kernel, ManagedKernel) or not kernel.outlives_us():
+            return False
+        kernel.stop_restarter()
+        # Its manager would remove it at its own end, and clients such as `jupyter console --existing` read it.
+        kernel._connection_file_written = False
+        return True
+
     async def _async_shutdown_all(self, now: bool = False) -> None:
         """Called when the server stops. One kernel that cannot be ended does not keep the others."""
+        if self._leaves_kernels:
+            return
         kernel_ids = self.list_kernel_ids()
         if self.endings is not None:
             self.endings.expect_stop()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from aliquot.provisioner.errors import AliquotError, WithdrawnError
 from aliquot.provisioner.grant_record import stanza_request
 from aliquot.provisioner.provisioner import AliquotProvisioner
 from aliquot.provisioner.resources import Grant, Request
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_server.services.kernels.kernelmanager import ServerKernelManager, emit_kernel_action_event
 
 from .admission import Admission
@@ -27,6 +29,8 @@ from .container_plans import (
     ContainerStart,
     refuse_without_planner,
 )
+from .kernel_memory import KernelMemory
+from .kernel_records import KernelState
 from .ledger import Asker
 
 _ASKING = "asking for a GPU"
@@ -40,7 +44,12 @@ class ManagedKernel(ServerKernelManager):
         self.admission: Admission | None = None
         # None: the extension is not loaded, and nothing may start in a container.
         self.containers: ContainerPlanner | None = None
+        # None: the extension is not loaded, and nobody finds this kernel again.
+        self.memory: KernelMemory | None = None
         self.owner = ""
+        # Seconds since the epoch: its place in the queue, also of a gateway that comes after us.
+        self.queued_at = time.time()
+        self.is_adopted = False
         # What the first start was asked with: a start that failed can be tried again.
         self.start_arguments: dict[str, Any] = {}
         self._grant: Grant | None = None
@@ -52,6 +61,28 @@ class ManagedKernel(ServerKernelManager):
     def request(self) -> Request | None:
         """What its kernelspec asks for; None for a plain kernel. Raises RequestError."""
         return None if self.kernel_spec is None else stanza_request(self.kernel_spec.metadata)
+
+    @property
+    def label(self) -> str:
+        """What people call it: its notebook, or else its kernelspec."""
+        session = (self.start_arguments.get("env") or {}).get("JPY_SESSION_NAME", "")
+        return os.path.basename(session) or self.kernel_name
+
+    def stanza(self) -> dict[str, Any]:
+        """Its kernelspec, for a gateway that may not have it any more."""
+        spec = self.kernel_spec
+        return {} if spec is None else {**spec.to_dict(), "name": spec.name, "resource_dir": spec.resource_dir}
+
+    def note(self, state: KernelState) -> None:
+        """Let a later gateway know where it is in its life."""
+        if self.memory is not None:
+            self.memory.note(self, state)
+
+    def outlives_us(self) -> bool:
+        """Whether it goes on when this server ends: it has a relay that waits for us, or has not begun."""
+        if self.memory is None or not self.memory.gateway:
+            return False
+        return not self.has_kernel or self.memory.has_relay(self.kernel_id)
 
     def waiting_reason(self) -> str | None:
         """Why it waits for a grant; None when it does not."""
@@ -96,9 +127,12 @@ class ManagedKernel(ServerKernelManager):
             container = await self._get_container(kwargs)
             if container is not None:
                 kwargs["container"] = container
+            if self.memory is not None and self.memory.gateway and self._has_our_provisioner():
+                kwargs["relay_facts"] = self.memory.facts(self, grant)
             self._attempted_start = True
             command, kwargs = await self._async_pre_start_kernel(**kwargs)
             await self._async_launch_kernel(command, **kwargs)
+            self.note(KernelState.RUNNING)
             await self._async_post_start_kernel(**kwargs)
         except BaseException as error:
             await asyncio.shield(self._give_up(error))
@@ -107,16 +141,21 @@ class ManagedKernel(ServerKernelManager):
         if not ready.done():
             ready.set_result(None)
 
+    def _has_our_provisioner(self) -> bool:
+        """Made here, as Jupyter would a moment later: another one would hand what it does not know on to Popen."""
+        if self.provisioner is None:
+            factory = KernelProvisionerFactory.instance(parent=self.parent)
+            self.provisioner = factory.create_provisioner_instance(self.kernel_id, self.kernel_spec, parent=self)
+        return isinstance(self.provisioner, AliquotProvisioner)
+
     async def _get_grant(self, kwargs: dict[str, Any]) -> Grant | None:
         """The grant it holds, or the one it waits for; None for a plain kernel. Raises AliquotError."""
         request = self.request()
         if request is None or self.admission is None:
             return None
         if self._grant is None:
-            session = (kwargs.get("env") or {}).get("JPY_SESSION_NAME", "")
-            label = os.path.basename(session) or self.kernel_name
-            asker = Asker(self.kernel_id, self.owner, label, self.kernel_name)
-            self._grant = await self.admission.submit(asker, request)
+            asker = Asker(self.kernel_id, self.owner, self.label, self.kernel_name)
+            self._grant = await self.admission.submit(asker, request, waits_since=self.queued_at)
         return self._grant
 
     async def _get_container(self, kwargs: dict[str, Any]) -> ContainerPlan | None:
@@ -139,6 +178,11 @@ class ManagedKernel(ServerKernelManager):
             )
         )
 
+    async def restart_kernel(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        """Called by the multi-kernel manager, and by the restarter."""
+        self.note(KernelState.RESTARTING)
+        return await super().restart_kernel(*args, **kwargs)
+
     async def _give_up(self, error: BaseException) -> None:
         """After a start that failed: no process, no grant, and the reason for whoever looks."""
         # The restarter would try for ever what has just been found not to work.
@@ -146,6 +190,8 @@ class ManagedKernel(ServerKernelManager):
         if self.has_kernel:
             await self._async_kill_kernel()
         await self._async_cleanup_resources(restart=False)
+        if self.memory is not None:
+            self.memory.forget(self.kernel_id)
         self.execution_state = "dead"
         self.reason = str(error) if isinstance(error, AliquotError) else f"the kernel could not be started: {error!r}"
         self.tell_failed(self, error)

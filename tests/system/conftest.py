@@ -245,7 +245,9 @@ def a_granted_kernel(an_agent: object, a_folder: Path, an_environment: dict[str,
 def start_server(folder: Path, environment: dict[str, str], name: str, *options: str) -> Server:
     """A server of the user's own: plain ``jupyter server``, with Aliquot enabled by its installation alone."""
     command = [sys.executable, "-m", "jupyter", "server", "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
-    command += ["--port=0", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={folder}", *options]
+    command += ["--port=0", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={folder}"]
+    # Tests stop servers by SIGTERM, and want nothing left behind; those about survival choose otherwise.
+    command += ["--Aliquot.keep_kernels=never", *options]
     runtime = folder / f"jupyter-{name}"
     log = folder / f"{name}.log"
     with log.open("w") as stream:

@@ -1,0 +1,134 @@
+"""What a gateway notes of its kernels as they live: records for itself, facts for the relay beside each kernel.
+
+Either is enough to find a running kernel again; only a record knows one that still waits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from aliquot.gpu_hook.paths import RuntimeDir
+from aliquot.provisioner.grant_record import grant_record
+from aliquot.provisioner.relay.records import UnreadableRecordError, read_relay_record
+from aliquot.provisioner.resources import Grant
+
+from .kernel_records import KernelRecord, KernelRecords, KernelState
+
+FACTS_VERSION = 1
+
+
+class Remembered(Protocol):
+    """The part of a kernel's manager that is noted."""
+
+    kernel_id: Any
+    kernel_name: Any
+    owner: str
+    queued_at: float
+    start_arguments: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        """What people call the kernel."""
+        ...
+
+    def stanza(self) -> dict[str, Any]:
+        """Its kernelspec, as it was at its start."""
+        ...
+
+
+class KernelMemory:
+    """``gateway``: the identity under which kernels are found again; empty where none can outlive this process."""
+
+    def __init__(
+        self, records: KernelRecords, runtime: RuntimeDir, gateway: str, boot_id: str, orphan_seconds: float
+    ) -> None:
+        self._records = records
+        self._runtime = runtime
+        self._orphan_seconds = orphan_seconds
+        self.gateway = gateway
+        self.boot_id = boot_id
+
+    @property
+    def problem(self) -> str:
+        """Why a kernel may not be found again; empty when all is well."""
+        return self._records.problem
+
+    def note(self, kernel: Remembered, state: KernelState) -> None:
+        """Where the kernel is in its life."""
+        record = KernelRecord(
+            kernel_id=kernel.kernel_id,
+            owner=kernel.owner,
+            kernelspec=kernel.kernel_name,
+            state=state,
+            queued_at=kernel.queued_at,
+            boot_id=self.boot_id,
+            label=kernel.label,
+            arguments=lasting_arguments(kernel.start_arguments),
+        )
+        self._records.write(record)
+
+    def forget(self, kernel_id: str) -> None:
+        """It has ended, or never started."""
+        self._records.remove(kernel_id)
+
+    def freeze(self) -> None:
+        """The server stops, and its kernels do not: what is noted stays as it is."""
+        self._records.freeze()
+
+    def has_relay(self, kernel_id: str) -> bool:
+        """Whether a relay stands beside it that waits for this gateway to come back."""
+        try:
+            relay = read_relay_record(self._runtime.relay(kernel_id))
+        except (FileNotFoundError, UnreadableRecordError):
+            return False
+        return relay.is_alive and relay.gateway == self.gateway
+
+    def facts(self, kernel: Remembered, grant: Grant | None) -> dict[str, Any]:
+        """What the kernel's relay keeps for whoever adopts it, with no record at hand."""
+        return {
+            "version": FACTS_VERSION,
+            "gateway": self.gateway,
+            "orphan_seconds": self._orphan_seconds,
+            "owner": kernel.owner,
+            "kernelspec": kernel.kernel_name,
+            "spec": kernel.stanza(),
+            "label": kernel.label,
+            "queued_at": kernel.queued_at,
+            "arguments": lasting_arguments(kernel.start_arguments),
+            "grant": None if grant is None else grant_record(grant),
+        }
+
+
+def lasting_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Start arguments as a later gateway can use them: of the environment only what differs from the gateway's own.
+
+    The rest of it is the new gateway's to give, and no business of a file.
+    """
+    lasting: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if name == "env" and isinstance(value, Mapping):
+            lasting[name] = {key: text for key, text in value.items() if os.environ.get(key) != text}
+        elif isinstance(value, os.PathLike):
+            lasting[name] = os.fspath(value)
+        elif name != "kernel_id" and _is_json(value):
+            lasting[name] = value
+    return lasting
+
+
+def live_arguments(lasting: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse, in this process. A start that was given no environment gets none."""
+    arguments = dict(lasting)
+    if "env" in arguments:
+        arguments["env"] = {**os.environ, **arguments["env"]}
+    return arguments
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,45 @@
+"""Whether kernels outlive a stop of the server. It ends nothing itself.
+
+A signal from a service manager, or from whoever upgrades us, is no wish to lose kernels; a person's Ctrl-C is.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+from jupyter_server.serverapp import ServerApp
+
+
+class StopPolicy:
+    """``keep_kernels`` is the knob; ``can_keep``: kernels could be found again at all."""
+
+    def __init__(self, keep_kernels: str, *, can_keep: bool) -> None:
+        self._keep_kernels = keep_kernels if can_keep else "never"
+        self._had_sigterm = False
+
+    @property
+    def lets_kernels_outlive(self) -> bool:
+        """Whether kernels are started so that they survive at least a killed server."""
+        return self._keep_kernels != "never"
+
+    def keeps_kernels(self) -> bool:
+        """Whether the stop that goes on now leaves kernels running."""
+        return self._keep_kernels == "always" or (self._keep_kernels == "auto" and self._had_sigterm)
+
+    def watch(self, server: ServerApp) -> None:
+        """Learn of the SIGTERM that stops the server. To be called when the server has set its handlers.
+
+        A process that embeds a server and handles signals itself stops it by call, and that ends kernels.
+        """
+        handler = signal.getsignal(signal.SIGTERM)
+        if threading.current_thread() is not threading.main_thread() or handler != server._signal_stop:
+            return
+
+        def stop(signal_number: int, frame: FrameType | None) -> Any:
+            self._had_sigterm = True
+            return server._signal_stop(signal_number, frame)
+
+        signal.signal(signal.SIGTERM, stop)
