@@ -61,6 +61,11 @@ class RuntimeDir:
         return self.path / "agent.log"
 
     @property
+    def loader_file(self) -> Path:
+        """What a container may have as its ld.so.preload."""
+        return self.path / "ld.so.preload"
+
+    @property
     def gateway_socket(self) -> Path:
         return self.path / "gateway.sock"
 

@@ -71,6 +71,7 @@ class Entry:
     tallies: tuple[Tally, ...] = field(default=())
     host_tally: Tally = field(default=Tally())
     absolute_paths: str = "unknown"
+    libraries: tuple[str, ...] = ()  # that its grants named; an agent of before wrote none
 
 
 def write_entry(folder: Path, entry: Entry) -> None:
@@ -95,6 +96,7 @@ def read_entry(folder: Path) -> Entry:
             tallies=tuple(_read_tally(tally) for tally in data["tallies"]),
             # An agent before host memory was lent wrote none.
             absolute_paths=str(data.get("absolute_paths", "unknown")),
+            libraries=tuple(str(name) for name in data.get("libraries", ())),
             host_tally=_read_tally(data["host_tally"]) if "host_tally" in data else Tally(),
         )
     except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:

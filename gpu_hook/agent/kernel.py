@@ -64,6 +64,7 @@ class Kernel:
         self.reservation = entry.reservation
         self.interception = entry.interception
         self.absolute_paths = entry.absolute_paths
+        self.libraries = entry.libraries
         self.folder = folder
         self.connections: set[int] = set()
         self.is_ending = False
@@ -193,6 +194,7 @@ class Kernel:
             reservation=self.reservation,
             interception=self.interception,
             absolute_paths=self.absolute_paths,
+            libraries=self.libraries,
             bound=self._bound.all,
             sessions=tuple(
                 Process(s.pid, s.start_time_ticks) for s in self._sessions.values() if s.role is not Role.OBSERVER
@@ -204,6 +206,12 @@ class Kernel:
             write_entry(self.folder, entry)
         except OSError as error:
             log.error("event=journal_failed kernel=%s error=%r", self.kernel_id, str(error))
+
+    def note_libraries(self, name: str) -> None:
+        """Its processes may use these from now on: they are kept as long as it is."""
+        if name not in self.libraries:
+            self.libraries = (*self.libraries, name)
+            self.write_journal()
 
     def sample(self) -> bool:
         """Look at the hooks' pages and write ours; tells whether something changed."""

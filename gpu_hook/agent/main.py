@@ -13,9 +13,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from aliquot.gpu_hook.paths import Driver, PathError, choose_driver, prepare_runtime_dir, softgpu_state_path
+from aliquot.gpu_hook.paths import (
+    Driver,
+    PathError,
+    choose_driver,
+    native_dir,
+    prepare_runtime_dir,
+    softgpu_state_path,
+)
 
 from .audit import Audit, Auditor
+from .cdi import hook_spec, replace_file, softgpu_spec, write_specs
 from .control import ControlServer
 from .devices import DeviceMonitor, DeviceSource, DriverError
 from .enforcement import Enforcement
@@ -27,6 +35,7 @@ from .enforcers.hook import HookEnforcer
 from .enforcers.mps import MpsEnforcer
 from .host_memory import machine_memory_bytes
 from .ledger import Ledger
+from .libraries import Libraries, installed, prune, publish
 from .lifecycle import (
     AgentLock,
     StartError,
@@ -72,12 +81,16 @@ class Agent:
         settings = self._settings
         await self._monitor.look()
         self._reservations.restore()
+        kernels = list(self._reservations.kernels)
+        if all(kernel.libraries for kernel in kernels):
+            prune(self._node.libraries, {name for kernel in kernels for name in kernel.libraries})
         try:
+            self._write_specs()
             info = {"version": CONTROL_VERSION, "driver": self._node.driver.kind, "node": self._node.name}
             write_agent_info(settings.runtime, info)
             await self._control.listen(settings.runtime.agent_socket)
         except OSError as error:
-            raise StartError(f"cannot listen in {settings.runtime.path}: {error.strerror or error}") from error
+            raise StartError(f"cannot start in {settings.runtime.path}: {error}") from error
         log.info("event=started pid=%d folder=%s driver=%s", os.getpid(), settings.runtime.path, self._node.driver.kind)
         end_on_signals(self._end)
         jobs = [
@@ -94,6 +107,19 @@ class Agent:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _write_specs(self) -> None:
+        """For container engines, where asked. Raises OSError."""
+        folder, runtime, libraries = self._settings.cdi_dir, self._settings.runtime, self._node.libraries
+        if folder is None:
+            return
+        replace_file(runtime.loader_file, libraries.preload_text)
+        specs = [hook_spec(libraries, runtime.loader_file)]
+        if self._node.driver.kind == "softgpu":
+            indices = [device.index for device in self._ledger.devices]
+            specs.append(softgpu_spec(libraries, softgpu_state_path(runtime), indices))
+        write_specs(folder, specs)
+        log.info("event=cdi_written folder=%s kinds=%s", folder, [spec["kind"] for spec in specs])
 
     async def close(self) -> None:
         """Leave the folder to the next agent: kernels that live keep their grant.json."""
@@ -173,22 +199,28 @@ def run_agent(
     except (PathError, StartError) as error:
         return _fail(str(error))
     try:
-        return _run_locked(settings, driver, open_source, enforcers)
+        native = native_dir()
+        libraries = installed(native) if settings.library_dir is None else publish(native, settings.library_dir)
+        return _run_locked(settings, driver, libraries, open_source, enforcers)
+    except PathError as error:
+        return _fail(str(error))
     finally:
         lock.close()
 
 
-def _run_locked(settings: AgentSettings, driver: Driver, open_source: OpenSource, enforcers: FindEnforcers) -> int:
+def _run_locked(
+    settings: AgentSettings, driver: Driver, libraries: Libraries, open_source: OpenSource, enforcers: FindEnforcers
+) -> int:
+    """Raises PathError."""
     driver_env: dict[str, str] = {}
     state = softgpu_state_path(settings.runtime)
     if driver.kind == "softgpu":
-        try:
-            prepare(state)
-        except PathError as error:
-            return _fail(str(error))
+        prepare(state)
         driver_env = softgpu_environment(state, settings.softgpu)
         os.environ.update(driver_env)  # read by the library in this process
-    node = Node(platform.node() or "localhost", driver, driver_env, settings.exit_when_idle_seconds is not None)
+    driver = libraries.driver(driver)
+    may_be_shut_down = settings.exit_when_idle_seconds is not None
+    node = Node(platform.node() or "localhost", driver, driver_env, libraries, may_be_shut_down)
     try:
         raise_descriptor_limit()
         choice = choose(settings.enforcer, enforcers(driver))

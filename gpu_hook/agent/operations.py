@@ -17,6 +17,7 @@ from aliquot.gpu_hook.placement import Part
 
 from .activity import Activity
 from .journal import Reservation
+from .libraries import Libraries
 from .reservations import Refused, Reservations
 from .status import describe_grant
 
@@ -37,6 +38,7 @@ class Node:
     name: str
     driver: Driver
     driver_env: Mapping[str, str]
+    libraries: Libraries
     may_be_shut_down: bool
 
 
@@ -123,7 +125,8 @@ class Operations:
         kernel = self._reservations.reserve(asked, _placement(request), connection)
         node = self._node
         env = {**node.driver_env, **self._limits_env(kernel.reservation.parts)}
-        return {"grant": describe_grant(kernel, node.name, node.driver, env)}
+        kernel.note_libraries(node.libraries.folder.name)
+        return {"grant": describe_grant(kernel, node.name, node.driver, node.libraries, env)}
 
     def _bind(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         pid = _int(request, "pid", 1)

@@ -35,6 +35,8 @@ class AgentSettings:
     softgpu: SoftGpuSettings = field(default_factory=SoftGpuSettings)
     exit_when_idle_seconds: float | None = None
     log_file: Path | None = None
+    cdi_dir: Path | None = None
+    library_dir: Path | None = None
     enforcer: str = "auto"
     context_slack_bytes: int = 1 << 30
     host_memory: HostMemoryRule = field(default_factory=HostMemoryRule)
@@ -65,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="end after so long without a connection, a kernel and a process",
     )
     _add_memory_rules(parser)
+    _add_container_folders(parser)
     parser.add_argument("--log-file", type=Path, help="append the log to this file (default: stderr)")
 
 
@@ -98,6 +101,21 @@ def _add_memory_rules(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_container_folders(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cdi-dir",
+        type=Path,
+        metavar="DIR",
+        help="write CDI specs of the hook and the software GPU here, for container engines (usually /etc/cdi)",
+    )
+    parser.add_argument(
+        "--library-dir",
+        type=Path,
+        metavar="DIR",
+        help="give kernels copies of the libraries in this folder, which the engines' host has at the same path",
+    )
+
+
 def read_arguments(arguments: Sequence[str] | None = None) -> AgentSettings:
     """Parse a command line; ends the program with a usage message when it is wrong."""
     parser = argparse.ArgumentParser(prog="aliquot agent", description="The node agent: one per machine.")
@@ -119,10 +137,16 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         ),
         exit_when_idle_seconds=options.exit_when_idle,
         log_file=options.log_file,
+        cdi_dir=_absolute(options.cdi_dir),
+        library_dir=_absolute(options.library_dir),
         enforcer=options.enforcer,
         context_slack_bytes=options.context_slack,
         host_memory=HostMemoryRule(options.host_memory_fraction, options.host_memory_floor),
     )
+
+
+def _absolute(folder: Path | None) -> Path | None:
+    return None if folder is None else Path(os.path.abspath(folder))
 
 
 def parse_bytes(text: str) -> int:

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from aliquot.gpu_hook.paths import Driver, audit_library, shim_dir
+from aliquot.gpu_hook.paths import Driver
 
 from .audit import Findings, Sighting
 from .devices import DeviceReading
 from .enforcement import Enforcement
 from .kernel import Kernel
 from .ledger import Ledger
+from .libraries import Libraries
 
 
 def describe_devices(
@@ -103,7 +104,9 @@ def _describe_host_memory(kernel: Kernel) -> dict[str, Any]:
     }
 
 
-def describe_grant(kernel: Kernel, node: str, driver: Driver, more_env: Mapping[str, str]) -> dict[str, Any]:
+def describe_grant(
+    kernel: Kernel, node: str, driver: Driver, libraries: Libraries, more_env: Mapping[str, str]
+) -> dict[str, Any]:
     """What a kernel's process needs, in the order of its devices: that is how CUDA will number them."""
     reservation = kernel.reservation
     uuids = ",".join(part.uuid for part in reservation.parts)
@@ -126,8 +129,8 @@ def describe_grant(kernel: Kernel, node: str, driver: Driver, more_env: Mapping[
         ],
         "kernel_dir": os.fspath(kernel.folder),
         "env": {
-            "LD_LIBRARY_PATH_PREPEND": os.fspath(shim_dir()),
-            "LD_AUDIT_PREPEND": os.fspath(audit_library()),
+            "LD_LIBRARY_PATH_PREPEND": os.fspath(libraries.shim),
+            "LD_AUDIT_PREPEND": os.fspath(libraries.audit),
             "CUDA_VISIBLE_DEVICES": uuids,
             "ALIQUOT_VISIBLE_DEVICES": uuids,
             "ALIQUOT_KERNEL_DIR": os.fspath(kernel.folder),

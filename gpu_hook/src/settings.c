@@ -9,15 +9,17 @@ static struct {
     struct settings values;
 } state = {.once = PTHREAD_ONCE_INIT};
 
+/* In a setuid program, which ld.so.preload reaches as well, the environment is another user's: it names no library that
+ * we would open, and no file that we would write. */
 static const char *read_variable(const char *name)
 {
-    const char *value = getenv(name);
+    const char *value = secure_getenv(name);
     return value && *value ? strdup(value) : NULL;
 }
 
 static void read_environment(void)
 {
-    const char *hook = getenv("ALIQUOT_HOOK");
+    const char *hook = secure_getenv("ALIQUOT_HOOK");
     state.values.kernel_dir = read_variable("ALIQUOT_KERNEL_DIR");
     state.values.real_cuda = read_variable("ALIQUOT_REAL_CUDA");
     state.values.real_nvml = read_variable("ALIQUOT_REAL_NVML");

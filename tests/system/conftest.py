@@ -21,7 +21,9 @@ from typing import Any
 
 import pytest
 import websocket
+from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
 from aliquot.gpu_hook.client import query
+from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 
 TOKEN = "system-test-token"
 DEADLINE_SECONDS = 40.0
@@ -190,6 +192,7 @@ def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[subproc
     yield process
     process.send_signal(signal.SIGTERM)
     process.wait(timeout=DEADLINE_SECONDS)
+    remove_state(softgpu_state_path(RuntimeDir(a_folder / "run")))  # of an agent that left kernels behind
 
 
 class GrantedKernel:

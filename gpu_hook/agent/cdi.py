@@ -1,0 +1,75 @@
+"""CDI specs for container engines: the hook, and the devices of the software GPU. Pure builders, and their writing.
+
+Everything is mounted at the path that it has on the host, so that a grant's environment is right in both. NVIDIA's
+devices are its own toolkit's to describe; the hook comes after them, for it stands before their libraries.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .libraries import Libraries
+
+HOOK_KIND = "aliquot.dev/hook"
+SOFTGPU_KIND = "aliquot.dev/softgpu"
+LOADER_FILE = "/etc/ld.so.preload"
+_VERSION = "0.5.0"  # the first with device names that begin with a digit; older engines take it, too
+_READ_ONLY = ("ro", "nosuid", "nodev", "bind")
+_SHARED = ("rw", "nosuid", "nodev", "noexec", "bind")
+
+Spec = Mapping[str, Any]
+
+
+def hook_spec(libraries: Libraries, loader_file: Path) -> Spec:
+    """``shim``: the libraries are seen, and the grant's environment leads to them. ``preload``: every program of the
+    container loads them, for images whose programs clear their environment. Each leaves its name in a variable."""
+    loader = _mount(loader_file, _READ_ONLY, LOADER_FILE)
+    devices = [
+        {"name": "shim", "containerEdits": {"env": ["ALIQUOT_CDI_HOOK=shim"]}},
+        {"name": "preload", "containerEdits": {"env": ["ALIQUOT_CDI_HOOK=preload"], "mounts": [loader]}},
+    ]
+    return _spec(HOOK_KIND, devices, [_mount(folder, _READ_ONLY) for folder in libraries.seen])
+
+
+def softgpu_spec(libraries: Libraries, state: Path, indices: Iterable[int]) -> Spec:
+    """A device for each index, and ``all``. A kernel's grant says which of them it sees."""
+    marks = {str(index): f"ALIQUOT_CDI_SOFTGPU_{index}=present" for index in sorted(indices)}
+    devices = [{"name": name, "containerEdits": {"env": [mark]}} for name, mark in marks.items()]
+    devices.append({"name": "all", "containerEdits": {"env": list(marks.values())}})
+    mounts = [_mount(folder, _READ_ONLY) for folder in libraries.seen]
+    return _spec(SOFTGPU_KIND, devices, [*mounts, _mount(state.parent, _SHARED)])
+
+
+def write_specs(folder: Path, specs: Iterable[Spec]) -> None:
+    """Replace our specs in the folder by these; other vendors' are left alone. Raises OSError.
+
+    They stay when the agent ends: kernels may start while the next one does.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = {f"{spec['kind'].replace('/', '-')}.json": spec for spec in specs}
+    for name, spec in wanted.items():
+        replace_file(folder / name, json.dumps(spec, indent=2) + "\n")
+    for kind in (HOOK_KIND, SOFTGPU_KIND):
+        name = f"{kind.replace('/', '-')}.json"
+        if name not in wanted:
+            (folder / name).unlink(missing_ok=True)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Whole or not at all, readable by all. Raises OSError."""
+    new = path.with_name(f".{path.name}.new")  # engines read names that end in .json
+    new.write_text(text)
+    new.chmod(0o644)
+    os.replace(new, path)
+
+
+def _spec(kind: str, devices: list[dict[str, Any]], mounts: list[dict[str, Any]]) -> Spec:
+    return {"cdiVersion": _VERSION, "kind": kind, "devices": devices, "containerEdits": {"mounts": mounts}}
+
+
+def _mount(path: Path, options: tuple[str, ...], target: str | None = None) -> dict[str, Any]:
+    return {"hostPath": os.fspath(path), "containerPath": target or os.fspath(path), "options": list(options)}

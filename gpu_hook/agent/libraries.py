@@ -1,0 +1,121 @@
+"""The native libraries that kernels are given: the package's own, or a copy of them where an engine's host sees it.
+
+A copy is named by what it holds and never changes, so that an upgrade takes nothing from under a running kernel; those
+that no kernel was given any more are removed. Loads none of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from aliquot.gpu_hook.paths import Driver, PathError
+
+log = logging.getLogger(__name__)
+
+PARTS = ("shim", "bin", "softgpu")
+_PRELOADED = ("libcuda.so.1", "libnvidia-ml.so.1", "libaliquot-preload.so")  # dlsym's stand-in comes last
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """``folder`` has ``shim``, ``bin`` and ``softgpu``. ``seen`` are the folders that a container has to have mounted:
+    they hold what kernels were given before, too."""
+
+    folder: Path
+    seen: tuple[Path, ...]
+
+    @property
+    def shim(self) -> Path:
+        """To be put first on LD_LIBRARY_PATH."""
+        return self.folder / "shim"
+
+    @property
+    def audit(self) -> Path:
+        """The redirector of absolute paths, for LD_AUDIT."""
+        return self.shim / "libaliquot-audit.so"
+
+    @property
+    def preload_text(self) -> str:
+        """Of an ld.so.preload, for where neither variable can be set."""
+        return "".join(f"{self.shim / name}\n" for name in _PRELOADED)
+
+    def driver(self, found: Driver) -> Driver:
+        """The same driver, as kernels reach it: the software GPU is one of the copies."""
+        if found.kind != "softgpu":
+            return found
+        folder = self.folder / "softgpu"
+        return replace(found, cuda=folder / found.cuda.name, nvml=folder / found.nvml.name)
+
+
+def installed(native: Path) -> Libraries:
+    """The package's own."""
+    return Libraries(native, tuple(native / part for part in PARTS))
+
+
+def publish(native: Path, library_dir: Path) -> Libraries:
+    """Copy them below ``library_dir``, unless the same are there. Raises PathError."""
+    folder = library_dir / f"{_version()}-{_digest(native)}"
+    try:
+        library_dir.mkdir(parents=True, exist_ok=True)
+        if not folder.exists():
+            _copy(native, folder)
+    except OSError as error:
+        raise PathError(
+            f"cannot publish the libraries of {native} in {library_dir}: {error.strerror or error}; "
+            "choose a --library-dir that can be written"
+        ) from error
+    return Libraries(folder, (library_dir,))
+
+
+def prune(libraries: Libraries, used: Collection[str]) -> None:
+    """Remove the copies beside ``libraries`` that are not named in ``used``. Never raises."""
+    if libraries.seen != (libraries.folder.parent,):
+        return  # the package's own
+    with contextlib.suppress(OSError):
+        for folder in sorted(libraries.folder.parent.iterdir()):
+            if (
+                folder != libraries.folder
+                and folder.name not in used
+                and all((folder / part).is_dir() for part in PARTS)
+            ):
+                log.info("event=libraries_removed folder=%s", folder)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _copy(native: Path, folder: Path) -> None:
+    """Whole, then renamed: what has the name is complete."""
+    new = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
+    try:
+        for part in PARTS:
+            shutil.copytree(native / part, new / part)
+        new.chmod(0o755)  # for any user of a container
+        os.rename(new, folder)
+    except OSError:
+        shutil.rmtree(new, ignore_errors=True)
+        if not folder.exists():  # else another agent was first, with the same
+            raise
+
+
+def _digest(native: Path) -> str:
+    found = hashlib.sha256()
+    for part in PARTS:
+        for path in sorted((native / part).iterdir()):
+            found.update(f"{part}/{path.name}:{path.stat().st_size}\n".encode())
+            found.update(path.read_bytes())
+    return found.hexdigest()[:12]
+
+
+def _version() -> str:
+    try:
+        return version("aliquot")
+    except PackageNotFoundError:
+        return "0"
