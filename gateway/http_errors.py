@@ -24,6 +24,7 @@ HTTP_STATUS: dict[type[errors.AliquotError], int] = {
     errors.RelayUnavailableError: 503,
     errors.RelayProtocolError: 502,
     errors.RelayRefusedError: 500,
+    errors.EngineError: 503,
     errors.LaunchError: 500,
     errors.InterceptionError: 500,
     errors.StateError: 500,

@@ -87,7 +87,10 @@ class ContainerLimits:
 
 @dataclass(frozen=True)
 class ContainerPlan:
-    """One kernel's container. ``user`` is ``uid:gid``, empty for the image's own; ``userns`` empty for the engine's."""
+    """One kernel's container. ``user`` is ``uid:gid``, empty for the image's own; ``userns`` empty for the engine's.
+
+    ``env`` holds what the kernelspec sets too: of the gateway's own environment a container gets nothing.
+    """
 
     image: str
     pull: Pull = Pull.MISSING

@@ -18,6 +18,7 @@ AliquotError
  │    ├── RelayUnavailableError  nobody answers at its socket                   503
  │    ├── RelayProtocolError     it answered what we cannot read                502
  │    └── RelayRefusedError      it answered no                                 500
+ ├── EngineError             the container engine does not answer, or refuses  503
  ├── LaunchError             the kernel could not be started                   500
  │    └── InterceptionError      the hook does not hold in the kernel           500
  └── StateError              the gateway's own state cannot be used            500
@@ -100,6 +101,10 @@ class RelayRefusedError(RelayError):
     def __init__(self, message: str, code: str = "internal") -> None:
         super().__init__(message)
         self.code = code
+
+
+class EngineError(AliquotError):
+    """The container engine does not answer, or refused what was asked of it."""
 
 
 class LaunchError(AliquotError):

@@ -43,10 +43,11 @@ def launch_spec(
     if grant is None:
         return LaunchSpec(kernel_id, tuple(cmd), _sorted({**env, KERNEL_ID_VARIABLE: kernel_id}), cwd, program)
     prefix = () if settings.start_program is None else (settings.start_program,)
-    return LaunchSpec(kernel_id, (*prefix, *cmd), _sorted(_granted_env(kernel_id, env, grant)), cwd, program)
+    granted = {**add_grant(env, grant), KERNEL_ID_VARIABLE: kernel_id}
+    return LaunchSpec(kernel_id, (*prefix, *cmd), _sorted(granted), cwd, program)
 
 
-def _granted_env(kernel_id: str, env: Mapping[str, str], grant: Grant) -> dict[str, str]:
+def add_grant(env: Mapping[str, str], grant: Grant) -> dict[str, str]:
     """The grant's variables win over the user's: CUDA_VISIBLE_DEVICES says which devices were granted."""
     result = dict(env)
     for name, value in grant.env:
@@ -55,7 +56,6 @@ def _granted_env(kernel_id: str, env: Mapping[str, str], grant: Grant) -> dict[s
             result[target] = _prepend(value, result.get(target, ""))
         else:
             result[name] = value
-    result[KERNEL_ID_VARIABLE] = kernel_id
     return result
 
 

@@ -14,8 +14,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 if TYPE_CHECKING:
     from tests.containers.container_engines import Engine, EngineUnavailable, start_engine
+    from tests.containers.kernels import ContainerKernels
 else:
     from container_engines import Engine, EngineUnavailable, start_engine
+    from kernels import ContainerKernels
 
 
 def _engine(name: str) -> Iterator[Engine]:
@@ -50,3 +52,14 @@ def an_engine(request: pytest.FixtureRequest) -> Engine:
     """Each test runs on both."""
     engine: Engine = request.getfixturevalue(f"a_{request.param}")
     return engine
+
+
+@pytest.fixture
+def kernels(an_engine: Engine) -> Iterator[ContainerKernels]:
+    """Kernels on each engine; all that a test started ends with it."""
+    started = ContainerKernels(an_engine)
+    yield started
+    started.close()
+    left = [name for name in an_engine.containers() if name.startswith("aliquot-")]
+    an_engine.remove_containers()
+    assert not left

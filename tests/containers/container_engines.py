@@ -212,11 +212,12 @@ def skeleton() -> bytes:
     """An image of folders, links and names alone: what it runs is the host's own /usr, mounted read-only."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as tar:
-        for name in ("usr", "etc", "proc", "sys", "dev", "run", "home", "opt", "var", "var/tmp", "tmp"):
+        for name in ("usr", "etc", "proc", "sys", "dev", "run", "home", "opt", "sbin", "var", "var/tmp", "tmp"):
             entry = tarfile.TarInfo(name)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if name.endswith("tmp") else 0o755
             tar.addfile(entry)
-        for name in ("bin", "lib", "lib64", "sbin"):
+        # Docker mounts its init process as /sbin/docker-init: a link would lead below the /usr that is mounted later.
+        for name in ("bin", "lib", "lib64"):
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = tarfile.SYMTYPE, f"usr/{name}"
             tar.addfile(entry)

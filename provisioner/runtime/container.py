@@ -1,0 +1,296 @@
+"""Kernels in containers, through an engine's Docker API. The engine is the record: kernels are found by their labels.
+
+Owns what it learned of their ends. What a container may do is container_spec's decision, the door container_engine's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aliquot.provisioner.cdi import USUAL_FOLDERS, device_names, edits_for, load_specs
+from aliquot.provisioner.container_plan import ContainerPlan
+from aliquot.provisioner.container_spec import (
+    GATEWAY_LABEL,
+    KERNEL_LABEL,
+    KERNELSPEC_LABEL,
+    OWNER_LABEL,
+    RUNTIME_DIR_LABEL,
+    ContainerLaunch,
+    ContainerSpec,
+    Devices,
+    container_spec,
+    start_program,
+)
+from aliquot.provisioner.endings import ProcessEnd, container_end
+from aliquot.provisioner.errors import EngineError, LaunchError
+from aliquot.provisioner.resources import Grant
+from docker.errors import APIError
+
+from .base import KernelProcess, Launch, exit_status
+from .container_engine import ContainerEngine, EngineFacts, refusal, remove_container
+from .container_memory import MemoryWatch, judge_memory
+from .container_start import check_sources, create_and_start, is_in, last_words, no_hook
+from .process import is_running, start_time_ticks, wait_for_exit
+from .streams import PipeEnds
+
+_LISTING_SECONDS = 1.0
+_SETTLE_SECONDS = 0.02
+_REMEMBERED_ENDS = 1000
+_RUNNING = frozenset(("created", "running", "paused", "restarting"))
+
+
+@dataclass(frozen=True)
+class ContainerSettings:
+    """The administrator's choices. ``engine`` is a URL, empty for the usual; ``cdi_dirs`` empty for the usual ones.
+
+    ``devices``: cdi lets the engine resolve the devices, mounts makes the same edits by our own hand, auto asks it.
+    """
+
+    engine: str = ""
+    devices: str = "auto"
+    cdi_dirs: tuple[str, ...] = ()
+    preload_file: str = ""
+
+
+@dataclass(frozen=True)
+class FoundContainer:
+    """A kernel's container that the engine has, running or ended."""
+
+    process: KernelProcess
+    labels: Mapping[str, str]
+    is_running: bool
+
+
+class ContainerRuntime:
+    """One engine's kernels. Made once for a gateway: all kernels share its listing and its watch of memory."""
+
+    def __init__(
+        self,
+        settings: ContainerSettings | None = None,
+        log: logging.Logger | None = None,
+        progress: Callable[[str, str], None] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``progress`` is told a kernel's id and what its start waits for."""
+        self._settings = settings or ContainerSettings()
+        self._log = log or logging.getLogger(__name__)
+        self._tell = progress
+        self._monotonic = monotonic
+        self._engine = ContainerEngine(self._settings.engine)
+        self._memory = MemoryWatch()
+        self._ended: dict[str, ProcessEnd] = {}
+        self._states: dict[str, str] = {}
+        self._states_at = -_LISTING_SECONDS
+
+    # ---- the start
+
+    async def create(self, launch: Launch) -> KernelProcess:
+        plan = launch.container
+        if plan is None:
+            raise LaunchError(f"asked to start the kernel {launch.spec.kernel_id} in a container; found no plan for it")
+        try:
+            spec = await self._spec(launch, plan)
+            return await self._start(spec, launch.grant)
+        except EngineError as error:
+            raise LaunchError(str(error)) from error
+
+    async def _spec(self, launch: Launch, plan: ContainerPlan) -> ContainerSpec:
+        kernel_id = launch.spec.kernel_id
+        check_sources(plan)
+        image = await self._engine.image(
+            plan.image, plan.pull, lambda text: self._progress(kernel_id, plan.image, text)
+        )
+        devices = Devices() if launch.grant is None else self._devices(launch.grant, await self._engine.facts())
+        return container_spec(_container_launch(launch), plan, image, launch.grant, devices)
+
+    def _devices(self, grant: Grant, engine: EngineFacts) -> Devices:
+        names = device_names(grant)
+        if self._settings.devices == "cdi" or (self._settings.devices == "auto" and engine.has_cdi):
+            return Devices(cdi_names=names, preload_file=self._settings.preload_file)
+        folders = self._settings.cdi_dirs or USUAL_FOLDERS
+        return Devices(edits=edits_for(names, load_specs(folders), folders), preload_file=self._settings.preload_file)
+
+    async def _start(self, spec: ContainerSpec, grant: Grant | None) -> KernelProcess:
+        """A caller who gives up meanwhile leaves no container behind."""
+        marker = None if grant is None else start_program(grant)
+        starting = asyncio.ensure_future(self._engine.call(lambda client: create_and_start(client, spec, marker)))
+        try:
+            found = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await self._undo(starting)
+            raise
+        except APIError as error:
+            words = refusal(error)
+            if marker is not None and marker in words:
+                raise no_hook(marker) from error
+            raise LaunchError(f"asked for a container of {spec.image}; the engine refused: {words}") from error
+        process = _process(spec.kernel_id, found)
+        self._memory.start(process.container, process.pid)
+        self._log.info("kernel=%s container=%s pid=%d start=done", spec.kernel_id, process.container[:12], process.pid)
+        return process
+
+    async def _undo(self, starting: asyncio.Future[dict[str, Any]]) -> None:
+        try:
+            container = (await starting)["Id"]
+        except (APIError, EngineError):
+            return  # it removed what it had made
+        await self._engine.call(lambda client: remove_container(client, container))
+
+    def _progress(self, kernel_id: str, image: str, text: str) -> None:
+        """Called in a worker thread."""
+        self._log.debug("kernel=%s image=%s pull=%s", kernel_id, image, text)
+        if self._tell is not None:
+            self._tell(kernel_id, f"the image {image} is being fetched: {text}")
+
+    # ---- the kernel
+
+    async def signal(self, process: KernelProcess, signal_number: int) -> None:
+        """To the engine's init process, which hands it to the kernel."""
+        if await self.poll(process) is not None:
+            return
+        try:
+            await self._engine.call(lambda client: client.kill(process.container, signal=signal_number))
+        except APIError as error:
+            state = await self._engine.inspect(process.container)
+            if state is not None and state["State"]["Running"]:
+                raise EngineError(
+                    f"asked to send signal {signal_number} to the container {process.container[:12]}; "
+                    f"the engine refused: {refusal(error)}"
+                ) from error
+
+    async def poll(self, process: KernelProcess) -> int | None:
+        """By the process table where it shows the container's, else by a listing that all kernels share."""
+        end = self._ended.get(process.container)
+        if end is None and process.start_time_ticks and is_running(process):
+            return None
+        if end is None and not process.start_time_ticks and await self._is_listed_running(process.container):
+            return None
+        end = end or await self._look_for_end(process)
+        return None if end is None else exit_status(end)
+
+    async def wait(self, process: KernelProcess) -> int:
+        while (status := await self.poll(process)) is None:
+            if process.start_time_ticks and is_running(process):
+                await wait_for_exit(process.pid)
+            else:
+                # The process is gone, and the engine has not written so yet; or this machine does not show it.
+                await asyncio.sleep(_SETTLE_SECONDS if process.start_time_ticks else _LISTING_SECONDS)
+        return status
+
+    async def ending(self, process: KernelProcess) -> ProcessEnd | None:
+        if process.container not in self._ended and await self.poll(process) is None:
+            return None
+        return self._ended.get(process.container) or ProcessEnd()
+
+    async def remove(self, process: KernelProcess) -> None:
+        if await self.poll(process) is None:
+            await self.signal(process, signal.SIGKILL)
+            await self.wait(process)
+        try:
+            await self._engine.call(lambda client: remove_container(client, process.container))
+        except APIError as error:
+            raise EngineError(
+                f"asked to remove the container {process.container[:12]}; the engine refused: {refusal(error)}"
+            ) from error
+        self._memory.stop(process.container)
+
+    def pipes(self, process: KernelProcess) -> PipeEnds:
+        """What a container writes, its engine keeps."""
+        return PipeEnds(process.pid)
+
+    # ---- the record
+
+    async def list(self) -> tuple[KernelProcess, ...]:
+        return tuple(found.process for found in await self.find() if found.is_running)
+
+    async def find(self, labels: Mapping[str, str] | None = None) -> tuple[FoundContainer, ...]:
+        """All kernels' containers that carry these labels, ended ones too: whoever started them. Raises EngineError."""
+        wanted = [KERNEL_LABEL, *(f"{name}={value}" for name, value in (labels or {}).items())]
+        listed = await self._engine.call(lambda client: client.containers(all=True, filters={"label": wanted}))
+        states = await asyncio.gather(*(self._engine.inspect(each["Id"]) for each in listed))
+        return tuple(_found(state) for state in states if state is not None)
+
+    def adopt(self, process: KernelProcess) -> None:
+        """Watch a container that somebody else started, such as the gateway before this one."""
+        self._memory.start(process.container, process.pid)
+
+    def close(self) -> None:
+        """End threads and connections; containers run on."""
+        self._memory.close()
+        self._engine.close()
+
+    # ---- its end
+
+    async def _is_listed_running(self, container: str) -> bool:
+        if self._monotonic() - self._states_at >= _LISTING_SECONDS:
+            self._states_at = self._monotonic()  # before the answer: others asking meanwhile take the old listing
+            try:
+                listed = await self._engine.call(
+                    lambda client: client.containers(all=True, filters={"label": [KERNEL_LABEL]})
+                )
+            except (EngineError, APIError) as error:
+                self._log.warning("engine=silent reason=%s", error)
+                return True  # an engine that does not answer says nothing about its containers
+            self._states = {each["Id"]: each["State"] for each in listed}
+        return self._states.get(container, "running") in _RUNNING
+
+    async def _look_for_end(self, process: KernelProcess) -> ProcessEnd | None:
+        """What the engine says of a process that is not there any more; None while it says that it is."""
+        container = process.container
+        try:
+            found = await self._engine.inspect(container)
+            if found is not None and found["State"]["Status"] in _RUNNING:
+                return None
+            words = "" if found is None else await self._engine.call(lambda client: last_words(client, found))
+        except EngineError as error:
+            self._log.warning("kernel=%s engine=silent reason=%s", process.kernel_id, error)
+            return None
+        limit = None if found is None else found["HostConfig"].get("Memory") or None
+        end = ProcessEnd() if found is None else container_end(found["State"], limit=limit, last_words=words)
+        end = judge_memory(end, self._memory.facts(container))
+        self._memory.stop(container)
+        while len(self._ended) >= _REMEMBERED_ENDS:
+            del self._ended[next(iter(self._ended))]
+        self._ended[container] = end
+        self._log.info("kernel=%s container=%s end=%s", process.kernel_id, container[:12], exit_status(end))
+        return end
+
+
+def _container_launch(launch: Launch) -> ContainerLaunch:
+    spec, grant, relay = launch.spec, launch.grant, launch.relay
+    facts: Mapping[str, Any] = {} if relay is None else relay.facts
+    labels = {
+        GATEWAY_LABEL: str((relay and relay.gateway) or ""),
+        OWNER_LABEL: str(facts.get("owner") or ("" if grant is None else grant.owner)),
+        KERNELSPEC_LABEL: str(facts.get("kernelspec") or ""),
+        RUNTIME_DIR_LABEL: "" if relay is None else str(relay.folder.parent.parent),
+    }
+    return ContainerLaunch(
+        kernel_id=spec.kernel_id,
+        argv=spec.argv,
+        env=spec.env,
+        program=spec.program,
+        cwd=spec.cwd,
+        inherited=dict(os.environ),
+        folder="" if relay is None else str(relay.kernel_folder),
+        labels={name: value for name, value in labels.items() if value},
+    )
+
+
+def _process(kernel_id: str, found: Mapping[str, Any]) -> KernelProcess:
+    """``start_time_ticks`` 0: this machine's process table does not show the container's."""
+    pid, container = int(found["State"]["Pid"]), str(found["Id"])
+    ticks = (start_time_ticks(pid) or 0) if pid and is_in(pid, container) else 0
+    return KernelProcess(kernel_id, pid, ticks, pid, container)
+
+
+def _found(state: Mapping[str, Any]) -> FoundContainer:
+    labels = dict(state["Config"].get("Labels") or {})
+    return FoundContainer(_process(labels.get(KERNEL_LABEL, ""), state), labels, state["State"]["Status"] in _RUNNING)

@@ -1,0 +1,205 @@
+"""The one door to a container engine: the docker package, whose calls block, in worker threads of its own.
+
+Knows the Docker Engine API and the engines' habits; knows nothing of kernels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import requests
+from aliquot.provisioner.container_plan import Pull
+from aliquot.provisioner.container_spec import ImageFacts
+from aliquot.provisioner.errors import EngineError, LaunchError
+from docker import APIClient
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+
+_T = TypeVar("_T")
+_CALL_SECONDS = 60
+_THREADS = 8
+_USUAL_SOCKETS = ("/var/run/docker.sock", "/run/podman/podman.sock")
+_SESSION_SOCKETS = ("docker.sock", "podman/podman.sock")
+_CONFLICT = 409
+
+Progress = Callable[[str], None]
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What an engine says about itself. ``cdi_dirs`` is empty where it resolves no CDI device over its API."""
+
+    version: str
+    cdi_dirs: tuple[str, ...] = ()
+
+    @property
+    def has_cdi(self) -> bool:
+        return bool(self.cdi_dirs)
+
+
+def find_engine(asked: str, environ: Mapping[str, str] | None = None) -> str:
+    """The engine's URL: what was asked, else DOCKER_HOST, else the first usual socket. Raises EngineError."""
+    env = os.environ if environ is None else environ
+    if chosen := asked or env.get("DOCKER_HOST"):
+        return chosen
+    session = env.get("XDG_RUNTIME_DIR")
+    folders = [] if not session else [str(Path(session) / name) for name in _SESSION_SOCKETS]
+    for path in (*_USUAL_SOCKETS, *folders):
+        if os.access(path, os.R_OK | os.W_OK):
+            return f"unix://{path}"
+    looked = ", ".join((*_USUAL_SOCKETS, *folders))
+    raise EngineError(
+        f"asked for a container engine; found no socket of one that we may use ({looked}); "
+        "start Docker or 'podman system service', set c.AliquotContainers.engine, or set DOCKER_HOST"
+    )
+
+
+class ContainerEngine:
+    """One engine. May be used from any event loop, and from one after another."""
+
+    def __init__(self, asked: str = "") -> None:
+        self._asked = asked
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="aliquot-engine")
+        self._local = threading.local()
+        self._clients: list[APIClient] = []  # Guarded by the lock.
+        self._facts: EngineFacts | None = None
+        self._lock = threading.Lock()
+
+    async def call(self, function: Callable[[APIClient], _T]) -> _T:
+        """Run ``function`` with a client in a worker thread. Raises EngineError, and APIError for a refusal."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._call, function)
+
+    async def facts(self) -> EngineFacts:
+        """Asked once. Raises EngineError."""
+        if self._facts is None:
+            self._facts = await self.call(_read_facts)
+        return self._facts
+
+    async def image(self, name: str, pull: Pull, progress: Progress) -> ImageFacts:
+        """The image, fetched where the policy says so. Raises LaunchError, EngineError."""
+        return await self.call(lambda client: _get_image(client, name, pull, progress))
+
+    async def inspect(self, container: str) -> dict[str, Any] | None:
+        """What the engine knows of a container; None where there is no such. Raises EngineError."""
+        return await self.call(lambda client: inspect_container(client, container))
+
+    def close(self) -> None:
+        """Let go of threads and connections."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            clients, self._clients = self._clients, []
+        for client in clients:
+            client.close()
+
+    def _call(self, function: Callable[[APIClient], _T]) -> _T:
+        """In a worker thread."""
+        try:
+            return function(self._client())
+        except APIError:
+            raise
+        except (DockerException, requests.RequestException, OSError) as error:
+            raise EngineError(
+                f"asked the container engine at {self._asked or os.environ.get('DOCKER_HOST') or 'its usual socket'}; "
+                f"found no answer: {_reason(error)}; is it running, and may this user open its socket?"
+            ) from error
+
+    def _client(self) -> APIClient:
+        """Each thread has its own: a client is not made for several."""
+        client: APIClient | None = getattr(self._local, "client", None)
+        if client is None:
+            client = APIClient(base_url=find_engine(self._asked), version="auto", timeout=_CALL_SECONDS)
+            self._local.client = client
+            with self._lock:
+                self._clients.append(client)
+        return client
+
+
+def inspect_container(client: APIClient, container: str) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = client.inspect_container(container)
+    except NotFound:
+        return None
+    return found
+
+
+def remove_container(client: APIClient, container: str) -> None:
+    """Whether it runs or not. One that is gone, or going, is fine. Raises APIError."""
+    try:
+        client.remove_container(container, force=True, v=True)
+    except NotFound:
+        return
+    except APIError as error:
+        # "removal … is already in progress"
+        if error.status_code != _CONFLICT:
+            raise
+
+
+def refusal(error: APIError) -> str:
+    """The engine's own words."""
+    return str(error.explanation or error).strip()
+
+
+def _read_facts(client: APIClient) -> EngineFacts:
+    info = client.info()
+    folders: Iterable[str] = info.get("CDISpecDirs") or ()
+    return EngineFacts(str(info.get("ServerVersion", "")), tuple(str(folder) for folder in folders))
+
+
+def _get_image(client: APIClient, name: str, pull: Pull, progress: Progress) -> ImageFacts:
+    found = None if pull is Pull.ALWAYS else _look_for_image(client, name)
+    if found is None and pull is not Pull.NEVER:
+        _pull_image(client, name, progress)
+        found = _look_for_image(client, name)
+    if found is None:
+        raise LaunchError(
+            f"asked for the image {name}; found it neither here nor fetched (pull policy {pull.value}); load it on the "
+            "node, or allow it to be pulled"
+        )
+    config = found.get("Config") or {}
+    env = tuple((key, value) for key, _, value in (word.partition("=") for word in config.get("Env") or ()))
+    return ImageFacts(env, tuple(config.get("Entrypoint") or ()))
+
+
+def _look_for_image(client: APIClient, name: str) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = client.inspect_image(name)  # type: ignore[no-untyped-call]  # not yet in types-docker
+    except ImageNotFound:
+        return None
+    return found
+
+
+def _pull_image(client: APIClient, name: str, progress: Progress) -> None:
+    """An engine reports a failure within the stream of an answer that began with 200."""
+    problem = ""
+    try:
+        for report in client.pull(name, tag=_tag(name), stream=True, decode=True):
+            problem = str(report.get("error") or problem)
+            if report.get("status"):
+                progress(" ".join(str(report[key]) for key in ("status", "id", "progress") if report.get(key)))
+    except APIError as error:
+        problem = refusal(error)
+    if problem:
+        raise LaunchError(
+            f"asked to pull the image {name}; the engine found: {problem}; check its name, its registry and the "
+            "engine's login there, or load it on the node"
+        )
+
+
+def _tag(name: str) -> str | None:
+    """Without a tag the package asks for all of them."""
+    last = name.rpartition("/")[2]
+    return None if ":" in last or "@" in last else "latest"
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost reason: the package wraps a refused socket three times."""
+    text = str(error)
+    return text if len(text) <= 300 else text[:300] + "…"
