@@ -185,8 +185,13 @@ def parse_relay_record(folder: Path, fields: Mapping[str, Any]) -> RelayRecord:
 
 def read_ended(record: RelayRecord) -> Ended | None:
     """How the kernel's last process ended; None while it runs, and where nobody wrote it down."""
+    return read_ended_in(record.folder)
+
+
+def read_ended_in(folder: Path) -> Ended | None:
+    """The same, of a relay's folder."""
     try:
-        return parse_ended(_read_object(record.folder / _ENDED))
+        return parse_ended(_read_object(folder / _ENDED))
     except (FileNotFoundError, UnreadableRecordError):
         return None
 

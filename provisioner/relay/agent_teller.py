@@ -1,0 +1,110 @@
+"""Tells the node agent when work begins and ends. Never waits for it: what cannot be written now is told later."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .loop import READ, WRITE, Loop
+
+_VERSION = 1
+_RETRY_SECONDS = 1.0
+_ANSWERS_BYTES = 1 << 16
+
+
+class AgentTeller:
+    """``state`` gives the fields to tell; the last state counts, those between may be left out."""
+
+    def __init__(self, loop: Loop, path: Path, kernel_id: str, state: Callable[[], dict[str, Any]]) -> None:
+        self._loop = loop
+        self._path = os.fspath(path)
+        self._kernel_id = kernel_id
+        self._state = state
+        self._connection: socket.socket | None = None
+        self._unsent = b""
+        self._number = 0
+        self._is_due = False
+        self._retry_at = 0.0
+
+    def tell(self, now: float) -> None:
+        """Write the present state before this returns, if the agent takes it."""
+        self._is_due = True
+        if self._connection is None and now >= self._retry_at:
+            self._connect(now)
+        self._flush()
+
+    def tick(self, now: float) -> None:
+        """Come back to an agent that came back."""
+        if self._is_due:
+            self.tell(now)
+
+    def rest(self) -> None:
+        """The kernel is gone: an agent that waits for its last connection may end."""
+        self._flush()
+        self._close()
+        self._is_due = False
+
+    def _connect(self, now: float) -> None:
+        self._retry_at = now + _RETRY_SECONDS
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            connection.connect(self._path)
+        except OSError:
+            connection.close()
+            return
+        self._connection = connection
+        self._unsent = self._line({"op": "hello", "version": _VERSION, "name": f"relay {self._kernel_id}"})
+        self._is_due = True
+        self._loop.watch(connection.fileno(), self._ready)
+
+    def _ready(self, events: int) -> None:
+        if self._connection is None:
+            return
+        if events & ~WRITE:
+            try:
+                if not self._connection.recv(_ANSWERS_BYTES):
+                    self._lose()
+                    return
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._lose()
+                return
+        self._flush()
+
+    def _lose(self) -> None:
+        self._close()
+        self._is_due = True  # who comes after it knows nothing
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._loop.forget(self._connection.fileno())
+            self._connection.close()
+            self._connection = None
+        self._unsent = b""
+
+    def _flush(self) -> None:
+        while self._connection is not None:
+            if not self._unsent and self._is_due:
+                self._unsent = self._line({"op": "activity", "kernel_id": self._kernel_id, **self._state()})
+                self._is_due = False
+            if not self._unsent:
+                self._loop.watch(self._connection.fileno(), self._ready, READ)
+                return
+            try:
+                self._unsent = self._unsent[self._connection.send(self._unsent) :]
+            except BlockingIOError:
+                with contextlib.suppress(OSError):
+                    self._loop.watch(self._connection.fileno(), self._ready, READ | WRITE)
+                return
+            except OSError:
+                self._lose()
+
+    def _line(self, fields: dict[str, Any]) -> bytes:
+        self._number += 1
+        return json.dumps({"id": self._number, **fields}, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,20 @@
+"""The relay host's log: key=value lines on stderr. Not logging's: what relays fork stays small."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from typing import Any
+
+
+def log(event: str, **facts: Any) -> None:
+    """One line. A log that cannot be written is not worth an end."""
+    words = " ".join(f"{name}={_word(value)}" for name, value in facts.items())
+    with contextlib.suppress(OSError):
+        print(f"time={time.strftime('%Y-%m-%dT%H:%M:%S%z')} event={event} {words}", file=sys.stderr, flush=True)
+
+
+def _word(value: Any) -> str:
+    text = str(value)
+    return repr(text) if " " in text or not text else text

@@ -1,0 +1,38 @@
+"""The relay's poll loop: ZMQ sockets and descriptors, each with who handles it. Knows nothing of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+Handler = Callable[[int], object]
+
+READ = zmq.POLLIN
+WRITE = zmq.POLLOUT
+
+
+class Loop:
+    """One thread, one poller. A handler gets the events that are ready."""
+
+    def __init__(self) -> None:
+        self._poller = zmq.Poller()
+        self._handlers: dict[Any, Handler] = {}
+
+    def watch(self, target: Any, handler: Handler, events: int = READ) -> None:
+        """``target``: a ZMQ socket, or a descriptor's number. Called again, it replaces events and handler."""
+        self._handlers[target] = handler
+        self._poller.register(target, events)
+
+    def forget(self, target: Any) -> None:
+        """Before it is closed. Idempotent."""
+        if self._handlers.pop(target, None) is not None:
+            self._poller.unregister(target)
+
+    def turn(self, seconds: float) -> None:
+        """Wait for something, and let it be handled; a handler may have forgotten another's target meanwhile."""
+        for target, events in self._poller.poll(max(0, int(seconds * 1000 + 0.999))):
+            handler = self._handlers.get(target)
+            if handler is not None:
+                handler(events)

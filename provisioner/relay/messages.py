@@ -1,0 +1,125 @@
+"""Jupyter messages as frames: what a relay needs to read of them, and to sign of its own. Knows no sockets."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from .protocol import DELIMITER
+
+_FIRST_FRAMES = 8  # identities come before the delimiter; more than these no client sends
+_VERSION = "5.4"
+# In the order of the wire, from the delimiter on.
+SIGNATURE, HEADER, PARENT, METADATA, CONTENT = range(1, 6)
+
+_WORK = frozenset({"execute_request", "comm_open", "comm_msg", "comm_close"})
+# A kernel that is restarted must not end by what was meant for the one before it.
+_FOR_ONE_KERNEL = frozenset({"shutdown_request", "interrupt_request"})
+
+
+@dataclass(frozen=True)
+class Request:
+    """The header of a request, as far as it matters here. ``sent``: seconds since the epoch, None when not told."""
+
+    msg_id: str
+    msg_type: str
+    sent: float | None = None
+
+    @property
+    def is_work(self) -> bool:
+        """Cells and comm messages run the user's code; completion, inspection and the like do not count as work."""
+        return self.msg_type in _WORK
+
+    @property
+    def is_for_one_kernel(self) -> bool:
+        """Whether it was meant for the kernel that ran when it was sent, and for no later one."""
+        return self.msg_type in _FOR_ONE_KERNEL
+
+
+def find_delimiter(frames: Sequence[Any]) -> int:
+    """Its index, or -1. Frames may be ZMQ's."""
+    for index in range(min(len(frames), _FIRST_FRAMES)):
+        frame = frames[index]
+        if len(frame) == len(DELIMITER) and bytes(frame) == DELIMITER:
+            return index
+    return -1
+
+
+def read_object(frame: Any) -> dict[str, Any]:
+    """A frame that should be a JSON object; empty when it is something else."""
+    try:
+        found = json.loads(bytes(frame))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def read_request(header: Mapping[str, Any]) -> Request | None:
+    """None for a header without id or type."""
+    msg_id, msg_type = header.get("msg_id"), header.get("msg_type")
+    if not isinstance(msg_id, str) or not isinstance(msg_type, str) or not msg_id:
+        return None
+    return Request(msg_id, msg_type, _seconds(header.get("date")))
+
+
+def _seconds(date: Any) -> float | None:
+    try:
+        moment = datetime.fromisoformat(str(date).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)).timestamp()
+
+
+class Signer:
+    """Signs and verifies with the connection's key. An empty key: nothing is signed."""
+
+    def __init__(self, key: str, scheme: str, session: str) -> None:
+        """Raises ValueError for a scheme that is no hmac."""
+        kind, _, digest = scheme.partition("-")
+        if kind != "hmac" or digest not in hashlib.algorithms_available:
+            raise ValueError(f"asked the signature scheme {scheme!r}; there are hmac-sha256 and other hmac-…")
+        self._key = key.encode()
+        self._digest = digest
+        self._session = session
+
+    def is_signed(self, message: Sequence[Any]) -> bool:
+        """Whether ``message``, from its delimiter on, carries our key's signature."""
+        if len(message) <= CONTENT:
+            return False
+        return not self._key or hmac.compare_digest(
+            bytes(message[SIGNATURE]), self._sign(message[HEADER : CONTENT + 1])
+        )
+
+    def message(
+        self, msg_type: str, content: Mapping[str, Any], parent: bytes = b"{}", msg_id: str = ""
+    ) -> list[bytes]:
+        """A message of the relay's own, from its delimiter on. ``parent``: the other's header, as it was."""
+        header = {
+            "msg_id": msg_id or new_id(),
+            "msg_type": msg_type,
+            "username": "aliquot",
+            "session": self._session,
+            "date": datetime.now(timezone.utc).isoformat().replace("+00:00", "Z"),
+            "version": _VERSION,
+        }
+        parts = [json.dumps(header).encode(), parent, b"{}", json.dumps(content).encode()]
+        return [DELIMITER, self._sign(parts), *parts]
+
+    def _sign(self, parts: Sequence[Any]) -> bytes:
+        if not self._key:
+            return b""
+        made = hmac.new(self._key, digestmod=self._digest)
+        for part in parts:
+            made.update(part.buffer if hasattr(part, "buffer") else part)
+        return made.hexdigest().encode()
+
+
+def new_id() -> str:
+    """Unlike any other."""
+    return os.urandom(16).hex()

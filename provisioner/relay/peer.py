@@ -1,0 +1,177 @@
+"""One connection on a relay's or a relay host's socket: records in, records out, without blocking. Owns its socket.
+
+Whoever is not of our user, or root, is turned away by ``accept``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .protocol import LONGEST_GREETING, LONGEST_RECORD, ROLES, VERSIONS, ProtocolError, Record, RecordReader, encode
+
+_PEER = struct.Struct("iII")
+_MOST_PIECES = 512  # of one sendmsg; IOV_MAX is 1024
+_MOST_AT_ONCE = 1 << 20  # bytes read in one turn, so that one peer does not starve the others
+_MOST_DESCRIPTORS = 3
+_BACKLOG = 128
+
+
+class Refusal(Exception):
+    """What a peer asked is answered no; ``code`` is one of docs/reference/relay.md."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def listen(path: Path) -> socket.socket:
+    """A listening socket in the place of whatever is there. Raises OSError."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        listening.bind(os.fspath(path))
+        path.chmod(0o600)
+        listening.listen(_BACKLOG)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def accept(listening: socket.socket) -> Peer | None:
+    """The next connection; None when there is none, or when it is not ours to serve."""
+    try:
+        connection, _ = listening.accept()
+    except OSError:
+        return None
+    _, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    if uid not in (0, os.geteuid()):
+        connection.close()
+        return None
+    connection.setblocking(False)
+    return Peer(connection)
+
+
+class Peer:
+    """``role`` is empty until the greeting. After ``is_last_said`` it is not heard, after ``is_ended`` it is closed."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._reader = RecordReader(LONGEST_GREETING)
+        self._out: deque[memoryview] = deque()
+        self.is_last_said = False
+        self.role = ""
+        self.is_ended = False
+        self.descriptors: list[int] = []
+
+    @property
+    def descriptor(self) -> int:
+        return self._connection.fileno()
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self._out)
+
+    def read(self) -> list[Record]:
+        """What is there, as whole records. Raises ProtocolError; sets ``is_ended`` at the end."""
+        records: list[Record] = []
+        taken = 0
+        while taken < _MOST_AT_ONCE and not self.is_ended:
+            try:
+                count = self._receive(self._reader.buffer())
+            except BlockingIOError:
+                break
+            except OSError:
+                self.is_ended = True
+                break
+            if count == 0:
+                self.is_ended = True
+                break
+            taken += count
+            records += self._reader.filled(count)
+        return records
+
+    def greeted(self, record: Record) -> None:
+        """Check the first record and note the role. Raises Refusal."""
+        if record.op != "hello":
+            raise Refusal("bad_request", f"expected hello, found {record.op[:40]!r}")
+        versions, role = record.header.get("versions"), record.header.get("role")
+        if not isinstance(versions, list) or not set(VERSIONS) & {v for v in versions if isinstance(v, int)}:
+            raise Refusal("version", f"you speak versions {versions!r}, this relay speaks {list(VERSIONS)}")
+        if role not in ROLES:
+            raise Refusal("bad_request", f"asked role {role!r}; there are {', '.join(ROLES)}")
+        self.role = str(role)
+        self._reader.longest = LONGEST_RECORD
+
+    def say(self, header: Mapping[str, Any], frames: Sequence[Any] = ()) -> None:
+        """Queue a record; ``flush`` sends."""
+        if not self.is_last_said:
+            # An empty piece would never be seen as sent.
+            self._out.extend(memoryview(piece) for piece in encode(dict(header), frames) if len(piece))
+
+    def refuse(self, code: str, message: str) -> None:
+        """Say no, and say nothing after it: the connection ends when it was sent."""
+        self.say({"op": "refused", "code": code, "message": message})
+        self.end_after_sending()
+
+    def end_after_sending(self) -> None:
+        self.is_last_said = True
+
+    def flush(self) -> None:
+        """Send what the socket takes now; sets ``is_ended`` when it takes nothing any more, or all was said."""
+        while self._out and not self.is_ended:
+            pieces = [self._out[index] for index in range(min(len(self._out), _MOST_PIECES))]
+            try:
+                sent = self._connection.sendmsg(pieces)
+            except BlockingIOError:
+                return
+            except OSError:
+                self.is_ended = True
+                return
+            self._advance(sent)
+        if self.is_last_said:
+            self.is_ended = True
+
+    def take_descriptors(self) -> list[int]:
+        """Those that came with what was read; they are the caller's to close now."""
+        taken, self.descriptors = self.descriptors, []
+        return taken
+
+    def close(self) -> None:
+        for descriptor in self.take_descriptors():
+            os.close(descriptor)
+        self._out.clear()
+        self._connection.close()
+
+    def _advance(self, sent: int) -> None:
+        while sent:
+            first = self._out[0]
+            if sent < first.nbytes:
+                self._out[0] = first[sent:]
+                return
+            sent -= first.nbytes
+            self._out.popleft()
+
+    def _receive(self, buffer: memoryview) -> int:
+        if self.role != "control":
+            return self._connection.recv_into(buffer)
+        room = socket.CMSG_SPACE(_MOST_DESCRIPTORS * 4)
+        count, ancillary, _, _ = self._connection.recvmsg_into([buffer], room, socket.MSG_CMSG_CLOEXEC)
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                whole = len(data) - len(data) % 4
+                self.descriptors += struct.unpack(f"{whole // 4}i", data[:whole])
+        if len(self.descriptors) > _MOST_DESCRIPTORS:
+            raise ProtocolError(f"{len(self.descriptors)} descriptors came; at most {_MOST_DESCRIPTORS} are taken")
+        return count
+
+
+__all__ = ["Peer", "ProtocolError", "Record", "Refusal", "accept", "listen"]

@@ -1,0 +1,122 @@
+"""What runs in a forked relay: its objects made and joined, its beginning and its end. The host waits for ``ready``."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import zmq
+from aliquot.gpu_hook.paths import RuntimeDir
+
+from .activity import ActivityTracker
+from .agent_teller import AgentTeller
+from .back import Back
+from .delivery import Delivery
+from .front import Front
+from .links import Links
+from .loop import Loop
+from .messages import Signer, new_id
+from .peer import listen
+from .relay import Relay
+from .relay_record import OwnRecord
+from .spill import Spill
+from .store import Bounds, Store
+from .traffic import Traffic
+
+_NAME = b"aliquot-relay"
+_PR_SET_NAME = 15
+# glibc: give back what a large message took, and use one arena for ZMQ's threads and ours.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_THRESHOLD_BYTES = 128 << 10
+
+
+def prepare_folder(folder: Path) -> None:
+    """Made by the host before the fork. Raises OSError."""
+    folder.mkdir(mode=0o700)
+    kernel_folder = folder / "k"
+    kernel_folder.mkdir()
+    kernel_folder.chmod(0o777)
+
+
+def run(runtime: RuntimeDir, own: OwnRecord, ready: int) -> None:
+    """Until the relay is to end. Tells ``ready`` (a pipe) its record's line, or what went wrong."""
+    _become_relay()
+    relay = _made(runtime, own)
+    own.write()
+    os.write(ready, b"ready")
+    os.close(ready)
+    signal.signal(signal.SIGTERM, lambda *_: setattr(relay, "is_terminated", True))
+    try:
+        relay.run()
+    finally:
+        relay.close()
+
+
+def _become_relay() -> None:
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_NAME, _NAME, 0, 0, 0)
+    for option, value in (
+        (_M_ARENA_MAX, 1),
+        (_M_MMAP_THRESHOLD, _THRESHOLD_BYTES),
+        (_M_TRIM_THRESHOLD, _THRESHOLD_BYTES),
+    ):
+        libc.mallopt(option, value)
+    gc.enable()
+
+
+def _made(runtime: RuntimeDir, own: OwnRecord) -> Relay:
+    request, folder = own.request, own.folder
+    context: zmq.Context[Any] = zmq.Context()
+    loop = Loop()
+    front = Front(context, folder / "f")
+    back = Back(context, folder / "k" / "s", own.identity.encode())
+    signer = Signer(request.key, request.signature_scheme, new_id())
+    spill = Spill(folder / "spill")
+    store = Store(Bounds(request.memory_bytes, request.store_bytes), spill, _notice_maker(signer, request.store_bytes))
+    delivery = Delivery(store)
+    tracker = ActivityTracker(time.time())
+    traffic = Traffic(loop, front, back, store, delivery, signer, tracker, own.prefix.encode())
+    traffic.is_kept = request.gateway is not None
+    if request.tells_agent:
+        traffic.teller = AgentTeller(loop, runtime.agent_socket, request.kernel_id, _told(tracker))
+    relay = Relay(loop, own, back, traffic, lambda: _describe(store, spill))
+    relay.links = traffic.links = Links(loop, listen(folder / "link.sock"), store, delivery, relay)
+    relay.prepare()
+    return relay
+
+
+def _told(tracker: ActivityTracker) -> Any:
+    def state() -> dict[str, Any]:
+        found = tracker.snapshot()
+        return {name: found[name] for name in ("open", "work", "since")}
+
+    return state
+
+
+def _notice_maker(signer: Signer, store_bytes: int) -> Any:
+    def make(parent: bytes, msg_id: str, messages: int, lost_bytes: int) -> list[bytes]:
+        text = (
+            f"\n[Aliquot: {messages} messages ({lost_bytes / 1e6:.1f} MB) of this cell's output are missing here. "
+            f"More than {store_bytes / 1e6:.0f} MB waited while nobody was connected.]\n"
+        )
+        return signer.message("stream", {"name": "stderr", "text": text}, parent, msg_id)
+
+    return make
+
+
+def _describe(store: Store, spill: Spill) -> dict[str, int]:
+    return {
+        "messages": len(store),
+        "bytes": store.total_bytes,
+        "memory_bytes": store.memory_bytes,
+        "segments": spill.segments,
+        "dropped_messages": store.dropped_messages,
+        "dropped_bytes": store.dropped_bytes,
+    }

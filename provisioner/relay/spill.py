@@ -1,0 +1,106 @@
+"""Messages on disk: appended to files that are removed when nothing in them is wanted. Owns the spill folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SEGMENT_BYTES = 32 << 20
+_COUNT = struct.Struct(">I")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a message lies."""
+
+    __slots__ = ("length", "offset", "segment")
+    segment: int
+    offset: int
+    length: int
+
+
+class _Segment:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self.end = 0
+        self.wanted = 0
+
+    def remove(self) -> None:
+        os.close(self.descriptor)
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
+
+class Spill:
+    """``write`` raises OSError where the disk is full; nothing is kept of that message then."""
+
+    def __init__(self, folder: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._segments: dict[int, _Segment] = {}
+        self._last = 0
+
+    @property
+    def segments(self) -> int:
+        return len(self._segments)
+
+    def write(self, frames: Sequence[Any]) -> Place:
+        """Append one message."""
+        segment = self._segments.get(self._last)
+        if segment is None or segment.end >= self._segment_bytes:
+            segment = self._new_segment()
+        lengths = [len(frame) for frame in frames]
+        head = _COUNT.pack(len(lengths)) + struct.pack(f">{len(lengths)}Q", *lengths)
+        place = Place(self._last, segment.end, len(head) + sum(lengths))
+        at = segment.end
+        for part in (head, *frames):
+            at = _write_all(segment.descriptor, part, at)
+        segment.end, segment.wanted = at, segment.wanted + 1
+        return place
+
+    def read(self, place: Place) -> list[memoryview]:
+        """The frames of a message. Raises OSError."""
+        data = memoryview(os.pread(self._segments[place.segment].descriptor, place.length, place.offset))
+        if len(data) != place.length:
+            raise OSError(f"{self._segments[place.segment].path} was cut short")
+        (count,) = _COUNT.unpack_from(data)
+        at = _COUNT.size + 8 * count
+        frames = []
+        for length in struct.unpack_from(f">{count}Q", data, _COUNT.size):
+            frames.append(data[at : at + length])
+            at += length
+        return frames
+
+    def forget(self, place: Place) -> None:
+        """The message is not wanted any more."""
+        segment = self._segments[place.segment]
+        segment.wanted -= 1
+        if not segment.wanted:
+            segment.remove()
+            del self._segments[place.segment]
+
+    def close(self) -> None:
+        """Remove all."""
+        for segment in self._segments.values():
+            segment.remove()
+        self._segments.clear()
+
+    def _new_segment(self) -> _Segment:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        self._last += 1
+        segment = self._segments[self._last] = _Segment(self._folder / f"{self._last}")
+        return segment
+
+
+def _write_all(descriptor: int, part: Any, at: int) -> int:
+    view = memoryview(part)
+    while len(view):
+        written = os.pwrite(descriptor, view, at)
+        view, at = view[written:], at + written
+    return at

@@ -1,0 +1,275 @@
+"""Frames between the front, the links and the kernel, verbatim, and what they tell of the kernel's work.
+
+The kernel's life is `relay`'s, links are `links`', what waits is `store`'s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import zmq
+
+from .activity import ActivityTracker
+from .agent_teller import AgentTeller
+from .back import Back
+from .delivery import Delivery
+from .front import Front
+from .links import Links
+from .loop import Loop
+from .messages import CONTENT, HEADER, PARENT, Request, Signer, find_delimiter, read_object, read_request
+from .store import Entry, Store
+
+_BATCH = 256  # messages of one socket in one turn
+_BATCH_BYTES = 1 << 20
+_REQUEST_CHANNELS = ("shell", "control", "stdin")
+_YOUNG_SECONDS = 10.0
+_SMALL = 1 << 16  # a message below this is copied: its frames would hold larger buffers of ZMQ's
+# What a notebook can do without, if too much waits; a comm that was not opened would be missed.
+_NO_OUTPUT = (b'"comm_open"', b'"comm_close"')
+
+
+class Traffic:
+    """Forwards. ``is_kept``: whether output is kept for a gateway."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        front: Front,
+        back: Back,
+        store: Store,
+        delivery: Delivery,
+        signer: Signer,
+        tracker: ActivityTracker,
+        prefix: bytes,
+    ) -> None:
+        self._loop = loop
+        self._front = front
+        self._back = back
+        self._store = store
+        self._delivery = delivery
+        self._signer = signer
+        self._prefix = prefix
+        self._held: deque[tuple[str, Sequence[Any], Request | None]] = deque()
+        self._fresh: list[Entry] = []  # of this turn
+        self._fresh_bytes = 0
+        self._topics: set[bytes] = set()
+        self.tracker = tracker
+        self.teller: AgentTeller | None = None
+        self.links: Links | None = None
+        self.is_kept = False
+        self.has_news = False  # of activity
+        self.started_at = 0.0  # of this run of the kernel: seconds since the epoch
+        for channel in _REQUEST_CHANNELS:
+            loop.watch(front.sockets[channel], self._handler(self._from_client, channel))
+        loop.watch(front.sockets["hb"], self._from_heart)
+        loop.watch(front.sockets["iopub"], self._subscribed)
+
+    @property
+    def held(self) -> int:
+        """Requests that wait for a kernel."""
+        return len(self._held)
+
+    def settle(self) -> None:
+        """At the end of a turn: send what came, and bring what could not be sent within its bounds."""
+        fresh, self._fresh, self._fresh_bytes = self._fresh, [], 0
+        if fresh and self.links is not None:
+            self.links.pump()
+        for entry in fresh:
+            self._store.settle(entry)
+
+    # ---- the kernel comes and goes
+
+    def join(self) -> None:
+        """The back was joined: listen to it."""
+        self._loop.watch(self._back.sockets["iopub"], self._from_iopub)
+        self._loop.watch(self._back.sockets["hb"], self._to_heart)
+        for channel in _REQUEST_CHANNELS:
+            self._loop.watch(self._back.sockets[channel], self._handler(self._from_kernel, channel))
+
+    def release(self) -> None:
+        """The kernel is ready: what waited for it goes there."""
+        held, self._held = self._held, deque()
+        for channel, frames, request in held:
+            self._to_kernel(channel, frames, request)
+
+    def drain(self) -> None:
+        """Take all that the kernel had sent."""
+        for channel in _REQUEST_CHANNELS:
+            while self._from_kernel(channel, 0):
+                pass
+        while self._from_iopub(0):
+            self.settle()
+
+    def leave(self) -> None:
+        """The kernel ended: before its sockets are closed."""
+        for socket in self._back.sockets.values():
+            self._loop.forget(socket)
+        self._held = deque(item for item in self._held if item[2] is None or not item[2].is_for_one_kernel)
+        if self.tracker.clear(time.time()):
+            self.has_news = True
+
+    def ask_to_end(self) -> None:
+        """A shutdown_request of the relay's own."""
+        if self._back.is_ready:
+            message = self._signer.message("shutdown_request", {"restart": False})
+            self._back.sockets["control"].send_multipart([self._prefix, *message])
+
+    # ---- towards the kernel
+
+    def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
+        """From a link."""
+        self._accept(channel, [self._prefix + session.encode(), *message], 1)
+
+    def _from_client(self, channel: str, _events: int) -> None:
+        socket = self._front.sockets[channel]
+        for _ in range(_BATCH):
+            try:
+                frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            self._accept(channel, frames, find_delimiter(frames))
+
+    def _accept(self, channel: str, frames: Sequence[Any], delimiter: int) -> None:
+        request = None
+        if delimiter >= 0 and channel != "stdin" and self._signer.is_signed(frames[delimiter:]):
+            request = read_request(read_object(frames[delimiter + HEADER]))
+        if request is not None and request.is_for_one_kernel and self._is_late(request):
+            return
+        if self._back.is_ready:
+            self._to_kernel(channel, frames, request)
+        else:
+            self._held.append((channel, frames, request))
+
+    def _is_late(self, request: Request) -> bool:
+        """Whether the kernel that it was meant for is no more."""
+        is_young = time.time() < self.started_at + _YOUNG_SECONDS  # later on, a client's clock may be wrong
+        return self.started_at == 0.0 or (is_young and request.sent is not None and request.sent < self.started_at)
+
+    def _to_kernel(self, channel: str, frames: Sequence[Any], request: Request | None) -> None:
+        if request is not None and self.tracker.opened(request, time.time()):
+            self.has_news = True
+            if request.is_work and self.teller is not None:
+                self.teller.tell(time.monotonic())  # before the kernel can know of it
+        self._back.sockets[channel].send_multipart(frames, copy=True)
+
+    # ---- from the kernel
+
+    def _from_kernel(self, channel: str, _events: int) -> bool:
+        """Replies and input_requests; tells whether there may be more."""
+        socket = self._back.sockets[channel]
+        for _ in range(_BATCH):
+            try:
+                frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return False
+            identity = bytes(frames[0])
+            if identity == self._prefix:
+                continue  # the answer to a request of our own
+            if identity.startswith(self._prefix):
+                session = identity[len(self._prefix) :].decode(errors="replace")
+                self._keep(channel, session, frames[1:], is_output=False)
+            else:
+                self._front.sockets[channel].send_multipart(frames, copy=False)
+        return True
+
+    def _from_iopub(self, _events: int) -> bool:
+        socket = self._back.sockets["iopub"]
+        for _ in range(_BATCH):
+            try:
+                frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return False
+            self._broadcast(frames)
+            if self._fresh_bytes > _BATCH_BYTES:
+                break
+        return True
+
+    def _broadcast(self, frames: Sequence[Any]) -> None:
+        delimiter = find_delimiter(frames)
+        message = frames[delimiter:] if delimiter >= 0 else []
+        header = bytes(message[HEADER]) if len(message) > CONTENT else b""
+        is_output = True
+        if b'"iopub_welcome"' in header:
+            self._welcomed()
+        elif b'"status"' in header and read_object(header).get("msg_type") == "status":
+            is_output = False
+            self._status(message)
+        elif header:
+            is_output = not any(mark in header for mark in _NO_OUTPUT)
+            self.tracker.saw_output(time.time())
+        self._front.sockets["iopub"].send_multipart(frames, copy=False)
+        if self.is_kept and header and b'"iopub_welcome"' not in header:
+            self._keep("iopub", None, message, is_output)
+
+    def _status(self, message: Sequence[Any]) -> None:
+        if read_object(message[CONTENT]).get("execution_state") != "idle":
+            return
+        parent = read_object(message[PARENT]).get("msg_id")
+        if isinstance(parent, str) and self.tracker.closed(parent, time.time()):
+            self.has_news = True
+
+    def _keep(self, channel: str, session: str | None, message: Sequence[Any], is_output: bool) -> None:
+        if not self.is_kept:
+            return
+        size = sum(len(frame) for frame in message)
+        kept = [bytes(frame) for frame in message] if size <= _SMALL else [frame.buffer for frame in message]
+        entry = self._store.add(channel, session, kept, size, is_output)
+        self._delivery.added(entry)
+        self._fresh.append(entry)
+        self._fresh_bytes += size
+
+    # ---- subscriptions and heartbeat
+
+    def _subscribed(self, _events: int) -> None:
+        socket = self._front.sockets["iopub"]
+        for _ in range(_BATCH):
+            try:
+                topic = socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            if topic[:1] == b"\x01":
+                self._topics.add(topic[1:])
+                if self._back.has_welcomed:
+                    self._welcome(topic[1:])
+            else:
+                self._topics.discard(topic[1:])
+
+    def _welcomed(self) -> None:
+        """The kernel has our subscription. Its own welcome goes to who subscribed to all, as it would without us."""
+        if not self._back.has_welcomed:
+            self._back.welcomed()
+            for topic in self._topics - {b""}:
+                self._welcome(topic)
+
+    def _welcome(self, topic: bytes) -> None:
+        message = self._signer.message("iopub_welcome", {"subscription": topic.decode(errors="replace")})
+        self._front.sockets["iopub"].send_multipart([topic, *message] if topic else message)
+
+    def _from_heart(self, _events: int) -> None:
+        while True:
+            try:
+                frames = self._front.sockets["hb"].recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            if not self._back.is_away:  # a kernel that is not there answers nothing
+                self._back.sockets["hb"].send_multipart(frames)
+
+    def _to_heart(self, _events: int) -> None:
+        while True:
+            try:
+                frames = self._back.sockets["hb"].recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            self._front.sockets["hb"].send_multipart(frames)
+
+    @staticmethod
+    def _handler(method: Any, channel: str) -> Any:
+        return lambda events: method(channel, events)
+
+
+def activity_record(tracker: ActivityTracker) -> Mapping[str, Any]:
+    """For links."""
+    return {"op": "activity", **tracker.snapshot()}
