@@ -152,6 +152,15 @@ class KernelStatus:
 
 
 @dataclass(frozen=True)
+class LostKernel:
+    """A kernel that ended when the machine was started again."""
+
+    kernel_id: str
+    owner: str
+    label: str
+
+
+@dataclass(frozen=True)
 class NodeStatus:
     node: str
     driver: str
@@ -162,6 +171,7 @@ class NodeStatus:
     enforcers: tuple[EnforcerStatus, ...] = ()
     host_memory_bytes: int = 0
     foreign_processes: tuple[UnhookedProcess, ...] = ()
+    lost_kernels: tuple[LostKernel, ...] = ()
 
 
 def read_hello(report: Mapping[str, Any]) -> AgentHello:
@@ -189,6 +199,7 @@ def read_status(report: Mapping[str, Any]) -> NodeStatus:
             kernels=tuple(_read_kernel(kernel) for kernel in report["kernels"]),
             enforcers=tuple(_read(EnforcerStatus, enforcer) for enforcer in report.get("enforcers", ())),
             foreign_processes=_read_processes(report.get("foreign_processes", ())),
+            lost_kernels=tuple(_read(LostKernel, kernel) for kernel in report.get("lost_kernels", ())),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise UnreadableReportError(f"the agent sent a status that cannot be read: {error!r}") from error

@@ -72,6 +72,7 @@ class Entry:
     host_tally: Tally = field(default=Tally())
     absolute_paths: str = "unknown"
     libraries: tuple[str, ...] = ()  # that its grants named; an agent of before wrote none
+    boot_id: str = ""  # likewise
 
 
 def write_entry(folder: Path, entry: Entry) -> None:
@@ -97,6 +98,7 @@ def read_entry(folder: Path) -> Entry:
             # An agent before host memory was lent wrote none.
             absolute_paths=str(data.get("absolute_paths", "unknown")),
             libraries=tuple(str(name) for name in data.get("libraries", ())),
+            boot_id=str(data.get("boot_id", "")),
             host_tally=_read_tally(data["host_tally"]) if "host_tally" in data else Tally(),
         )
     except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:

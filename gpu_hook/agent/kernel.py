@@ -32,7 +32,7 @@ from .door import HookDoor
 from .journal import Entry, remove_folder, write_entry
 from .ledger import Account, DeviceAccount, Ledger, LedgerError
 from .pages import AgentSide, HookSide
-from .processes import Process, WatchedProcesses
+from .processes import Process, WatchedProcesses, read_boot_id
 from .session import HookSession, InvisiblePeerError
 from .usage import DeviceUse, KernelUsage
 
@@ -178,7 +178,7 @@ class Kernel:
     def close(self, keep: bool) -> None:
         """Stop serving it: it ended, or the agent does and leaves it to the next one (``keep``)."""
         if keep:
-            self.write_journal()
+            self.keep_record()
         self._is_closed = True
         self._close_entrance()
         self._bound.clear()
@@ -195,6 +195,7 @@ class Kernel:
             interception=self.interception,
             absolute_paths=self.absolute_paths,
             libraries=self.libraries,
+            boot_id=read_boot_id(),
             bound=self._bound.all,
             sessions=tuple(
                 Process(s.pid, s.start_time_ticks) for s in self._sessions.values() if s.role is not Role.OBSERVER
@@ -202,6 +203,7 @@ class Kernel:
             tallies=self.usage.tallies,
             host_tally=self.usage.host_tally,
         )
+        self._written = (entry.tallies, entry.host_tally)
         try:
             write_entry(self.folder, entry)
         except OSError as error:
@@ -211,6 +213,12 @@ class Kernel:
         """Its processes may use these from now on: they are kept as long as it is."""
         if name not in self.libraries:
             self.libraries = (*self.libraries, name)
+            self.write_journal()
+
+    def keep_record(self) -> None:
+        """Write down what a killed agent would lose of what its kernel took."""
+        self.usage.keep_peaks(tuple(self._sessions.values()), self._all_accounts)
+        if self._written != (self.usage.tallies, self.usage.host_tally):
             self.write_journal()
 
     def sample(self) -> bool:

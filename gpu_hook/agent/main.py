@@ -50,7 +50,7 @@ from .operations import CONTROL_VERSION, Node, Operations
 from .reservations import Reservations
 from .settings import AgentSettings, read_arguments
 from .softgpu_state import prepare, remove
-from .status import describe_devices, describe_kernel, describe_sighting
+from .status import describe_devices, describe_kernel, describe_lost, describe_sighting
 
 log = logging.getLogger(__name__)
 
@@ -173,6 +173,7 @@ class Agent:
             "devices": describe_devices(self._ledger, self._monitor.readings, kernels),
             "host_memory_bytes": self._ledger.host_memory_bytes,
             "kernels": kernels,
+            "lost_kernels": [describe_lost(reservation) for reservation in self._reservations.lost],
             "foreign_processes": [describe_sighting(sighting) for sighting in found.foreign],
             "connections": self._control.connections,
         }

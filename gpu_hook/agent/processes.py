@@ -10,6 +10,7 @@ import os
 import select
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from .process_facts import read_facts
 
@@ -22,6 +23,14 @@ class Process:
 
     pid: int
     start_time_ticks: int
+
+
+def read_boot_id() -> str:
+    """Which start of the machine this is: pids and start times of another say nothing."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def start_time_ticks(pid: int) -> int | None:

@@ -19,6 +19,7 @@ from .devices import DeviceReading
 from .journal import Entry, JournalError, Reservation, Tally, read_entry, remove_folder
 from .kernel import Kernel
 from .ledger import Ledger, LedgerError
+from .processes import read_boot_id
 from .settings import AgentSettings
 
 log = logging.getLogger(__name__)
@@ -48,11 +49,17 @@ class Reservations:
         self._processes_changed = processes_changed
         self._kernels: dict[str, Kernel] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}  # of kernels that nobody holds
+        self._lost: dict[str, Reservation] = {}  # ended with the machine, before this agent
         self._departed: dict[int, tuple[str, int]] = {}  # pid -> kernel id, looks at the devices since it left
 
     @property
     def kernels(self) -> Iterable[Kernel]:
         return self._kernels.values()
+
+    @property
+    def lost(self) -> Iterable[Reservation]:
+        """Of kernels that ended with the machine: it was started again since."""
+        return self._lost.values()
 
     def __len__(self) -> int:
         return len(self._kernels)
@@ -123,13 +130,19 @@ class Reservations:
     def restore(self) -> None:
         """Read the kernels that an agent before us left. What is not whole, or does not fit, is removed."""
         entries: list[Entry] = []
+        boot_id = read_boot_id()
         for folder in sorted(self._settings.runtime.kernels.iterdir()):
             if not folder.is_dir():
                 continue
             try:
-                entries.append(read_entry(folder))
+                entry = read_entry(folder)
             except JournalError as error:
                 self._drop_folder(folder, error)
+                continue
+            if entry.boot_id in ("", boot_id):  # an agent of before wrote none
+                entries.append(entry)
+            else:
+                self._lose(folder, entry.reservation)
         self.ledger.add_lost(part for entry in entries for part in entry.reservation.parts)
         for entry in entries:
             try:
@@ -143,6 +156,12 @@ class Reservations:
             self._timers[kernel.kernel_id] = loop.call_later(
                 self._settings.restart_grace_seconds, self._end_grace, kernel
             )
+
+    def _lose(self, folder: Path, reservation: Reservation) -> None:
+        """A kernel from before the machine was started again: its pids and start times are those of others now."""
+        log.warning("event=node_lost kernel=%s owner=%r", reservation.kernel_id, reservation.owner)
+        self._lost[reservation.kernel_id] = reservation
+        remove_folder(folder)
 
     @staticmethod
     def _drop_folder(folder: Path, error: Exception) -> None:
@@ -175,6 +194,7 @@ class Reservations:
         for kernel in self._kernels.values():
             if kernel.is_in_use:
                 kernel.sample()
+            kernel.keep_record()
         self.ledger.begin_look()
         # The look that was under way when a process left may not have seen its last work: the next one does.
         self._departed = {pid: (kernel, 1) for pid, (kernel, looks) in self._departed.items() if looks == 0}
@@ -204,6 +224,7 @@ class Reservations:
             remove_folder(folder)
             raise Refused("internal", f"cannot make the kernel's folder {folder}: {error.strerror}") from error
         self._kernels[reservation.kernel_id] = kernel
+        self._lost.pop(reservation.kernel_id, None)
         return kernel
 
     def _left(self, kernel: Kernel, pid: int) -> None:

@@ -12,6 +12,7 @@ from aliquot.gpu_hook.paths import Driver
 from .audit import Findings, Sighting
 from .devices import DeviceReading
 from .enforcement import Enforcement
+from .journal import Reservation
 from .kernel import Kernel
 from .ledger import Ledger
 from .libraries import Libraries
@@ -52,6 +53,11 @@ def describe_devices(
 def describe_sighting(sighting: Sighting) -> dict[str, Any]:
     """A process with memory that no hook charged."""
     return asdict(sighting)
+
+
+def describe_lost(reservation: Reservation) -> dict[str, Any]:
+    """A kernel that ended with the machine."""
+    return {"kernel_id": reservation.kernel_id, "owner": reservation.owner, "label": reservation.label}
 
 
 def describe_kernel(kernel: Kernel, found: Findings, enforcement: Enforcement) -> dict[str, Any]:

@@ -90,6 +90,13 @@ class KernelUsage:
                 refusals=min(_MAX_REFUSALS, tally.refusals + words.refusals),
             )
 
+    def keep_peaks(self, sessions: Sequence[HookSession], accounts: Mapping[int, Account]) -> None:
+        """Into the tallies: an agent after us bounds what a page says by what it lent itself."""
+        for device, account in accounts.items():
+            peak = self.report(sessions, device, account).peak_bytes
+            if peak > self._tallies[device].peak_bytes:
+                self._tallies[device] = replace(self._tallies[device], peak_bytes=peak)
+
     def report(self, sessions: Sequence[HookSession], device: int, account: Account) -> DeviceUse:
         """One device's, or host memory's."""
         tally = self._tallies[device]

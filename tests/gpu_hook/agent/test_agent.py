@@ -281,6 +281,30 @@ class TestRestart:
         node.until(lambda: [device["lost"] for device in node.status()["devices"]] == [False, False])
         assert node.status()["devices"][1]["memory_bytes"] == 1 << 30
 
+    def test_kernels_from_before_a_reboot_are_gone_and_told(
+        self, an_idle_node: Any, open_holder: Callable[[], Any]
+    ) -> None:
+        node = an_idle_node
+        node.start()
+        sleeper = subprocess.Popen(["sleep", "60"])  # has the pid and the start time of the kernel of before
+        node.helpers.append(sleeper)
+        holder = open_holder()
+        for name in ("k", "other"):
+            holder.reserve(name, label="half")
+            ticks = start_time_ticks(sleeper.pid)
+            holder.ask("bind", kernel_id=name, pid=sleeper.pid, start_time_ticks=ticks)
+        node.end(signal.SIGKILL)
+        journal = node.folder / "kernels" / "k" / "grant.json"
+        journal.write_text(json.dumps({**json.loads(journal.read_text()), "boot_id": "another"}))
+        node.start()
+        assert node.status()["lost_kernels"] == [{"kernel_id": "k", "owner": "ada", "label": "half"}]
+        assert [kernel["kernel_id"] for kernel in node.status()["kernels"]] == ["other"]
+        assert node.status()["devices"][0]["reserved_hundredths"] == 50
+        assert not journal.parent.exists()
+        assert "event=node_lost kernel=k owner='ada'" in node.log()
+        assert open_holder().reserve()["ok"]
+        assert node.status()["lost_kernels"] == []
+
     def test_a_damaged_journal_costs_its_kernel_only(self, an_idle_node: Any) -> None:
         for name, text in (("a", "{"), ("b", '{"version": 1}'), ("c", "[]"), ("d", '{"version": 9}')):
             folder = an_idle_node.folder / "kernels" / name
