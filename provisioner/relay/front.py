@@ -19,8 +19,9 @@ _IOPUB_MESSAGES = 2000
 class Front:
     """Made after the fork. ``sockets`` by channel; iopub also receives subscriptions."""
 
-    def __init__(self, context: zmq.Context[Any], prefix: Path) -> None:
-        """Raises zmq.ZMQError when a name cannot be bound."""
+    def __init__(self, context: zmq.Context[Any], prefix: Path, curve: tuple[str, str] = ("", "")) -> None:
+        """``curve``: public and secret key. Raises zmq.ZMQError when a name cannot be bound."""
+        self._curve = curve
         self.sockets: dict[str, Any] = {}
         try:
             for channel in CHANNELS:
@@ -36,6 +37,10 @@ class Front:
     def _bind(self, context: zmq.Context[Any], prefix: Path, channel: str) -> None:
         socket = self.sockets[channel] = context.socket(_TYPES[channel])
         socket.linger = 0
+        if self._curve[1]:
+            public, secret = self._curve
+            socket.curve_publickey, socket.curve_secretkey = public.encode(), secret.encode()
+            socket.curve_server = True
         if channel == "iopub":
             socket.sndhwm = _IOPUB_MESSAGES
             socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # each subscriber gets a welcome, not only the first

@@ -135,8 +135,9 @@ class Host:
             peer.refuse("bad_request", str(error))
         except Refusal as refusal:
             peer.refuse(refusal.code, str(refusal))
-        except OSError as error:
-            peer.refuse("internal", f"the relay host failed at this: {error}")
+        except Exception as error:  # nothing that a peer asks may end the host
+            traceback.print_exc()
+            peer.refuse("internal", f"the relay host failed at this: {error!r}")
         self._flush(peer)
 
     def _flush(self, peer: Peer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -110,6 +111,9 @@ class Links:
             peer.refuse("bad_request", str(error))
         except Refusal as refusal:
             peer.refuse(refusal.code, str(refusal))
+        except Exception as error:  # nothing that a peer asks may end the relay
+            traceback.print_exc()
+            peer.refuse("internal", f"the relay failed at this: {error!r}")
 
     def _take(self, number: int, peer: Peer, record: Record) -> None:
         if not peer.role:

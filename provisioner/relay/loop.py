@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ Handler = Callable[[int], object]
 
 READ = zmq.POLLIN
 WRITE = zmq.POLLOUT
+_MOST_FAILURES = 100
 
 
 class Loop:
@@ -19,6 +21,7 @@ class Loop:
     def __init__(self) -> None:
         self._poller = zmq.Poller()
         self._handlers: dict[Any, Handler] = {}
+        self._failures = 0
 
     def watch(self, target: Any, handler: Handler, events: int = READ) -> None:
         """``target``: a ZMQ socket, or a descriptor's number. Called again, it replaces events and handler."""
@@ -35,4 +38,15 @@ class Loop:
         for target, events in self._poller.poll(max(0, int(seconds * 1000 + 0.999))):
             handler = self._handlers.get(target)
             if handler is not None:
-                handler(events)
+                self._call(handler, events)
+
+    def _call(self, handler: Handler, events: int) -> None:
+        """A handler that fails must not end the kernel's only way out, unless it does nothing but fail."""
+        try:
+            handler(events)
+            self._failures = 0
+        except Exception:
+            self._failures += 1
+            if self._failures > _MOST_FAILURES:
+                raise
+            traceback.print_exc()

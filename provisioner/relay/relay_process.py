@@ -75,7 +75,7 @@ def _made(runtime: RuntimeDir, own: OwnRecord) -> Relay:
     request, folder = own.request, own.folder
     context: zmq.Context[Any] = zmq.Context()
     loop = Loop()
-    front = Front(context, folder / "f")
+    front = Front(context, folder / "f", (request.curve_publickey, request.curve_secretkey))
     back = Back(context, folder / "k" / "s", own.identity.encode())
     signer = Signer(request.key, request.signature_scheme, new_id())
     spill = Spill(folder / "spill")

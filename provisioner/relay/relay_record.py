@@ -35,6 +35,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "store_bytes": (int,),
     "log_bytes": (int,),
     "facts": (dict,),
+    "curve_publickey": (str,),
+    "curve_secretkey": (str,),
 }
 
 
@@ -78,7 +80,7 @@ class OwnRecord:
         return {
             "version": RELAY_VERSION,
             "kernel_id": self.kernel_id,
-            "front": connection_info(self.folder / "f", self.request),
+            "front": {**connection_info(self.folder / "f", self.request), **self._curve()},
             "pid": os.getpid(),
             "start_time_ticks": start_time_ticks(os.getpid()) or 0,
             "boot_id": read_boot_id(),
@@ -86,6 +88,10 @@ class OwnRecord:
             "gateway": self.request.gateway,
             "kernel": None if self.kernel is None else vars(self.kernel),
         }
+
+    def _curve(self) -> dict[str, str]:
+        public, secret = self.request.curve_publickey, self.request.curve_secretkey
+        return {"curve_publickey": public, "curve_secretkey": secret} if secret else {}
 
     def kernel_connection(self) -> dict[str, Any]:
         """The kernel's own connection file."""

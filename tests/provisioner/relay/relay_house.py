@@ -1,0 +1,183 @@
+"""A relay host of the test's own, kernels below it, clients of their fronts and links to them; for the tests here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aliquot.gpu_hook.paths import RuntimeDir
+from aliquot.provisioner.relay import client
+from aliquot.provisioner.relay.client import KernelLaunch, LinkMessage, RelayLink, RelayRecord, RelayRequest
+from aliquot.provisioner.relay.process_facts import is_process
+from jupyter_client.asynchronous.client import AsyncKernelClient
+from jupyter_client.session import Session
+
+T = TypeVar("T")
+SECONDS = 30.0
+
+
+class House:
+    """A runtime folder with its relay host, and all that was started in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.runtime = RuntimeDir(folder)
+        self.settings = client.RelaySettings(exit_when_idle_seconds=None)
+
+    async def start(self) -> None:
+        await client.ensure_relay_host(self.runtime, self.settings)
+
+    @property
+    def host_pid(self) -> int:
+        return int(self.runtime.relay_lock.read_text())
+
+    def kill_host(self) -> None:
+        kill_and_wait(self.host_pid)
+
+    async def relay(self, **fields: Any) -> RelayRecord:
+        """A relay that keeps output for a gateway, unless told otherwise."""
+        given = {"kernel_id": str(uuid.uuid4()), "key": uuid.uuid4().hex, "gateway": "here", **fields}
+        await self.start()
+        return await client.start_relay(self.runtime, RelayRequest(**given))
+
+    async def kernel(self, **fields: Any) -> RelayRecord:
+        """A relay with an ipykernel below it."""
+        record = await self.relay(**fields)
+        await client.spawn(record, ipykernel(record))
+        return client.read_relay_record(record.folder)
+
+    def end(self) -> None:
+        """Everything, whatever state it is in."""
+        with contextlib.suppress(OSError, ValueError):
+            kill_and_wait(self.host_pid)
+        for record in client.read_relay_records(self.runtime):
+            if record.is_alive:
+                kill_and_wait(record.pid)
+            if record.kernel is not None and record.has_living_kernel:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(record.kernel.pid, signal.SIGKILL)
+        shutil.rmtree(self.runtime.path, ignore_errors=True)
+
+
+def ipykernel(record: RelayRecord, *, env: dict[str, str] | None = None, **fields: Any) -> KernelLaunch:
+    argv = (sys.executable, "-m", "ipykernel_launcher", "-f", str(record.kernel_connection_file))
+    return KernelLaunch(argv, {**os.environ, **(env or {})}, **fields)
+
+
+def kill_and_wait(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        os.kill(pid, signal.SIGKILL)
+        select_readable(descriptor)
+        os.close(descriptor)
+
+
+def select_readable(descriptor: int) -> None:
+    assert select.select([descriptor], [], [], SECONDS)[0], "it did not end"
+
+
+def lives(record: RelayRecord) -> bool:
+    return is_process(record.pid, record.start_time_ticks)
+
+
+async def until(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        await asyncio.sleep(0.02)
+    return found
+
+
+async def soon(awaitable: Awaitable[T]) -> T:
+    return await asyncio.wait_for(awaitable, SECONDS)
+
+
+class Gateway:
+    """One link, its session, and what came by it."""
+
+    def __init__(self, record: RelayRecord, session: str = "a-session") -> None:
+        self.record = record
+        self.name = session
+        self.session = Session(key=str(record.front["key"]).encode(), session=session)
+        self.events: asyncio.Queue[Any] = asyncio.Queue()
+        self.messages: list[dict[str, Any]] = []
+        self.acknowledges = True
+        self.lost_because: str | None = None
+        self.link: RelayLink
+
+    async def connect(self, *, attach: bool = True) -> Gateway:
+        self.link = await RelayLink.connect(self.record, self)
+        if attach:
+            self.link.attach(self.name)
+        return self
+
+    def take(self, event: Any) -> None:
+        if isinstance(event, LinkMessage):
+            frames = [bytes(frame) for frame in event.frames]
+            message = self.session.deserialize(frames[1:], content=True)
+            message |= {"channel": event.channel, "seq": event.seq, "to": event.session}
+            self.messages.append(message)
+            if self.acknowledges:
+                self.link.ack(event.seq)
+            event = message
+        self.events.put_nowait(event)
+
+    def lost(self, reason: str) -> None:
+        self.lost_because = reason
+        self.events.put_nowait(reason)
+
+    def request(self, msg_type: str, content: dict[str, Any], channel: str = "shell", **fields: Any) -> str:
+        message = self.session.msg(msg_type, content, **fields)
+        self.link.send(channel, self.name, self.session.serialize(message))
+        return str(message["header"]["msg_id"])
+
+    def execute(self, code: str, **fields: Any) -> str:
+        content = {"code": code, "silent": False, "store_history": False, "allow_stdin": True, "user_expressions": {}}
+        return self.request("execute_request", {**content, **fields})
+
+    async def until(self, matches: Callable[[Any], bool]) -> Any:
+        """The first event from now on that matches."""
+
+        async def look() -> Any:
+            while not matches(event := await self.events.get()):
+                pass
+            return event
+
+        return await soon(look())
+
+    async def idle(self, msg_id: str) -> None:
+        await self.until(lambda event: is_idle(event, msg_id))
+
+    def outputs(self, msg_id: str) -> str:
+        """The text that a cell printed."""
+        return "".join(m["content"]["text"] for m in self.messages if m["msg_type"] == "stream" and parent(m) == msg_id)
+
+
+def parent(message: Any) -> str:
+    return str(message["parent_header"].get("msg_id", "")) if isinstance(message, dict) else ""
+
+
+def is_idle(event: Any, msg_id: str) -> bool:
+    return parent(event) == msg_id and event["msg_type"] == "status" and event["content"]["execution_state"] == "idle"
+
+
+@contextlib.asynccontextmanager
+async def a_client(record: RelayRecord) -> AsyncIterator[AsyncKernelClient]:
+    """A Jupyter client of the front, ready."""
+    found = AsyncKernelClient()
+    found.load_connection_info(dict(record.front))
+    found.start_channels()
+    try:
+        await found.wait_for_ready(timeout=SECONDS)
+        yield found
+    finally:
+        found.stop_channels()
