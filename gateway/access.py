@@ -14,7 +14,7 @@ REFUSAL = (
 
 # Actions by Jupyter's own names of resources. `api` is the version, the status and who I am.
 _ACTIONS: dict[str, frozenset[str]] = {
-    "aliquot": frozenset({"read"}),
+    "aliquot": frozenset({"read", "write"}),
     "api": frozenset({"read"}),
     "csp": frozenset({"write"}),
     "kernels": frozenset({"read", "write", "execute"}),

@@ -15,6 +15,8 @@ from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.clock import Clock, SystemClock
 from aliquot.gateway.config import Aliquot
 from aliquot.gateway.container_plans import ContainerPlanner
+from aliquot.gateway.culler import Culler
+from aliquot.gateway.culling import Culling, read_policy
 from aliquot.gateway.door import Door
 from aliquot.gateway.endings import Endings
 from aliquot.gateway.gateway_folder import boot_id
@@ -54,7 +56,7 @@ class AliquotExtension(ExtensionApp):
 
     name = "aliquot"
     load_other_extensions = True
-    classes = [Aliquot, AliquotIdentityProvider, HostLimits, ImageCatalogue, AliquotProvisioner]
+    classes = [Aliquot, AliquotIdentityProvider, Culling, HostLimits, ImageCatalogue, AliquotProvisioner]
     # A server that ends before it is ready, over a wrong knob for example, stops extensions that made nothing yet.
     _is_made = False
     # In gateway mode kernels are elsewhere, and so is what must be remembered of them.
@@ -91,7 +93,8 @@ class AliquotExtension(ExtensionApp):
         self._remarks = (*(gateway_mode(self._gateway_url) or replaced_classes(server)), *self._memory.remarks)
         for remark in self._remarks:
             self.log.warning("%s", remark)
-        self.settings[SETTING] = Sources(self.scene, ServerMetrics(self.scene), knobs.largest())
+        keep = None if self._manager is None else self._culler.keep
+        self.settings[SETTING] = Sources(self.scene, ServerMetrics(self.scene), knobs.largest(), keep)
         self._is_made = True
         self._door.watch(server)
 
@@ -110,6 +113,8 @@ class AliquotExtension(ExtensionApp):
         self._guard = InterceptionGuard(manager, self.log, rules)
         if rules.requires_interception or rules.ends_unhooked:
             self._watch.listen(self._guard.look)
+        self._culler = Culler(manager, read_policy(Culling(parent=self._server()), manager), clock, self.log)
+        self._watch.listen(self._culler.watch)
 
     def _labels(self) -> dict[str, str]:
         return session_labels(self._server().session_manager)
@@ -131,6 +136,8 @@ class AliquotExtension(ExtensionApp):
             self._door.open()
         await self._start_socket()
         await self._watch.start()
+        if self._manager is not None:
+            await self._culler.start()
 
     async def stop_extension(self) -> None:
         """Called before the server ends its kernels; they end here first, for they give their grants back to us."""
@@ -140,6 +147,7 @@ class AliquotExtension(ExtensionApp):
         self._memory.tell_stopping()
         await self._within_patience("local_socket", self._socket.stop())
         if self._manager is not None:
+            await self._within_patience("culler", self._culler.stop())
             await self._within_patience("interception_guard", self._guard.stop())
             if leaves_kernels:
                 await self._manager.leave_kernels()
@@ -182,7 +190,7 @@ class AliquotExtension(ExtensionApp):
             problems = (f"The node agent does not answer: {admission.agent_message}.",)
         ours: tuple[LocalKernel, ...] = ()
         if self._manager is not None:
-            ours = local_kernels(self._manager, admission, self._labels())
+            ours = local_kernels(self._manager, admission, self._labels(), self._culler.announced())
         return Scene(
             version=__version__,
             node=NodeView(node.status, (*problems, *self._remarks)),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from aliquot.gateway.auth import User, user_of
+from aliquot.gateway.auth import User, owns, user_of
 from aliquot.gateway.metrics import ServerMetrics
 from aliquot.gateway.size_names import STEP, describe_grammar
 from aliquot.gateway.sizes import OfferedSize, SizedKernelSpecManager
@@ -28,6 +28,8 @@ class Sources:
     scene: Callable[[], Scene]
     metrics: ServerMetrics
     largest: GpuShare
+    # What the owner of a kernel asks who wants it to stay; None where nothing ends kernels by themselves.
+    keep: Callable[[str], str | None] | None = None
 
 
 class AliquotHandler(APIHandler):
@@ -81,6 +83,21 @@ class KernelHandler(AliquotHandler):
         raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
 
 
+class KeepHandler(AliquotHandler):
+    """A kernel that would be ended for want of use is to stay. Somebody else's is not there."""
+
+    @authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        if kernel_id not in self.kernel_manager or not owns(self.asker, self.kernel_manager, kernel_id):
+            raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+        refusal = None if self.sources.keep is None else self.sources.keep(kernel_id)
+        if refusal is not None:
+            raise HTTPError(409, refusal)
+        self.set_status(204)
+        self.finish()
+
+
 class SizesHandler(AliquotHandler):
     """The sizes that are listed, and the grammar of all others."""
 
@@ -115,6 +132,7 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/sizes", SizesHandler),
     (r"/aliquot/api/kernels", KernelsHandler),
     (r"/aliquot/api/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)", KernelHandler),
+    (r"/aliquot/api/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)/keep", KeepHandler),
     (r"/aliquot/api/metrics", MetricsHandler),
 )
 

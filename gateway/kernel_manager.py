@@ -84,6 +84,15 @@ class AliquotKernelManager(RelayedKernelManager):
         # Jupyter says "starting" until a client connects; for us a kernel that runs holds what it was granted.
         return "resident" if kernel.ready.done() else "starting", kernel.reason
 
+    def connections(self, kernel_id: str) -> int:
+        """How many browsers and other clients look at it through this server."""
+        return int(self._kernel_connections.get(kernel_id, 0))
+
+    def initialize_culler(self) -> None:
+        """Called by Jupyter at each start. Its culler goes by `execution_state`; where ours is, it stays out."""
+        if self.endings is None:
+            super().initialize_culler()
+
     def kernel_model(self, kernel_id: str) -> dict[str, Any]:
         """Called by Jupyter's handlers for each kernel they show. A kernel that waits says why."""
         model: dict[str, Any] = super().kernel_model(kernel_id)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from aliquot.gateway.admission import AdmissionSnapshot
+from aliquot.gateway.culling import Announcement
 from aliquot.gateway.request_queue import QueueEntry
 from aliquot.gateway.status import PLAIN, LocalKernel
 from aliquot.provisioner.errors import RequestError
@@ -40,7 +41,10 @@ class KernelManagers(Protocol):
 
 
 def local_kernels(
-    manager: KernelManagers, snapshot: AdmissionSnapshot, labels: Mapping[str, str]
+    manager: KernelManagers,
+    snapshot: AdmissionSnapshot,
+    labels: Mapping[str, str],
+    announced: Mapping[str, Announcement],
 ) -> tuple[LocalKernel, ...]:
     """The kernels of this server that ask for a GPU, in the order in which they were started.
 
@@ -52,7 +56,8 @@ def local_kernels(
     for kernel_id in manager.list_kernel_ids():
         kernel = manager.get_kernel(kernel_id)
         request, last_crash = request_of(kernel), getattr(kernel, "last_crash", None)
-        if request is None and last_crash is None:
+        ending_soon = announced.get(kernel_id)
+        if request is None and last_crash is None and ending_soon is None:
             continue
         state, reason = manager.kernel_state(kernel_id)
         waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
@@ -70,6 +75,7 @@ def local_kernels(
                 created=waiting.since if waiting else holding.since if holding else None,
                 quotas=holding.grant.quotas if holding else (),
                 last_crash=last_crash,
+                ending_soon=ending_soon,
                 dropped_messages=manager.dropped_messages(kernel_id),
             )
         )

@@ -149,6 +149,11 @@ class KernelLink(LinkListener):
     # ---- what websockets do
 
     @property
+    def is_up(self) -> bool:
+        """Whether the relay is connected, so that what is known of it is the present state."""
+        return self._is_up.is_set()
+
+    @property
     def is_at_work(self) -> bool:
         """Whether the kernel works on something, and so has shown that it answers."""
         return self.activity is not None and self.activity.is_busy

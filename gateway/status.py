@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from aliquot.gateway.auth import User
+from aliquot.gateway.culling import Announcement
 from aliquot.gateway.endings import EndedKernel
 from aliquot.gateway.unhooked import count_processes
 from aliquot.gpu_hook.agent_reports import DeviceStatus, HostMemoryStatus, KernelStatus, NodeStatus, UnhookedProcess
@@ -43,6 +44,7 @@ class LocalKernel:
     quotas: tuple[Quota, ...] = ()
     ending: Ending | None = None
     last_crash: Ending | None = None
+    ending_soon: Announcement | None = None
     dropped_messages: Mapping[str, int] | None = None
 
 
@@ -152,6 +154,7 @@ def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
         "created": _iso(created),
         "ending": None if kernel.ending is None else ending_report(kernel.ending),
         "last_crash": None if kernel.last_crash is None else ending_report(kernel.last_crash),
+        "ending_soon": None if kernel.ending_soon is None else _announcement(kernel.ending_soon),
         **usage,
     }
 
@@ -159,6 +162,10 @@ def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
 def ending_report(ending: Ending) -> Report:
     """Why and when, for people and for programs."""
     return {**ending_record(ending), "at": _iso(ending.at)}
+
+
+def _announcement(told: Announcement) -> Report:
+    return {"at": _iso(told.at), "reason": told.reason, "can_keep": told.can_keep}
 
 
 def _foreign_kernel(known: KernelStatus) -> Report:
@@ -180,6 +187,7 @@ def _foreign_kernel(known: KernelStatus) -> Report:
         "created": _iso(known.created),
         "ending": None,
         "last_crash": None,
+        "ending_soon": None,
         **_usage(known),
     }
 

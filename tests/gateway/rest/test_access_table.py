@@ -48,6 +48,8 @@ TABLE = (
     Row("GET", "aliquot/api/sizes", (403, 200, 200, 200)),
     Row("GET", "aliquot/api/kernels", (403, 200, 200, 200)),
     Row("GET", "aliquot/api/kernels/{n}", (403, 404, 404, 404)),
+    Row("POST", "aliquot/api/kernels/{k}/keep", (403, 404, 204, 204), {}),
+    Row("POST", "aliquot/api/kernels/{n}/keep", (403, 404, 404, 404), {}),
     Row("GET", "aliquot/api/metrics", (403, 403, 403, 200)),
     Row("GET", "metrics", (403, 403, 403, 200)),
     Row("GET", "api/contents", (403, 403, 403, 200)),

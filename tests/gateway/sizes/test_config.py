@@ -9,6 +9,7 @@ import pytest
 from aliquot.gateway.auth import AliquotIdentityProvider
 from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.config import Aliquot, configuration_page
+from aliquot.gateway.culling import Culling
 from aliquot.gateway.host_limits import HostLimits
 from aliquot.provisioner.provisioner import AliquotProvisioner
 from aliquot.provisioner.resources import GpuShare
@@ -16,7 +17,7 @@ from traitlets import TraitError
 from traitlets.config import Config
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "configuration.md"
-CLASSES = (Aliquot, ImageCatalogue, HostLimits, AliquotIdentityProvider, AliquotProvisioner)
+CLASSES = (Aliquot, Culling, ImageCatalogue, HostLimits, AliquotIdentityProvider, AliquotProvisioner)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,182 @@
+"""Which kernels are to be ended because nobody uses them: knobs, policy and one pure decision. It ends nobody.
+
+Work is never ended, and nothing is ended that was not announced first; what counts as idle, culler.py finds out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from traitlets import Bool, Float, TraitError, validate
+from traitlets.config import Configurable
+
+
+class Culling(Configurable):
+    """Knobs of culling: kernels that nobody uses are ended, after an announcement."""
+
+    idle_seconds = Float(
+        0.0, help="End a kernel after so long without work and without use of its GPU; 0 for never."
+    ).tag(config=True)
+    opportunistic_idle_seconds = Float(
+        -1.0, help="The same for kernels of the opportunistic class; 0 for never, -1 for what holds for all."
+    ).tag(config=True)
+    max_age_seconds = Float(0.0, help="End a kernel so long after its start, once its work is done; 0 for never.").tag(
+        config=True
+    )
+    warning_seconds = Float(300.0, help="How long before its end a kernel's owner is told of it.").tag(config=True)
+    connected = Bool(True, help="Whether kernels are ended, too, to which a browser tab is connected.").tag(config=True)
+
+    @validate("idle_seconds", "max_age_seconds", "warning_seconds")
+    def _is_not_negative(self, proposal: dict[str, Any]) -> float:
+        return self._seconds(proposal, least=0.0)
+
+    @validate("opportunistic_idle_seconds")
+    def _is_a_time_or_left_open(self, proposal: dict[str, Any]) -> float:
+        return -1.0 if proposal["value"] == -1 else self._seconds(proposal, least=0.0)
+
+    def _seconds(self, proposal: dict[str, Any], least: float) -> float:
+        if not least <= proposal["value"] < math.inf:
+            name = proposal["trait"].name
+            raise TraitError(f"c.Culling.{name}: asked {proposal['value']!r}; wanted a number of seconds, 0 or more")
+        return float(proposal["value"])
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Times in seconds, 0 for never. ``ends_busy``: Jupyter's `cull_busy`, for who sets it: silent work is ended."""
+
+    idle: float = 0.0
+    opportunistic_idle: float = 0.0
+    max_age: float = 0.0
+    warning: float = 300.0
+    ends_connected: bool = True
+    ends_busy: bool = False
+    look: float = 15.0
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """What is known of one kernel that runs. Times in seconds since the epoch.
+
+    ``active``: when it last worked, used its GPU or was kept by its owner; ``idle``: its kernelspec's own time.
+    """
+
+    id: str
+    started: float
+    active: float
+    is_busy: bool = False
+    connections: int = 0
+    is_opportunistic: bool = False
+    idle: float | None = None
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """A kernel that will be ended at ``at``. ``can_keep``: whether its owner may prevent it; ``since``: when told."""
+
+    kernel_id: str
+    at: float
+    reason: str
+    ending: str
+    can_keep: bool
+    since: float
+
+
+@dataclass(frozen=True)
+class Decision:
+    """``announced``: all that stand now, the new ones included; ``ends``: those whose time has come."""
+
+    announced: Mapping[str, Announcement]
+    ends: tuple[Announcement, ...] = ()
+
+
+def read_policy(knobs: Culling, jupyter: Any) -> Policy:
+    """Our knobs; where they leave the idle time open, those of Jupyter's kernel manager, with their meaning there."""
+    is_jupyters = not knobs.idle_seconds and jupyter.cull_idle_timeout > 0
+    idle = float(jupyter.cull_idle_timeout) if is_jupyters else knobs.idle_seconds
+    opportunistic = idle if knobs.opportunistic_idle_seconds < 0 else knobs.opportunistic_idle_seconds
+    times = [seconds for seconds in (idle, opportunistic, knobs.max_age_seconds, knobs.warning_seconds) if seconds > 0]
+    look = min([15.0, *(seconds / 10 for seconds in times)])
+    if is_jupyters and jupyter.cull_interval > 0:
+        look = min(look, jupyter.cull_interval)
+    return Policy(
+        idle=idle,
+        opportunistic_idle=opportunistic,
+        max_age=knobs.max_age_seconds,
+        warning=knobs.warning_seconds,
+        ends_connected=jupyter.cull_connected if is_jupyters else knobs.connected,
+        ends_busy=is_jupyters and jupyter.cull_busy,
+        look=look,
+    )
+
+
+def decide(
+    kernels: Iterable[KernelFacts], announced: Mapping[str, Announcement], now: float, policy: Policy
+) -> Decision:
+    """Who is announced, and whose time has come. What was announced before something happened counts no more."""
+    stand: dict[str, Announcement] = {}
+    ends = []
+    for kernel in kernels:
+        due = _due(kernel, policy)
+        if due is None or now < due.at - policy.warning:
+            continue
+        told = announced.get(kernel.id)
+        if told is None or kernel.active >= told.since or told.reason != due.reason:
+            at = max(due.at, now + policy.warning)
+            told = Announcement(kernel.id, at, due.reason, due.ending, due.can_keep, now)
+        if now >= told.at:
+            ends.append(told)
+        else:
+            stand[kernel.id] = told
+    return Decision(stand, tuple(ends))
+
+
+@dataclass(frozen=True)
+class _Due:
+    """When a kernel's time comes if nothing happens, and why."""
+
+    at: float
+    reason: str
+    ending: str
+    can_keep: bool
+
+
+def _due(kernel: KernelFacts, policy: Policy) -> _Due | None:
+    if kernel.is_busy and not policy.ends_busy:
+        return None
+    if kernel.connections and not policy.ends_connected:
+        return None
+    causes = []
+    idle = _idle_seconds(kernel, policy)
+    if idle > 0:
+        text = duration_text(idle)
+        reason = f"kernels that are idle for {text} are ended"
+        causes.append(_Due(kernel.active + idle, reason, f"after {text} idle", can_keep=True))
+    if policy.max_age > 0 and not kernel.is_busy:
+        # Work that ends late is followed by the time of a warning, so that its results can be saved.
+        at = max(kernel.started + policy.max_age, kernel.active + policy.warning)
+        text = duration_text(policy.max_age)
+        causes.append(_Due(at, f"kernels are ended {text} after their start", f"{text} after its start", False))
+    return min(causes, key=lambda due: due.at, default=None)
+
+
+def _idle_seconds(kernel: KernelFacts, policy: Policy) -> float:
+    if kernel.idle is not None:
+        return kernel.idle
+    return policy.opportunistic_idle if kernel.is_opportunistic else policy.idle
+
+
+def duration_text(seconds: float) -> str:
+    """``90 s``, ``60 min``, ``1 h 30 min``, ``3 d``: exact where people would be."""
+    if seconds < 120:
+        return f"{seconds:g} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48 and not minutes and not hours % 24:
+        return f"{hours // 24} d"
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"

@@ -1,0 +1,213 @@
+"""What the culler takes as use of a kernel, and what it does when it cannot know."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aliquot.gateway.activity import Activity
+from aliquot.gateway.culler import Culler
+from aliquot.gateway.culling import Policy
+from aliquot.gateway.status import NodeView
+from aliquot.gpu_hook.client import read_status
+from aliquot.provisioner.endings import Asked
+
+LOG = logging.getLogger("test")
+POLICY = Policy(idle=100.0, opportunistic_idle=100.0, warning=10.0)
+SIZED = {"kernel_provisioner": {"provisioner_name": "aliquot", "config": {"gpus": "0.25"}}}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def wall(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError("a test looks by itself")
+
+
+class Kernels:
+    """One kernel that runs, as the kernel manager tells of it."""
+
+    def __init__(self, clock: Clock, metadata: dict[str, Any] | None = None) -> None:
+        self.links: Any = None
+        self.state = "resident"
+        self.ended: list[Asked] = []
+        self.refuses = False
+        self.kernel = SimpleNamespace(
+            execution_state="idle",
+            last_activity=datetime.fromtimestamp(clock.wall(), timezone.utc),
+            kernel_spec=SimpleNamespace(metadata=metadata or {}),
+        )
+
+    def list_kernel_ids(self) -> list[str]:
+        return [] if self.ended else ["k1"]
+
+    def get_kernel(self, kernel_id: str) -> Any:
+        return self.kernel
+
+    def kernel_state(self, kernel_id: str) -> tuple[str, str]:
+        return self.state, ""
+
+    def connections(self, kernel_id: str) -> int:
+        return 0
+
+    async def end_kernel(self, kernel_id: str, asked: Asked, now: bool = False) -> None:
+        if self.refuses:
+            raise OSError("it would not go")
+        self.ended.append(asked)
+
+    def relay(self, activity: Activity | None, is_up: bool = True) -> None:
+        link = SimpleNamespace(activity=activity, is_up=is_up)
+        self.links = SimpleNamespace(get=lambda _: link)
+
+
+def node(busy_seconds: float, charged: int = 0) -> NodeView:
+    """What the agent says of k1, which has a quarter of a device."""
+    device = {
+        "uuid": "GPU-1",
+        "index": 0,
+        "hundredths": 25,
+        "quota_bytes": 1 << 30,
+        "charged_bytes": charged,
+        "lent_bytes": 0,
+        "peak_bytes": charged,
+        "busy_seconds": busy_seconds,
+        "refusals": 0,
+    }
+    kernel = {
+        "kernel_id": "k1",
+        "owner": "alice",
+        "label": "",
+        "hundredths": 25,
+        "memory_limit": None,
+        "workload_class": "production",
+        "generation": 1,
+        "attributes": {},
+        "created": 1000.0,
+        "interception": "holds",
+        "pids": [1],
+        "ending": False,
+        "devices": [device],
+    }
+    report = {"node": "n", "driver": "softgpu", "enforcer": "hook", "devices": [], "connections": 1}
+    return NodeView(read_status({**report, "kernels": [kernel]}))
+
+
+def a_scene(metadata: dict[str, Any] | None = None) -> tuple[Clock, Kernels, Culler]:
+    clock = Clock()
+    kernels = Kernels(clock, metadata)
+    return clock, kernels, Culler(kernels, POLICY, clock, LOG)
+
+
+async def test_a_plain_kernel_without_a_relay_is_ended_by_what_jupyter_saw() -> None:
+    clock, kernels, culler = a_scene()
+    clock.seconds = 1089.0
+    await culler.look()
+    assert culler.announced() == {}
+    clock.seconds = 1090.0
+    await culler.look()
+    assert culler.announced()["k1"].at == 1100.0
+    kernels.kernel.execution_state = "busy"
+    clock.seconds = 1100.0
+    await culler.look()
+    assert (culler.announced(), kernels.ended) == ({}, [])
+    kernels.kernel.execution_state = "idle"
+    await culler.look()
+    clock.seconds = 1110.0
+    await culler.look()
+    assert [asked.message for asked in kernels.ended] == ["the kernel was ended after 100 s idle"]
+
+
+@pytest.mark.parametrize("state", ["pending", "starting", "ended"])
+async def test_a_kernel_that_does_not_run_is_left_alone(state: str) -> None:
+    clock, kernels, culler = a_scene()
+    kernels.state = state
+    clock.seconds = 1e6
+    await culler.look()
+    assert culler.announced() == {}
+
+
+@pytest.mark.parametrize(
+    ("activity", "is_up", "want"),
+    [
+        (Activity(1, 1, 1000.0, None, 1000.0), True, False),
+        (Activity(2, 0, None, 1000.0, 1000.0), True, True),
+        (Activity(0, 0, None, 1000.0, 1000.0), False, False),
+        (None, True, False),
+    ],
+)
+async def test_a_relays_word_counts_and_one_that_is_away_spares_its_kernel(
+    activity: Activity | None, is_up: bool, want: bool
+) -> None:
+    clock, kernels, culler = a_scene()
+    kernels.relay(activity, is_up)
+    # What Jupyter's tracker says is not asked then: it is wrong where subshells are at work.
+    kernels.kernel.execution_state = "idle" if not want else "busy"
+    clock.seconds = 1095.0
+    await culler.look()
+    assert bool(culler.announced()) is want
+
+
+async def test_use_of_the_gpu_without_a_cell_is_use_and_an_agent_that_is_away_spares_its_kernels() -> None:
+    clock, kernels, culler = a_scene(SIZED)
+    culler.watch(node(0.0))
+    clock.seconds = 1080.0
+    culler.watch(node(2.5))
+    clock.seconds = 1100.0
+    await culler.look()
+    assert culler.announced() == {}, "a thread of it uses the GPU"
+    clock.seconds = 1150.0
+    culler.watch(node(2.5, charged=1 << 20))
+    clock.seconds = 1245.0
+    culler.watch(NodeView())
+    await culler.look()
+    assert culler.announced() == {}, "nobody knows what it does"
+    culler.watch(node(2.5, charged=1 << 20))
+    await culler.look()
+    assert culler.announced()["k1"].at == 1255.0
+    clock.seconds = 1255.0
+    await culler.look()
+    assert len(kernels.ended) == 1
+
+
+async def test_a_kernel_that_its_owner_keeps_begins_anew() -> None:
+    clock, kernels, culler = a_scene()
+    clock.seconds = 1095.0
+    await culler.look()
+    assert culler.keep("k1") is None
+    assert culler.announced() == {}
+    clock.seconds = 1184.0
+    await culler.look()
+    assert (culler.announced(), kernels.ended) == ({}, [])
+    clock.seconds = 1186.0
+    await culler.look()
+    assert culler.announced()["k1"].at == 1196.0
+
+
+@pytest.mark.parametrize(("metadata", "want"), [(10, True), (0, False), (-1, False), (1000, False), (True, True)])
+async def test_a_kernelspecs_own_time_counts(metadata: Any, want: bool) -> None:
+    clock, _, culler = a_scene({"cull_idle_timeout": metadata})
+    clock.seconds = 1150.0
+    await culler.look()
+    assert bool(culler.announced()) is want
+
+
+async def test_one_that_could_not_be_ended_is_announced_again() -> None:
+    clock, kernels, culler = a_scene()
+    kernels.refuses = True
+    clock.seconds = 1100.0
+    await culler.look()
+    clock.seconds = 1110.0
+    await culler.look()
+    assert culler.announced() == {}
+    await culler.look()
+    assert culler.announced()["k1"].at == 1120.0

@@ -1,0 +1,117 @@
+"""A real server that ends what nobody uses: it tells first, spares work, and lets owners keep their kernels."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from jupyter_server.serverapp import ServerApp
+from traitlets.config import Config
+
+from .conftest import Ask
+from .test_contract import check, until
+
+KERNEL = "/aliquot/api/kernels/{kernel_id}"
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: Config) -> Config:
+    jp_server_config.Culling.idle_seconds = 0.5
+    jp_server_config.Culling.warning_seconds = 1.5
+    return jp_server_config
+
+
+class Somebody:
+    """A user with one plain kernel."""
+
+    def __init__(self, ask: Ask, server: ServerApp, kernel_id: str) -> None:
+        self.ask = ask
+        self.manager = server.kernel_manager
+        self.kernel_id = kernel_id
+
+    async def report(self) -> dict[str, Any] | None:
+        answer = await self.ask("alice", "GET", "aliquot/api/kernels", self.kernel_id)
+        return check(answer, KERNEL) if answer.status == 200 else None
+
+    async def soon(self) -> dict[str, Any] | None:
+        report = await self.report()
+        return None if report is None else report["ending_soon"]
+
+    async def keep(self, who: str = "alice") -> int:
+        answer = await self.ask(who, "POST", "aliquot/api/kernels", self.kernel_id, "keep", body={})
+        return int(answer.status)
+
+
+async def a_kernel_of_alice(ask: Ask, a_server: ServerApp) -> Somebody:
+    started = await ask("alice", "POST", "api/kernels", body={"name": "python3"})
+    assert started.status == 201
+    return Somebody(ask, a_server, started.json["id"])
+
+
+async def test_a_cell_is_spared_its_kernel_announced_kept_and_ended(ask: Ask, a_server: ServerApp) -> None:
+    somebody = await a_kernel_of_alice(ask, a_server)
+    kernel = somebody.manager.get_kernel(somebody.kernel_id)
+    client = kernel.client()
+    client.start_channels()
+    try:
+        await client.wait_for_ready(timeout=30)
+        cell = asyncio.ensure_future(client.execute_interactive("import time; time.sleep(4)", timeout=30))
+        seen = []
+        await until(somebody.soon, lambda soon: kernel.execution_state == "busy" and soon is None)
+        while kernel.execution_state == "busy":
+            seen.append(await somebody.soon())
+            await asyncio.sleep(0.05)
+        assert (await cell)["content"]["status"] == "ok"
+    finally:
+        client.stop_channels()
+    assert len(seen) > 10
+    assert seen == [None] * len(seen), "a silent cell that runs longer than the idle time is work"
+
+    soon = await until(somebody.soon, bool)
+    assert (soon["reason"], soon["can_keep"]) == ("kernels that are idle for 0.5 s are ended", True)
+    assert await somebody.keep("bob") == 404, "somebody else's kernel is not there"
+    assert await somebody.keep("nobody") == 403
+    assert await somebody.keep() == 204
+    assert await somebody.soon() is None
+    again = await until(somebody.soon, bool)
+    assert again["at"] > soon["at"]
+
+    report = await until(somebody.report, lambda report: report is not None and report["state"] == "ended")
+    assert report["ending"]["code"] == "culled"
+    assert report["reason"] == report["ending"]["message"] == "the kernel was ended after 0.5 s idle"
+    assert report["ending"]["at"] >= again["at"]
+    assert somebody.kernel_id not in somebody.manager
+    status = (await somebody.ask("alice", "GET", "aliquot/api/status")).json
+    assert [kernel["id"] for kernel in status["kernels"]] == [somebody.kernel_id]
+    assert (await somebody.ask("bob", "GET", "aliquot/api/kernels", somebody.kernel_id)).status == 404
+    assert (await somebody.ask("bob", "GET", "aliquot/api/kernels")).json == {"kernels": []}
+    text = (await somebody.ask("ada", "GET", "aliquot/api/metrics")).body.decode()
+    assert 'aliquot_kernel_endings_total{code="culled"} 1.0' in text
+    assert await somebody.keep() == 404
+
+
+async def test_a_kernel_that_waits_for_input_is_at_work(ask: Ask, a_server: ServerApp) -> None:
+    somebody = await a_kernel_of_alice(ask, a_server)
+    kernel = somebody.manager.get_kernel(somebody.kernel_id)
+    client = kernel.client()
+    client.start_channels()
+    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    try:
+        await client.wait_for_ready(timeout=30)
+
+        async def wait_for_a_look_or_more(_: Any) -> None:
+            asked.set_result(None)
+            await until(somebody.soon, lambda soon: soon is None)
+            for _look in range(60):
+                assert await somebody.soon() is None
+                await asyncio.sleep(0.05)
+            client.input("done")
+
+        cell = client.execute_interactive(
+            "x = input()", allow_stdin=True, stdin_hook=wait_for_a_look_or_more, timeout=30
+        )
+        assert (await cell)["content"]["status"] == "ok"
+        assert asked.done()
+    finally:
+        client.stop_channels()
