@@ -24,6 +24,7 @@ from aliquot.gateway.gateway_memory import GatewayMemory, claim_memory, orphan_s
 from aliquot.gateway.handlers import HANDLERS, SETTING, Sources
 from aliquot.gateway.host_limits import HostLimits, node_totals
 from aliquot.gateway.interception_guard import GuardRules, InterceptionGuard
+from aliquot.gateway.kernel_containers import KernelContainers
 from aliquot.gateway.kernel_endings import KernelEndings
 from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.gateway.kernel_memory import KernelMemory
@@ -43,6 +44,7 @@ from aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
 from aliquot.provisioner.container_limits import NodeTotals
 from aliquot.provisioner.errors import AgentUnavailableError
 from aliquot.provisioner.provisioner import AliquotProvisioner
+from aliquot.provisioner.runtime.container import ContainerRuntime
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
@@ -56,7 +58,15 @@ class AliquotExtension(ExtensionApp):
 
     name = "aliquot"
     load_other_extensions = True
-    classes = [Aliquot, AliquotIdentityProvider, Culling, HostLimits, ImageCatalogue, AliquotProvisioner]
+    classes = [
+        Aliquot,
+        AliquotIdentityProvider,
+        Culling,
+        HostLimits,
+        ImageCatalogue,
+        KernelContainers,
+        AliquotProvisioner,
+    ]
     # A server that ends before it is ready, over a wrong knob for example, stops extensions that made nothing yet.
     _is_made = False
     # In gateway mode kernels are elsewhere, and so is what must be remembered of them.
@@ -104,6 +114,8 @@ class AliquotExtension(ExtensionApp):
         manager.admission = self._admission
         manager.memory = self._kernel_memory(self._server(), knobs)
         manager.containers = self._container_planner(self._server())
+        self._containers = ContainerRuntime(KernelContainers(parent=self._server()).settings(), self.log)
+        manager.container_runtime = self._containers
         self._links = RelayLinks(self.log)
         manager.links = self._links
         manager.endings = KernelEndings(
@@ -155,6 +167,7 @@ class AliquotExtension(ExtensionApp):
                 await self._manager.shutdown_all()
             await self._within_patience("relay_links", self._links.stop())
             await self._within_patience("endings", self._endings.flush())
+            await self._within_patience("containers", asyncio.to_thread(self._containers.close))
         await self._within_patience("admission", self._admission.stop(leaves_kernels=leaves_kernels))
         await self._within_patience("node_watch", self._watch.stop())
         await self._within_patience("agent_link", self._link.stop())

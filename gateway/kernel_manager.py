@@ -17,6 +17,7 @@ from aliquot.gpu_hook.paths import KERNEL_ID
 from aliquot.provisioner.endings import Asked
 from aliquot.provisioner.errors import AliquotError
 from aliquot.provisioner.grant_record import stanza_request
+from aliquot.provisioner.runtime.container import ContainerRuntime
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 from tornado.web import HTTPError
@@ -48,6 +49,7 @@ class AliquotKernelManager(RelayedKernelManager):
         super().__init__(**kwargs)
         self.admission: Admission | None = None
         self.containers: ContainerPlanner | None = None
+        self.container_runtime: ContainerRuntime | None = None
         self.endings: KernelEndings | None = None
         self.memory: KernelMemory | None = None
         self.owners: dict[str, str] = {}
@@ -170,6 +172,7 @@ class AliquotKernelManager(RelayedKernelManager):
         kernel, name, kernel_id = super().pre_start_kernel(kernel_name, kwargs)
         if isinstance(kernel, ManagedKernel):
             kernel.kernel_id, kernel.admission, kernel.containers = kernel_id, self.admission, self.containers
+            kernel.container_runtime = self.container_runtime
             kernel.owner = self.owners.get(kernel_id) or current_user().name
             kernel.tell_failed = self._handle_start_failed
             kernel.memory, kernel.start_arguments = self.memory, dict(kwargs)

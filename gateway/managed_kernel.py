@@ -17,6 +17,7 @@ from aliquot.provisioner.errors import AliquotError, WithdrawnError
 from aliquot.provisioner.grant_record import stanza_request
 from aliquot.provisioner.provisioner import AliquotProvisioner
 from aliquot.provisioner.resources import Grant, Request
+from aliquot.provisioner.runtime.container import ContainerRuntime
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_server.services.kernels.kernelmanager import ServerKernelManager, emit_kernel_action_event
 
@@ -44,6 +45,8 @@ class ManagedKernel(ServerKernelManager):
         self.admission: Admission | None = None
         # None: the extension is not loaded, and nothing may start in a container.
         self.containers: ContainerPlanner | None = None
+        # The provisioner looks for it here: one for all kernels of the server.
+        self.container_runtime: ContainerRuntime | None = None
         # None: the extension is not loaded, and nobody finds this kernel again.
         self.memory: KernelMemory | None = None
         self.owner = ""
@@ -89,7 +92,9 @@ class ManagedKernel(ServerKernelManager):
         entry = None if self.admission is None else self.admission.waiting(self.kernel_id)
         if entry is not None:
             return entry.reason
-        return _ASKING if isinstance(self.provisioner, AliquotProvisioner) and self.provisioner.is_asking else None
+        if isinstance(self.provisioner, AliquotProvisioner) and self.provisioner.is_asking:
+            return _ASKING
+        return None if self.container_runtime is None else self.container_runtime.waiting_reason(self.kernel_id)
 
     def withdraw(self) -> bool:
         """Give up waiting for a grant; tells whether it waited. Its start then fails with WithdrawnError."""

@@ -16,7 +16,7 @@ from .errors import LaunchError, RequestError
 from .resources import Grant
 
 SOFTGPU_KIND = "aliquot.dev/softgpu"
-HOOK_DEVICE = "aliquot.dev/hook=shim"
+HOOK_KIND = "aliquot.dev/hook"
 NVIDIA_KIND = "nvidia.com/gpu"
 USUAL_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 _OURS = "aliquot.dev/"
@@ -44,14 +44,14 @@ class CdiSpec:
     devices: Mapping[str, Edits]
 
 
-def device_names(grant: Grant) -> tuple[str, ...]:
-    """The CDI devices of a grant: its GPUs, then the hook, which stands before their libraries."""
+def device_names(grant: Grant, hook: str = "shim") -> tuple[str, ...]:
+    """The CDI devices of a grant: its GPUs, then the hook (shim or preload), which stands before their libraries."""
     is_software = any(name == "ALIQUOT_SOFTGPU_STATE" for name, _ in grant.env)
     if is_software:
         gpus = [f"{SOFTGPU_KIND}={quota.index}" for quota in grant.quotas]
     else:
         gpus = [f"{NVIDIA_KIND}={quota.uuid}" for quota in grant.quotas]
-    return (*gpus, HOOK_DEVICE)
+    return (*gpus, f"{HOOK_KIND}={hook}")
 
 
 def load_specs(folders: Iterable[str | Path]) -> tuple[CdiSpec, ...]:
@@ -77,7 +77,7 @@ def edits_for(names: Sequence[str], specs: Iterable[CdiSpec], folders: Iterable[
             raise LaunchError(
                 f"asked the device {name} for a container; found {known} in {', '.join(map(str, folders))}, and this "
                 "engine resolves no CDI device over its API; start the node agent with --cdi-dir, or set "
-                "c.AliquotContainers.cdi_dirs to the folder that it writes"
+                "c.KernelContainers.cdi_dirs to the folder that it writes"
             )
         if kind not in seen:
             seen.add(kind)

@@ -23,7 +23,6 @@ KERNELSPEC_LABEL = f"{LABEL_PREFIX}kernelspec"
 RUNTIME_DIR_LABEL = f"{LABEL_PREFIX}runtime-dir"
 
 _NO_HOME = "/home/kernel"
-_PRELOAD_FILE = "/etc/ld.so.preload"
 # A program may be compiled there and run: PyTorch and Numba do. So not noexec, as engines would have it.
 _TMPFS = "rw,exec,nosuid,nodev,mode=1777"
 _LOG_BYTES = "1m"
@@ -39,14 +38,10 @@ class ImageFacts:
 
 @dataclass(frozen=True)
 class Devices:
-    """How the kernel's devices and the hook come in: by the engine's CDI, or by our own hand from the same specs.
-
-    ``preload_file`` is a file on the host that names libraries for the loader, where a shim folder is not enough.
-    """
+    """How the kernel's devices and the hook come in: by the engine's CDI, or by our own hand from the same specs."""
 
     cdi_names: tuple[str, ...] = ()
     edits: Edits = field(default_factory=Edits)
-    preload_file: str = ""
 
 
 @dataclass(frozen=True)
@@ -158,8 +153,6 @@ def _mounts(launch: ContainerLaunch, plan: ContainerPlan, grant: Grant | None, d
     if grant is not None:
         # A socket can be connected to through a read-only mount.
         mounts.append(Mount(grant.kernel_dir, grant.kernel_dir))
-    if devices.preload_file:
-        mounts.append(Mount(devices.preload_file, _PRELOAD_FILE))
     # One that lies in another comes after it.
     return tuple(sorted(dict.fromkeys(mounts), key=lambda mount: (mount.target.count("/"), mount.target)))
 

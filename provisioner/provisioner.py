@@ -22,7 +22,7 @@ from traitlets import Bool, CUnicode, Float, Unicode
 
 from .container_plan import ContainerPlan
 from .endings import ProcessEnd
-from .errors import AgentUnavailableError, LaunchError, RequestError
+from .errors import AgentUnavailableError, EngineError, LaunchError, RequestError
 from .grant_hold import GrantHold, Names, bind_process
 from .grant_record import grant_record, parse_request, read_grant
 from .granting import Asker, Question
@@ -181,7 +181,7 @@ class AliquotProvisioner(LocalProvisioner):
         spec = self._launch_spec(cmd, kwargs["env"], kwargs.get("cwd"))
         relay = None if self._relay is None else self._relay.record
         try:
-            self._runtime = choose_runtime(relay, self.container is not None)
+            self._runtime = choose_runtime(relay, self.container is not None, self._containers())
             self._end = None
             self._kernel = await self._runtime.create(Launch(spec, streams, self.grant, self.container, relay))
             await self._bind(self._kernel)
@@ -192,6 +192,10 @@ class AliquotProvisioner(LocalProvisioner):
         self.pid, self.pgid = self._kernel.pid, self._kernel.process_group
         self.cwd = kwargs.get("cwd", Path.cwd())
         return self.connection_info
+
+    def _containers(self) -> Runtime | None:
+        """The gateway's, which all its kernels share; None without a gateway."""
+        return getattr(self.parent, "container_runtime", None)
 
     def _launch_spec(self, cmd: list[str], env: dict[str, str], cwd: str | os.PathLike[str] | None) -> LaunchSpec:
         program = native_dir() / "bin" / "aliquot-kernel-start"
@@ -232,7 +236,8 @@ class AliquotProvisioner(LocalProvisioner):
             return 0
         status = await self._runtime.wait(process)
         self._end = await self._runtime.ending(process)
-        self._kernel = None
+        # An ended container stays with its engine until it is removed.
+        await self._end_process()
         return status
 
     async def ending(self) -> ProcessEnd | None:
@@ -273,6 +278,8 @@ class AliquotProvisioner(LocalProvisioner):
             self._end = await self._runtime.ending(process)
         except asyncio.TimeoutError:
             self.log.error("kernel=%s pid=%d end=timeout", self.kernel_id, process.pid)
+        except EngineError as error:
+            self.log.error("kernel=%s container=%s end=stuck reason=%s", self.kernel_id, process.container, error)
         self._kernel = None
 
     async def _let_go(self) -> None:
@@ -315,4 +322,5 @@ class AliquotProvisioner(LocalProvisioner):
         if self._relay is not None and self.parent is not None:
             self._relay.lead(self.parent)
         in_container = self._kernel is not None and bool(self._kernel.container)
-        self._runtime = choose_runtime(None if self._relay is None else self._relay.record, in_container)
+        relay = None if self._relay is None else self._relay.record
+        self._runtime = choose_runtime(relay, in_container, self._containers())

@@ -1,4 +1,4 @@
-"""Which runtime a kernel gets: the only place where runtimes are chosen, and made."""
+"""Which runtime a kernel gets. Those of processes are made here; containers have one for the whole gateway."""
 
 from __future__ import annotations
 
@@ -10,8 +10,18 @@ from .process import ProcessRuntime
 from .relayed import RelayedRuntime
 
 
-def choose_runtime(relay: RelayRecord | None, in_container: bool) -> Runtime:
+def choose_runtime(relay: RelayRecord | None, in_container: bool, containers: Runtime | None = None) -> Runtime:
     """``relay`` None: a process that is our child. Raises LaunchError for what cannot run here."""
-    if in_container:
-        raise LaunchError("asked to start a kernel in a container; this version starts processes only")
-    return ProcessRuntime() if relay is None else RelayedRuntime(relay)
+    if not in_container:
+        return ProcessRuntime() if relay is None else RelayedRuntime(relay)
+    if containers is None:
+        raise LaunchError(
+            "asked to start a kernel in a container; found that nothing here starts containers: a gateway does, "
+            "with the extension aliquot.gateway loaded"
+        )
+    if relay is None:
+        raise LaunchError(
+            "asked to start a kernel in a container without a relay, which alone reaches into it; "
+            "set c.AliquotProvisioner.relay = True"
+        )
+    return containers

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aliquot.provisioner.cdi import USUAL_FOLDERS, device_names, edits_for, load_specs
+from aliquot.provisioner.cdi import device_names, edits_for, load_specs
 from aliquot.provisioner.container_plan import ContainerPlan
 from aliquot.provisioner.container_spec import (
     GATEWAY_LABEL,
@@ -36,6 +36,7 @@ from docker.errors import APIError
 from .base import KernelProcess, Launch, exit_status
 from .container_engine import ContainerEngine, EngineFacts, refusal, remove_container
 from .container_memory import MemoryWatch, judge_memory
+from .container_settings import ContainerSettings
 from .container_start import check_sources, create_and_start, is_in, last_words, no_hook
 from .process import is_running, start_time_ticks, wait_for_exit
 from .streams import PipeEnds
@@ -44,19 +45,6 @@ _LISTING_SECONDS = 1.0
 _SETTLE_SECONDS = 0.02
 _REMEMBERED_ENDS = 1000
 _RUNNING = frozenset(("created", "running", "paused", "restarting"))
-
-
-@dataclass(frozen=True)
-class ContainerSettings:
-    """The administrator's choices. ``engine`` is a URL, empty for the usual; ``cdi_dirs`` empty for the usual ones.
-
-    ``devices``: cdi lets the engine resolve the devices, mounts makes the same edits by our own hand, auto asks it.
-    """
-
-    engine: str = ""
-    devices: str = "auto"
-    cdi_dirs: tuple[str, ...] = ()
-    preload_file: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,17 +63,15 @@ class ContainerRuntime:
         self,
         settings: ContainerSettings | None = None,
         log: logging.Logger | None = None,
-        progress: Callable[[str, str], None] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``progress`` is told a kernel's id and what its start waits for."""
         self._settings = settings or ContainerSettings()
         self._log = log or logging.getLogger(__name__)
-        self._tell = progress
         self._monotonic = monotonic
         self._engine = ContainerEngine(self._settings.engine)
         self._memory = MemoryWatch()
         self._ended: dict[str, ProcessEnd] = {}
+        self._waiting: dict[str, str] = {}  # by kernel: what its start waits for
         self._states: dict[str, str] = {}
         self._states_at = -_LISTING_SECONDS
 
@@ -100,6 +86,12 @@ class ContainerRuntime:
             return await self._start(spec, launch.grant)
         except EngineError as error:
             raise LaunchError(str(error)) from error
+        finally:
+            self._waiting.pop(launch.spec.kernel_id, None)
+
+    def waiting_reason(self, kernel_id: str) -> str | None:
+        """What a start waits for, such as its image; None where nothing keeps it."""
+        return self._waiting.get(kernel_id)
 
     async def _spec(self, launch: Launch, plan: ContainerPlan) -> ContainerSpec:
         kernel_id = launch.spec.kernel_id
@@ -111,11 +103,11 @@ class ContainerRuntime:
         return container_spec(_container_launch(launch), plan, image, launch.grant, devices)
 
     def _devices(self, grant: Grant, engine: EngineFacts) -> Devices:
-        names = device_names(grant)
-        if self._settings.devices == "cdi" or (self._settings.devices == "auto" and engine.has_cdi):
-            return Devices(cdi_names=names, preload_file=self._settings.preload_file)
-        folders = self._settings.cdi_dirs or USUAL_FOLDERS
-        return Devices(edits=edits_for(names, load_specs(folders), folders), preload_file=self._settings.preload_file)
+        settings = self._settings
+        names = device_names(grant, settings.hook)
+        if settings.devices == "cdi" or (settings.devices == "auto" and engine.has_cdi):
+            return Devices(cdi_names=names)
+        return Devices(edits=edits_for(names, load_specs(settings.cdi_dirs), settings.cdi_dirs))
 
     async def _start(self, spec: ContainerSpec, grant: Grant | None) -> KernelProcess:
         """A caller who gives up meanwhile leaves no container behind."""
@@ -145,9 +137,9 @@ class ContainerRuntime:
 
     def _progress(self, kernel_id: str, image: str, text: str) -> None:
         """Called in a worker thread."""
-        self._log.debug("kernel=%s image=%s pull=%s", kernel_id, image, text)
-        if self._tell is not None:
-            self._tell(kernel_id, f"the image {image} is being fetched: {text}")
+        if kernel_id not in self._waiting:
+            self._log.info("kernel=%s image=%s pull=begun", kernel_id, image)
+        self._waiting[kernel_id] = f"fetching the image {image}: {text}"
 
     # ---- the kernel
 
@@ -169,6 +161,7 @@ class ContainerRuntime:
         """By the process table where it shows the container's, else by a listing that all kernels share."""
         end = self._ended.get(process.container)
         if end is None and process.start_time_ticks and is_running(process):
+            self._memory.start(process.container, process.pid)  # one that another gateway started, too
             return None
         if end is None and not process.start_time_ticks and await self._is_listed_running(process.container):
             return None
@@ -216,10 +209,6 @@ class ContainerRuntime:
         listed = await self._engine.call(lambda client: client.containers(all=True, filters={"label": wanted}))
         states = await asyncio.gather(*(self._engine.inspect(each["Id"]) for each in listed))
         return tuple(_found(state) for state in states if state is not None)
-
-    def adopt(self, process: KernelProcess) -> None:
-        """Watch a container that somebody else started, such as the gateway before this one."""
-        self._memory.start(process.container, process.pid)
 
     def close(self) -> None:
         """End threads and connections; containers run on."""

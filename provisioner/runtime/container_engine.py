@@ -58,7 +58,7 @@ def find_engine(asked: str, environ: Mapping[str, str] | None = None) -> str:
     looked = ", ".join((*_USUAL_SOCKETS, *folders))
     raise EngineError(
         f"asked for a container engine; found no socket of one that we may use ({looked}); "
-        "start Docker or 'podman system service', set c.AliquotContainers.engine, or set DOCKER_HOST"
+        "start Docker or 'podman system service', set c.KernelContainers.engine, or set DOCKER_HOST"
     )
 
 

@@ -86,7 +86,7 @@ def _ask_to_create(client: APIClient, spec: ContainerSpec) -> str:
 def no_hook(marker: str) -> InterceptionError:
     return InterceptionError(
         f"asked the engine for a container with the hook; found no {marker} in it: the engine did not make "
-        "the edits of the CDI device aliquot.dev/hook, and said nothing; set c.AliquotContainers.devices to 'mounts'"
+        "the edits of the CDI device aliquot.dev/hook, and said nothing; set c.KernelContainers.devices to 'mounts'"
     )
 
 

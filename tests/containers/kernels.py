@@ -20,7 +20,8 @@ from aliquot.provisioner.endings import ProcessEnd
 from aliquot.provisioner.launch_spec import LaunchSpec
 from aliquot.provisioner.relay.records import RelayRecord
 from aliquot.provisioner.runtime.base import KernelProcess, Launch
-from aliquot.provisioner.runtime.container import ContainerRuntime, ContainerSettings
+from aliquot.provisioner.runtime.container import ContainerRuntime
+from aliquot.provisioner.runtime.container_settings import ContainerSettings
 from jupyter_client.blocking.client import BlockingKernelClient
 
 if TYPE_CHECKING:

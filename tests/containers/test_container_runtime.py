@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from aliquot.provisioner.errors import EngineError, LaunchError
 from aliquot.provisioner.runtime.base import KernelProcess, exit_status
-from aliquot.provisioner.runtime.container import ContainerRuntime, ContainerSettings
+from aliquot.provisioner.runtime.container import ContainerRuntime
+from aliquot.provisioner.runtime.container_settings import ContainerSettings
 
 if TYPE_CHECKING:
     from tests.containers.container_engines import Engine

@@ -11,13 +11,22 @@ from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.config import Aliquot, configuration_page
 from aliquot.gateway.culling import Culling
 from aliquot.gateway.host_limits import HostLimits
+from aliquot.gateway.kernel_containers import KernelContainers
 from aliquot.provisioner.provisioner import AliquotProvisioner
 from aliquot.provisioner.resources import GpuShare
 from traitlets import TraitError
 from traitlets.config import Config
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "configuration.md"
-CLASSES = (Aliquot, Culling, ImageCatalogue, HostLimits, AliquotIdentityProvider, AliquotProvisioner)
+CLASSES = (
+    Aliquot,
+    Culling,
+    ImageCatalogue,
+    HostLimits,
+    KernelContainers,
+    AliquotIdentityProvider,
+    AliquotProvisioner,
+)
 
 
 @pytest.mark.parametrize(
