@@ -21,7 +21,7 @@ from aliquot.provisioner.errors import RequestError, SizeNameError
 from aliquot.provisioner.grant_record import PROVISIONER_NAME
 from aliquot.provisioner.resources import Bytes, Request
 from jupyter_client.kernelspec import KernelSpec
-from traitlets import Dict, List, TraitError, Unicode, validate
+from traitlets import List, TraitError, Unicode, validate
 from traitlets.config import Configurable
 
 KNOB = "c.ImageCatalogue.images"
@@ -68,8 +68,7 @@ class CatalogueImage:
 class ImageCatalogue(Configurable):
     """Images that kernels can run in, and what all of them share."""
 
-    images = List(
-        Dict(),
+    images: List[Any] = List(
         help=(
             "Images that kernels can run in, each a table; shown in the kernel picker in the sizes of "
             "`c.Aliquot.presets`. Fields: see images.md."
@@ -92,8 +91,8 @@ class ImageCatalogue(Configurable):
         return next((entry for entry in self.entries if entry.name == name.lower()), None)
 
     @validate("images")
-    def _images_are_complete(self, proposal: dict[str, Any]) -> list[dict[str, Any]]:
-        tables: list[dict[str, Any]] = proposal["value"]
+    def _images_are_complete(self, proposal: dict[str, Any]) -> list[object]:
+        tables: list[object] = proposal["value"]
         entries: dict[str, CatalogueImage] = {}
         for number, table in enumerate(tables):
             try:
@@ -118,7 +117,7 @@ class ImageCatalogue(Configurable):
         return names
 
 
-def read_image(table: Mapping[str, Any], number: int = 0) -> CatalogueImage:
+def read_image(table: object, number: int = 0) -> CatalogueImage:
     """One entry of the catalogue, checked. Raises RequestError."""
     entry = Entry(f"images[{number}]", table)
     name = entry.text("name")

@@ -5,20 +5,26 @@ Whatever reaches a kernel's environment passes here: the request's own variables
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from aliquot.gateway.auth import User
 from aliquot.gateway.catalogue import CatalogueImage, ImageCatalogue
+from aliquot.gateway.folder_rules import seen_inside
+from aliquot.gateway.folders import Folders, working_folder
 from aliquot.gateway.size_names import parse_size_name
 from aliquot.provisioner.container_limits import LimitRules, NodeTotals, limits_for
-from aliquot.provisioner.container_plan import ContainerLimits, ContainerPlan
+from aliquot.provisioner.container_plan import ContainerLimits, ContainerPlan, Mount
 from aliquot.provisioner.errors import LaunchError, SizeNameError
 from aliquot.provisioner.resources import GpuShare
 
 # Among a kernel's start arguments: the variables of the request that started it.
 REQUEST_ENV = "request_env"
 SESSION_VARIABLE = "JPY_SESSION_NAME"
+# What Jupyter's gateway clients tell of where the notebook lies on their side.
+WORKING_VARIABLE = "KERNEL_WORKING_DIR"
 
 
 @dataclass(frozen=True)
@@ -36,10 +42,19 @@ class ContainerStart:
 class ContainerPlanner:
     """Makes the plans of one server. ``node`` is asked at each start: devices come and go."""
 
-    def __init__(self, catalogue: ImageCatalogue, rules: LimitRules, node: Callable[[], NodeTotals]) -> None:
+    def __init__(
+        self,
+        catalogue: ImageCatalogue,
+        rules: LimitRules,
+        node: Callable[[], NodeTotals],
+        folders: Folders,
+        user_named: Callable[[str], User],
+    ) -> None:
         self._catalogue = catalogue
         self._rules = rules
         self._node = node
+        self._folders = folders
+        self._user_named = user_named
 
     def wants(self, kernel_name: str) -> bool:
         """Whether kernels of this kernelspec run in a container."""
@@ -54,11 +69,27 @@ class ContainerPlanner:
         image = self._catalogue.find(base_of(start.kernel_name))
         if image is None:
             return None
+        # Off the loop: a home may lie on a network's disk.
+        mounts = await asyncio.to_thread(self._folders.mounts_of, self._user_named(start.owner), image.container.user)
         env = {**dict(image.container.env), **self.allowed_env(dict(start.env))}
         if start.session:
-            env[SESSION_VARIABLE] = os.path.basename(start.session)
+            env[SESSION_VARIABLE] = session_inside(start.session, mounts)
+        home = self._folders.settings.home_target if self._folders.settings.home else ""
         limits = limits_for(start.share, self._node(), self._rules)
-        return replace(image.container, env=tuple(sorted(env.items())), limits=image_limits(image, limits))
+        return replace(
+            image.container,
+            mounts=mounts,
+            env=tuple(sorted(env.items())),
+            limits=image_limits(image, limits),
+            home=home,
+            workdir=await asyncio.to_thread(working_folder, _notebooks_folder(start), mounts, home),
+        )
+
+
+def session_inside(session: str, mounts: Iterable[Mount]) -> str:
+    """The notebook's path as its kernel sees it; its name alone where the kernel does not see it."""
+    seen = seen_inside(session, [(mount.source, mount.target) for mount in mounts])
+    return seen or os.path.basename(session)
 
 
 def base_of(kernel_name: str) -> str:
@@ -85,6 +116,12 @@ def image_limits(image: CatalogueImage, limits: ContainerLimits) -> ContainerLim
         pids=own.pids or limits.pids,
         shm=own.shm or limits.shm,
     )
+
+
+def _notebooks_folder(start: ContainerStart) -> str:
+    """Where the notebook lies: as a client says it, whose own path may be that of a folder it shares with us."""
+    folder = dict(start.env).get(WORKING_VARIABLE) or start.folder
+    return folder if folder.startswith("/") and os.path.normpath(folder) == folder else ""
 
 
 def refuse_without_planner(kernel_name: str, image: str) -> LaunchError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from aliquot.gateway import __version__
 from aliquot.gateway.admission import Admission, AdmissionSettings
 from aliquot.gateway.agent_link import AgentLink
-from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider
+from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider, users_by_name
 from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.clock import Clock, SystemClock
 from aliquot.gateway.config import Aliquot
@@ -19,6 +20,7 @@ from aliquot.gateway.culler import Culler
 from aliquot.gateway.culling import Culling, read_policy
 from aliquot.gateway.door import Door
 from aliquot.gateway.endings import Endings
+from aliquot.gateway.folders import Folders
 from aliquot.gateway.gateway_folder import boot_id
 from aliquot.gateway.gateway_memory import GatewayMemory, claim_memory, orphan_seconds
 from aliquot.gateway.handlers import HANDLERS, SETTING, Sources
@@ -33,8 +35,10 @@ from aliquot.gateway.local_kernels import local_kernels, session_labels, waiting
 from aliquot.gateway.local_socket import LocalSocket
 from aliquot.gateway.metrics import ServerMetrics
 from aliquot.gateway.node_watch import NodeWatch
+from aliquot.gateway.own_folders import private_folders
 from aliquot.gateway.relay_links import RelayLinks
 from aliquot.gateway.server_classes import replace_stock_classes
+from aliquot.gateway.shared_folder import SharedFolders
 from aliquot.gateway.sizes import SizedKernelSpecManager
 from aliquot.gateway.status import LocalKernel, NodeView, Scene
 from aliquot.gateway.stock_handlers import replacements
@@ -65,6 +69,7 @@ class AliquotExtension(ExtensionApp):
         HostLimits,
         ImageCatalogue,
         KernelContainers,
+        SharedFolders,
         AliquotProvisioner,
     ]
     # A server that ends before it is ready, over a wrong knob for example, stops extensions that made nothing yet.
@@ -97,6 +102,7 @@ class AliquotExtension(ExtensionApp):
         self._admission.observe(self._watch.refresh)
         self._manager = server.kernel_manager if isinstance(server.kernel_manager, AliquotKernelManager) else None
         folder = self._memory.folder
+        self._folders = shared_folders(server, knobs, None if folder is None else folder.path, self.log)
         self._endings = Endings(None if folder is None else folder.endings, clock, self.log)
         if self._manager is not None:
             self._join(self._manager, knobs, clock)
@@ -104,7 +110,8 @@ class AliquotExtension(ExtensionApp):
         for remark in self._remarks:
             self.log.warning("%s", remark)
         keep = None if self._manager is None else self._culler.keep
-        self.settings[SETTING] = Sources(self.scene, ServerMetrics(self.scene), knobs.largest(), keep)
+        metrics = ServerMetrics(self.scene)
+        self.settings[SETTING] = Sources(self.scene, metrics, knobs.largest(), self._folders, keep)
         self._is_made = True
         self._door.watch(server)
 
@@ -217,7 +224,8 @@ class AliquotExtension(ExtensionApp):
     def _container_planner(self, server: ServerApp) -> ContainerPlanner:
         specs = server.kernel_spec_manager
         catalogue = specs.catalogue if isinstance(specs, SizedKernelSpecManager) else ImageCatalogue()
-        return ContainerPlanner(catalogue, HostLimits(parent=server).rules(), self._node_totals)
+        limits, named = HostLimits(parent=server).rules(), users_by_name(server.identity_provider)
+        return ContainerPlanner(catalogue, limits, self._node_totals, self._folders, named)
 
     def _node_totals(self) -> NodeTotals:
         status = self._watch.view().status
@@ -235,6 +243,12 @@ class AliquotExtension(ExtensionApp):
     def _server(self) -> ServerApp:
         assert self.serverapp is not None  # set by the extension manager before it initialises
         return self.serverapp
+
+
+def shared_folders(server: ServerApp, knobs: Aliquot, state: Path | None, log: logging.Logger) -> Folders:
+    """The list of shared folders, with what administrators added to it in an earlier life of this gateway."""
+    own = private_folders(knobs)
+    return Folders(SharedFolders(parent=server).read(own), own, state and state / "folders.json", log)
 
 
 def agent_starter(runtime: RuntimeDir, knobs: Aliquot) -> Callable[[], Awaitable[None]]:

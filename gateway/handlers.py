@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from aliquot.gateway.auth import User, owns, user_of
+from aliquot.gateway.folder_reports import folder_report, folder_reports
+from aliquot.gateway.folders import Folders
+from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.metrics import ServerMetrics
+from aliquot.gateway.shared_folder import read_folder
 from aliquot.gateway.size_names import STEP, describe_grammar
 from aliquot.gateway.sizes import OfferedSize, SizedKernelSpecManager
 from aliquot.gateway.status import Scene, kernel_reports, status_report
+from aliquot.gateway.stock_handlers import read_body
+from aliquot.provisioner.errors import AliquotError
 from aliquot.provisioner.resources import GpuShare
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
@@ -28,6 +35,7 @@ class Sources:
     scene: Callable[[], Scene]
     metrics: ServerMetrics
     largest: GpuShare
+    folders: Folders
     # What the owner of a kernel asks who wants it to stay; None where nothing ends kernels by themselves.
     keep: Callable[[str], str | None] | None = None
 
@@ -116,6 +124,47 @@ class SizesHandler(AliquotHandler):
         )
 
 
+class FoldersHandler(AliquotHandler):
+    """The folders that the asker's kernels get; for an administrator, all that are shared."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        self.answer({"folders": folder_reports(self.sources.folders, self.asker)})
+
+
+class FolderHandler(AliquotHandler):
+    """One shared folder, for administrators to add, change and take back."""
+
+    @authenticated
+    @authorized
+    async def put(self, name: str) -> None:
+        self._refuse_users()
+        try:
+            folder = read_folder(read_body(self.get_json_body), "the body", name)
+            # Off the loop: a folder may lie on a network's disk.
+            listed = await asyncio.to_thread(self.sources.folders.put, folder)
+        except AliquotError as error:
+            raise http_error(error) from error
+        self.answer(folder_report(listed, self.asker))
+
+    @authenticated
+    @authorized
+    async def delete(self, name: str) -> None:
+        self._refuse_users()
+        try:
+            listed = await asyncio.to_thread(self.sources.folders.remove, name)
+        except AliquotError as error:
+            raise http_error(error) from error
+        if listed is None:
+            raise HTTPError(404, f"asked to stop sharing {name!r}; found no folder of that name")
+        self.answer(folder_report(listed, self.asker))
+
+    def _refuse_users(self) -> None:
+        if not self.asker.is_admin:
+            raise HTTPError(403, "Folders are shared, and taken back, by administrators")
+
+
 class MetricsHandler(AliquotHandler):
     """Prometheus text. For administrators: it names every kernel and its owner."""
 
@@ -133,6 +182,8 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/kernels", KernelsHandler),
     (r"/aliquot/api/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)", KernelHandler),
     (r"/aliquot/api/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)/keep", KeepHandler),
+    (r"/aliquot/api/folders", FoldersHandler),
+    (r"/aliquot/api/folders/(?P<name>[^/]+)", FolderHandler),
     (r"/aliquot/api/metrics", MetricsHandler),
 )
 

@@ -9,6 +9,7 @@ HTTP_STATUS: dict[type[errors.AliquotError], int] = {
     errors.AliquotError: 500,
     errors.RequestError: 400,
     errors.SizeNameError: 404,
+    errors.TakenError: 409,
     errors.NeverFitsError: 409,
     errors.GrantError: 409,
     errors.NoRoomError: 503,
@@ -26,6 +27,7 @@ HTTP_STATUS: dict[type[errors.AliquotError], int] = {
     errors.RelayRefusedError: 500,
     errors.EngineError: 503,
     errors.LaunchError: 500,
+    errors.FolderError: 409,
     errors.InterceptionError: 500,
     errors.StateError: 500,
 }

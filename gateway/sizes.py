@@ -16,6 +16,9 @@ from typing import Any
 from aliquot.gateway.auth import current_user
 from aliquot.gateway.catalogue import KNOB, CatalogueImage, ImageCatalogue, image_kernel_spec
 from aliquot.gateway.config import Aliquot
+from aliquot.gateway.host_limits import HostLimits
+from aliquot.gateway.own_folders import private_folders
+from aliquot.gateway.shared_folder import SharedFolders
 from aliquot.gateway.size_names import (
     GRAMMAR,
     STEP,
@@ -96,6 +99,8 @@ class SizedKernelSpecManager(KernelSpecManager):
         _ = self.settings
         for image in self.catalogue.entries:
             self._check_image(image)
+        HostLimits(parent=self).rules()
+        SharedFolders(parent=self).read(private_folders(self.settings))
 
     @default("settings")
     def _settings_from_parent(self) -> Aliquot:

@@ -40,12 +40,24 @@ class Pull(str, Enum):
 
 
 @dataclass(frozen=True)
+class FolderIdentity:
+    """Which folder it is, whatever path leads to it: for as long as it is there, no other one is the same."""
+
+    device: int
+    inode: int
+
+
+@dataclass(frozen=True)
 class Mount:
-    """A folder or file of the host, and where the kernel finds it. Absolute paths without ``..``."""
+    """A folder or file of the host, and where the kernel finds it. Absolute paths without ``..``.
+
+    ``identity`` is what lay at the source when it was checked; mount_check compares it with what was mounted.
+    """
 
     source: str
     target: str
     read_only: bool = True
+    identity: FolderIdentity | None = None
 
     def __post_init__(self) -> None:
         for what, path in (("source", self.source), ("target", self.target)):

@@ -3,6 +3,7 @@
 AliquotError
  ├── RequestError            the request itself is wrong                       400
  │    ├── SizeNameError          a kernelspec name that is no valid size        404 where a name is looked up
+ │    ├── TakenError             the name is the configuration's own            409
  │    └── NeverFitsError         no node could ever hold it                     409
  ├── GrantError              the request is right, the grant is not to be had
  │    ├── NoRoomError            it fits, but not now: queue, or plan again     503
@@ -20,6 +21,7 @@ AliquotError
  │    └── RelayRefusedError      it answered no                                 500
  ├── EngineError             the container engine does not answer, or refuses  503
  ├── LaunchError             the kernel could not be started                   500
+ │    ├── FolderError            a shared folder is not there, or is another    409
  │    └── InterceptionError      the hook does not hold in the kernel           500
  └── StateError              the gateway's own state cannot be used            500
 """
@@ -37,6 +39,10 @@ class RequestError(AliquotError):
 
 class SizeNameError(RequestError):
     """A kernelspec name that ends in a size, but not a valid one."""
+
+
+class TakenError(RequestError):
+    """What was to be changed under this name belongs to the configuration."""
 
 
 class NeverFitsError(RequestError):
@@ -109,6 +115,10 @@ class EngineError(AliquotError):
 
 class LaunchError(AliquotError):
     """The kernel's process could not be started."""
+
+
+class FolderError(LaunchError):
+    """A folder that the kernel was to get is not there, cannot be reached without links, or is another than checked."""
 
 
 class InterceptionError(LaunchError):

@@ -12,6 +12,7 @@ from aliquot.gateway.config import Aliquot, configuration_page
 from aliquot.gateway.culling import Culling
 from aliquot.gateway.host_limits import HostLimits
 from aliquot.gateway.kernel_containers import KernelContainers
+from aliquot.gateway.shared_folder import SharedFolders
 from aliquot.provisioner.provisioner import AliquotProvisioner
 from aliquot.provisioner.resources import GpuShare
 from traitlets import TraitError
@@ -24,6 +25,7 @@ CLASSES = (
     ImageCatalogue,
     HostLimits,
     KernelContainers,
+    SharedFolders,
     AliquotIdentityProvider,
     AliquotProvisioner,
 )
