@@ -1,0 +1,225 @@
+"""A node whose agent can be killed and started again, kernels on it, and the processes in them that a test drives."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from aliquot.gpu_hook.agent.processes import start_time_ticks
+from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
+from aliquot.gpu_hook.client import AgentClientError, query
+from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
+
+MIB = 1 << 20
+DEADLINE_SECONDS = 40.0
+WORKER = Path(__file__).with_name("gpu_worker.py")
+
+
+def until(claim: Callable[[], Any], seconds: float = DEADLINE_SECONDS) -> Any:
+    """Wait for a claim to hold, and return what it found."""
+    deadline = time.monotonic() + seconds
+    while not (found := claim()):
+        assert time.monotonic() < deadline, f"still {found!r} after {seconds} s"
+        time.sleep(0.01)
+    return found
+
+
+class AgentNode:
+    """A runtime folder with a software GPU of 4 GiB. ``options`` are further ones of the agent."""
+
+    def __init__(self, *options: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+        self._options = options
+        self._agent: subprocess.Popen[bytes] | None = None
+        self._closers: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "4GiB"]
+        command += ["--runtime-dir", str(self.folder), "--log-file", str(self.folder / "agent.log"), *self._options]
+        self._agent = subprocess.Popen(command)
+        until(self._answers)
+
+    def end(self, number: int = signal.SIGKILL) -> None:
+        assert self._agent is not None
+        self._agent.send_signal(number)
+        self._agent.wait(DEADLINE_SECONDS)
+
+    def status(self) -> dict[str, Any]:
+        return query("status", runtime_dir=self.folder)
+
+    def log(self) -> str:
+        return (self.folder / "agent.log").read_text()
+
+    def reserve(self, kernel_id: str, hundredths: int) -> dict[str, Any]:
+        request = {"kernel_id": kernel_id, "owner": "ada", "hundredths": hundredths, "workload_class": "production"}
+        grant: dict[str, Any] = query("reserve", runtime_dir=self.folder, **request)["grant"]
+        return grant
+
+    def bind(self, kernel_id: str, pid: int) -> None:
+        query("bind", runtime_dir=self.folder, kernel_id=kernel_id, pid=pid, start_time_ticks=start_time_ticks(pid))
+
+    def release(self, kernel_id: str) -> None:
+        query("release", runtime_dir=self.folder, kernel_id=kernel_id)
+
+    def kernel(self, kernel_id: str) -> dict[str, Any]:
+        return next((k for k in self.status()["kernels"] if k["kernel_id"] == kernel_id), {})
+
+    def used_bytes(self) -> int:
+        """What the device itself says."""
+        return int(self.status()["devices"][0]["used_bytes"])
+
+    def at_end(self, close: Callable[[], None]) -> None:
+        self._closers.append(close)
+
+    def close(self) -> None:
+        for close in reversed(self._closers):
+            with contextlib.suppress(OSError):
+                close()
+        if self._agent is not None and self._agent.poll() is None:
+            self.end()
+        remove_state(softgpu_state_path(RuntimeDir(self.folder)))
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _answers(self) -> bool:
+        assert self._agent is not None
+        assert self._agent.poll() is None, self.log()
+        try:
+            return bool(query("hello", runtime_dir=self.folder, version=1, name="test"))
+        except AgentClientError:
+            return False
+
+
+class Worker:
+    """The test's end of a gpu_worker: listens first, then the process comes, wherever it runs and whoever it is."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.path = folder / name
+        self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._door.bind(os.fspath(self.path))
+        self.path.chmod(0o666)
+        self._door.listen(1)
+        self._door.settimeout(DEADLINE_SECONDS)
+
+    def accept(self) -> None:
+        connection, _ = self._door.accept()
+        connection.settimeout(DEADLINE_SECONDS)
+        self._lines = connection.makefile("rw")
+        connection.close()
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        print(json.dumps([name, *arguments]), file=self._lines, flush=True)
+        line = self._lines.readline()
+        assert line, f"the worker at {self.path} ended"
+        return json.loads(line)
+
+    def rounds(self) -> int:
+        return int(self.ask("tell")["rounds"])
+
+    def close(self) -> None:
+        self._door.close()
+        with contextlib.suppress(AttributeError, OSError):
+            self._lines.close()
+
+
+class Kernel:
+    """A reservation with its workers. ``pids`` are the host's, known when all of them are connected."""
+
+    def __init__(self, node: AgentNode, kernel_id: str, hundredths: int, worker_count: int) -> None:
+        self.node, self.id = node, kernel_id
+        self.grant = node.reserve(kernel_id, hundredths)
+        # Apart from the agent's folder, of which a container sees nothing but the kernel's own.
+        self.folder = Path(tempfile.mkdtemp(prefix="aqw-", dir="/tmp"))
+        self.folder.chmod(0o755)
+        self.workers = [Worker(self.folder, f"w{i}") for i in range(worker_count)]
+        node.at_end(lambda: shutil.rmtree(self.folder, ignore_errors=True))
+        for worker in self.workers:
+            node.at_end(worker.close)
+
+    @property
+    def sockets(self) -> list[str]:
+        return [str(worker.path) for worker in self.workers]
+
+    def environment(self, shim: Path | None = None) -> dict[str, str]:
+        """Of a process: what the grant names, with another hook if asked."""
+        env = {name.removesuffix("_PREPEND"): value for name, value in self.grant["env"].items()}
+        if shim is not None:
+            env["LD_LIBRARY_PATH"] = os.fspath(shim)
+            del env["LD_AUDIT"]
+        return env
+
+    def start_processes(self, shim: Path | None = None) -> list[subprocess.Popen[bytes]]:
+        """Its workers as processes of this machine; the first is bound."""
+        env = {**os.environ, **self.environment(shim)}
+        processes = []
+        for path in self.sockets:
+            process = subprocess.Popen([sys.executable, str(WORKER), path], env=env, start_new_session=True)
+            self.node.at_end(lambda process=process: (process.kill(), process.wait(), None)[-1])  # type: ignore[misc]
+            processes.append(process)
+        self.node.bind(self.id, processes[0].pid)
+        self.accept()
+        return processes
+
+    def accept(self) -> None:
+        for worker in self.workers:
+            worker.accept()
+        until(lambda: len(self.connected()) == len(self.workers))
+
+    def connected(self) -> list[int]:
+        """Host pids of its processes with the agent; a bound one that is not connected is among them, too."""
+        return list(self.node.kernel(self.id).get("pids", ()))
+
+    def record(self) -> dict[str, Any]:
+        """What the agent knows of it: bytes by device and of the host, peaks, refusals."""
+        kernel = self.node.kernel(self.id)
+        device, host = kernel["devices"][0], kernel["host_memory"]
+        names = ("charged_bytes", "lent_bytes", "peak_bytes", "refusals")
+        return {**{name: device[name] for name in names}, **{f"host_{name}": host[name] for name in names}}
+
+    def wait_for_peaks_on_disk(self) -> None:
+        """What a kill would lose is written down at the next look."""
+
+        def is_written() -> bool:
+            journal = json.loads((self.node.folder / "kernels" / self.id / "grant.json").read_text())
+            record = self.record()
+            written = (journal["tallies"][0]["peak_bytes"], journal["host_tally"]["peak_bytes"])
+            return written == (record["peak_bytes"], record["host_peak_bytes"])
+
+        until(is_written)
+
+
+def work(kernels: Sequence[Kernel], is_wanted: bool) -> None:
+    for kernel in kernels:
+        for worker in kernel.workers:
+            worker.ask("work", is_wanted)
+
+
+def wait_for_rounds(kernels: Sequence[Kernel], more: int) -> None:
+    """Until every worker has computed so many times more."""
+    for worker in [worker for kernel in kernels for worker in kernel.workers]:
+        before = worker.rounds()
+        until(lambda worker=worker, before=before: worker.rounds() >= before + more)  # type: ignore[misc]
+
+
+def problems(kernels: Sequence[Kernel]) -> list[str]:
+    return [problem for kernel in kernels for worker in kernel.workers for problem in worker.ask("tell")["problems"]]
+
+
+def wait_for_charges(kernels: Sequence[Kernel], records: Sequence[dict[str, Any]]) -> None:
+    """Until all that was charged is again."""
+    names = ("charged_bytes", "host_charged_bytes")
+
+    def charged(record: dict[str, Any]) -> list[Any]:
+        return [record[name] for name in names]
+
+    until(lambda: [charged(kernel.record()) for kernel in kernels] == [charged(record) for record in records])
