@@ -83,7 +83,7 @@ class ContainerRuntime:
             raise LaunchError(f"asked to start the kernel {launch.spec.kernel_id} in a container; found no plan for it")
         try:
             spec = await self._spec(launch, plan)
-            return await self._start(spec, launch.grant)
+            return await self._start(spec, launch.grant, plan)
         except EngineError as error:
             raise LaunchError(str(error)) from error
         finally:
@@ -109,10 +109,12 @@ class ContainerRuntime:
             return Devices(cdi_names=names)
         return Devices(edits=edits_for(names, load_specs(settings.cdi_dirs), settings.cdi_dirs))
 
-    async def _start(self, spec: ContainerSpec, grant: Grant | None) -> KernelProcess:
+    async def _start(self, spec: ContainerSpec, grant: Grant | None, plan: ContainerPlan) -> KernelProcess:
         """A caller who gives up meanwhile leaves no container behind."""
         marker = None if grant is None else start_program(grant)
-        starting = asyncio.ensure_future(self._engine.call(lambda client: create_and_start(client, spec, marker)))
+        starting = asyncio.ensure_future(
+            self._engine.call(lambda client: create_and_start(client, spec, marker, plan.mounts))
+        )
         try:
             found = await asyncio.shield(starting)
         except asyncio.CancelledError:

@@ -5,19 +5,22 @@ Knows what each engine does with a wrong request; decides nothing about what a c
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aliquot.provisioner.container_plan import ContainerPlan
+from aliquot.provisioner.container_plan import ContainerPlan, Mount
 from aliquot.provisioner.container_spec import KERNEL_LABEL, ContainerSpec
 from aliquot.provisioner.errors import EngineError, InterceptionError, LaunchError
+from aliquot.provisioner.mount_check import ContainerNotVisible, check_mounts
 from docker import APIClient
 from docker.errors import APIError
 
 from .container_engine import inspect_container, remove_container
 
+_LOG = logging.getLogger(__name__)
 _LAST_LINES = 20
 _INIT_FAILURE = "failed to exec pid1:"  # catatonit's
 
@@ -36,10 +39,13 @@ def check_sources(plan: ContainerPlan) -> None:
             continue  # not ours to look at: the engine will say
 
 
-def create_and_start(client: APIClient, spec: ContainerSpec, marker: str | None) -> dict[str, Any]:
+def create_and_start(
+    client: APIClient, spec: ContainerSpec, marker: str | None, mounts: tuple[Mount, ...] = ()
+) -> dict[str, Any]:
     """In a worker thread. What was made is removed when it cannot be started. Raises APIError, AliquotError.
 
     ``marker`` is a file that the devices bring in: one engine's API drops requests for devices without a word.
+    ``mounts`` with an identity have to be what was checked: the engine followed their paths only now.
     """
     container = _create(client, spec)
     try:
@@ -49,6 +55,7 @@ def create_and_start(client: APIClient, spec: ContainerSpec, marker: str | None)
             raise EngineError(f"asked for the container {spec.name}; it was removed while it started")
         if marker is not None and not _sees(found, marker):
             raise no_hook(marker)
+        _compare(found, mounts)
         if found["State"]["Status"] == "exited":
             raise LaunchError(
                 f"asked to run {' '.join(spec.body['Cmd'])!r} in {spec.image}; it ended at once with exit code "
@@ -97,6 +104,19 @@ def _sees(found: Mapping[str, Any], path: str) -> bool:
         return True
     root = Path("/proc", str(pid), "root")
     return os.path.lexists(f"{root}{path}") or not root.exists()
+
+
+def _compare(found: Mapping[str, Any], mounts: tuple[Mount, ...]) -> None:
+    """Raises FolderError. Where the container is not to be seen from here, nobody can compare, and the log says so."""
+    pid = int(found["State"]["Pid"])
+    if not pid or not any(mount.identity for mount in mounts):
+        return
+    try:
+        if not is_in(pid, str(found["Id"])):
+            raise ContainerNotVisible("its process is in another pid namespace")
+        check_mounts(pid, mounts)
+    except ContainerNotVisible as reason:
+        _LOG.warning("container=%s folders=not-compared reason=%s", found["Id"][:12], reason)
 
 
 def is_in(pid: int, container: str) -> bool:
