@@ -10,6 +10,7 @@ from typing import Any
 
 from aliquot.gateway import __version__
 from aliquot.gateway.admission import Admission, AdmissionSettings
+from aliquot.gateway.adoption import Adoption
 from aliquot.gateway.agent_link import AgentLink
 from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider, users_by_name
 from aliquot.gateway.catalogue import ImageCatalogue
@@ -192,6 +193,20 @@ class AliquotExtension(ExtensionApp):
 
     async def _adopt(self) -> None:
         """Find the kernels of this gateway's last life, before anybody asks for them."""
+        folder = self._memory.folder
+        if self._manager is None or folder is None:
+            return
+        self._adoption = Adoption(
+            self._manager,
+            self._admission,
+            self._endings,
+            KernelRecords(folder.kernels, self.log),
+            self._runtime,
+            folder.identity,
+            SystemClock(),
+            self.log,
+        )
+        await self._adoption.run(boot_id())
 
     async def _start_socket(self) -> None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import Any, cast
 
 import zmq
@@ -27,18 +28,16 @@ from .admission import Admission
 from .auth import current_user
 from .container_plans import REQUEST_ENV, ContainerPlanner
 from .http_errors import http_error
-from .kernel_endings import KernelEndings
-from .kernel_memory import KernelMemory
 from .kernel_records import KernelState
+from .lasting_kernels import LastingKernelManager
 from .managed_kernel import ManagedKernel
-from .relayed_kernels import RelayedKernelManager
 from .stock_handlers import requested_env
 
 # ZeroMQ's own 100 ms let a kernel that is up wait for its server: 70 ms on average, of a start of 300.
 _TRY_AGAIN_MILLISECONDS = 10
 
 
-class AliquotKernelManager(RelayedKernelManager):
+class AliquotKernelManager(LastingKernelManager):
     """Jupyter's kernel manager, with owners and grants. ``admission`` is the extension's; None: it is not loaded."""
 
     use_pending_kernels = Bool(
@@ -50,12 +49,8 @@ class AliquotKernelManager(RelayedKernelManager):
         self.admission: Admission | None = None
         self.containers: ContainerPlanner | None = None
         self.container_runtime: ContainerRuntime | None = None
-        self.endings: KernelEndings | None = None
-        self.memory: KernelMemory | None = None
-        self.owners: dict[str, str] = {}
         self._stopping: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._leaves_kernels = False
 
     @default("context")
     def _context_default(self) -> zmq.asyncio.Context:
@@ -171,14 +166,18 @@ class AliquotKernelManager(RelayedKernelManager):
         """Called by MultiKernelManager.start_kernel: makes the kernel's own manager."""
         kernel, name, kernel_id = super().pre_start_kernel(kernel_name, kwargs)
         if isinstance(kernel, ManagedKernel):
-            kernel.kernel_id, kernel.admission, kernel.containers = kernel_id, self.admission, self.containers
-            kernel.container_runtime = self.container_runtime
-            kernel.owner = self.owners.get(kernel_id) or current_user().name
-            kernel.tell_failed = self._handle_start_failed
-            kernel.memory, kernel.start_arguments = self.memory, dict(kwargs)
+            self._introduce(kernel, kernel_id, kwargs)
             # Before the start is answered: what was answered is found again.
             kernel.note(KernelState.PENDING)
         return kernel, name, kernel_id
+
+    def _introduce(self, kernel: ManagedKernel, kernel_id: str, arguments: Mapping[str, Any]) -> None:
+        """Make a new kernel one of ours."""
+        kernel.kernel_id, kernel.admission, kernel.containers = kernel_id, self.admission, self.containers
+        kernel.container_runtime = self.container_runtime
+        kernel.owner = self.owners.get(kernel_id) or current_user().name
+        kernel.tell_failed = self._handle_start_failed
+        kernel.memory, kernel.start_arguments = self.memory, dict(arguments)
 
     async def _add_kernel_when_ready(self, kernel_id: str, km: Any, kernel_awaitable: Any) -> None:
         """Called by MultiKernelManager.start_kernel as a task: sees a start through, and logs how it ended."""
@@ -231,11 +230,9 @@ class AliquotKernelManager(RelayedKernelManager):
         if self.endings is not None:
             self.endings.runs_again(kernel_id)
         self.stop_watching_activity(kernel_id)
-        kernel.execution_state, kernel.reason, kernel.queued_at = "starting", "", time.time()
+        kernel.queued_at = time.time()
         kernel.note(KernelState.PENDING)
-        starting = kernel.start_kernel(**kernel.start_arguments)
-        self._pending_kernels[kernel_id] = asyncio.create_task(self._add_kernel_when_ready(kernel_id, kernel, starting))
-        self._pending_kernel_tasks[kernel_id] = asyncio.create_task(self._finish_kernel_start(kernel_id))
+        self.begin(kernel_id, kernel)
 
     def interrupt_kernel(self, kernel_id: str) -> Any:
         """Called by POST /api/kernels/{id}/interrupt. Raises HTTPError 409 for a kernel that does not run."""
@@ -284,7 +281,7 @@ class AliquotKernelManager(RelayedKernelManager):
     async def _stop(self, kernel_id: str, now: bool | None, restart: bool | None, asked: Asked | None) -> None:
         kernel = self.get_kernel(kernel_id)
         if isinstance(kernel, ManagedKernel) and not restart:
-            kernel.note(KernelState.ENDING)
+            kernel.note(KernelState.ENDING, asked)
         is_waiting = isinstance(kernel, ManagedKernel) and kernel.withdraw()
         await super()._async_shutdown_kernel(kernel_id, now=now, restart=restart)
         ending = self._pending_kernels.get(kernel_id)
@@ -325,32 +322,9 @@ class AliquotKernelManager(RelayedKernelManager):
         if self.endings is not None and kernel.kernel_id not in self._stopping and isinstance(error, Exception):
             self.endings.failed(kernel, error)
 
-    async def leave_kernels(self) -> None:
-        """The server stops, and its kernels go on: forget them without a word to them. Ends those that cannot."""
-        if self.endings is not None:
-            self.endings.expect_stop()
-        doomed = [kernel_id for kernel_id, kernel in self._kernels.items() if not self._leave(kernel)]
-        stops = [self._async_shutdown_kernel(kernel_id) for kernel_id in doomed]
-        for result in await asyncio.gather(*stops, return_exceptions=True):
-            if isinstance(result, Exception):
-                self.log.error("shutdown=failed reason=%s", result)
-        if self.memory is not None:
-            self.memory.freeze()
-        self._leaves_kernels = True
-
-    @staticmethod
-    def _leave(kernel: Any) -> bool:
-        """Whether it goes on without us. One that waits or starts does: the next gateway sees to it."""
-        if not isinstance(kernel, ManagedKernel) or not kernel.outlives_us():
-            return False
-        kernel.stop_restarter()
-        # Its manager would remove it at its own end, and clients such as `jupyter console --existing` read it.
-        kernel._connection_file_written = False
-        return True
-
     async def _async_shutdown_all(self, now: bool = False) -> None:
         """Called when the server stops. One kernel that cannot be ended does not keep the others."""
-        if self._leaves_kernels:
+        if self.leaves_kernels:
             return
         kernel_ids = self.list_kernel_ids()
         if self.endings is not None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aliquot.gpu_hook.paths import RuntimeDir
+from aliquot.provisioner.endings import Asked
+from aliquot.provisioner.errors import StateError
 from aliquot.provisioner.grant_record import grant_record
 from aliquot.provisioner.relay.records import UnreadableRecordError, read_relay_record
 from aliquot.provisioner.resources import Grant
@@ -56,8 +59,8 @@ class KernelMemory:
         """Why a kernel may not be found again; empty when all is well."""
         return self._records.problem
 
-    def note(self, kernel: Remembered, state: KernelState) -> None:
-        """Where the kernel is in its life."""
+    def note(self, kernel: Remembered, state: KernelState, asked: Asked | None = None) -> None:
+        """Where the kernel is in its life, and for whose wish it ends."""
         record = KernelRecord(
             kernel_id=kernel.kernel_id,
             owner=kernel.owner,
@@ -67,6 +70,7 @@ class KernelMemory:
             boot_id=self.boot_id,
             label=kernel.label,
             arguments=lasting_arguments(kernel.start_arguments),
+            ended_for={} if asked is None else {"code": asked.code.value, "message": asked.message, "by": asked.by},
         )
         self._records.write(record)
 
@@ -100,6 +104,47 @@ class KernelMemory:
             "arguments": lasting_arguments(kernel.start_arguments),
             "grant": None if grant is None else grant_record(grant),
         }
+
+
+@dataclass(frozen=True)
+class Heritage:
+    """What a kernel was started with, as its record or its relay tells it."""
+
+    owner: str
+    kernelspec: str
+    label: str
+    queued_at: float
+    arguments: Mapping[str, Any]
+    grant: Mapping[str, Any] | None = None
+    spec: Mapping[str, Any] | None = None
+
+
+def read_heritage(record: KernelRecord | None, facts: Mapping[str, Any] | None) -> Heritage:
+    """A relay's facts tell more, and come from the start itself; a record is enough for what never started.
+
+    Raises StateError for facts that this version cannot read, where there is no record.
+    """
+    try:
+        if facts is not None:
+            return _read_facts(facts)
+    except (KeyError, TypeError, ValueError) as error:
+        if record is None:
+            found = sorted(facts or ())
+            raise StateError(f"the facts of a relay of ours cannot be read: {error!r} in {found}") from error
+    assert record is not None  # without facts there is one
+    return Heritage(record.owner, record.kernelspec, record.label, record.queued_at, record.arguments)
+
+
+def _read_facts(facts: Mapping[str, Any]) -> Heritage:
+    return Heritage(
+        owner=str(facts["owner"]),
+        kernelspec=str(facts["kernelspec"]),
+        label=str(facts["label"]),
+        queued_at=float(facts["queued_at"]),
+        arguments=dict(facts["arguments"]),
+        grant=None if facts["grant"] is None else dict(facts["grant"]),
+        spec=dict(facts["spec"]),
+    )
 
 
 def lasting_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,10 @@ class KernelState(str, Enum):
 
 @dataclass(frozen=True)
 class KernelRecord:
-    """One kernel. ``arguments``: what its start was asked with, as JSON; ``queued_at`` in seconds since the epoch."""
+    """One kernel. ``arguments``: what its start was asked with, as JSON; ``queued_at`` in seconds since the epoch.
+
+    ``ended_for``: of one that was asked to end, the reason as endings tell it (code, message, by).
+    """
 
     kernel_id: str
     owner: str
@@ -47,6 +50,7 @@ class KernelRecord:
     boot_id: str
     label: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    ended_for: Mapping[str, str] = field(default_factory=dict)
 
 
 class RecordError(Exception):
@@ -139,8 +143,9 @@ def _read(path: Path) -> KernelRecord:
             boot_id=str(data["boot_id"]),
             label=str(data["label"]),
             arguments=dict(data["arguments"]),
+            ended_for={str(key): str(value) for key, value in data["ended_for"].items()},
         )
-    except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError) as error:
+    except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"{error!r}") from error
     if f"{record.kernel_id}{_SUFFIX}" != path.name or not KERNEL_ID.fullmatch(record.kernel_id):
         raise RecordError(f"it is of another kernel, {record.kernel_id!r}")

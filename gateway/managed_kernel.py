@@ -8,16 +8,21 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import astuple
 from typing import Any, cast
 
 from aliquot.provisioner.container_plan import ContainerPlan
-from aliquot.provisioner.endings import Ending, ProcessEnd
+from aliquot.provisioner.endings import Asked, Ending, ProcessEnd
 from aliquot.provisioner.errors import AliquotError, WithdrawnError
-from aliquot.provisioner.grant_record import stanza_request
+from aliquot.provisioner.grant_record import grant_record, stanza_request
 from aliquot.provisioner.provisioner import AliquotProvisioner
+from aliquot.provisioner.relay.records import RelayRecord
 from aliquot.provisioner.resources import Grant, Request
+from aliquot.provisioner.runtime.base import KernelProcess
 from aliquot.provisioner.runtime.container import ContainerRuntime
+from jupyter_client.connect import KernelConnectionInfo
+from jupyter_client.kernelspec import KernelSpec, NoSuchKernel
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_server.services.kernels.kernelmanager import ServerKernelManager, emit_kernel_action_event
 
@@ -52,7 +57,6 @@ class ManagedKernel(ServerKernelManager):
         self.owner = ""
         # Seconds since the epoch: its place in the queue, also of a gateway that comes after us.
         self.queued_at = time.time()
-        self.is_adopted = False
         # What the first start was asked with: a start that failed can be tried again.
         self.start_arguments: dict[str, Any] = {}
         self._grant: Grant | None = None
@@ -76,10 +80,41 @@ class ManagedKernel(ServerKernelManager):
         spec = self.kernel_spec
         return {} if spec is None else {**spec.to_dict(), "name": spec.name, "resource_dir": spec.resource_dir}
 
-    def note(self, state: KernelState) -> None:
+    def note(self, state: KernelState, asked: Asked | None = None) -> None:
         """Let a later gateway know where it is in its life."""
         if self.memory is not None:
-            self.memory.note(self, state)
+            self.memory.note(self, state, asked)
+
+    @property
+    def grant(self) -> Grant | None:
+        """What it holds; None for a plain kernel, and for one that waits."""
+        return self._grant
+
+    async def adopt(self, relay: RelayRecord, process: KernelProcess | None, grant: Grant | None) -> None:
+        """Take over one that was started by a gateway before us. ``process`` None: its relay stands alone."""
+        self.load_connection_info(cast(KernelConnectionInfo, dict(relay.front)))
+        self._use_lasting_spec(relay.facts.get("spec") or {})
+        self._grant = grant
+        self._has_our_provisioner()
+        assert self.provisioner is not None  # made a moment ago
+        await self.provisioner.load_provisioner_info(_provisioner_info(relay, process, grant))
+        self._launch_args, self._attempted_start = cast(Any, dict(self.start_arguments)), True
+        if process is not None:
+            self._ready = asyncio.get_running_loop().create_future()
+            self._ready.set_result(None)
+            self.start_restarter()
+            # It has been up for long: should it die, clients stay at the same sockets.
+            self._restarter._initial_startup = False
+            self.write_connection_file()
+
+    def _use_lasting_spec(self, stanza: Mapping[str, Any]) -> None:
+        """A kernelspec that is no longer there goes on as it was when the kernel started."""
+        try:
+            found = self.kernel_spec
+        except NoSuchKernel:
+            found = None
+        if found is None and stanza:
+            self._kernel_spec = KernelSpec(**stanza)
 
     def outlives_us(self) -> bool:
         """Whether it goes on when this server ends: it has a relay that waits for us, or has not begun."""
@@ -222,6 +257,21 @@ class ManagedKernel(ServerKernelManager):
 
 def _nobody_listens(kernel: ManagedKernel, error: BaseException) -> None:
     """Without an extension nobody remembers why kernels ended."""
+
+
+def _provisioner_info(relay: RelayRecord, process: KernelProcess | None, grant: Grant | None) -> dict[str, Any]:
+    """What a provisioner is told that did not start its kernel; see AliquotProvisioner.get_provisioner_info."""
+    return {
+        "kernel_id": relay.kernel_id,
+        "connection_info": dict(relay.front),
+        "pid": None if process is None else process.pid,
+        "pgid": None if process is None else process.process_group,
+        "ip": relay.front["ip"],
+        "grant": None if grant is None else grant_record(grant),
+        "is_self_granted": False,
+        "relay": os.fspath(relay.folder),
+        "process": None if process is None else list(astuple(process)[1:]),
+    }
 
 
 def _fail(ready: asyncio.Future[None], error: BaseException) -> None:

@@ -63,6 +63,7 @@ WHOLE = {
     "boot_id": "b",
     "label": "",
     "arguments": {},
+    "ended_for": {},
 }
 
 
@@ -79,6 +80,7 @@ WHOLE = {
         json.dumps({**WHOLE, "state": "asleep"}),
         json.dumps({**WHOLE, "queued_at": float("nan")}),
         json.dumps({**WHOLE, "arguments": 3}),
+        json.dumps({**WHOLE, "ended_for": 3}),
         json.dumps({name: value for name, value in WHOLE.items() if name != "owner"}),
     ],
 )

@@ -1,0 +1,191 @@
+"""Takes over the kernels that a gateway of our name left: before the first request is served, and without asking them.
+
+What becomes of each is adoption_plan's decision. Nothing here waits for a kernel: whether one answers is seen later, as
+with every other kernel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from typing import Any, cast
+
+from aliquot.gpu_hook.paths import RuntimeDir
+from aliquot.gpu_hook.waiting import end_task
+from aliquot.provisioner.endings import ProcessEnd, relay_end
+from aliquot.provisioner.errors import AliquotError, RelayError
+from aliquot.provisioner.grant_hold import bind_process
+from aliquot.provisioner.grant_record import read_grant, stanza_request
+from aliquot.provisioner.relay.client import stop_relay
+from aliquot.provisioner.relay.records import RelayRecord, read_ended, read_relay_records
+from aliquot.provisioner.resources import Grant, Request
+from aliquot.provisioner.runtime.base import KernelProcess
+from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+
+from .admission import Admission
+from .adoption_plan import Decision, Fate, Remains, plan_adoption
+from .clock import Clock
+from .endings import EndedKernel, Endings
+from .kernel_manager import AliquotKernelManager
+from .kernel_memory import Heritage, read_heritage
+from .kernel_records import KernelRecords, KernelState
+from .ledger import Asker, Holding
+from .managed_kernel import ManagedKernel
+
+_BIND_SECONDS = 30.0
+
+
+class Adoption:
+    """Made by the extension, run once. ``identity`` is the one that relays of ours carry."""
+
+    def __init__(
+        self,
+        manager: AliquotKernelManager,
+        admission: Admission,
+        endings: Endings,
+        records: KernelRecords,
+        runtime: RuntimeDir,
+        identity: str,
+        clock: Clock,
+        log: logging.Logger,
+    ) -> None:
+        self._manager = manager
+        self._admission = admission
+        self._endings = endings
+        self._records = records
+        self._runtime = runtime
+        self._identity = identity
+        self._clock = clock
+        self._log = log
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, boot_id: str) -> None:
+        """Decide about every kernel, and act. One that cannot be adopted keeps none of the others."""
+        started = self._clock.now()
+        records = self._records.read()
+        found = await asyncio.to_thread(find_remains, self._runtime, self._identity)
+        decisions = plan_adoption(records, found, boot_id, self._clock.wall())
+        for decision in decisions:
+            try:
+                await self._act(decision)
+            except Exception:
+                self._log.exception("kernel=%s adoption=failed; it is left as it is", decision.kernel_id)
+        if decisions:
+            counts = {fate.value: sum(d.fate is fate for d in decisions) for fate in Fate}
+            said = " ".join(f"{name}={count}" for name, count in counts.items() if count)
+            self._log.info("adoption=done %s seconds=%.2f", said, self._clock.now() - started)
+
+    async def stop(self) -> None:
+        """Give up what is not done yet; the next gateway finds it as we did."""
+        for task in list(self._tasks):
+            await end_task(task)
+
+    # ---- one kernel
+
+    async def _act(self, decision: Decision) -> None:
+        kernel_id, remains = decision.kernel_id, decision.remains
+        heritage = read_heritage(decision.record, None if remains.relay is None else remains.relay.facts)
+        if decision.fate is Fate.ENDED:
+            self._clear_away(decision, heritage)
+            return
+        kernel = self._manager.make_kernel(kernel_id, heritage)
+        if decision.fate is Fate.QUEUE_AGAIN:
+            self._manager.begin(kernel_id, kernel, first=self._cleared(remains.relay))
+            self._log.info("kernel=%s queued_again owner=%s", kernel_id, heritage.owner)
+            return
+        assert remains.relay is not None  # the other fates need one
+        await self._adopt(kernel, heritage, remains.relay, remains.process)
+        if decision.fate is Fate.START_AGAIN:
+            self._manager.begin(kernel_id, kernel)
+        elif decision.fate is Fate.END and decision.asked is not None:
+            self._do(self._manager.end_kernel(kernel_id, decision.asked), f"end-{kernel_id}")
+        elif decision.record is None or decision.record.state is not KernelState.RUNNING:
+            kernel.note(KernelState.RUNNING)
+            if kernel.grant is not None and remains.process is not None:
+                self._do(self._bind(kernel.grant, remains.process), f"bind-{kernel_id}")
+
+    async def _adopt(
+        self, kernel: ManagedKernel, heritage: Heritage, relay: RelayRecord, process: KernelProcess | None
+    ) -> None:
+        grant = None if heritage.grant is None else read_grant(heritage.grant)
+        await kernel.adopt(relay, process, grant)
+        if grant is not None:
+            asker = Asker(kernel.kernel_id, heritage.owner, heritage.label, heritage.kernelspec)
+            self._admission.adopt(Holding(grant, asker, heritage.queued_at))
+        if process is not None:
+            self._manager.welcome(kernel)
+            self._log.info("kernel=%s adopted pid=%d owner=%s", kernel.kernel_id, process.pid, heritage.owner)
+
+    async def _bind(self, grant: Grant, process: KernelProcess) -> None:
+        """A gateway that was killed just then may not have told the agent the process. Needs the renewed grant."""
+        deadline = self._clock.now() + _BIND_SECONDS
+        while not self._is_renewed(grant.kernel_id) and self._clock.now() < deadline:
+            await self._clock.sleep(0.1)
+        try:
+            await bind_process(grant, process, self._runtime.path)
+        except AliquotError as error:
+            self._log.warning("kernel=%s bind=missed reason=%s", grant.kernel_id, error)
+
+    def _is_renewed(self, kernel_id: str) -> bool:
+        holdings = self._admission.snapshot().holdings
+        return any(held.grant.kernel_id == kernel_id and held.is_confirmed for held in holdings)
+
+    def _clear_away(self, decision: Decision, heritage: Heritage) -> None:
+        kernel_id = decision.kernel_id
+        # A gateway that was killed after it had told the reason, and before it forgot the kernel, told it already.
+        if decision.ending is not None and self._endings.of(kernel_id) is None:
+            said = (kernel_id, heritage.kernelspec, heritage.owner, heritage.label, decision.ending)
+            self._endings.record(EndedKernel(*said, request=self._request(heritage)))
+        self._do(self._forget(kernel_id, decision.remains.relay), f"clear-{kernel_id}")
+
+    async def _forget(self, kernel_id: str, relay: RelayRecord | None) -> None:
+        await self._cleared(relay)
+        self._records.remove(kernel_id)
+
+    async def _cleared(self, relay: RelayRecord | None) -> None:
+        """End a relay and what is below it, if there is one."""
+        if relay is None:
+            return
+        try:
+            await stop_relay(relay)
+        except RelayError as error:
+            self._log.error("kernel=%s relay=stuck reason=%s", relay.kernel_id, error)
+
+    def _request(self, heritage: Heritage) -> Request | None:
+        if heritage.grant is not None:
+            return read_grant(heritage.grant).request
+        specs = cast(KernelSpecManager, self._manager.kernel_spec_manager)
+        try:
+            return stanza_request(specs.get_kernel_spec(heritage.kernelspec).metadata)
+        except (AliquotError, NoSuchKernel):
+            return None
+
+    def _do(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(self._logged(work, name), name=f"aliquot-adoption-{name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _logged(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        try:
+            await work
+        except Exception:
+            self._log.exception("adoption=%s failed", name)
+
+
+def find_remains(runtime: RuntimeDir, identity: str) -> Mapping[str, Remains]:
+    """What is left of this gateway's kernels. Reads folders and /proc: to be called off the loop."""
+    relays = [relay for relay in read_relay_records(runtime) if relay.gateway == identity]
+    return {relay.kernel_id: _remains(relay) for relay in relays}
+
+
+def _remains(relay: RelayRecord) -> Remains:
+    process, end = None, None
+    if relay.kernel is not None and relay.has_living_kernel:
+        pid = relay.kernel.pid
+        process = KernelProcess(relay.kernel_id, pid, relay.kernel.start_time_ticks, pid)
+    elif relay.kernel is not None:
+        ended = read_ended(relay)
+        is_its = ended is not None and ended.pid == relay.kernel.pid
+        end = relay_end(vars(ended)) if ended is not None and is_its else ProcessEnd()
+    return Remains(relay, process, end)

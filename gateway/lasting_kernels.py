@@ -1,0 +1,94 @@
+"""The part of the kernel manager that outlives its process: kernels that are taken over, and kernels that are left.
+
+Which of them, and why, is the business of adoption and of the stop policy.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# Jupyter Server's kernel managers carry no types.
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+from jupyter_server._tz import utcnow
+from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
+
+from .kernel_endings import KernelEndings
+from .kernel_memory import Heritage, KernelMemory, live_arguments
+from .managed_kernel import ManagedKernel
+from .relayed_kernels import RelayedKernelManager
+
+
+class LastingKernelManager(RelayedKernelManager):
+    """``memory`` and ``endings`` are the extension's; None: it is not loaded, and nothing is remembered."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.memory: KernelMemory | None = None
+        self.endings: KernelEndings | None = None
+        self.owners: dict[str, str] = {}
+        self.leaves_kernels = False
+
+    def _introduce(self, kernel: ManagedKernel, kernel_id: str, arguments: Mapping[str, Any]) -> None:
+        raise NotImplementedError  # by the class that starts kernels, too
+
+    # ---- taken over
+
+    def make_kernel(self, kernel_id: str, heritage: Heritage) -> ManagedKernel:
+        """The manager of a kernel that a gateway before us was asked for. Called by adoption."""
+        kernel, _, _ = super().pre_start_kernel(heritage.kernelspec, {"kernel_id": kernel_id})
+        assert isinstance(kernel, ManagedKernel)  # adoption is made for this class alone
+        self.owners[kernel_id] = heritage.owner
+        self._introduce(kernel, kernel_id, live_arguments(heritage.arguments))
+        kernel.queued_at = heritage.queued_at
+        return kernel
+
+    def begin(self, kernel_id: str, kernel: ManagedKernel, first: Awaitable[None] | None = None) -> None:
+        """Start it with the arguments it was asked with, after ``first``; it is listed at once, as starting."""
+
+        async def start() -> None:
+            if first is not None:
+                await first
+            await kernel.start_kernel(**kernel.start_arguments)
+
+        self._list(kernel_id, kernel, "starting")
+        self._pending_kernels[kernel_id] = asyncio.create_task(self._add_kernel_when_ready(kernel_id, kernel, start()))
+        self._pending_kernel_tasks[kernel_id] = asyncio.create_task(self._finish_kernel_start(kernel_id))
+
+    def welcome(self, kernel: ManagedKernel) -> None:
+        """Have one among ours that runs already. Called by adoption."""
+        self._list(kernel.kernel_id, kernel, "idle")
+        self._pending_kernel_tasks[kernel.kernel_id] = asyncio.create_task(self._finish_kernel_start(kernel.kernel_id))
+
+    def _list(self, kernel_id: str, kernel: ManagedKernel, state: str) -> None:
+        if kernel_id not in self._kernels:
+            KERNEL_CURRENTLY_RUNNING_TOTAL.labels(type=kernel.kernel_name).inc()
+            self._kernel_connections[kernel_id] = 0
+        self._kernels[kernel_id] = kernel
+        kernel.execution_state, kernel.reason, kernel.last_activity = state, "", utcnow()
+
+    # ---- left
+
+    async def leave_kernels(self) -> None:
+        """The server stops, and its kernels go on: forget them without a word to them. Ends those that cannot."""
+        if self.endings is not None:
+            self.endings.expect_stop()
+        doomed = [kernel_id for kernel_id, kernel in self._kernels.items() if not self._leave(kernel)]
+        stops = [self._async_shutdown_kernel(kernel_id) for kernel_id in doomed]
+        for result in await asyncio.gather(*stops, return_exceptions=True):
+            if isinstance(result, Exception):
+                self.log.error("shutdown=failed reason=%s", result)
+        if self.memory is not None:
+            self.memory.freeze()
+        self.leaves_kernels = True
+
+    @staticmethod
+    def _leave(kernel: Any) -> bool:
+        """Whether it goes on without us. One that waits or starts does: the next gateway sees to it."""
+        if not isinstance(kernel, ManagedKernel) or not kernel.outlives_us():
+            return False
+        kernel.stop_restarter()
+        # Its manager would remove it at its own end, and clients such as `jupyter console --existing` read it.
+        kernel._connection_file_written = False
+        return True

@@ -1,0 +1,117 @@
+"""What becomes of each kernel, for each way in which a gateway can have left it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from aliquot.gateway.adoption_plan import Fate, Remains, plan_adoption
+from aliquot.gateway.kernel_records import KernelRecord, KernelState
+from aliquot.provisioner.endings import EndingCode, ProcessEnd
+from aliquot.provisioner.relay.records import ProcessId, RelayRecord
+from aliquot.provisioner.runtime.base import KernelProcess
+
+BOOT, NOW = "this boot", 1e9
+PROCESS = KernelProcess("k", 10, 5, 10)
+CRASHED = ProcessEnd(signal=11, at=NOW - 60)
+
+
+def relay(*, alive: bool = True, spawned: bool = True, boot: str = BOOT) -> RelayRecord:
+    kernel = ProcessId(10, 5) if spawned else None
+    return RelayRecord("k", Path("/r/k"), {}, 9, 4, boot, 1, {}, "g", kernel, alive)
+
+
+def record(state: KernelState, boot: str = BOOT, **more: object) -> KernelRecord:
+    return KernelRecord("k", "ada", "python3", state, NOW - 100, boot, **more)  # type: ignore[arg-type]
+
+
+RUNS = Remains(relay(), PROCESS)
+DIED = Remains(relay(), None, CRASHED)
+NO_KERNEL_YET = Remains(relay(spawned=False))
+RELAY_KILLED = Remains(relay(alive=False), PROCESS)
+ORPHANED = Remains(relay(alive=False), None, ProcessEnd(signal=9, at=NOW - 60, is_orphaned=True))
+REBOOTED = Remains(relay(alive=False, boot="before"))
+PENDING, RUNNING, RESTARTING, ENDING = KernelState
+
+
+@pytest.mark.parametrize(
+    ("state", "remains", "want", "want_code"),
+    [
+        # What runs is adopted, whatever was noted, save that it should end.
+        (None, RUNS, Fate.ADOPT, None),
+        (PENDING, RUNS, Fate.ADOPT, None),
+        (RUNNING, RUNS, Fate.ADOPT, None),
+        (RESTARTING, RUNS, Fate.ADOPT, None),
+        (ENDING, RUNS, Fate.END, None),
+        # What ended meanwhile is never started again.
+        (None, DIED, Fate.ENDED, EndingCode.CRASH),
+        (PENDING, DIED, Fate.ENDED, EndingCode.CRASH),
+        (RUNNING, DIED, Fate.ENDED, EndingCode.CRASH),
+        (RUNNING, ORPHANED, Fate.ENDED, EndingCode.ORPHANED),
+        (None, ORPHANED, Fate.ENDED, EndingCode.ORPHANED),
+        # Save where somebody had asked for just that.
+        (RESTARTING, DIED, Fate.START_AGAIN, None),
+        (ENDING, DIED, Fate.ENDED, EndingCode.USER),
+        # Half a start: begun anew, or cleared away where nobody waits for it.
+        (None, NO_KERNEL_YET, Fate.ENDED, None),
+        (PENDING, NO_KERNEL_YET, Fate.QUEUE_AGAIN, None),
+        (RESTARTING, NO_KERNEL_YET, Fate.START_AGAIN, None),
+        (ENDING, NO_KERNEL_YET, Fate.ENDED, EndingCode.USER),
+        # Nothing is left.
+        (PENDING, Remains(), Fate.QUEUE_AGAIN, None),
+        (RUNNING, Remains(), Fate.ENDED, EndingCode.CRASH),
+        (RESTARTING, Remains(), Fate.QUEUE_AGAIN, None),
+        (ENDING, Remains(), Fate.ENDED, EndingCode.USER),
+        # A kernel without its relay cannot be reached.
+        (RUNNING, RELAY_KILLED, Fate.ENDED, EndingCode.CRASH),
+        (PENDING, RELAY_KILLED, Fate.ENDED, EndingCode.CRASH),
+        (None, RELAY_KILLED, Fate.ENDED, EndingCode.CRASH),
+        (RESTARTING, RELAY_KILLED, Fate.QUEUE_AGAIN, None),
+    ],
+)
+def test_every_way_in_which_a_kernel_was_left(
+    state: KernelState | None, remains: Remains, want: Fate, want_code: EndingCode | None
+) -> None:
+    records = [] if state is None else [record(state)]
+    found = {} if remains == Remains() else {"k": remains}
+    (decision,) = plan_adoption(records, found, BOOT, NOW)
+    assert (decision.fate, decision.ending and decision.ending.code) == (want, want_code)
+
+
+@pytest.mark.parametrize(
+    ("state", "want", "want_code"),
+    [
+        (PENDING, Fate.QUEUE_AGAIN, None),
+        (RUNNING, Fate.ENDED, EndingCode.NODE_LOST),
+        (RESTARTING, Fate.ENDED, EndingCode.NODE_LOST),
+        (ENDING, Fate.ENDED, EndingCode.USER),
+    ],
+)
+@pytest.mark.parametrize("remains", [Remains(), REBOOTED], ids=["nothing left", "folders left"])
+def test_after_a_reboot_what_ran_is_lost_and_what_waited_waits(
+    state: KernelState, want: Fate, want_code: EndingCode | None, remains: Remains
+) -> None:
+    if state is PENDING and remains is REBOOTED:
+        want, want_code = Fate.ENDED, EndingCode.NODE_LOST  # it had a process
+    found = {} if remains == Remains() else {"k": remains}
+    (decision,) = plan_adoption([record(state, boot="before")], found, BOOT, NOW)
+    assert (decision.fate, decision.ending and decision.ending.code) == (want, want_code)
+
+
+def test_the_reason_is_what_its_user_was_told() -> None:
+    asked = {"code": "culled", "message": "the kernel was ended after 60 min idle", "by": ""}
+    (decision,) = plan_adoption([record(ENDING, ended_for=asked)], {}, BOOT, NOW)
+    assert decision.ending is not None
+    assert (decision.ending.code, decision.ending.message) == (EndingCode.CULLED, asked["message"])
+
+
+def test_a_crash_is_told_with_its_time_and_signal() -> None:
+    (decision,) = plan_adoption([record(RUNNING)], {"k": DIED}, BOOT, NOW)
+    assert decision.ending is not None
+    assert (decision.ending.at, decision.ending.signal) == (NOW - 60, 11)
+
+
+def test_those_noted_come_first_in_their_order() -> None:
+    first, second = (KernelRecord(name, "ada", "s", PENDING, at, BOOT) for name, at in (("b", 1.0), ("a", 2.0)))
+    decisions = plan_adoption([first, second], {"k": RUNS}, BOOT, NOW)
+    assert [decision.kernel_id for decision in decisions] == ["b", "a", "k"]
