@@ -78,6 +78,7 @@ class AliquotExtension(ExtensionApp):
     # In gateway mode kernels are elsewhere, and so is what must be remembered of them.
     _memory = GatewayMemory()
     _policy = StopPolicy("never", can_keep=False)
+    _adoption: Adoption | None = None
 
     def _link_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called by the extension manager before the server makes its managers."""
@@ -166,6 +167,8 @@ class AliquotExtension(ExtensionApp):
         leaves_kernels = self._policy.keeps_kernels()
         self._memory.tell_stopping()
         await self._within_patience("local_socket", self._socket.stop())
+        if self._adoption is not None:
+            await self._within_patience("adoption", self._adoption.stop())
         if self._manager is not None:
             await self._within_patience("culler", self._culler.stop())
             await self._within_patience("interception_guard", self._guard.stop())

@@ -78,6 +78,10 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
     def connect(self) -> asyncio.Future[None] | None:
         """Called by KernelWebsocketHandler.open, which awaits the answer."""
         if self._link is None:
+            # A socket that waited for its kernel's start came before the link was made.
+            links = getattr(self.multi_kernel_manager, "links", None)
+            self._link = None if links is None else links.get(self.kernel_id)
+        if self._link is None:
             opened: asyncio.Future[None] | None = super().connect()
             return opened
         manager = self.multi_kernel_manager

@@ -139,7 +139,9 @@ class Links:
     def _attach(self, number: int, peer: Peer, record: Record) -> None:
         if self._store.dropped_messages:
             peer.say(self._dropped())
-        self._delivery.attach(number, _session(record))
+        session = _session(record)
+        self._delivery.attach(number, session)
+        peer.say({"op": "attached", "session": session})
         self._owner.attached()
         self._push(number)
 

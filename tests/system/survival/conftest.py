@@ -1,0 +1,328 @@
+"""A machine with a node agent, gateways that come and go as processes, and tabs that reconnect as JupyterLab's do."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import websocket
+from aliquot.gpu_hook.client import AgentUnreachable, query
+from aliquot.gpu_hook.paths import RuntimeDir
+from aliquot.provisioner.relay.process_facts import is_process
+from aliquot.provisioner.relay.records import RelayRecord, read_relay_records
+
+TOKEN = "survival-test-token"
+SECONDS = 40.0
+
+
+def wait_until(claim: Callable[[], Any], seconds: float = SECONDS) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (value := claim()):
+        assert time.monotonic() < deadline, f"still {value!r} after {seconds} s"
+        time.sleep(0.02)
+    return value
+
+
+class Refusal(Exception):
+    """An HTTP answer of 4xx or 5xx."""
+
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__(f"{status}: {body}")
+        self.status = status
+
+
+class Gateway:
+    """One life of `aliquot serve`, or of another program that starts one. The next life has the same port and name."""
+
+    def __init__(self, node: Node, port: int, command: list[str], token: str = TOKEN) -> None:
+        self.node, self.port, self.token = node, port, token
+        self.log = node.folder / f"gateway-{len(node.gateways)}.log"
+        with self.log.open("w") as stream:
+            self.process = subprocess.Popen(
+                command, env=node.environment, cwd=node.folder, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
+            )
+        node.gateways.append(self)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def wait_until_up(self) -> Gateway:
+        def answers() -> bool:
+            assert self.process.poll() is None, self.log.read_text()[-3000:]
+            with contextlib.suppress(OSError):
+                return self.call("GET", "/api") is not None
+            return False
+
+        wait_until(answers)
+        return self
+
+    def call(self, method: str, path: str, body: object = None, token: str = "") -> Any:
+        headers = {"Authorization": f"token {token or self.token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}{path}", method=method, data=data, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=SECONDS) as response:
+                text = response.read()
+        except urllib.error.HTTPError as refusal:
+            raise Refusal(refusal.code, refusal.read().decode()) from None
+        return json.loads(text) if text else None
+
+    def start_kernel(self, name: str = "python3", token: str = "") -> str:
+        kernel_id: str = self.call("POST", "/api/kernels", {"name": name}, token)["id"]
+        return kernel_id
+
+    def kernel_ids(self) -> set[str]:
+        return {kernel["id"] for kernel in self.call("GET", "/api/kernels")}
+
+    def model(self, kernel_id: str) -> Any:
+        return self.call("GET", f"/api/kernels/{kernel_id}")
+
+    def ended(self, kernel_id: str) -> Any:
+        """Why it ended, as REST says it; None while it did not."""
+        kernels = self.call("GET", "/aliquot/api/kernels")["kernels"]
+        found = next((kernel for kernel in kernels if kernel["id"] == kernel_id), None)
+        return found and found.get("ending")
+
+    def stop(self, how: int = signal.SIGTERM) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        self.process.wait(SECONDS)
+
+
+class Tab:
+    """A browser's websocket to a kernel. It keeps its session over reconnections, as JupyterLab's does."""
+
+    def __init__(self, gateway: Gateway, kernel_id: str) -> None:
+        self.gateway, self.kernel_id = gateway, kernel_id
+        self.session = uuid.uuid4().hex
+        self.seen: list[dict[str, Any]] = []
+        self._socket: websocket.WebSocket | None = None
+        self.connect()
+
+    def connect(self) -> None:
+        url = f"ws{self.gateway.url[4:]}/api/kernels/{self.kernel_id}/channels?session_id={self.session}"
+        headers = [f"Authorization: token {self.gateway.token}"]
+        self._socket = websocket.create_connection(url, header=headers, timeout=SECONDS)
+
+    def reconnect(self, gateway: Gateway) -> Tab:
+        self.close()
+        self.gateway = gateway
+        self.connect()
+        return self
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+
+    def send(self, kind: str, content: dict[str, Any], channel: str = "shell", parent: Any = None) -> str:
+        message_id = uuid.uuid4().hex
+        header = {"msg_id": message_id, "msg_type": kind, "session": self.session, "username": "", "version": "5.3"}
+        message = {"header": header, "parent_header": parent or {}, "metadata": {}, "content": content}
+        assert self._socket is not None
+        self._socket.send(json.dumps({**message, "channel": channel, "buffers": []}))
+        return message_id
+
+    def execute(self, code: str, *, stdin: bool = False) -> str:
+        content = {"code": code, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": stdin}
+        return self.send("execute_request", content)
+
+    def read(self) -> dict[str, Any]:
+        assert self._socket is not None
+        message: dict[str, Any] = json.loads(self._socket.recv())
+        self.seen.append(message)
+        return message
+
+    def find(self, message_id: str, kind: str) -> dict[str, Any]:
+        """The first message of this kind that answers the request, read on until it is there."""
+        known = list(self.seen)
+        while True:
+            for message in known:
+                if message["parent_header"].get("msg_id") == message_id and message["msg_type"] == kind:
+                    return message
+            known = [self.read()]
+
+    def wait_for_text(self, text: str) -> None:
+        while text not in "".join(m["content"].get("text", "") for m in self.seen):
+            self.read()
+
+    def text(self, message_id: str) -> str:
+        """All that the cell printed, read on until it has ended."""
+        while not any(self._is_idle(message, message_id) for message in self.seen):
+            self.read()
+        found = (m for m in self.seen if m["parent_header"].get("msg_id") == message_id and m["msg_type"] == "stream")
+        return "".join(message["content"]["text"] for message in found)
+
+    def run(self, code: str) -> str:
+        message_id = self.execute(code)
+        reply = self.find(message_id, "execute_reply")
+        assert reply["content"]["status"] == "ok", reply
+        return self.text(message_id).strip()
+
+    @staticmethod
+    def _is_idle(message: dict[str, Any], message_id: str) -> bool:
+        is_its = message["parent_header"].get("msg_id") == message_id and message["msg_type"] == "status"
+        return is_its and message["content"]["execution_state"] == "idle"
+
+
+class Node:
+    """A runtime folder, its agent on the software GPU, and all gateways that ran here."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runtime = RuntimeDir(folder / "run")
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER_", "ALIQUOT_", "XDG_"))}
+        places = {"JUPYTER_RUNTIME_DIR": "jupyter", "JUPYTER_DATA_DIR": "data", "JUPYTER_CONFIG_DIR": "config"}
+        self.environment |= {name: str(folder / place) for name, place in places.items()}
+        self.environment |= {"ALIQUOT_RUNTIME_DIR": str(folder / "run"), "IPYTHONDIR": str(folder / "ipython")}
+        self.gateways: list[Gateway] = []
+        self._agent: subprocess.Popen[bytes] | None = None
+        self.root = folder / "notebooks"
+        self.root.mkdir()
+
+    # ---- the agent
+
+    def start_agent(self, memory: str = "4GiB") -> None:
+        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", memory]
+        with (self.folder / "agent.log").open("a") as log:
+            self._agent = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        wait_until(self._agent_answers)
+
+    def kill_agent(self) -> None:
+        assert self._agent is not None
+        self._agent.kill()
+        self._agent.wait()
+
+    def _agent_answers(self) -> bool:
+        with contextlib.suppress(AgentUnreachable):
+            return bool(query("status", runtime_dir=self.runtime.path))
+        return False
+
+    def held(self) -> dict[str, int]:
+        """The agent's ledger: kernel to hundredths of a GPU."""
+        kernels = query("status", runtime_dir=self.runtime.path)["kernels"]
+        return {kernel["kernel_id"]: kernel["hundredths"] for kernel in kernels}
+
+    # ---- gateways
+
+    def serve(self, *options: str, port: int = 0, name: str = "test", program: str = "") -> Gateway:
+        """A gateway. ``program``: Python that starts it in its own way, in the place of `aliquot serve`."""
+        start = ["-c", program] if program else ["-m", "aliquot.gateway.app", "serve"]
+        port = port or free_port()
+        command = [sys.executable, *start, f"--port={port}", "--ServerApp.port_retries=0", "--ip=127.0.0.1"]
+        command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.root}", "--allow-root"]
+        command += ["--Aliquot.start_agent=False", f"--Aliquot.gateway_name={name}", *options]
+        return Gateway(self, port, command)
+
+    def succeed(self, gateway: Gateway, *options: str, program: str = "") -> Gateway:
+        """The next life of a gateway that has ended."""
+        return self.serve(*options, port=gateway.port, program=program).wait_until_up()
+
+    # ---- what runs
+
+    def relays(self) -> dict[str, RelayRecord]:
+        return {relay.kernel_id: relay for relay in read_relay_records(self.runtime) if relay.is_alive}
+
+    def records(self) -> set[str]:
+        return {path.stem for path in self.folder.glob("data/aliquot/gateways/*/kernels/*.json")}
+
+    def processes(self) -> dict[str, list[int]]:
+        """All processes of each kernel, by the variable that its children inherit."""
+        found: dict[str, list[int]] = {}
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if not entry.name.isdigit():
+                    continue
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                values = dict(line.split(b"=", 1) for line in environment if b"=" in line)
+                if values.get(b"ALIQUOT_RUNTIME_DIR", b"").decode() == str(self.runtime.path):
+                    kernel = values.get(b"ALIQUOT_KERNEL_ID", b"").decode()
+                    if kernel:
+                        found.setdefault(kernel, []).append(int(entry.name))
+        return found
+
+    def close(self) -> None:
+        for gateway in self.gateways:
+            if gateway.process.poll() is None:
+                gateway.process.kill()
+            gateway.process.wait()
+        self._end_relays()
+        if self._agent is not None:
+            self._agent.terminate()
+            self._agent.wait()
+
+    def _end_relays(self) -> None:
+        """The host first: it ends when it is told, and starts nothing any more."""
+        for relay in read_relay_records(self.runtime):
+            for pid, ticks in (
+                (relay.pid, relay.start_time_ticks),
+                *((k.pid, k.start_time_ticks) for k in kernels(relay)),
+            ):
+                if is_process(pid, ticks):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int((self.folder / "run" / "relay.lock").read_text().split()[0]), signal.SIGTERM)
+
+
+def kernels(relay: RelayRecord) -> list[Any]:
+    return [] if relay.kernel is None else [relay.kernel]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def a_machine() -> Iterator[Node]:
+    """Without an agent: plain kernels run."""
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    node = Node(folder)
+    yield node
+    node.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def a_node(a_machine: Node) -> Node:
+    """With an agent and a software GPU of 4 GiB."""
+    a_machine.start_agent()
+    return a_machine
+
+
+@pytest.fixture
+def open_tab() -> Iterator[Callable[[Gateway, str], Tab]]:
+    tabs: list[Tab] = []
+
+    def open_one(gateway: Gateway, kernel_id: str) -> Tab:
+        tabs.append(Tab(gateway, kernel_id))
+        return tabs[-1]
+
+    yield open_one
+    for tab in tabs:
+        with contextlib.suppress(Exception):
+            tab.close()
+
+
+@pytest.fixture
+def eventually() -> Callable[..., Any]:
+    return wait_until

@@ -1,0 +1,45 @@
+"""A gateway ends in every way in which one can, and its users notice nothing but a pause."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+RELAYS = "--AliquotProvisioner.relay=True"
+COUNT = """
+import time
+for number in range({count}):
+    print("line", number, flush=True)
+    time.sleep({pause})
+"""
+
+
+def counting(count: int, pause: float) -> str:
+    return COUNT.format(count=count, pause=pause)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+def test_a_running_cell_its_output_and_variables_survive(
+    how: int, a_node: Any, open_tab: Any, eventually: Callable[..., Any]
+) -> None:
+    gateway = a_node.serve(RELAYS).wait_until_up()
+    kernel_id = gateway.start_kernel("python3.gpu-0.25")
+    tab = open_tab(gateway, kernel_id)
+    assert tab.run("x = 41; import os; print(os.getpid())").isdigit()
+    cell = tab.execute(counting(60, 0.05))
+    tab.wait_for_text("line 3\n")
+    gateway.stop(how)
+    after = a_node.succeed(gateway, RELAYS)
+    assert after.kernel_ids() == {kernel_id}
+    tab.reconnect(after)
+    want = "".join(f"line {number}\n" for number in range(60))
+    assert tab.text(cell) == want
+    assert tab.find(cell, "execute_reply")["content"]["status"] == "ok"
+    assert tab.run("print(x + 1)") == "42"
+    eventually(lambda: a_node.held() == {kernel_id: 25})
+    after.call("DELETE", f"/api/kernels/{kernel_id}")
+    eventually(lambda: (a_node.held(), a_node.relays(), a_node.processes()) == ({}, {}, {}))
+    assert a_node.records() == set()
