@@ -38,6 +38,7 @@ from aliquot.gateway.metrics import ServerMetrics
 from aliquot.gateway.node_watch import NodeWatch
 from aliquot.gateway.own_folders import private_folders
 from aliquot.gateway.relay_links import RelayLinks
+from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager
 from aliquot.gateway.server_classes import replace_stock_classes
 from aliquot.gateway.shared_folder import SharedFolders
 from aliquot.gateway.sizes import SizedKernelSpecManager
@@ -46,6 +47,7 @@ from aliquot.gateway.stock_handlers import replacements
 from aliquot.gateway.stop_policy import StopPolicy
 from aliquot.gpu_hook.agent_process import AgentStartError, start_agent
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
+from aliquot.gpu_hook.waiting import end_task
 from aliquot.provisioner.container_limits import NodeTotals
 from aliquot.provisioner.errors import AgentUnavailableError
 from aliquot.provisioner.provisioner import AliquotProvisioner
@@ -56,6 +58,7 @@ from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
 _STOP_SECONDS = 5.0
+_FIND_SECONDS = 5.0
 
 
 class AliquotExtension(ExtensionApp):
@@ -75,17 +78,19 @@ class AliquotExtension(ExtensionApp):
     ]
     # A server that ends before it is ready, over a wrong knob for example, stops extensions that made nothing yet.
     _is_made = False
-    # In gateway mode kernels are elsewhere, and so is what must be remembered of them.
     _memory = GatewayMemory()
     _policy = StopPolicy("never", can_keep=False)
     _adoption: Adoption | None = None
+    # In gateway mode.
+    _remote: AliquotRemoteKernelManager | None = None
+    _finding: asyncio.Task[None] | None = None
 
     def _link_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called by the extension manager before the server makes its managers."""
         replace_stock_classes(serverapp)
         super()._link_jupyter_server_extension(serverapp)
-        if not GatewayClient.instance(parent=serverapp).gateway_enabled:
-            self._memory = claim_memory(serverapp, self.log)
+        is_remote = GatewayClient.instance(parent=serverapp).gateway_enabled
+        self._memory = claim_memory(serverapp, self.log, is_remote=is_remote)
 
     def initialize_settings(self) -> None:
         """Called by ExtensionApp.initialize, before there is an event loop: makes everything, starts nothing."""
@@ -108,6 +113,8 @@ class AliquotExtension(ExtensionApp):
         self._endings = Endings(None if folder is None else folder.endings, clock, self.log)
         if self._manager is not None:
             self._join(self._manager, knobs, clock)
+        if isinstance(server.kernel_manager, AliquotRemoteKernelManager):
+            self._join_remote(server.kernel_manager, knobs)
         self._remarks = (*(gateway_mode(self._gateway_url) or replaced_classes(server)), *self._memory.remarks)
         for remark in self._remarks:
             self.log.warning("%s", remark)
@@ -137,6 +144,12 @@ class AliquotExtension(ExtensionApp):
         self._culler = Culler(manager, read_policy(Culling(parent=self._server()), manager), clock, self.log)
         self._watch.listen(self._culler.watch)
 
+    def _join_remote(self, manager: AliquotRemoteKernelManager, knobs: Aliquot) -> None:
+        self._remote = manager
+        self._policy = StopPolicy(knobs.keep_kernels, can_keep=True)
+        manager.leaves_kernels = self._policy.keeps_kernels
+        manager.kernels_of_sessions = lambda: set(self._labels())
+
     def _labels(self) -> dict[str, str]:
         return session_labels(self._server().session_manager)
 
@@ -146,9 +159,9 @@ class AliquotExtension(ExtensionApp):
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called once the server's loop runs. Without an agent plain kernels work, and the status says why."""
-        if self._gateway_url:
-            return
         self._policy.watch(serverapp)
+        if self._gateway_url:
+            return await self._find_remote_kernels()
         try:
             await self._link.start()
             await self._adopt()
@@ -160,12 +173,24 @@ class AliquotExtension(ExtensionApp):
         if self._manager is not None:
             await self._culler.start()
 
+    async def _find_remote_kernels(self) -> None:
+        """Requests wait for the gateway's answer, but not for a gateway that is away."""
+        try:
+            if self._remote is not None:
+                self._finding = asyncio.create_task(self._remote.find_kernels(), name="aliquot-find-kernels")
+                if self._door.is_closed:
+                    await asyncio.wait({self._finding}, timeout=_FIND_SECONDS)
+        finally:
+            self._door.open()
+
     async def stop_extension(self) -> None:
         """Called before the server ends its kernels; they end here first, for they give their grants back to us."""
         if not self._is_made:
             return
         leaves_kernels = self._policy.keeps_kernels()
         self._memory.tell_stopping()
+        if self._finding is not None:
+            await end_task(self._finding)
         await self._within_patience("local_socket", self._socket.stop())
         if self._adoption is not None:
             await self._within_patience("adoption", self._adoption.stop())

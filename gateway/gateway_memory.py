@@ -37,14 +37,18 @@ class GatewayMemory:
             self.folder.close()
 
 
-def claim_memory(server: ServerApp, log: logging.Logger) -> GatewayMemory:
-    """Take the gateway's name and folder. A name that somebody chose and another server has ends this server."""
+def claim_memory(server: ServerApp, log: logging.Logger, *, is_remote: bool = False) -> GatewayMemory:
+    """Take the gateway's name and folder. A name that somebody chose and another server has ends this server.
+
+    ``is_remote``: its kernels are on a gateway elsewhere, and it remembers its sessions alone.
+    """
     try:
         knobs = Aliquot(parent=server)
     except TraitError:
         # The extension reads its knobs again when it initialises, and then says which of them is wrong.
         return GatewayMemory()
-    root = Path(knobs.state_dir or Path(jupyter_data_dir()) / "aliquot" / "gateways")
+    folders = "servers" if is_remote else "gateways"
+    root = Path(knobs.state_dir or Path(jupyter_data_dir()) / "aliquot" / folders)
     name = knobs.gateway_name or default_name(server.root_dir)
     try:
         folder = claim_folder(root, name, is_chosen=bool(knobs.gateway_name))
@@ -53,18 +57,19 @@ def claim_memory(server: ServerApp, log: logging.Logger) -> GatewayMemory:
             log.critical("%s", error)
             server.exit(1)
         log.error("state=unavailable reason=%s", error)
-        return GatewayMemory(None, (f"This server's kernels end with it, for nothing can be remembered: {error}.",))
+        lost = "notebooks will not find their kernels after a restart" if is_remote else "kernels end with it"
+        return GatewayMemory(None, (f"This server's {lost}, for nothing can be remembered: {error}.",))
     log.info("gateway=%s state=%s", folder.name, folder.path)
-    keep_sessions(server, folder, log)
+    keep_sessions(server, folder, "RemoteSessionManager" if is_remote else "OwnedSessionManager", log)
     return GatewayMemory(folder)
 
 
-def keep_sessions(server: ServerApp, folder: GatewayFolder, log: logging.Logger) -> None:
+def keep_sessions(server: ServerApp, folder: GatewayFolder, manager: str, log: logging.Logger) -> None:
     """Put the table of sessions into the folder, where nobody chose another place for it."""
-    chosen = [server.config.get(name, {}) for name in ("SessionManager", "OwnedSessionManager")]
+    chosen = [server.config.get(name, {}) for name in ("SessionManager", "GatewaySessionManager", manager)]
     if not any("database_filepath" in section for section in chosen):
         path = usable_database(folder.sessions, log)
-        server.update_config(Config({"OwnedSessionManager": {"database_filepath": path}}))
+        server.update_config(Config({manager: {"database_filepath": path}}))
 
 
 def orphan_seconds(knobs: Aliquot, server: ServerApp) -> float:

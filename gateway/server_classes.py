@@ -11,6 +11,7 @@ from typing import Any
 
 from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider
 from aliquot.gateway.kernel_manager import AliquotKernelManager
+from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager, RemoteSessionManager
 from aliquot.gateway.sessions import OwnedSessionManager
 from aliquot.gateway.sizes import SizedKernelSpecManager
 from aliquot.gateway.websocket import KernelWebsocketConnection
@@ -25,6 +26,10 @@ KERNEL_CLASSES: dict[str, type] = {
     "session_manager_class": OwnedSessionManager,
     "kernel_websocket_connection_class": KernelWebsocketConnection,
 }
+REMOTE_CLASSES: dict[str, type] = {
+    "kernel_manager_class": AliquotRemoteKernelManager,
+    "session_manager_class": RemoteSessionManager,
+}
 ACCESS_CLASSES: dict[str, type] = {
     "identity_provider_class": AliquotIdentityProvider,
     "authorizer_class": AliquotAuthorizer,
@@ -35,8 +40,8 @@ def replace_stock_classes(server: ServerApp) -> None:
     """Put our classes where nobody chose others. To be called before the server makes its managers."""
     classes = dict(ACCESS_CLASSES)
     # A server in gateway mode has its kernels elsewhere: the gateway gives them their sizes.
-    if not GatewayClient.instance(parent=server).gateway_enabled:
-        classes |= KERNEL_CLASSES
+    is_remote = GatewayClient.instance(parent=server).gateway_enabled
+    classes |= REMOTE_CLASSES if is_remote else KERNEL_CLASSES
     configured: Any = server.config.get("ServerApp", {})
     for trait, ours in classes.items():
         if trait not in configured and not server.trait_has_value(trait):

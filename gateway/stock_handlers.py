@@ -5,14 +5,19 @@ Each does exactly what its parent does, and then lets the cause speak. They take
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import quote
 
+from aliquot.gateway.auth import user_of
 from aliquot.gateway.http_errors import http_error
+from aliquot.gateway.remote_kernels import OWN_KERNELS, OWNER_HEADER
 from aliquot.provisioner.errors import AliquotError
+from jupyter_client.jsonutil import json_default
 from jupyter_client.kernelspec import NoSuchKernel
 from jupyter_server import CallContext
-from jupyter_server.auth.decorator import ws_authenticated
+from jupyter_server.auth.decorator import authorized, ws_authenticated
 from jupyter_server.services.kernels import handlers as kernels
 from jupyter_server.services.kernels import websocket
 from jupyter_server.services.kernelspecs import handlers as kernelspecs
@@ -86,6 +91,19 @@ class KernelsHandler(kernels.MainKernelHandler):
     def get_json_body(self) -> dict[str, Any] | None:
         """Called by Jupyter's handler, and by the authorizer before it."""
         return read_body(super().get_json_body)
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        """With `?owner=me` an administrator's own kernels alone: what the servers in gateway mode of a user ask."""
+        manager: Any = self.kernel_manager
+        if not hasattr(manager, "owner_of") or self.get_query_argument("owner", "") != OWN_KERNELS["owner"]:
+            await with_cause(super().get)
+            return
+        owner = user_of(self).name
+        listed = [model for model in manager.list_kernels() if manager.owner_of(model["id"]) == owner]
+        self.set_header(OWNER_HEADER, quote(owner))
+        self.finish(json.dumps(listed, default=json_default))
 
     @authenticated
     async def post(self) -> None:

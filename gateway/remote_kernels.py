@@ -1,0 +1,151 @@
+"""The user's own server in gateway mode: its kernels live on the gateway, and stay there when this server goes.
+
+After a restart it finds them by the gateway's list, and its notebooks find them by their sessions. It decides nothing
+about kernels: ending one for want of use is the gateway's matter.
+"""
+
+# mypy: disable-error-code="no-untyped-call, override"
+# Jupyter Server's managers carry no types, and define their coroutines twice.
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from jupyter_server.gateway.gateway_client import gateway_request
+from jupyter_server.gateway.managers import GatewayKernelManager, GatewayMappingKernelManager, GatewaySessionManager
+from jupyter_server.utils import url_path_join
+from tornado.escape import json_decode, url_escape
+from tornado.httputil import url_concat
+from tornado.web import HTTPError
+from traitlets import default
+
+# In the answer of a gateway of ours to a question for the asker's own kernels; other gateways list everybody's.
+OWNER_HEADER = "Aliquot-Owner"
+OWN_KERNELS = {"owner": "me"}
+
+_NOT_FOUND = 404
+_FIRST_RETRY_SECONDS = 0.5
+_LAST_RETRY_SECONDS = 30.0
+
+
+class AliquotRemoteKernelManager(GatewayMappingKernelManager):
+    """``leaves_kernels``: whether a stop leaves them running; ``kernels_of_sessions``: those that our sessions use."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        # Jupyter's is one for all instances of a process.
+        self._kernels: dict[str, GatewayKernelManager] = {}
+        self.leaves_kernels: Callable[[], bool] = lambda: False
+        self.kernels_of_sessions: Callable[[], set[str]] = set
+        self._started: set[str] = set()
+        # Whether the gateway was heard once: before that nobody can tell which kernels are no more.
+        self.is_known = False
+
+    @default("kernel_manager_class")
+    def _default_kernel_manager_class(self) -> str:
+        return "jupyter_server.gateway.managers.GatewayKernelManager"
+
+    async def start_kernel(self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any) -> str:
+        """Called by POST /api/kernels and by sessions; with an id, to use a kernel that is there. Raises HTTPError."""
+        known = kernel_id is not None and kernel_id in self
+        found: str = await super().start_kernel(kernel_id=kernel_id, path=path, **kwargs)
+        if not self._kernels[found].has_kernel:
+            if not known:
+                self.remove_kernel(found)
+            raise HTTPError(_NOT_FOUND, f"Kernel does not exist: {found}")
+        self._started.add(found)
+        return found
+
+    async def list_kernels(self, **kwargs: Any) -> list[dict[str, Any]]:
+        """Called by GET /api/kernels, and before culling: what the gateway has for this user."""
+        response = await gateway_request(url_concat(self.kernels_url, OWN_KERNELS), method="GET")
+        if OWNER_HEADER not in response.headers:
+            # Some other gateway, on which kernels that we do not know may be anybody's.
+            self.is_known = True
+            listed: list[dict[str, Any]] = await super().list_kernels(**kwargs)
+            return listed
+        models: dict[str, dict[str, Any]] = {model["id"]: model for model in json_decode(response.body)}
+        for kernel_id, model in models.items():
+            await self._take_over(kernel_id, model)
+        self.is_known = True
+        for kernel_id in [kernel_id for kernel_id in self._kernels if kernel_id not in models]:
+            started = await self._ask_for(kernel_id)
+            if started is not None:
+                # While the gateway answered.
+                models[kernel_id] = started
+        return list(models.values())
+
+    async def find_kernels(self) -> None:
+        """Ask until the gateway was heard once. Called when the server starts."""
+        delay = _FIRST_RETRY_SECONDS
+        while not self.is_known:
+            try:
+                await self.list_kernels()
+            except Exception as error:
+                # The client wraps few of the ways in which a gateway can be away; each of them may pass.
+                self.log.warning("gateway=unavailable url=%s reason=%s", self.kernels_url, error)
+                await asyncio.sleep(delay)
+                delay = min(2 * delay, _LAST_RETRY_SECONDS)
+
+    async def shutdown_all(self, now: bool = False) -> None:
+        """Called when the server stops. Kernels of the user's other servers are never ended here."""
+        if self.leaves_kernels():
+            self.log.info("kernels=%d left=running gateway=%s", len(self._kernels), self.kernels_url)
+            self._kernels.clear()
+            return
+        ours = sorted((self._started | self.kernels_of_sessions()) & set(self._kernels))
+        stops = [self.shutdown_kernel(kernel_id, now=now) for kernel_id in ours]
+        ends = await asyncio.gather(*stops, return_exceptions=True)
+        for kernel_id, error in zip(ours, ends, strict=True):
+            if isinstance(error, BaseException):
+                self.log.error("kernel=%s shutdown=failed reason=%s", kernel_id, error)
+
+    async def _take_over(self, kernel_id: str, model: dict[str, Any]) -> None:
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None:
+            kernel = self.kernel_manager_factory(parent=self, log=self.log)
+            kernel.kernel_id = kernel_id
+            kernel.kernel_url = url_path_join(self.kernels_url, url_escape(kernel_id))
+            self._kernels[kernel_id] = kernel
+        await kernel.refresh_model(model)
+
+    async def _ask_for(self, kernel_id: str) -> dict[str, Any] | None:
+        try:
+            model: dict[str, Any] | None = await self._kernels[kernel_id].refresh_model()
+        except HTTPError:
+            model = None
+        if model is None:
+            self.log.info("kernel=%s ended=on_gateway", kernel_id)
+            self.remove_kernel(kernel_id)
+            self._started.discard(kernel_id)
+        return model
+
+
+class RemoteSessionManager(GatewaySessionManager):
+    """Which notebook uses which kernel of the gateway; kept over restarts of this server.
+
+    A session whose kernel is unknown is deleted when it is looked at, so that nobody looks before kernels are known.
+    """
+
+    async def list_sessions(self) -> list[dict[str, Any]]:
+        """Called by GET /api/sessions. Raises HTTPError while the gateway is away, as GET /api/kernels does."""
+        await self._know_kernels()
+        sessions: list[dict[str, Any]] = await super().list_sessions()
+        return sessions
+
+    async def get_session(self, **kwargs: Any) -> dict[str, Any]:
+        """Called by every handler of one session."""
+        await self._know_kernels()
+        session: dict[str, Any] = await super().get_session(**kwargs)
+        return session
+
+    async def session_exists(self, path: str) -> bool:
+        """Called by POST /api/sessions."""
+        await self._know_kernels()
+        return bool(await super().session_exists(path))
+
+    async def _know_kernels(self) -> None:
+        manager = self.kernel_manager
+        if isinstance(manager, AliquotRemoteKernelManager) and not manager.is_known:
+            await manager.list_kernels()

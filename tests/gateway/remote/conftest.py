@@ -1,0 +1,181 @@
+"""A gateway and its users' own Jupyter servers, each a process of its own, as they are in a deployment."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import websocket
+
+TOKENS = {"alice": "a-token-of-alice", "bob": "a-token-of-bob", "ada": "a-token-of-ada"}
+START_SECONDS = 40.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: Any = None
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Server:
+    """A Jupyter server that can be ended in any way and started again at the same place."""
+
+    folder: Path
+    words: list[str]
+    token: str
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def start(self) -> Server:
+        self.spawn()
+        self.until(lambda: self.ask("GET", "api").status == 200, START_SECONDS)
+        return self
+
+    def spawn(self) -> None:
+        (self.folder / "work").mkdir(parents=True, exist_ok=True)
+        cleared = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER_", "ALIQUOT_", "XDG_", "KERNEL_"))}
+        command = [sys.executable, "-m", *self.words, f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0"]
+        command += [
+            "--ServerApp.ip=127.0.0.1",
+            "--no-browser",
+            "--allow-root",
+            f"--ServerApp.root_dir={self.folder}/work",
+        ]
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                command, env=cleared | {"HOME": str(self.folder)}, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def end(self, how: int = signal.SIGTERM) -> None:
+        process, self.process = self.process, None
+        if process is not None and process.poll() is None:
+            process.send_signal(how)
+            process.wait(20)
+
+    def wait(self) -> None:
+        assert self.process is not None
+        self.process.wait(20)
+
+    def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Answer:
+        headers = {"Authorization": f"token {token or self.token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}{path}", data=data, method=method, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                text = answer.read()
+                return Answer(answer.status, json.loads(text) if text else None)
+        except urllib.error.HTTPError as error:
+            return Answer(error.code, error.read().decode(errors="replace"))
+        except OSError as error:
+            return Answer(0, repr(error))
+
+    def until(self, condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+        deadline = time.monotonic() + seconds
+        while not (found := condition()):
+            may_come = (self.process is None or self.process.poll() is None) and time.monotonic() < deadline
+            assert may_come, (self.folder / "log").read_text()[-4000:]
+            time.sleep(0.05)
+        return found
+
+    def kernels(self) -> list[str]:
+        answer = self.ask("GET", "api/kernels")
+        assert answer.status == 200, answer
+        return sorted(kernel["id"] for kernel in answer.body)
+
+    def execute(self, kernel_id: str, code: str, until: str) -> str:
+        """Send a cell over a WebSocket of this server, and return what it printed once that holds ``until``."""
+        session = uuid.uuid4().hex
+        url = f"ws://127.0.0.1:{self.port}/api/kernels/{kernel_id}/channels?session_id={session}"
+        header = {"msg_id": uuid.uuid4().hex, "username": "", "session": session, "msg_type": "execute_request"}
+        content = {"code": code, "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
+        message = {"channel": "shell", "header": {**header, "version": "5.3"}, "parent_header": {}, "metadata": {}}
+        channel = websocket.create_connection(url, timeout=30, header=[f"Authorization: token {self.token}"])
+        printed = ""
+        try:
+            channel.send(json.dumps({**message, "content": content}))
+            while until not in printed:
+                told = json.loads(channel.recv())
+                if told["msg_type"] == "stream" and told["parent_header"].get("msg_id") == header["msg_id"]:
+                    printed += told["content"]["text"]
+        finally:
+            channel.close()
+        return printed
+
+
+@pytest.fixture(scope="module")
+def a_gateway() -> Iterator[Server]:
+    """`aliquot serve` with three users. Its kernels end with it, however it ends."""
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    users = {name: {"token": token} for name, token in TOKENS.items()}
+    users["ada"]["role"] = "admin"
+    config = folder / "serve.py"
+    config.write_text(
+        f"c.AliquotIdentityProvider.users = {users!r}\n"
+        "c.Aliquot.start_agent = False\nc.Aliquot.keep_kernels = 'never'\n"
+        f"c.Aliquot.runtime_dir = {str(folder / 'run')!r}\n"
+    )
+    (folder / "run").mkdir(mode=0o700)
+    server = Server(folder, ["aliquot.gateway.app", "serve", f"--config={config}"], TOKENS["ada"])
+    try:
+        yield server.start()
+        for kernel_id in server.kernels():
+            server.ask("DELETE", f"api/kernels/{kernel_id}")
+    finally:
+        server.end(signal.SIGTERM)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def own_servers(a_gateway: Server) -> Iterator[Callable[..., list[Server]]]:
+    """Users' own Jupyter servers in gateway mode, each with a folder of its own."""
+    made: list[Server] = []
+
+    def make(user: str) -> Server:
+        folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+        words = ["jupyter_server", f"--gateway-url={a_gateway.url}", f"--GatewayClient.auth_token={TOKENS[user]}"]
+        on = {"aliquot.gateway": True, "jupyterlab": False, "jupyter_lsp": False, "jupyter_server_terminals": False}
+        made.append(
+            Server(folder, [*words, f"--ServerApp.jpserver_extensions={on}", "--IdentityProvider.token=own"], "own")
+        )
+        return made[-1]
+
+    def start(*users: str) -> list[Server]:
+        servers = [make(user) for user in users]
+        for server in servers:
+            server.spawn()
+        for server in servers:
+            server.until(lambda server=server: server.ask("GET", "api").status == 200, START_SECONDS)
+        return servers
+
+    yield start
+    for server in made:
+        server.end(signal.SIGKILL)
+        shutil.rmtree(server.folder, ignore_errors=True)
+    for kernel_id in a_gateway.kernels():
+        a_gateway.ask("DELETE", f"api/kernels/{kernel_id}")

@@ -1,0 +1,96 @@
+"""The user's own server may go and come back: its kernels stay on the gateway, and its notebooks find them."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from .conftest import TOKENS, Server, free_port
+
+NOTHING = "00000000-0000-0000-0000-000000000000"
+
+
+def a_session(server: Server, path: str = "a.ipynb") -> dict[str, Any]:
+    body = {"path": path, "name": path, "type": "notebook", "kernel": {"name": "python3"}}
+    answer = server.ask("POST", "api/sessions", body)
+    assert answer.status == 201, answer
+    found: dict[str, Any] = answer.body
+    return found
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+def test_kernel_session_and_running_cell_outlive_the_users_server(
+    how: int, a_gateway: Server, own_servers: Callable[..., list[Server]]
+) -> None:
+    [mine] = own_servers("alice")
+    session = a_session(mine)
+    kernel_id = session["kernel"]["id"]
+    mine.execute(kernel_id, "import time\nx = 40\nprint('begun', flush=True)\ntime.sleep(2)\nx += 2", until="begun")
+    mine.end(how)
+    assert a_gateway.kernels() == [kernel_id]
+    mine.start()
+    assert mine.kernels() == [kernel_id]
+    [found] = mine.ask("GET", "api/sessions").body
+    assert (found["id"], found["path"], found["kernel"]["id"]) == (session["id"], "a.ipynb", kernel_id)
+    assert mine.execute(kernel_id, "print('x is', x)", until="\n") == "x is 42\n"
+    assert mine.ask("POST", f"api/kernels/{kernel_id}/interrupt").status == 204
+    assert mine.ask("DELETE", f"api/sessions/{session['id']}").status == 204, "what its user ends, ends"
+    assert (mine.kernels(), a_gateway.kernels()) == ([], [])
+
+
+def test_a_stop_that_somebody_asked_for_ends_the_kernels_of_that_server_alone(
+    a_gateway: Server, own_servers: Callable[..., list[Server]]
+) -> None:
+    laptop, desk = own_servers("alice", "alice")
+    kept, ended = a_session(laptop)["kernel"]["id"], a_session(desk)["kernel"]["id"]
+    desk.end(signal.SIGKILL)
+    desk.start()
+    assert laptop.kernels() == desk.kernels() == sorted([kept, ended]), "the gateway's list is each server's list"
+    assert desk.ask("POST", "api/shutdown", {}).status == 200
+    desk.wait()
+    assert a_gateway.kernels() == [kept]
+    laptop.until(lambda: laptop.kernels() == [kept])
+    report = a_gateway.ask("GET", f"aliquot/api/kernels/{ended}", token=TOKENS["alice"]).body
+    assert report["ending"]["message"] == "the kernel was ended by its owner alice"
+
+
+def test_nobody_finds_or_takes_the_kernels_of_somebody_else(
+    a_gateway: Server, own_servers: Callable[..., list[Server]]
+) -> None:
+    alices, bobs, adas = own_servers("alice", "bob", "ada")
+    kernel_id = a_session(alices)["kernel"]["id"]
+    own = a_session(bobs)["kernel"]["id"]
+    for other in (bobs, adas):
+        other.end(signal.SIGTERM)
+        other.start()
+    assert (alices.kernels(), bobs.kernels(), adas.kernels()) == ([kernel_id], [own], [])
+    assert bobs.ask("GET", f"api/kernels/{kernel_id}").status == 404
+    taken = bobs.ask("POST", "api/sessions", {"path": "b.ipynb", "type": "notebook", "kernel": {"id": kernel_id}})
+    assert taken.status == 404, taken
+    assert bobs.ask("POST", "api/sessions", {"path": "b", "type": "notebook", "kernel": {"id": NOTHING}}).status == 404
+    assert bobs.kernels() == [own]
+    # An administrator may use it, and is not given it unasked.
+    attached = adas.ask("POST", "api/sessions", {"path": "c.ipynb", "type": "notebook", "kernel": {"id": kernel_id}})
+    assert attached.status == 201, attached
+    bobs.ask("POST", "api/shutdown", {})
+    bobs.wait()
+    assert a_gateway.kernels() == [kernel_id]
+
+
+def test_a_gateway_that_is_away_loses_no_session(a_gateway: Server, own_servers: Callable[..., list[Server]]) -> None:
+    [mine] = own_servers("alice")
+    session = a_session(mine)
+    mine.end(signal.SIGTERM)
+    there = list(mine.words)
+    nowhere = f"http://127.0.0.1:{free_port()}/"
+    mine.words = [word.replace(a_gateway.url, nowhere) for word in there] + ["--GatewayClient.gateway_retry_max=0"]
+    mine.start()
+    for path in ("api/kernels", "api/sessions", f"api/sessions/{session['id']}"):
+        assert mine.ask("GET", path).status in (500, 503, 599), path
+    mine.end(signal.SIGTERM)
+    mine.words = there
+    mine.start()
+    assert [found["id"] for found in mine.ask("GET", "api/sessions").body] == [session["id"]]
