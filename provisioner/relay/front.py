@@ -12,8 +12,8 @@ from .records import FRONT_PORTS
 
 CHANNELS = ("shell", "control", "stdin", "hb", "iopub")
 _TYPES = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "hb": zmq.ROUTER, "iopub": zmq.XPUB}
-# As many messages as a kernel and its client would hold between them; a slower client loses some, as with any PUB.
-_IOPUB_MESSAGES = 2000
+# Several times what a kernel and its client would hold between them; a slower client loses some, as with any PUB.
+_IOPUB_MESSAGES = 10_000
 
 
 class Front:

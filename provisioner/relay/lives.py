@@ -15,7 +15,7 @@ _GIVE_UP_SECONDS = 5.0
 
 # After so many seconds, do this, while the kernel still lives.
 STEPS: dict[str, tuple[tuple[float, int], ...]] = {
-    ORPHANED: ((0.0, ASK), (5.0, signal.SIGTERM), (10.0, signal.SIGKILL)),
+    ORPHANED: ((0.0, ASK), (15.0, signal.SIGTERM), (20.0, signal.SIGKILL)),
     OWNER_ENDED: ((0.0, signal.SIGTERM), (2.0, signal.SIGKILL)),
     STOPPED: ((0.0, signal.SIGKILL),),
     TERMINATED: ((0.0, signal.SIGTERM), (5.0, signal.SIGKILL)),

@@ -285,6 +285,7 @@ class Relay:
         self.links.say(peer, {"op": "set", "record": self._own.public()})
 
     def _status(self, peer: Peer, record: Record) -> None:
+        self._traffic.settle()
         state = {"activity": self._traffic.tracker.snapshot(), "kernel": self._state, "links": self.links.count}
         self.links.say(peer, {"op": "status", "record": self._own.public(), "store": self._describe_store(), **state})
 

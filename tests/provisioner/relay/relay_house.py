@@ -97,6 +97,14 @@ async def until(condition: Callable[[], Any], seconds: float = SECONDS) -> Any:
     return found
 
 
+async def until_true(ask: Callable[[], Awaitable[bool]]) -> None:
+    """The same, where looking takes a question."""
+    deadline = time.monotonic() + SECONDS
+    while not await ask():
+        assert time.monotonic() < deadline, f"not within {SECONDS} s"
+        await asyncio.sleep(0.02)
+
+
 async def soon(awaitable: Awaitable[T]) -> T:
     return await asyncio.wait_for(awaitable, SECONDS)
 
@@ -107,7 +115,7 @@ class Gateway:
     def __init__(self, record: RelayRecord, session: str = "a-session") -> None:
         self.record = record
         self.name = session
-        self.session = Session(key=str(record.front["key"]).encode(), session=session)
+        self.session = Session(key=str(record.front["key"]).encode())
         self.events: asyncio.Queue[Any] = asyncio.Queue()
         self.messages: list[dict[str, Any]] = []
         self.acknowledges = True
@@ -172,12 +180,13 @@ def is_idle(event: Any, msg_id: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def a_client(record: RelayRecord) -> AsyncIterator[AsyncKernelClient]:
-    """A Jupyter client of the front, ready."""
+    """A Jupyter client of the front, ready. Its own wait_for_ready takes a kernel that starts slowly for dead."""
     found = AsyncKernelClient()
     found.load_connection_info(dict(record.front))
-    found.start_channels()
+    found.start_channels(hb=False)
     try:
-        await found.wait_for_ready(timeout=SECONDS)
+        found.kernel_info()
+        await soon(found.get_shell_msg())
         yield found
     finally:
         found.stop_channels()

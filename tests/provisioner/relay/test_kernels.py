@@ -31,6 +31,7 @@ def test_a_client_of_the_front_executes(a_house: House) -> None:
             assert text(await run(kernel, "print('heard')")) == "heard\n"
             errors = [m["content"]["ename"] for m in await run(kernel, "1/0") if m["msg_type"] == "error"]
             assert errors == ["ZeroDivisionError"]
+            kernel.hb_channel.start()
             kernel.hb_channel.unpause()
             await until(kernel.hb_channel.is_beating)
 

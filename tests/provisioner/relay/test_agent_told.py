@@ -1,0 +1,115 @@
+"""The node agent hears of work before the kernel does, and again when it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+from relay_house import Gateway, House, until
+
+
+class Agent:
+    """Stands where the node agent listens, on a thread of its own."""
+
+    def __init__(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        self.heard: list[dict[str, Any]] = []
+        self._connections: list[socket.socket] = []
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listening.bind(str(path))
+        self._listening.listen()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    @property
+    def work(self) -> int:
+        told = [line for line in self.heard if line["op"] == "activity"]
+        return int(told[-1]["work"]) if told else -1
+
+    def _serve(self) -> None:
+        try:
+            while True:
+                connection, _ = self._listening.accept()
+                self._connections.append(connection)
+                for line in connection.makefile():
+                    self.heard.append(json.loads(line))
+                    connection.sendall(b'{"ok": true}\n')
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        for connection in (self._listening, *self._connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+        self._thread.join(10)
+
+
+def test_work_is_told_while_the_kernel_has_not_seen_it(a_house: House) -> None:
+    async def scene(agent: Agent) -> None:
+        record = await a_house.kernel(tells_agent=True)
+        gateway = await Gateway(record).connect()
+        await gateway.idle(gateway.execute("1"))
+        await until(lambda: agent.work == 0)
+        assert record.kernel is not None
+        os.kill(record.kernel.pid, signal.SIGSTOP)
+        try:
+            cell = gateway.execute("1")
+            await until(lambda: agent.work == 1)
+            told = agent.heard[-1]
+            assert (told["op"], told["kernel_id"], told["open"]) == ("activity", record.kernel_id, 1)
+            assert told["since"] > 0
+            assert not [m for m in gateway.messages if m["parent_header"].get("msg_id") == cell]
+        finally:
+            os.kill(record.kernel.pid, signal.SIGCONT)
+        await gateway.idle(cell)
+        await until(lambda: agent.work == 0)
+
+    agent = Agent(a_house.runtime.agent_socket)
+    try:
+        asyncio.run(scene(agent))
+    finally:
+        agent.close()
+
+
+def test_an_agent_that_comes_back_is_told_the_present_state(a_house: House) -> None:
+    agents = [Agent(a_house.runtime.agent_socket)]
+
+    async def scene() -> None:
+        record = await a_house.kernel(tells_agent=True)
+        gateway = await Gateway(record).connect()
+        await gateway.idle(gateway.execute("1"))
+        agents[0].close()
+        cell = gateway.execute("input()")
+        await gateway.until(lambda m: isinstance(m, dict) and m["msg_type"] == "input_request")
+        agents.append(Agent(a_house.runtime.agent_socket))
+        await until(lambda: agents[1].work == 1)
+        gateway.request("input_reply", {"value": ""}, "stdin")
+        await gateway.idle(cell)
+        await until(lambda: agents[1].work == 0)
+
+    try:
+        asyncio.run(scene())
+    finally:
+        for agent in agents:
+            agent.close()
+
+
+def test_a_relay_that_was_not_told_to_tells_nobody(a_house: House) -> None:
+    async def scene(agent: Agent) -> None:
+        gateway = await Gateway(await a_house.kernel()).connect()
+        await gateway.idle(gateway.execute("1"))
+        assert not agent.heard
+
+    agent = Agent(a_house.runtime.agent_socket)
+    try:
+        asyncio.run(scene(agent))
+    finally:
+        agent.close()

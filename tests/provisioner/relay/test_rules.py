@@ -1,0 +1,129 @@
+"""Activity and ends as pure rules: what is open, who is an orphan, which steps lead to an end."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from aliquot.provisioner.relay.activity import ActivityTracker
+from aliquot.provisioner.relay.lives import (
+    ASK,
+    ORPHANED,
+    STEPS,
+    Company,
+    EndingSteps,
+    orphaned_at,
+)
+from aliquot.provisioner.relay.messages import Request, Signer, find_delimiter, read_request
+from hypothesis import given
+from hypothesis import strategies as st
+from jupyter_client.session import Session
+
+KEY = "a-key"
+
+
+def test_a_cell_on_a_subshell_that_ends_leaves_the_other_open() -> None:
+    tracker = ActivityTracker(0.0)
+    tracker.opened(Request("main", "execute_request"), 1.0)
+    tracker.opened(Request("sub", "execute_request"), 2.0)
+    tracker.closed("sub", 3.0)
+    assert tracker.snapshot() == {"open": 1, "work": 1, "since": 1.0, "last": 3.0}
+    tracker.closed("main", 9.0)
+    assert tracker.snapshot() == {"open": 0, "work": 0, "since": None, "last": 9.0}
+
+
+@pytest.mark.parametrize("kind", ["complete_request", "inspect_request", "kernel_info_request", "comm_info_request"])
+def test_what_runs_no_code_of_the_user_is_open_but_no_work(kind: str) -> None:
+    tracker = ActivityTracker(0.0)
+    assert tracker.opened(Request("x", kind), 5.0)
+    assert tracker.snapshot() == {"open": 1, "work": 0, "since": None, "last": 0.0}
+
+
+@pytest.mark.parametrize("kind", ["execute_request", "comm_open", "comm_msg", "comm_close"])
+def test_cells_and_comms_are_work(kind: str) -> None:
+    tracker = ActivityTracker(0.0)
+    tracker.opened(Request("x", kind), 5.0)
+    assert tracker.snapshot() == {"open": 1, "work": 1, "since": 5.0, "last": 5.0}
+
+
+def test_the_end_of_the_kernel_ends_all_that_was_open() -> None:
+    tracker = ActivityTracker(0.0)
+    tracker.opened(Request("x", "execute_request"), 1.0)
+    assert tracker.clear(2.0)
+    assert not tracker.clear(3.0)
+    assert not tracker.closed("x", 4.0)
+    assert tracker.snapshot() == {"open": 0, "work": 0, "since": None, "last": 2.0}
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.sampled_from(["execute_request", "comm_msg", "other"]))))
+def test_counts_are_those_of_the_requests_that_are_open(steps: list[tuple[bool, int, str]]) -> None:
+    tracker = ActivityTracker(0.0)
+    model: dict[str, str] = {}
+    for now, (opens, number, kind) in enumerate(steps):
+        if opens:
+            assert tracker.opened(Request(str(number), kind), now) == (str(number) not in model)
+            model.setdefault(str(number), kind)
+        else:
+            assert tracker.closed(str(number), now) == (model.pop(str(number), None) is not None)
+        assert tracker.open == len(model)
+        assert tracker.work == sum(kind != "other" for kind in model.values())
+        assert (tracker.snapshot()["since"] is None) == (tracker.work == 0)
+
+
+@pytest.mark.parametrize(
+    ("company", "want_at"),
+    [
+        (Company(True, 0, 0, left_at=10.0, quiet_at=4.0), 110.0),
+        (Company(True, 0, 0, left_at=10.0, quiet_at=40.0), 140.0),
+        (Company(True, 1, 0, left_at=10.0, quiet_at=4.0), None),
+        (Company(True, 0, 1, left_at=10.0, quiet_at=4.0), None),
+        (Company(False, 0, 0, left_at=10.0, quiet_at=4.0), None),
+    ],
+)
+def test_an_orphan_has_a_gateway_that_is_gone_and_nothing_open(company: Company, want_at: float | None) -> None:
+    assert orphaned_at(company, 100.0) == want_at
+
+
+def test_an_end_is_walked_step_by_step_and_given_up_at_last() -> None:
+    steps = EndingSteps(ORPHANED, 100.0)
+    assert steps.due(100.0) == [ASK]
+    assert steps.due(114.9) == []
+    assert steps.due(122.0) == [signal.SIGTERM, signal.SIGKILL]
+    assert not steps.is_hopeless(122.0)
+    assert steps.is_hopeless(125.0)
+
+
+@pytest.mark.parametrize("reason", STEPS)
+def test_every_end_comes_to_sigkill(reason: str) -> None:
+    assert STEPS[reason][-1][1] == signal.SIGKILL
+
+
+def test_our_messages_verify_with_jupyters_session_and_its_with_ours() -> None:
+    session, signer = Session(key=KEY.encode()), Signer(KEY, "hmac-sha256", "relay")
+    ours = session.deserialize(signer.message("stream", {"text": "é"}, b'{"msg_id": "p"}')[1:])
+    assert (ours["msg_type"], ours["parent_header"], ours["content"]) == ("stream", {"msg_id": "p"}, {"text": "é"})
+    theirs = session.serialize(session.msg("execute_request", {"code": "1"}))
+    assert find_delimiter([b"identity", *theirs]) == 1
+    assert signer.is_signed(theirs)
+    assert not signer.is_signed([*theirs[:-1], b'{"code": "2"}'])
+    assert not signer.is_signed(theirs[:3])
+    assert Signer("", "hmac-sha256", "").is_signed([*theirs[:1], b"", *theirs[2:]])
+
+
+@pytest.mark.parametrize("scheme", ["sha256", "hmac-", "hmac-nothing", ""])
+def test_a_scheme_that_is_no_hmac_is_refused(scheme: str) -> None:
+    with pytest.raises(ValueError, match="hmac-sha256"):
+        Signer(KEY, scheme, "")
+
+
+@pytest.mark.parametrize("header", [{}, {"msg_id": 1, "msg_type": "x"}, {"msg_id": "", "msg_type": "x"}])
+def test_a_header_without_id_or_type_is_no_request(header: dict[str, object]) -> None:
+    assert read_request(header) is None
+
+
+def test_dates_are_read_as_clients_write_them() -> None:
+    for date in ("2026-01-02T03:04:05.5Z", "2026-01-02T03:04:05.500000+00:00", "2026-01-02T03:04:05.500000"):
+        request = read_request({"msg_id": "x", "msg_type": "y", "date": date})
+        assert request is not None
+        assert request.sent == 1767323045.5, date
+    assert read_request({"msg_id": "x", "msg_type": "y", "date": 3}) == Request("x", "y", None)

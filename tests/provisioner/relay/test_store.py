@@ -1,0 +1,185 @@
+"""What is kept for gateways: nothing is lost or doubled within the bounds, and what goes beyond them is counted."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from aliquot.provisioner.relay.delivery import Delivery
+from aliquot.provisioner.relay.spill import Spill
+from aliquot.provisioner.relay.store import Bounds, Store
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+WINDOW = 1000
+SESSIONS = ("s", "t", "u")
+LINKS = (1, 2, 3)
+
+
+def message(parent: str, text: bytes) -> list[bytes]:
+    return [b"<IDS|MSG>", b"", b"{}", json.dumps({"msg_id": parent}).encode(), b"{}", text]
+
+
+def make_notice(parent: bytes, msg_id: str, messages: int, lost_bytes: int) -> list[bytes]:
+    return [b"notice", parent, msg_id.encode(), str(messages).encode(), str(lost_bytes).encode()]
+
+
+def a_store(folder: Path, memory: int = 1000, total: int = 10_000, most: int = 1000) -> Store:
+    return Store(Bounds(memory, total, most), Spill(folder / "spill", segment_bytes=2000), make_notice)
+
+
+def add(store: Store, number: int, size: int = 500, parent: str = "p", *, is_output: bool = True) -> int:
+    entry = store.add("iopub", None, message(parent, b"%d" % number), size, is_output)
+    store.settle(entry)
+    return entry.seq
+
+
+def test_what_is_too_much_for_memory_goes_to_disk_and_comes_back(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    for number in range(10):
+        add(store, number)
+    assert store.memory_bytes <= 1000
+    assert [store.load(entry)[-1] for entry in store] == [b"%d" % number for number in range(10)]
+    for entry in list(store):
+        store.remove(entry.seq)
+    assert (len(store), store.total_bytes, store.memory_bytes) == (0, 0, 0)
+    assert not list((tmp_path / "spill").iterdir())
+
+
+def test_beyond_the_bound_the_oldest_outputs_go_and_a_notice_stands_for_them(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    add(store, 0, is_output=False)
+    for number in range(1, 30):
+        add(store, number, parent="first" if number < 8 else "second")
+    assert store.total_bytes <= 10_000
+    loaded = [list(store.load(entry)) for entry in store]
+    assert loaded[0][-1] == b"0", "what is no output stays"
+    notices = [frames for frames in loaded if frames[0] == b"notice"]
+    assert [json.loads(frames[1])["msg_id"] for frames in notices] == ["first", "second"]
+    assert sum(int(frames[3]) for frames in notices) == store.dropped_messages == 10
+    assert sum(int(frames[4]) for frames in notices) == store.dropped_bytes == 5000
+    assert [frames[-1] for frames in loaded if frames[0] != b"notice"][1:] == [b"%d" % n for n in range(11, 30)]
+
+
+def test_a_notice_that_was_sent_is_followed_by_another(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    for number in range(21):
+        add(store, number)
+    (sent,) = [list(store.load(entry)) for entry in store if entry.notice]
+    add(store, 21)
+    counts = [int(store.load(entry)[3]) for entry in store if entry.notice]
+    assert (sent[3], counts) == (b"1", [1, 1])
+
+
+def test_the_number_of_messages_is_bounded_too(tmp_path: Path) -> None:
+    store = a_store(tmp_path, most=50)
+    for number in range(200):
+        add(store, number, size=1, is_output=number % 2 == 0)
+    assert len(store) <= 50
+
+
+def test_a_disk_that_is_full_is_a_bound_that_was_passed(tmp_path: Path) -> None:
+    (tmp_path / "spill").write_text("no folder can be made here")
+    store = a_store(tmp_path)
+    for number in range(5):
+        add(store, number)
+    assert store.dropped_messages == 3
+    assert [store.load(entry)[-1] for entry in store if not entry.notice] == [b"0", b"1"]
+
+
+def test_a_spill_that_was_cut_is_an_error_and_no_other_message(tmp_path: Path) -> None:
+    spill = Spill(tmp_path / "spill")
+    place = spill.write([b"whole"])
+    next((tmp_path / "spill").iterdir()).write_bytes(b"")
+    with pytest.raises(OSError, match="cut short"):
+        spill.read(place)
+
+
+class DeliveryMachine(RuleBasedStateMachine):
+    """Links come, go, attach, detach and acknowledge; a model knows what each has acknowledged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.store = a_store(Path(self.folder.name), total=1 << 30)
+        self.delivery = Delivery(self.store, WINDOW)
+        self.links: dict[int, set[str]] = {}
+        self.sent: dict[int, list[int]] = {}
+        self.waiting: dict[int, str | None] = {}  # by seq: the session, for what nobody acknowledged
+        self.added = 0
+
+    @rule(link=st.sampled_from(LINKS))
+    def come(self, link: int) -> None:
+        if link not in self.links:
+            self.delivery.link_came(link)
+            self.links[link], self.sent[link] = set(), []
+
+    @rule(link=st.sampled_from(LINKS))
+    def go(self, link: int) -> None:
+        if link in self.links:
+            self.delivery.link_went(link)
+            del self.links[link], self.sent[link]
+
+    @rule(link=st.sampled_from(LINKS), session=st.sampled_from(SESSIONS))
+    def attach(self, link: int, session: str) -> None:
+        if link in self.links:
+            for other in self.links:
+                if session in self.links[other] and other != link:
+                    self.detach(other, session)
+            self.delivery.attach(link, session)
+            self.links[link].add(session)
+
+    @rule(link=st.sampled_from(LINKS), session=st.sampled_from(SESSIONS))
+    def detach(self, link: int, session: str) -> None:
+        if link in self.links and session in self.links[link]:
+            self.delivery.detach(link, session)
+            self.links[link].discard(session)
+            kept = self.links[link]
+            self.sent[link] = [s for s in self.sent[link] if kept and self.waiting.get(s) != session]
+
+    @rule(session=st.none() | st.sampled_from(SESSIONS), size=st.integers(0, 1500))
+    def add(self, session: str | None, size: int) -> None:
+        self.added += 1
+        entry = self.store.add("iopub", session, message("p", b"%d" % self.added), size, session is None)
+        self.delivery.added(entry)
+        self.waiting[entry.seq] = session
+        self.store.settle(entry)
+
+    @rule(link=st.sampled_from(LINKS))
+    def push(self, link: int) -> None:
+        while link in self.links and (entry := self.delivery.next_for(link)) is not None:
+            assert self.links[link], "a link without sessions gets nothing"
+            assert entry.session is None or entry.session in self.links[link]
+            assert entry.seq not in self.sent[link], "sent twice"
+            assert bytes(self.store.load(entry)[-1]) == b"%d" % entry.seq
+            self.sent[link].append(entry.seq)
+
+    @precondition(lambda self: any(self.sent.values()))
+    @rule(data=st.data())
+    def acknowledge(self, data: st.DataObject) -> None:
+        link = data.draw(st.sampled_from([link for link, sent in self.sent.items() if sent]))
+        at = data.draw(st.integers(0, len(self.sent[link]) - 1))
+        assert self.delivery.acknowledged(link, self.sent[link][at])
+        done, self.sent[link] = self.sent[link][: at + 1], self.sent[link][at + 1 :]
+        for seq in done:
+            self.waiting.pop(seq, None)
+
+    @invariant()
+    def nothing_is_lost_before_it_was_acknowledged(self) -> None:
+        assert set(self.waiting) <= {entry.seq for entry in self.store}
+
+    @invariant()
+    def nothing_is_kept_for_nobody(self) -> None:
+        if not any(self.sent.values()) and sum(bool(s) for s in self.links.values()) <= 1:
+            assert set(self.waiting) == {entry.seq for entry in self.store}
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.folder.cleanup()
+
+
+TestDelivery = DeliveryMachine.TestCase
+TestDelivery.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
