@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from .libraries import Libraries
 
 HOOK_KIND = "aliquot.dev/hook"
 SOFTGPU_KIND = "aliquot.dev/softgpu"
@@ -24,23 +22,23 @@ _SHARED = ("rw", "nosuid", "nodev", "noexec", "bind")
 Spec = Mapping[str, Any]
 
 
-def hook_spec(libraries: Libraries, loader_file: Path) -> Spec:
-    """``shim``: the libraries are seen, and the grant's environment leads to them. ``preload``: every program of the
-    container loads them, for images whose programs clear their environment. Each leaves its name in a variable."""
+def hook_spec(libraries: Sequence[Path], loader_file: Path) -> Spec:
+    """``shim``: the folders of libraries are seen, and the grant's environment leads to them. ``preload``: every
+    program of the container loads them, for images that clear the environment. A variable says which it is."""
     loader = _mount(loader_file, _READ_ONLY, LOADER_FILE)
     devices = [
         {"name": "shim", "containerEdits": {"env": ["ALIQUOT_CDI_HOOK=shim"]}},
         {"name": "preload", "containerEdits": {"env": ["ALIQUOT_CDI_HOOK=preload"], "mounts": [loader]}},
     ]
-    return _spec(HOOK_KIND, devices, [_mount(folder, _READ_ONLY) for folder in libraries.seen])
+    return _spec(HOOK_KIND, devices, [_mount(folder, _READ_ONLY) for folder in libraries])
 
 
-def softgpu_spec(libraries: Libraries, state: Path, indices: Iterable[int]) -> Spec:
+def softgpu_spec(libraries: Sequence[Path], state: Path, indices: Iterable[int]) -> Spec:
     """A device for each index, and ``all``. A kernel's grant says which of them it sees."""
     marks = {str(index): f"ALIQUOT_CDI_SOFTGPU_{index}=present" for index in sorted(indices)}
     devices = [{"name": name, "containerEdits": {"env": [mark]}} for name, mark in marks.items()]
     devices.append({"name": "all", "containerEdits": {"env": list(marks.values())}})
-    mounts = [_mount(folder, _READ_ONLY) for folder in libraries.seen]
+    mounts = [_mount(folder, _READ_ONLY) for folder in libraries]
     return _spec(SOFTGPU_KIND, devices, [*mounts, _mount(state.parent, _SHARED)])
 
 

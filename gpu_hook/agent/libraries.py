@@ -22,16 +22,15 @@ from aliquot.gpu_hook.paths import Driver, PathError
 log = logging.getLogger(__name__)
 
 PARTS = ("shim", "bin", "softgpu")
-_PRELOADED = ("libcuda.so.1", "libnvidia-ml.so.1", "libaliquot-preload.so")  # dlsym's stand-in comes last
+_PRELOADED = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libaliquot-preload.so")  # dlsym's stand-in comes last
 
 
 @dataclass(frozen=True)
 class Libraries:
-    """``folder`` has ``shim``, ``bin`` and ``softgpu``. ``seen`` are the folders that a container has to have mounted:
-    they hold what kernels were given before, too."""
+    """``folder`` has ``shim``, ``bin`` and ``softgpu``; it is one of several where it ``is_copy``."""
 
     folder: Path
-    seen: tuple[Path, ...]
+    is_copy: bool
 
     @property
     def shim(self) -> Path:
@@ -58,7 +57,7 @@ class Libraries:
 
 def installed(native: Path) -> Libraries:
     """The package's own."""
-    return Libraries(native, tuple(native / part for part in PARTS))
+    return Libraries(native, is_copy=False)
 
 
 def publish(native: Path, library_dir: Path) -> Libraries:
@@ -73,22 +72,32 @@ def publish(native: Path, library_dir: Path) -> Libraries:
             f"cannot publish the libraries of {native} in {library_dir}: {error.strerror or error}; "
             "choose a --library-dir that can be written"
         ) from error
-    return Libraries(folder, (library_dir,))
+    return Libraries(folder, is_copy=True)
+
+
+def mounted_folders(libraries: Libraries) -> tuple[Path, ...]:
+    """What a container has to see: these, and what older grants name. Not the folder around copies, which is the
+    administrator's, and may be closed to the container's user."""
+    if not libraries.is_copy:
+        return tuple(libraries.folder / part for part in PARTS)
+    return tuple(_copies(libraries.folder.parent))
 
 
 def prune(libraries: Libraries, used: Collection[str]) -> None:
     """Remove the copies beside ``libraries`` that are not named in ``used``. Never raises."""
-    if libraries.seen != (libraries.folder.parent,):
-        return  # the package's own
+    if not libraries.is_copy:
+        return
     with contextlib.suppress(OSError):
-        for folder in sorted(libraries.folder.parent.iterdir()):
-            if (
-                folder != libraries.folder
-                and folder.name not in used
-                and all((folder / part).is_dir() for part in PARTS)
-            ):
+        for folder in _copies(libraries.folder.parent):
+            if folder != libraries.folder and folder.name not in used:
                 log.info("event=libraries_removed folder=%s", folder)
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _copies(library_dir: Path) -> list[Path]:
+    """What is whole, and ours by its form."""
+    found = (folder for folder in sorted(library_dir.iterdir()) if not folder.name.startswith("."))
+    return [folder for folder in found if all((folder / part).is_dir() for part in PARTS)]
 
 
 def _copy(native: Path, folder: Path) -> None:

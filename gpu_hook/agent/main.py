@@ -35,7 +35,7 @@ from .enforcers.hook import HookEnforcer
 from .enforcers.mps import MpsEnforcer
 from .host_memory import machine_memory_bytes
 from .ledger import Ledger
-from .libraries import Libraries, installed, prune, publish
+from .libraries import Libraries, installed, mounted_folders, prune, publish
 from .lifecycle import (
     AgentLock,
     StartError,
@@ -114,10 +114,11 @@ class Agent:
         if folder is None:
             return
         replace_file(runtime.loader_file, libraries.preload_text)
-        specs = [hook_spec(libraries, runtime.loader_file)]
+        folders = mounted_folders(libraries)
+        specs = [hook_spec(folders, runtime.loader_file)]
         if self._node.driver.kind == "softgpu":
             indices = [device.index for device in self._ledger.devices]
-            specs.append(softgpu_spec(libraries, softgpu_state_path(runtime), indices))
+            specs.append(softgpu_spec(folders, softgpu_state_path(runtime), indices))
         write_specs(folder, specs)
         log.info("event=cdi_written folder=%s kinds=%s", folder, [spec["kind"] for spec in specs])
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from aliquot.gpu_hook.agent.cdi import HOOK_KIND, SOFTGPU_KIND, hook_spec, softgpu_spec, write_specs
-from aliquot.gpu_hook.agent.libraries import Libraries, installed, prune, publish
+from aliquot.gpu_hook.agent.libraries import Libraries, installed, mounted_folders, prune, publish
 from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
 from aliquot.gpu_hook.paths import Driver, PathError, RuntimeDir, native_dir, softgpu_state_path
 
@@ -22,7 +22,8 @@ EDIT_KEYS = {"env", "mounts"}
 MOUNT_KEYS = {"hostPath", "containerPath", "options"}
 KIND = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*[A-Za-z0-9]/[A-Za-z][A-Za-z0-9_-]*[A-Za-z0-9]")
 DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*[A-Za-z0-9]|[A-Za-z0-9]")
-LIBRARIES = Libraries(Path("/lib/aliquot/1-abc"), (Path("/lib/aliquot"),))
+LIBRARIES = Libraries(Path("/lib/aliquot/1-abc"), is_copy=True)
+FOLDERS = (LIBRARIES.folder,)
 
 
 def check(spec: Any) -> None:
@@ -50,11 +51,11 @@ def check_edits(edits: Any) -> None:
 
 
 def test_the_hook_is_seen_where_the_grant_says_and_cannot_be_written() -> None:
-    spec = hook_spec(LIBRARIES, Path("/run/aliquot/ld.so.preload"))
+    spec = hook_spec(FOLDERS, Path("/run/aliquot/ld.so.preload"))
     check(spec)
     assert spec["kind"] == HOOK_KIND
     (mount,) = spec["containerEdits"]["mounts"]
-    assert mount["hostPath"] == mount["containerPath"] == "/lib/aliquot"
+    assert mount["hostPath"] == mount["containerPath"] == "/lib/aliquot/1-abc"
     assert "ro" in mount["options"]
     shim, preload = spec["devices"]
     assert (shim["name"], "mounts" in shim["containerEdits"]) == ("shim", False)
@@ -63,7 +64,7 @@ def test_the_hook_is_seen_where_the_grant_says_and_cannot_be_written() -> None:
 
 
 def test_each_software_gpu_is_a_device_and_the_machine_is_shared() -> None:
-    spec = softgpu_spec(LIBRARIES, Path("/dev/shm/a/machine/state"), [1, 0])
+    spec = softgpu_spec(FOLDERS, Path("/dev/shm/a/machine/state"), [1, 0])
     check(spec)
     assert spec["kind"] == SOFTGPU_KIND
     assert [device["name"] for device in spec["devices"]] == ["0", "1", "all"]
@@ -75,8 +76,8 @@ def test_each_software_gpu_is_a_device_and_the_machine_is_shared() -> None:
 
 def test_specs_are_replaced_whole_and_only_ours(tmp_path: Path) -> None:
     (tmp_path / "nvidia.json").write_text("theirs")
-    hook = hook_spec(LIBRARIES, tmp_path / "loader")
-    write_specs(tmp_path, [hook, softgpu_spec(LIBRARIES, tmp_path / "m" / "state", [0])])
+    hook = hook_spec(FOLDERS, tmp_path / "loader")
+    write_specs(tmp_path, [hook, softgpu_spec(FOLDERS, tmp_path / "m" / "state", [0])])
     write_specs(tmp_path, [hook])
     assert {path.name for path in tmp_path.iterdir()} == {"nvidia.json", "aliquot.dev-hook.json"}
     assert json.loads((tmp_path / "aliquot.dev-hook.json").read_text()) == hook
@@ -103,7 +104,8 @@ class TestPublishedLibraries:
         second = publish(native, tmp_path / "lib")
         assert second.folder != first.folder
         assert (first.shim / "libcuda.so.1").read_text() == "shim/libcuda.so.1", "kernels of before keep theirs"
-        assert first.seen == second.seen == (tmp_path / "lib",)
+        assert mounted_folders(second) == tuple(sorted((first.folder, second.folder))), "for grants of before, too"
+        assert mounted_folders(installed(native)) == tuple(native / part for part in ("shim", "bin", "softgpu"))
 
     def test_what_no_kernel_was_given_is_removed_and_nothing_else(self, native: Path, tmp_path: Path) -> None:
         folders = []
@@ -111,7 +113,7 @@ class TestPublishedLibraries:
             (native / "shim" / "libcuda.so.1").write_text(release)
             folders.append(publish(native, tmp_path / "lib").folder)
         (tmp_path / "lib" / "somebody's").mkdir()
-        prune(Libraries(folders[2], (tmp_path / "lib",)), {folders[0].name})
+        prune(Libraries(folders[2], is_copy=True), {folders[0].name})
         assert {path.name for path in (tmp_path / "lib").iterdir()} == {
             folders[0].name,
             folders[2].name,
@@ -161,9 +163,10 @@ class TestAgent:
         assert grant["LD_AUDIT_PREPEND"] == str(folder / "shim" / "libaliquot-audit.so")
         assert grant["ALIQUOT_REAL_CUDA"] == str(folder / "softgpu" / "libcuda.so.1")
         mounted = [mount["hostPath"] for spec in specs.values() for mount in spec["containerEdits"]["mounts"]]
-        assert {str(libraries), str(Path(grant["ALIQUOT_SOFTGPU_STATE"]).parent)} == set(mounted)
+        assert {str(folder), str(Path(grant["ALIQUOT_SOFTGPU_STATE"]).parent)} == set(mounted)
         loader = (an_idle_node.folder / "ld.so.preload").read_text().split()
-        assert [Path(path).name for path in loader] == ["libcuda.so.1", "libnvidia-ml.so.1", "libaliquot-preload.so"]
+        want = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libaliquot-preload.so"]
+        assert [Path(path).name for path in loader] == want
         assert all(Path(path).exists() for path in loader)
         an_idle_node.end()
         assert len(list(cdi.iterdir())) == 2, "kernels may start while the next agent does"

@@ -42,6 +42,7 @@ class AgentNode:
         self.folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
         self._options = options
         self._agent: subprocess.Popen[bytes] | None = None
+        self._holders: dict[str, socket.socket] = {}
         self._closers: list[Callable[[], None]] = []
 
     def start(self) -> None:
@@ -62,12 +63,20 @@ class AgentNode:
         return (self.folder / "agent.log").read_text()
 
     def reserve(self, kernel_id: str, hundredths: int) -> dict[str, Any]:
-        request = {"kernel_id": kernel_id, "owner": "ada", "hundredths": hundredths, "workload_class": "production"}
-        grant: dict[str, Any] = query("reserve", runtime_dir=self.folder, **request)["grant"]
+        """Held by a connection until the kernel is bound."""
+        request = {"id": 1, "op": "reserve", "kernel_id": kernel_id, "owner": "ada", "hundredths": hundredths}
+        holder = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        holder.connect(str(self.folder / "agent.sock"))
+        self._holders[kernel_id] = holder
+        self.at_end(holder.close)
+        holder.sendall(json.dumps(request).encode() + b"\n")
+        with holder.makefile("rb") as lines:
+            grant: dict[str, Any] = json.loads(lines.readline())["grant"]
         return grant
 
     def bind(self, kernel_id: str, pid: int) -> None:
         query("bind", runtime_dir=self.folder, kernel_id=kernel_id, pid=pid, start_time_ticks=start_time_ticks(pid))
+        self._holders.pop(kernel_id).close()
 
     def release(self, kernel_id: str) -> None:
         query("release", runtime_dir=self.folder, kernel_id=kernel_id)
