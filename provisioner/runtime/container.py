@@ -106,7 +106,11 @@ class ContainerRuntime:
         settings = self._settings
         names = device_names(grant, settings.hook)
         if settings.devices == "cdi" or (settings.devices == "auto" and engine.has_cdi):
-            return Devices(cdi_names=names)
+            # Docker puts a device's mounts before ours: read-only with the root (the software GPU's state, too), and
+            # hidden below a tmpfs. The same mounts of our own are neither.
+            specs = load_specs(settings.cdi_dirs)
+            ours = [name for name in names if any(spec.kind == name.partition("=")[0] for spec in specs)]
+            return Devices(cdi_names=names, edits=edits_for(ours, specs, settings.cdi_dirs))
         return Devices(edits=edits_for(names, load_specs(settings.cdi_dirs), settings.cdi_dirs))
 
     async def _start(self, spec: ContainerSpec, grant: Grant | None, plan: ContainerPlan) -> KernelProcess:

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ class Worker:
                 except Failed as error:
                     self._problems = [*self._problems[-9:], str(error)]
                 self._rounds += 1
+                time.sleep(0.005)  # leaves room for the others on a small machine
             self._is_idle.set()
 
     def _round(self) -> None:
