@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, cast
 
-from aliquot.gpu_hook.paths import RuntimeDir
 from aliquot.gpu_hook.waiting import end_task
-from aliquot.provisioner.endings import ProcessEnd, relay_end
-from aliquot.provisioner.errors import AliquotError, RelayError
+from aliquot.provisioner.errors import AliquotError
 from aliquot.provisioner.grant_hold import bind_process
 from aliquot.provisioner.grant_record import read_grant, stanza_request
-from aliquot.provisioner.relay.client import stop_relay
-from aliquot.provisioner.relay.records import RelayRecord, read_ended, read_relay_records
+from aliquot.provisioner.relay.records import RelayRecord
 from aliquot.provisioner.resources import Grant, Request
 from aliquot.provisioner.runtime.base import KernelProcess
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
@@ -30,6 +28,7 @@ from .endings import EndedKernel, Endings
 from .kernel_manager import AliquotKernelManager
 from .kernel_memory import Heritage, read_heritage
 from .kernel_records import KernelRecords, KernelState
+from .kernel_remains import KernelRemains
 from .ledger import Asker, Holding
 from .managed_kernel import ManagedKernel
 
@@ -37,7 +36,7 @@ _BIND_SECONDS = 30.0
 
 
 class Adoption:
-    """Made by the extension, run once. ``identity`` is the one that relays of ours carry."""
+    """Made by the extension, run once."""
 
     def __init__(
         self,
@@ -45,8 +44,7 @@ class Adoption:
         admission: Admission,
         endings: Endings,
         records: KernelRecords,
-        runtime: RuntimeDir,
-        identity: str,
+        remains: KernelRemains,
         clock: Clock,
         log: logging.Logger,
     ) -> None:
@@ -54,8 +52,7 @@ class Adoption:
         self._admission = admission
         self._endings = endings
         self._records = records
-        self._runtime = runtime
-        self._identity = identity
+        self._remains = remains
         self._clock = clock
         self._log = log
         self._tasks: set[asyncio.Task[None]] = set()
@@ -64,7 +61,7 @@ class Adoption:
         """Decide about every kernel, and act. One that cannot be adopted keeps none of the others."""
         started = self._clock.now()
         records = self._records.read()
-        found = await asyncio.to_thread(find_remains, self._runtime, self._identity)
+        found = await self._remains.find(has_images=self._manager.has_images)
         decisions = plan_adoption(records, found, boot_id, self._clock.wall())
         for decision in decisions:
             try:
@@ -91,7 +88,7 @@ class Adoption:
             return
         kernel = self._manager.make_kernel(kernel_id, heritage)
         if decision.fate is Fate.QUEUE_AGAIN:
-            self._manager.begin(kernel_id, kernel, first=self._cleared(remains.relay))
+            self._manager.begin(kernel_id, kernel, first=self._remains.clear(remains))
             self._log.info("kernel=%s queued_again owner=%s", kernel_id, heritage.owner)
             return
         assert remains.relay is not None  # the other fates need one
@@ -123,7 +120,7 @@ class Adoption:
         while not self._is_renewed(grant.kernel_id) and self._clock.now() < deadline:
             await self._clock.sleep(0.1)
         try:
-            await bind_process(grant, process, self._runtime.path)
+            await bind_process(grant, process, Path(grant.kernel_dir).parent.parent)
         except AliquotError as error:
             self._log.warning("kernel=%s bind=missed reason=%s", grant.kernel_id, error)
 
@@ -137,20 +134,11 @@ class Adoption:
         if decision.ending is not None and self._endings.of(kernel_id) is None:
             said = (kernel_id, heritage.kernelspec, heritage.owner, heritage.label, decision.ending)
             self._endings.record(EndedKernel(*said, request=self._request(heritage)))
-        self._do(self._forget(kernel_id, decision.remains.relay), f"clear-{kernel_id}")
+        self._do(self._forget(kernel_id, decision.remains), f"clear-{kernel_id}")
 
-    async def _forget(self, kernel_id: str, relay: RelayRecord | None) -> None:
-        await self._cleared(relay)
+    async def _forget(self, kernel_id: str, remains: Remains) -> None:
+        await self._remains.clear(remains)
         self._records.remove(kernel_id)
-
-    async def _cleared(self, relay: RelayRecord | None) -> None:
-        """End a relay and what is below it, if there is one."""
-        if relay is None:
-            return
-        try:
-            await stop_relay(relay)
-        except RelayError as error:
-            self._log.error("kernel=%s relay=stuck reason=%s", relay.kernel_id, error)
 
     def _request(self, heritage: Heritage) -> Request | None:
         if heritage.grant is not None:
@@ -171,21 +159,3 @@ class Adoption:
             await work
         except Exception:
             self._log.exception("adoption=%s failed", name)
-
-
-def find_remains(runtime: RuntimeDir, identity: str) -> Mapping[str, Remains]:
-    """What is left of this gateway's kernels. Reads folders and /proc: to be called off the loop."""
-    relays = [relay for relay in read_relay_records(runtime) if relay.gateway == identity]
-    return {relay.kernel_id: _remains(relay) for relay in relays}
-
-
-def _remains(relay: RelayRecord) -> Remains:
-    process, end = None, None
-    if relay.kernel is not None and relay.has_living_kernel:
-        pid = relay.kernel.pid
-        process = KernelProcess(relay.kernel_id, pid, relay.kernel.start_time_ticks, pid)
-    elif relay.kernel is not None:
-        ended = read_ended(relay)
-        is_its = ended is not None and ended.pid == relay.kernel.pid
-        end = relay_end(vars(ended)) if ended is not None and is_its else ProcessEnd()
-    return Remains(relay, process, end)

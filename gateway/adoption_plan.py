@@ -40,11 +40,16 @@ class Fate(str, Enum):
 
 @dataclass(frozen=True)
 class Remains:
-    """What was found of one kernel. ``process``: the one that runs; ``end``: how the last one ended, if known."""
+    """What was found of one kernel. ``process``: the one that runs; ``end``: how the last one ended, if known.
+
+    ``had_process``: one was started at all; ``container``: the one to be removed with it.
+    """
 
     relay: RelayRecord | None = None
     process: KernelProcess | None = None
     end: ProcessEnd | None = None
+    had_process: bool = False
+    container: KernelProcess | None = None
 
     @property
     def has_relay(self) -> bool:
@@ -81,7 +86,7 @@ def _decide(kernel_id: str, record: KernelRecord | None, remains: Remains, boot_
     if asked is None and record is not None and _is_to_begin(record, remains, boot_id):
         keeps_relay = state is KernelState.RESTARTING and remains.has_relay
         return Decision(kernel_id, Fate.START_AGAIN if keeps_relay else Fate.QUEUE_AGAIN, record, remains)
-    never_ran = record is None and remains.end is None and (remains.relay is None or remains.relay.kernel is None)
+    never_ran = record is None and not remains.had_process
     ending = None if never_ran else _ending(record, remains, asked, boot_id, now)
     return Decision(kernel_id, Fate.ENDED, record, remains, ending)
 
@@ -90,9 +95,7 @@ def _is_to_begin(record: KernelRecord, remains: Remains, boot_id: str) -> bool:
     """Whether nothing that its user has seen is lost when it starts now."""
     if record.state is KernelState.RESTARTING:
         return record.boot_id == boot_id
-    had_process = remains.process is not None or remains.end is not None
-    had_process = had_process or (remains.relay is not None and remains.relay.kernel is not None)
-    return record.state is KernelState.PENDING and not had_process
+    return record.state is KernelState.PENDING and not remains.had_process
 
 
 def _ending(record: KernelRecord | None, remains: Remains, asked: Asked | None, boot_id: str, now: float) -> Ending:

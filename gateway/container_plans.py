@@ -56,6 +56,11 @@ class ContainerPlanner:
         self._folders = folders
         self._user_named = user_named
 
+    @property
+    def has_images(self) -> bool:
+        """Whether there is any image to start kernels in."""
+        return bool(self._catalogue.images)
+
     def wants(self, kernel_name: str) -> bool:
         """Whether kernels of this kernelspec run in a container."""
         return self._catalogue.find(base_of(kernel_name)) is not None

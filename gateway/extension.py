@@ -32,6 +32,7 @@ from aliquot.gateway.kernel_endings import KernelEndings
 from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.gateway.kernel_memory import KernelMemory
 from aliquot.gateway.kernel_records import KernelRecords
+from aliquot.gateway.kernel_remains import KernelRemains
 from aliquot.gateway.local_kernels import local_kernels, session_labels, waiting_elsewhere
 from aliquot.gateway.local_socket import LocalSocket
 from aliquot.gateway.metrics import ServerMetrics
@@ -229,8 +230,7 @@ class AliquotExtension(ExtensionApp):
             self._admission,
             self._endings,
             KernelRecords(folder.kernels, self.log),
-            self._runtime,
-            folder.identity,
+            KernelRemains(self._runtime, folder.identity, self._containers, self.log),
             SystemClock(),
             self.log,
         )

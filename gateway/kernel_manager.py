@@ -104,6 +104,11 @@ class AliquotKernelManager(LastingKernelManager):
         kernels: list[dict[str, Any]] = super().list_kernels()
         return kernels if user.is_admin else [k for k in kernels if self.owners.get(k["id"]) == user.name]
 
+    @property
+    def has_images(self) -> bool:
+        """Whether kernels may have been started in containers. Asked by adoption."""
+        return self.containers is not None and self.containers.has_images
+
     # ---- start
 
     async def _async_start_kernel(self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from aliquot.provisioner.container_plan import ContainerPlan
 from aliquot.provisioner.endings import Asked, Ending, ProcessEnd
-from aliquot.provisioner.errors import AliquotError, WithdrawnError
+from aliquot.provisioner.errors import AliquotError, LaunchError, WithdrawnError
 from aliquot.provisioner.grant_record import grant_record, stanza_request
 from aliquot.provisioner.provisioner import AliquotProvisioner
 from aliquot.provisioner.relay.records import RelayRecord
@@ -207,7 +207,7 @@ class ManagedKernel(ServerKernelManager):
         if self.containers is None:
             raise refuse_without_planner(self.kernel_name, image)
         request = self.request()
-        return await self.containers.plan(
+        plan = await self.containers.plan(
             ContainerStart(
                 kernel_name=self.kernel_name,
                 owner=self.owner,
@@ -217,6 +217,10 @@ class ManagedKernel(ServerKernelManager):
                 env=tuple(self.start_arguments.get(REQUEST_ENV, {}).items()),
             )
         )
+        if plan is None:
+            # A kernel that was adopted may be of an image that is offered no more. It must not run outside.
+            raise LaunchError(f"asked to start a kernel in the image {image}; found no such image in the catalogue")
+        return plan
 
     async def restart_kernel(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Called by the multi-kernel manager, and by the restarter."""

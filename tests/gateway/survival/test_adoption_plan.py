@@ -25,12 +25,13 @@ def record(state: KernelState, boot: str = BOOT, **more: object) -> KernelRecord
     return KernelRecord("k", "ada", "python3", state, NOW - 100, boot, **more)  # type: ignore[arg-type]
 
 
-RUNS = Remains(relay(), PROCESS)
-DIED = Remains(relay(), None, CRASHED)
+RUNS = Remains(relay(), PROCESS, had_process=True)
+DIED = Remains(relay(), None, CRASHED, had_process=True)
 NO_KERNEL_YET = Remains(relay(spawned=False))
-RELAY_KILLED = Remains(relay(alive=False), PROCESS)
-ORPHANED = Remains(relay(alive=False), None, ProcessEnd(signal=9, at=NOW - 60, is_orphaned=True))
-REBOOTED = Remains(relay(alive=False, boot="before"))
+RELAY_KILLED = Remains(relay(alive=False), PROCESS, had_process=True)
+RELAY_LOST = Remains(None, PROCESS, had_process=True, container=PROCESS)
+ORPHANED = Remains(relay(alive=False), None, ProcessEnd(signal=9, at=NOW - 60, is_orphaned=True), had_process=True)
+REBOOTED = Remains(relay(alive=False, boot="before"), had_process=True)
 PENDING, RUNNING, RESTARTING, ENDING = KernelState
 
 
@@ -67,6 +68,8 @@ PENDING, RUNNING, RESTARTING, ENDING = KernelState
         (PENDING, RELAY_KILLED, Fate.ENDED, EndingCode.CRASH),
         (None, RELAY_KILLED, Fate.ENDED, EndingCode.CRASH),
         (RESTARTING, RELAY_KILLED, Fate.QUEUE_AGAIN, None),
+        (RUNNING, RELAY_LOST, Fate.ENDED, EndingCode.CRASH),
+        (None, RELAY_LOST, Fate.ENDED, EndingCode.CRASH),
     ],
 )
 def test_every_way_in_which_a_kernel_was_left(
