@@ -19,6 +19,7 @@ COMMANDS = {
     "lab": ("lab.LabCommand", "JupyterLab with Aliquot"),
     "serve": ("serve.ServeCommand", "the gateway only: kernels, sessions, kernelspecs and /aliquot/api"),
     "agent": ("agent.AgentCommand", "the node agent, in the foreground"),
+    "relay": ("relay.RelayCommand", "the relay host, which keeps kernels while no gateway runs; in the foreground"),
     "demo": ("demo.DemoCommand", "three notebooks share one GPU; each claim is checked"),
     "status": ("status.StatusCommand", "the devices and kernels of this machine"),
     "sizes": ("sizes.SizesCommand", "the sizes that kernels can have; --install writes them as kernelspecs"),

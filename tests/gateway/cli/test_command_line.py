@@ -26,6 +26,7 @@ WRONG_LINES = [
     (["sizes", "--Aliquot.presets=0.333"], 1, "more than two decimals"),
     (["agent", "--softgpu-memory", "-1"], 2, "--softgpu-memory"),
     (["agent", "--driver", "amd"], 2, "invalid choice"),
+    (["relay", "--exit-when-idle", "soon"], 2, "ask for a number above 0"),
 ]
 
 
@@ -52,7 +53,7 @@ def test_a_wrong_line_gets_one_clear_answer(run_aliquot, words: list[str], want_
     assert want_text in done.stderr
     assert "Traceback" not in done.stderr
     lines = done.stderr.strip().splitlines()
-    assert len(lines) == 1 or words[0] == "agent"  # the agent's parser adds its usage
+    assert len(lines) == 1 or words[0] in ("agent", "relay")  # their own parsers add their usage
 
 
 def test_a_terminal_of_few_letters_is_no_traceback(run_aliquot, an_environment: dict[str, str]) -> None:
