@@ -41,7 +41,7 @@ class Port(Protocol):
     def __hash__(self) -> int: ...
 
     @property
-    def session_id(self) -> str: ...
+    def port_session(self) -> str: ...
 
     def give(self, channel: str, frames: list[Any]) -> asyncio.Future[None] | None:
         """Write one message; None: the socket has taken it. Raises WebSocketClosedError."""
@@ -158,19 +158,24 @@ class KernelLink(LinkListener):
         """Whether the kernel works on something, and so has shown that it answers."""
         return self.activity is not None and self.activity.is_busy
 
+    @property
+    def waiting(self) -> int:
+        """How many messages a websocket still has to take."""
+        return len(self._deliveries)
+
     async def open(self, port: Port, seconds: float) -> None:
         """Give this websocket what comes from now on, and what was kept. Returns when the relay was asked."""
-        self._shut_session(port.session_id)
-        self._ports[port.session_id] = port
+        self._shut_session(port.port_session)
+        self._ports[port.port_session] = port
         if self._link is not None:
-            self._link.attach(port.session_id)
+            self._link.attach(port.port_session)
         elif not await self.wait_until_up(seconds):
             self._log.warning("relay_link=%s websocket=waiting the relay does not answer", self._name)
 
     def shut(self, port: Port) -> None:
         """The websocket takes nothing any more; idempotent."""
-        if self._ports.get(port.session_id) is port:
-            self._shut_session(port.session_id)
+        if self._ports.get(port.port_session) is port:
+            self._shut_session(port.port_session)
 
     def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
         """A signed message to the kernel; kept while the relay is away, up to a bound."""

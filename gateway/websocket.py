@@ -9,6 +9,9 @@ kernel differs, and that what the socket took is told to the relay.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,22 +19,33 @@ from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebso
 from tornado.websocket import WebSocketClosedError
 
 from .relay_link import KernelLink
+from .relay_links import RelayLinks
 
 CHANNELS = ("iopub", "shell", "control", "stdin")
+
+
+# The delimiter, the signature, and the four parts that every message has. The relay refuses links that send less,
+# or more than fits one record.
+_LEAST_FRAMES, _MOST_FRAMES = 6, 4096
+_LONGEST_SESSION = 64
 
 
 class LinkChannel:
     """One channel of a kernel's link, with the part of a ZMQStream that Jupyter's connection and Session call."""
 
-    def __init__(self, link: KernelLink, channel: str, session: str) -> None:
+    def __init__(self, link: KernelLink, channel: str, session: str, log: logging.Logger) -> None:
         self.channel = channel
         self._link = link
         self._session = session
+        self._log = log
         self._is_closed = False
 
     def send_multipart(self, frames: Sequence[bytes], flags: int = 0, copy: bool = True, **_: Any) -> None:
-        """Called by Session.send and send_raw with a signed message."""
-        self._link.send(self.channel, self._session, frames)
+        """Called by Session.send and send_raw with a signed message. What is none is left out."""
+        if is_message(frames):
+            self._link.send(self.channel, self._session, frames)
+        else:
+            self._log.warning("request=dropped channel=%s it is no Jupyter message", self.channel)
 
     def closed(self) -> bool:
         return self._is_closed
@@ -56,6 +70,12 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         self._written: asyncio.Future[None] | None = None
         self._is_connected = False
 
+    @property
+    def port_session(self) -> str:
+        """The name of its session for the relay, whatever the browser calls it."""
+        name = str(self.session_id)
+        return name if 0 < len(name) <= _LONGEST_SESSION else hashlib.sha256(name.encode()).hexdigest()
+
     # ---- opening
 
     async def _register_session(self) -> None:
@@ -68,8 +88,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
 
     def request_kernel_info(self) -> Any:
         """Called by prepare, which waits for the answer; a kernel that works has shown that it lives."""
-        links = getattr(self.multi_kernel_manager, "links", None)
-        self._link = None if links is None else links.get(self.kernel_id)
+        self._link = self._find_link()
         if self._link is not None and self._link.is_at_work:
             self._finish_kernel_info({})
             return asyncio.wrap_future(self._kernel_info_future)
@@ -79,19 +98,24 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         """Called by KernelWebsocketHandler.open, which awaits the answer."""
         if self._link is None:
             # A socket that waited for its kernel's start came before the link was made.
-            links = getattr(self.multi_kernel_manager, "links", None)
-            self._link = None if links is None else links.get(self.kernel_id)
+            self._link = self._find_link()
         if self._link is None:
             opened: asyncio.Future[None] | None = super().connect()
             return opened
         manager = self.multi_kernel_manager
         manager.notify_connect(self.kernel_id)
         self._is_connected = True
-        self.channels = {name: LinkChannel(self._link, name, self.session_id) for name in CHANNELS}
+        self.channels = {name: LinkChannel(self._link, name, self.port_session, self.log) for name in CHANNELS}
         manager.add_restart_callback(self.kernel_id, self.on_kernel_restarted)
         manager.add_restart_callback(self.kernel_id, self.on_restart_failed, "dead")
         ZMQChannelsWebsocketConnection._open_sockets.add(self)
+        # Small messages follow each other; else each waits up to 40 ms until the browser's machine confirms the last.
+        self.websocket_handler.set_nodelay(True)
         return asyncio.ensure_future(self._link.open(self, self.kernel_info_timeout))
+
+    def _find_link(self) -> KernelLink | None:
+        links: RelayLinks | None = getattr(self.multi_kernel_manager, "links", None)
+        return None if links is None else links.get(self.kernel_id)
 
     # ---- closing
 
@@ -152,6 +176,16 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         if is_left_out and self._link is not None:
             self._link.counts.rate_limit += 1
         return is_left_out
+
+
+def is_message(frames: Sequence[bytes]) -> bool:
+    """Whether this is a Jupyter message, from its delimiter on, with a header that can be read."""
+    if not _LEAST_FRAMES <= len(frames) <= _MOST_FRAMES:
+        return False
+    try:
+        return isinstance(json.loads(bytes(frames[2])), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _retrieve(written: asyncio.Future[None]) -> None:
