@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check soak test-torch bench-gateway bench-hook bench-gpu test-gpu screenshot labextension clean
+.PHONY: help demo lab test check soak test-torch bench-gateway bench-runtime bench-hook bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -44,6 +44,10 @@ test-gpu: ## On a GPU machine: the C suite, and PyTorch, CuPy, JAX and Numba thr
 bench-gateway: ## Kernel start and execute round trip against plain Jupyter Server, interleaved
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/gateway.py
+
+bench-runtime: ## Containers against the plain engine, relays against none, adoption of 200 kernels
+	@$(PYTHON) tools/setup.py test
+	@$(BIN)/python benchmarks/runtime.py
 
 bench-hook: ## What the hook adds to a call, on a null driver; PEERS="HAMi-core=/path/to/libvgpu.so …" measures others too
 	@$(PYTHON) tools/setup.py test

@@ -127,7 +127,7 @@ class Kernel:
 @contextmanager
 def running_server(home: Path, name: str, kernel_name: str, options: dict[str, str]) -> Iterator[Server]:
     port = 18700 + os.getpid() % 1000 + (name == "aliquot")
-    flags = [f"--ServerApp.{key}={value}" for key, value in options.items()]
+    flags = [f"--{key if '.' in key else f'ServerApp.{key}'}={value}" for key, value in options.items()]
     command = [
         sys.executable,
         "-m",

@@ -27,6 +27,10 @@ def at_most(name: str, value: float, unit: str, bound: float) -> Row:
     return Row(name, value, unit, f"≤ {bound:g}", value <= bound)
 
 
+def at_least(name: str, value: float, unit: str, bound: float) -> Row:
+    return Row(name, value, unit, f"≥ {bound:g}", value >= bound)
+
+
 def between(name: str, value: float, unit: str, least: float, most: float) -> Row:
     return Row(name, value, unit, f"{least:g} … {most:g}", least <= value <= most)
 

@@ -1,0 +1,1 @@
+"""Rooms of `make bench-runtime`: relays, containers, adoption. Each measures, benchmarks/runtime.py reports."""
