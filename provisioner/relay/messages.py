@@ -15,6 +15,7 @@ from .protocol import DELIMITER
 
 _FIRST_FRAMES = 8  # identities come before the delimiter; more than these no client sends
 _VERSION = "5.4"
+_DELIMITER_LENGTH = len(DELIMITER)
 # In the order of the wire, from the delimiter on.
 SIGNATURE, HEADER, PARENT, METADATA, CONTENT = range(1, 6)
 
@@ -44,9 +45,8 @@ class Request:
 
 def find_delimiter(frames: Sequence[Any]) -> int:
     """Its index, or -1. Frames may be ZMQ's."""
-    for index in range(min(len(frames), _FIRST_FRAMES)):
-        frame = frames[index]
-        if len(frame) == len(DELIMITER) and bytes(frame) == DELIMITER:
+    for index, frame in enumerate(frames[:_FIRST_FRAMES]):
+        if len(frame) == _DELIMITER_LENGTH and bytes(frame) == DELIMITER:
             return index
     return -1
 

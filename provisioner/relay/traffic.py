@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import zmq
-
 from .activity import ActivityTracker
 from .agent_teller import AgentTeller
 from .back import Back
@@ -21,6 +19,7 @@ from .links import Links
 from .loop import Loop
 from .messages import CONTENT, HEADER, PARENT, Request, Signer, find_delimiter, read_object, read_request
 from .store import Entry, Store
+from .wire import receive, send
 
 _BATCH = 256  # messages of one socket in one turn
 _BATCH_BYTES = 1 << 20
@@ -115,7 +114,7 @@ class Traffic:
         """A shutdown_request of the relay's own."""
         if self._back.is_ready:
             message = self._signer.message("shutdown_request", {"restart": False})
-            self._back.sockets["control"].send_multipart([self._prefix, *message])
+            send(self._back.sockets["control"], [self._prefix, *message])
 
     # ---- towards the kernel
 
@@ -126,9 +125,7 @@ class Traffic:
     def _from_client(self, channel: str, _events: int) -> None:
         socket = self._front.sockets[channel]
         for _ in range(_BATCH):
-            try:
-                frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
+            if (frames := receive(socket)) is None:
                 return
             self._accept(channel, frames, find_delimiter(frames))
 
@@ -153,7 +150,7 @@ class Traffic:
             self.has_news = True
             if request.is_work and self.teller is not None:
                 self.teller.tell(time.monotonic())  # before the kernel can know of it
-        self._back.sockets[channel].send_multipart(frames, copy=True)
+        send(self._back.sockets[channel], frames)
 
     # ---- from the kernel
 
@@ -161,9 +158,7 @@ class Traffic:
         """Replies and input_requests; tells whether there may be more."""
         socket = self._back.sockets[channel]
         for _ in range(_BATCH):
-            try:
-                frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
+            if (frames := receive(socket)) is None:
                 return False
             identity = bytes(frames[0])
             if identity == self._prefix:
@@ -172,15 +167,13 @@ class Traffic:
                 session = identity[len(self._prefix) :].decode(errors="replace")
                 self._keep(channel, session, frames[1:], is_output=False)
             else:
-                self._front.sockets[channel].send_multipart(frames, copy=False)
+                send(self._front.sockets[channel], frames)
         return True
 
     def _from_iopub(self, _events: int) -> bool:
         socket = self._back.sockets["iopub"]
         for _ in range(_BATCH):
-            try:
-                frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
+            if (frames := receive(socket)) is None:
                 return False
             self._broadcast(frames)
             if self._fresh_bytes > _BATCH_BYTES:
@@ -188,24 +181,27 @@ class Traffic:
         return True
 
     def _broadcast(self, frames: Sequence[Any]) -> None:
+        """To who is there first; what it tells of the kernel is read afterwards, and no more of it than needed."""
+        if self._topics:
+            send(self._front.sockets["iopub"], frames)
         delimiter = find_delimiter(frames)
         message = frames[delimiter:] if delimiter >= 0 else []
-        header = bytes(message[HEADER]) if len(message) > CONTENT else b""
-        is_output = True
-        if b'"iopub_welcome"' in header:
+        header = message[HEADER].bytes if len(message) > CONTENT else b""
+        if not header:
+            return
+        is_output = False
+        if b'"status"' in header:
+            self._status(header, message)
+        elif b'"iopub_welcome"' in header:
             self._welcomed()
-        elif b'"status"' in header and read_object(header).get("msg_type") == "status":
-            is_output = False
-            self._status(message)
-        elif header:
+            return
+        else:
             is_output = not any(mark in header for mark in _NO_OUTPUT)
             self.tracker.saw_output(time.time())
-        self._front.sockets["iopub"].send_multipart(frames, copy=False)
-        if self.is_kept and header and b'"iopub_welcome"' not in header:
-            self._keep("iopub", None, message, is_output)
+        self._keep("iopub", None, message, is_output)
 
-    def _status(self, message: Sequence[Any]) -> None:
-        if read_object(message[CONTENT]).get("execution_state") != "idle":
+    def _status(self, header: bytes, message: Sequence[Any]) -> None:
+        if b'"idle"' not in message[CONTENT].bytes or read_object(header).get("msg_type") != "status":
             return
         parent = read_object(message[PARENT]).get("msg_id")
         if isinstance(parent, str) and self.tracker.closed(parent, time.time()):
@@ -215,7 +211,7 @@ class Traffic:
         if not self.is_kept:
             return
         size = sum(len(frame) for frame in message)
-        kept = [bytes(frame) for frame in message] if size <= _SMALL else [frame.buffer for frame in message]
+        kept = [frame.bytes for frame in message] if size <= _SMALL else [frame.buffer for frame in message]
         entry = self._store.add(channel, session, kept, size, is_output)
         self._delivery.added(entry)
         self._fresh.append(entry)
@@ -226,10 +222,9 @@ class Traffic:
     def _subscribed(self, _events: int) -> None:
         socket = self._front.sockets["iopub"]
         for _ in range(_BATCH):
-            try:
-                topic = socket.recv(zmq.NOBLOCK)
-            except zmq.Again:
+            if (frames := receive(socket)) is None:
                 return
+            topic = frames[0].bytes
             if topic[:1] == b"\x01":
                 self._topics.add(topic[1:])
                 if self._back.has_welcomed:
@@ -246,24 +241,16 @@ class Traffic:
 
     def _welcome(self, topic: bytes) -> None:
         message = self._signer.message("iopub_welcome", {"subscription": topic.decode(errors="replace")})
-        self._front.sockets["iopub"].send_multipart([topic, *message] if topic else message)
+        send(self._front.sockets["iopub"], [topic, *message] if topic else message)
 
     def _from_heart(self, _events: int) -> None:
-        while True:
-            try:
-                frames = self._front.sockets["hb"].recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
+        while (frames := receive(self._front.sockets["hb"])) is not None:
             if not self._back.is_away:  # a kernel that is not there answers nothing
-                self._back.sockets["hb"].send_multipart(frames)
+                send(self._back.sockets["hb"], frames)
 
     def _to_heart(self, _events: int) -> None:
-        while True:
-            try:
-                frames = self._back.sockets["hb"].recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            self._front.sockets["hb"].send_multipart(frames)
+        while (frames := receive(self._back.sockets["hb"])) is not None:
+            send(self._front.sockets["hb"], frames)
 
     @staticmethod
     def _handler(method: Any, channel: str) -> Any:
