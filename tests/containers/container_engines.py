@@ -43,9 +43,10 @@ class Engine:
 
     name: str
     folder: Path
-    daemon: subprocess.Popen[bytes]
+    pid: int
     cgroup_parent: str
     image: str = IMAGE
+    guard: subprocess.Popen[bytes] | None = None
     _clients: list[docker.DockerClient] = field(default_factory=list)
 
     @property
@@ -78,16 +79,30 @@ class Engine:
             self.remove_containers()
         for client in self._clients:
             client.close()
-        self.daemon.send_signal(signal.SIGTERM)
-        try:
-            self.daemon.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.daemon.pid, signal.SIGKILL)
-            self.daemon.wait()
-        _unmount_below(self.folder)
-        if self.cgroup_parent:
-            _remove_cgroups(self.cgroup_parent)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        end_daemon(self.folder, self.pid, self.cgroup_parent)
+        if self.guard is not None:
+            self.guard.communicate()
+
+
+def end_daemon(folder: Path, pid: int, cgroup_parent: str) -> None:
+    """End an engine without containers, and what it left on the host."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS
+    while _is_alive(pid):
+        if time.monotonic() > deadline:
+            os.killpg(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    _unmount_below(folder)
+    if cgroup_parent:
+        _remove_cgroups(cgroup_parent)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        return os.waitpid(pid, os.WNOHANG) == (0, 0)
+    return Path(f"/proc/{pid}").exists()
 
 
 def start_engine(name: str) -> Engine:
@@ -104,6 +119,7 @@ def start_engine(name: str) -> Engine:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+    _guard(engine)
     try:
         _wait_until_it_answers(engine)
         _import_image(engine)
@@ -173,16 +189,30 @@ def _start_docker(name: str, folder: Path) -> Engine:
     return Engine(name, folder, _spawn(command, {**os.environ, "PATH": programs}, folder), folder.name)
 
 
+def _guard(engine: Engine) -> None:
+    """A process that ends the engine when these tests were killed before they did: their end of a pipe closes."""
+    command = [sys.executable, __file__, str(engine.folder), str(engine.pid), engine.cgroup_parent]
+    engine.guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+
+def guard() -> None:
+    """The process itself."""
+    folder, pid, cgroup_parent = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    sys.stdin.read()
+    if folder.exists():
+        Engine("", folder, pid, cgroup_parent).stop()
+
+
 def _need(*programs: str, path: str = PATH) -> None:
     missing = [program for program in programs if shutil.which(program, path=path) is None]
     if missing:
         raise EngineUnavailable(f"not installed: {', '.join(missing)} (tools/setup.py test installs them, as root)")
 
 
-def _spawn(command: Sequence[str], environment: dict[str, str], folder: Path) -> subprocess.Popen[bytes]:
+def _spawn(command: Sequence[str], environment: dict[str, str], folder: Path) -> int:
     program = shutil.which(command[0], path=environment["PATH"]) or command[0]
     with (folder / "log").open("w") as log:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [program, *command[1:]],
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -191,6 +221,8 @@ def _spawn(command: Sequence[str], environment: dict[str, str], folder: Path) ->
             cwd=folder,
             start_new_session=True,
         )
+    process.returncode = 0  # waited for by its pid
+    return process.pid
 
 
 def _wait_until_it_answers(engine: Engine) -> None:
@@ -201,7 +233,7 @@ def _wait_until_it_answers(engine: Engine) -> None:
                 client.ping()
             return
         except (docker.errors.DockerException, OSError) as error:
-            if engine.daemon.poll() is None and time.monotonic() < deadline:
+            if _is_alive(engine.pid) and time.monotonic() < deadline:
                 time.sleep(0.05)
                 continue
             log = (engine.folder / "log").read_text(errors="replace")[-3000:]
@@ -251,3 +283,7 @@ def _remove_cgroups(name: str) -> None:
         for folder in [*sorted((f for f in group.rglob("*") if f.is_dir()), key=lambda f: -len(str(f))), group]:
             with contextlib.suppress(OSError):
                 folder.rmdir()
+
+
+if __name__ == "__main__":
+    guard()
