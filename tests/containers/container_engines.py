@@ -59,9 +59,10 @@ class Engine:
         return self.folder / "cdi"
 
     def client(self) -> docker.DockerClient:
-        client = docker.DockerClient(base_url=self.url, timeout=60)
-        self._clients.append(client)
-        return client
+        """The same each time; not for several threads."""
+        if not self._clients:
+            self._clients.append(docker.DockerClient(base_url=self.url, timeout=60))
+        return self._clients[0]
 
     def containers(self) -> list[str]:
         """Names of all containers of the engine, ended ones too."""
