@@ -326,3 +326,15 @@ def open_tab() -> Iterator[Callable[[Gateway, str], Tab]]:
 @pytest.fixture
 def eventually() -> Callable[..., Any]:
     return wait_until
+
+
+@pytest.fixture(scope="session")
+def world() -> Any:
+    """The classes above, for modules whose scene is set once."""
+
+    class World:
+        pass
+
+    World.Node, World.Tab, World.Refusal = Node, Tab, Refusal  # type: ignore[attr-defined]
+    World.wait_until = staticmethod(wait_until)  # type: ignore[attr-defined]
+    return World
