@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,3 +20,10 @@ def a_house() -> Iterator[House]:
     house = House(Path(tempfile.mkdtemp(prefix="aliquot-r-")))
     yield house
     house.end()
+
+
+@pytest.fixture
+def a_bare_user() -> int:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    return 65534
