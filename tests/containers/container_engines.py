@@ -29,6 +29,9 @@ PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"
 # A host without CAP_SYS_RESOURCE refuses the engines' own, higher, limits.
 NOFILE, NPROC = 20000, 4096
 IMAGE = "aliquot-test/kernel"
+# The same with the folders of the host already in it, for tests in which a gateway decides what is mounted.
+WHOLE_IMAGE = "aliquot-test/whole"
+_WHOLE = "ALIQUOT_TEST_IMAGE=whole"
 START_SECONDS = 40.0
 STOP_SECONDS = 20.0
 
@@ -123,7 +126,7 @@ def start_engine(name: str) -> Engine:
     _guard(engine)
     try:
         _wait_until_it_answers(engine)
-        _import_image(engine)
+        _import_images(engine)
     except BaseException:
         engine.stop()
         raise
@@ -134,7 +137,7 @@ def _start_podman(name: str, folder: Path) -> Engine:
     _need("podman", "runc", "conmon", "netavark")
     (folder / "containers.conf").write_text(
         f"""[engine]
-runtime = "runc"
+runtime = "{_write_oci_runtime(folder, PATH)}"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
 lock_type = "file"
@@ -174,6 +177,8 @@ def _start_docker(name: str, folder: Path) -> Engine:
         "data-root": f"{folder}/data",
         "exec-root": f"{folder}/exec",
         "pidfile": f"{folder}/docker.pid",
+        "default-runtime": "whole",
+        "runtimes": {"whole": {"path": str(_write_oci_runtime(folder, programs))}},
         "init-path": shutil.which("tini-static"),
         "cgroup-parent": f"/{folder.name}",
         "default-ulimits": {"nofile": {"Name": "nofile", "Soft": NOFILE, "Hard": NOFILE}},
@@ -260,14 +265,43 @@ def skeleton() -> bytes:
     return data.getvalue()
 
 
-def _import_image(engine: Engine) -> None:
+def _import_images(engine: Engine) -> None:
     archive = engine.folder / "skeleton.tar"
     archive.write_bytes(skeleton())
-    client = engine.client()
-    client.api.import_image_from_file(
-        str(archive), repository=engine.image, tag="latest", changes=["ENV PATH=/usr/bin"]
-    )
+    folder = Path(sys.executable).parent
+    images = {
+        engine.image: ["ENV PATH=/usr/bin"],
+        WHOLE_IMAGE: [f"ENV PATH={folder}:/usr/bin", f"ENV {_WHOLE}", "ENV PYTHONDONTWRITEBYTECODE=1"],
+    }
+    for name, changes in images.items():
+        engine.client().api.import_image_from_file(str(archive), repository=name, tag="latest", changes=changes)
     archive.unlink()
+
+
+def _write_oci_runtime(folder: Path, path: str) -> Path:
+    """runc, but a container of the whole image gets the folders of the host, whatever its engine was asked for."""
+    patch = folder / "patch.py"
+    mounts = [
+        {"destination": name, "source": name, "type": "bind", "options": ["rbind", "ro"]} for name in HOST_FOLDERS
+    ]
+    patch.write_text(
+        "import json, sys\n"
+        "spec = json.load(open('config.json'))\n"
+        f"if {_WHOLE!r} in spec['process']['env']:\n"
+        f"    spec['mounts'] += {mounts!r}\n"
+        "    json.dump(spec, open('config.json', 'w'))\n"
+    )
+    program = folder / "runc"
+    program.write_text(
+        "#!/bin/sh\n"
+        'case " $* " in *" create "*)\n'
+        "  bundle=$(printf '%s\\n' \"$@\" | grep -A1 -- --bundle | tail -1)\n"
+        f'  (cd "${{bundle:-.}}" && {sys.executable} -IS {patch}) ;;\n'
+        "esac\n"
+        f'exec {shutil.which("runc", path=path)} "$@"\n'
+    )
+    program.chmod(0o755)
+    return program
 
 
 def _unmount_below(folder: Path) -> None:
