@@ -198,8 +198,9 @@ class Node:
 
     # ---- the agent
 
-    def start_agent(self, memory: str = "4GiB") -> None:
+    def start_agent(self, memory: str = "4GiB", *options: str) -> None:
         command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", memory]
+        command += options
         with (self.folder / "agent.log").open("a") as log:
             self._agent = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
         wait_until(self._agent_answers)
