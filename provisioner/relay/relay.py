@@ -331,7 +331,8 @@ class Relay:
                 self._loop.forget(self._owner_descriptor)
             self._steps = lives.EndingSteps(lives.OWNER_ENDED, now)
         else:
-            busy = self._traffic.tracker.open + self._traffic.held
+            # What waits for a kernel that is not coming keeps nobody alive.
+            busy = self._traffic.tracker.open + (self._traffic.held if self._kernel is not None else 0)
             has_gateway = self._request.gateway is not None
             company = lives.Company(has_gateway, self.links.count, busy, self._left_at, self._quiet_at)
             orphaned_at = lives.orphaned_at(company, self._request.orphan_seconds)

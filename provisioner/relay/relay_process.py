@@ -100,7 +100,8 @@ def _made(runtime: RuntimeDir, own: OwnRecord) -> Relay:
 def _told(tracker: ActivityTracker) -> Any:
     def state() -> dict[str, Any]:
         found = tracker.snapshot()
-        return {name: found[name] for name in ("open", "work", "since")}
+        since = found["last"] if found["since"] is None else found["since"]  # work, or the quiet after it
+        return {"open": found["open"], "work": found["work"], "since": since}
 
     return state
 

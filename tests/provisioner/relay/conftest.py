@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ def a_house() -> Iterator[House]:
     house = House(Path(tempfile.mkdtemp(prefix="aliquot-r-")))
     yield house
     house.end()
+    shutil.rmtree(house.runtime.path, ignore_errors=True)
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class House:
         return client.read_relay_record(record.folder)
 
     def end(self) -> None:
-        """Everything, whatever state it is in."""
+        """Everything, whatever state it is in; the folder stays where others made it."""
         with contextlib.suppress(OSError, ValueError):
             kill_and_wait(self.host_pid)
         for record in client.read_relay_records(self.runtime):
@@ -66,7 +66,7 @@ class House:
             if record.kernel is not None and record.has_living_kernel:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(record.kernel.pid, signal.SIGKILL)
-        shutil.rmtree(self.runtime.path, ignore_errors=True)
+        shutil.rmtree(self.runtime.relays, ignore_errors=True)
 
 
 class Stranger:
