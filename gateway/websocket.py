@@ -127,7 +127,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
             self.give_back()
             if not self._is_connected:
                 return
-            self._is_connected = False
+            self._is_connected, self.channels = False, {}
         super().disconnect()
 
     def give_back(self) -> None:
