@@ -40,6 +40,7 @@ from aliquot.gateway.node_watch import NodeWatch
 from aliquot.gateway.own_folders import private_folders
 from aliquot.gateway.relay_links import RelayLinks
 from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager
+from aliquot.gateway.remote_status import remote_handlers
 from aliquot.gateway.server_classes import replace_stock_classes
 from aliquot.gateway.shared_folder import SharedFolders
 from aliquot.gateway.sizes import SizedKernelSpecManager
@@ -156,7 +157,8 @@ class AliquotExtension(ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """Called by ExtensionApp.initialize."""
-        self.handlers.extend([*HANDLERS, *replacements()])
+        ours = remote_handlers(HANDLERS) if self._remote is not None else HANDLERS
+        self.handlers.extend([*ours, *replacements()])
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called once the server's loop runs. Without an agent plain kernels work, and the status says why."""

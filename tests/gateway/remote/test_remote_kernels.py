@@ -94,3 +94,23 @@ def test_a_gateway_that_is_away_loses_no_session(a_gateway: Server, own_servers:
     mine.words = there
     mine.start()
     assert [found["id"] for found in mine.ask("GET", "api/sessions").body] == [session["id"]]
+
+
+def test_the_users_own_server_tells_what_the_gateway_says_of_its_kernels(
+    a_gateway: Server, own_servers: Callable[..., list[Server]]
+) -> None:
+    alices, bobs = own_servers("alice", "bob")
+    session = a_session(alices, "work/a.ipynb")
+    kernel_id = session["kernel"]["id"]
+    assert alices.ask("POST", f"aliquot/api/kernels/{kernel_id}/keep", {}).status == 204
+    assert bobs.ask("POST", f"aliquot/api/kernels/{kernel_id}/keep", {}).status == 404
+    assert a_gateway.ask("DELETE", f"api/kernels/{kernel_id}").status == 204, "the administrator ends it"
+    status = alices.ask("GET", "aliquot/api/status").body
+    assert status["user"] == {"name": "alice", "role": "user"}, "she is who the gateway takes her for"
+    [ended] = [kernel for kernel in status["kernels"] if kernel["id"] == kernel_id]
+    assert (ended["label"], ended["state"]) == ("work/a.ipynb", "ended")
+    assert ended["ending"]["message"] == "the kernel was ended by the administrator ada"
+    assert alices.ask("GET", f"aliquot/api/kernels/{kernel_id}").body["ending"] == ended["ending"]
+    assert bobs.ask("GET", f"aliquot/api/kernels/{kernel_id}").status == 404
+    sizes = [size["name"] for size in alices.ask("GET", "aliquot/api/sizes").body["sizes"]]
+    assert "python3.gpu-0.25" in sizes
