@@ -94,11 +94,11 @@ class HostMemoryStatus:
 
 @dataclass(frozen=True)
 class KernelActivity:
-    """A relay's word: ``open`` requests, ``work`` of them cells or comm messages, and ``since`` when there is work."""
+    """A relay's word: ``open`` requests, ``work`` of them cells or comm messages, so ``since`` (seconds since 1970)."""
 
     open: int
     work: int
-    since: float | None  # seconds since the epoch
+    since: float
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class AliquotProvisioner(LocalProvisioner):
     ).tag(config=True)
 
     relay = Bool(
-        False,
+        True,
         help="Whether a relay stands before each kernel; without one a kernel ends with its client or server.",
     ).tag(config=True)
     runtime_dir = Unicode(
@@ -180,6 +180,8 @@ class AliquotProvisioner(LocalProvisioner):
         streams = {name: value for name, value in kwargs.items() if name not in _NOT_STREAMS}
         spec = self._launch_spec(cmd, kwargs["env"], kwargs.get("cwd"))
         relay = None if self._relay is None else self._relay.record
+        # A manager that starts twice replaces its kernel: nobody could reach the first one any more.
+        await self._end_process()
         try:
             self._runtime = choose_runtime(relay, self.container is not None, self._containers())
             self._end = None

@@ -192,7 +192,8 @@ async def _converse(
     if descriptors:
         sent = socket.send_fds(connection, [data], list(descriptors))
         data = data[sent:]
-    await loop.sock_sendall(connection, data)
+    if data:  # sending nothing fails, too, where the answer came and the connection is closed
+        await loop.sock_sendall(connection, data)
     return _checked(await _read(connection, reader))
 
 

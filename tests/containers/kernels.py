@@ -55,7 +55,6 @@ class ContainerKernels:
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="aqk-", dir="/tmp")))
     settings: ContainerSettings | None = None
     kernels: list[StartedKernel] = field(default_factory=list)
-    launched: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -63,8 +62,7 @@ class ContainerKernels:
         self.runtime = ContainerRuntime(self.settings or ContainerSettings(self.engine.url))
 
     def launch(self, plan: ContainerPlan, argv: tuple[str, ...] = (), **more: Any) -> Launch:
-        kernel_id = str(uuid.uuid4())
-        self.launched.append(kernel_id)
+        kernel_id = more.pop("kernel_id", None) or str(uuid.uuid4())
         folder = self.folder / "run" / "relays" / kernel_id[:8] / "k"
         folder.mkdir(mode=0o777, parents=True, exist_ok=True)
         folder.chmod(0o777)
@@ -96,11 +94,6 @@ class ContainerKernels:
         end = self.do(self.runtime.ending(kernel.process))
         assert end is not None
         return end
-
-    def containers(self) -> set[str]:
-        """Those of the engine that are not somebody else's."""
-        mine = {f"aliquot-{kernel_id}" for kernel_id in self.launched}
-        return mine & set(self.engine.containers())
 
     def close(self) -> None:
         for kernel in self.kernels:

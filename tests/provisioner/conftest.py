@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import os
+import select
 import shutil
 import signal
 import subprocess
@@ -15,6 +19,8 @@ from typing import Any
 
 import pytest
 from aliquot.gpu_hook.client import AgentUnreachable, query
+from aliquot.gpu_hook.paths import RuntimeDir
+from aliquot.provisioner.relay.client import read_relay_records, stop_relay
 from jupyter_client.kernelspec import KernelSpecManager
 
 AGENT = Path(__file__).parent / "agent_with_stub_devices.py"
@@ -72,7 +78,21 @@ def no_node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     node = Node(folder)
     yield node
     node.stop()
+    end_relays(RuntimeDir(folder))
     shutil.rmtree(folder)
+
+
+def end_relays(runtime: RuntimeDir) -> None:
+    """End what a test may have left, and show what relays had to say."""
+    for record in read_relay_records(runtime):
+        asyncio.run(stop_relay(record))
+    if runtime.relay_log.exists():
+        print(runtime.relay_log.read_text())
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        host = os.pidfd_open(int(runtime.relay_lock.read_text().split()[0]))
+        signal.pidfd_send_signal(host, signal.SIGTERM)
+        select.select([host], [], [], 10)
+        os.close(host)
 
 
 @pytest.fixture
