@@ -24,7 +24,7 @@ from aliquot.provisioner.errors import RelayError, RelayProtocolError, RelayRefu
 from aliquot.provisioner.runtime.base import KernelProcess
 
 from .host_process import RelaySettings, ensure_relay_host
-from .link import Activity, Attached, Dropped, KernelState, LinkListener, LinkMessage, RelayLink, SentRequest
+from .link import Activity, Attached, Dropped, KernelState, LinkListener, LinkMessage, RelayLink, SentRequest, connect
 from .protocol import LONGEST_RECORD, VERSIONS, ProtocolError, Record, RecordReader, encode_whole
 from .records import (
     Ended,
@@ -183,7 +183,7 @@ async def _converse(
     connection: socket.socket, path: Path, header: Mapping[str, Any], descriptors: Sequence[int]
 ) -> Record:
     loop = asyncio.get_running_loop()
-    await loop.sock_connect(connection, os.fspath(path))
+    await connect(connection, path)
     reader = RecordReader(LONGEST_RECORD)
     hello = {"op": "hello", "versions": list(VERSIONS), "role": "control", "pid": os.getpid()}
     await loop.sock_sendall(connection, encode_whole(hello))

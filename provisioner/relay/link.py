@@ -12,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 from aliquot.gpu_hook.waiting import within
@@ -24,6 +26,7 @@ from .protocol import LONGEST_RECORD, VERSIONS, Frame, ProtocolError, Record, Re
 from .records import RelayRecord
 
 _HELLO_SECONDS = 10.0
+_RETRY_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -120,18 +123,21 @@ class RelayLink:
         """Greet the relay. The kernel's state and activity come to the listener at once. Raises RelayError."""
         link = cls(listener)
         path = record.link_socket
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            await asyncio.get_running_loop().create_unix_connection(lambda: link._stream, os.fspath(path))
+            await within(connect(connection, path), _HELLO_SECONDS)
+            await asyncio.get_running_loop().create_unix_connection(lambda: link._stream, sock=connection)
             hello = {"op": "hello", "versions": list(VERSIONS), "role": "link", "pid": os.getpid()}
             link._stream.write([encode_whole(hello)])
             greeting = await within(link._greeted, _HELLO_SECONDS)
-        except OSError as error:
-            raise RelayUnavailableError(f"the relay at {path} does not answer: {error.strerror or error}") from error
         except asyncio.TimeoutError:
-            link.close()
+            link._abandon(connection)
             raise RelayUnavailableError(f"the relay at {path} did not answer within {_HELLO_SECONDS:g} s") from None
+        except OSError as error:
+            link._abandon(connection)
+            raise RelayUnavailableError(f"the relay at {path} does not answer: {error.strerror or error}") from error
         except BaseException:
-            link.close()
+            link._abandon(connection)
             raise
         link.epoch = str(greeting.header.get("epoch"))
         return link
@@ -172,6 +178,11 @@ class RelayLink:
         """Idempotent. The listener hears nothing more."""
         self._is_closed = True
         self._stream.close()
+
+    def _abandon(self, connection: socket.socket) -> None:
+        self.close()
+        if self._stream.is_new:
+            connection.close()
 
     def _write(self, header: Mapping[str, Any], frames: Sequence[Any] = ()) -> None:
         self._stream.write(encode(dict(header), frames))
@@ -223,6 +234,16 @@ def read_event(record: Record) -> LinkEvent | None:
     return None
 
 
+async def connect(connection: socket.socket, path: Path) -> None:
+    """asyncio's own takes a queue of connections that is full for a connection that is under way."""
+    while True:
+        try:
+            connection.connect(os.fspath(path))
+            return
+        except BlockingIOError:
+            await asyncio.sleep(_RETRY_SECONDS)
+
+
 class _Stream(asyncio.BufferedProtocol):
     """Bytes to records and back. ``take`` is called for each record, ``end`` once."""
 
@@ -234,6 +255,11 @@ class _Stream(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._reason = "it closed the connection"
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has no connection yet."""
+        return self._transport is None
 
     @property
     def is_open(self) -> bool:

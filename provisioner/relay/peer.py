@@ -20,7 +20,7 @@ _PEER = struct.Struct("iII")
 _MOST_PIECES = 512  # of one sendmsg; IOV_MAX is 1024
 _MOST_AT_ONCE = 1 << 20  # bytes read in one turn, so that one peer does not starve the others
 _MOST_DESCRIPTORS = 3
-_BACKLOG = 128
+_BACKLOG = 1024
 
 
 class Refusal(Exception):

@@ -26,7 +26,8 @@ from .traffic import Traffic, activity_record
 
 _TICK_SECONDS = 1.0
 _LOOK_SECONDS = 0.01  # for the socket files of a kernel that starts
-_SLOW_LOOK_SECONDS = 0.1
+_SLOW_LOOK_SECONDS = 0.05  # where somebody else starts it
+_RARE_LOOK_SECONDS = 0.5
 _EAGER_SECONDS = 60.0
 _LAST_MESSAGES_SECONDS = 0.25  # a child of the kernel may hold its sockets open
 _HOST_WRITES_SECONDS = 1.0
@@ -87,8 +88,8 @@ class Relay:
     def _patience(self, now: float) -> float:
         waits = [self._next_tick - now]
         if self._back.is_away and self._leaving_at is None and self._is_expected():
-            is_eager = self._kernel is not None and now < self._looking_since + _EAGER_SECONDS
-            waits.append(_LOOK_SECONDS if is_eager else _SLOW_LOOK_SECONDS)
+            look = _LOOK_SECONDS if self._kernel is not None else _SLOW_LOOK_SECONDS
+            waits.append(look if now < self._looking_since + _EAGER_SECONDS else _RARE_LOOK_SECONDS)
         if (ready_in := self._back.ready_in(now)) is not None:
             waits.append(ready_in)
         if self._leaving_at is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import socket
@@ -316,3 +317,33 @@ def test_our_client_says_what_is_wrong(a_bare_relay: client.RelayRecord, tmp_pat
                 await Gateway(gone).connect()
 
     asyncio.run(scene())
+
+
+def test_a_queue_of_connections_that_is_full_is_waited_for(a_bare_relay: client.RelayRecord, tmp_path: Path) -> None:
+    gone = client.parse_relay_record(tmp_path, json.loads((a_bare_relay.folder / "relay.json").read_text()))
+
+    async def scene(listening: socket.socket, waiting: list[socket.socket]) -> None:
+        asking = asyncio.create_task(client.set_facts(gone, {}))
+        linking = asyncio.create_task(Gateway(gone).connect())
+        done, _ = await asyncio.wait({asking, linking}, timeout=0.1)
+        assert not done
+        listening.setblocking(False)
+        for _ in range(len(waiting) + 2):
+            connection, _ = await soon(asyncio.get_running_loop().sock_accept(listening))
+            connection.close()
+        for task in (asking, linking):
+            with pytest.raises(RelayUnavailableError):
+                await task
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(tmp_path / "link.sock"))
+        listening.listen(0)
+        waiting: list[socket.socket] = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                waiting.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
+                waiting[-1].connect(str(tmp_path / "link.sock"))
+        waiting.pop().close()
+        asyncio.run(scene(listening, waiting))
+        for connection in waiting:
+            connection.close()
