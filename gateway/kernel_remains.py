@@ -12,16 +12,18 @@ from aliquot.gpu_hook.paths import RuntimeDir
 from aliquot.provisioner.container_spec import GATEWAY_LABEL
 from aliquot.provisioner.endings import ProcessEnd, relay_end
 from aliquot.provisioner.errors import EngineError, RelayError
-from aliquot.provisioner.relay.client import stop_relay
+from aliquot.provisioner.relay.client import ensure_relay_host, stop_relay
 from aliquot.provisioner.relay.records import RelayRecord, read_ended, read_relay_records
 from aliquot.provisioner.runtime.base import KernelProcess
 from aliquot.provisioner.runtime.container import ContainerRuntime, FoundContainer
 
 from .adoption_plan import Remains
 
+# A relay host looks for relays that were killed at its start, and then every five seconds.
+_RELAY_SECONDS = 7.0
 # An engine may start at the same time as we do.
 _ENGINE_SECONDS = 10.0
-_ASK_AGAIN_SECONDS = 0.5
+_ASK_AGAIN_SECONDS = 0.2
 
 
 class KernelRemains:
@@ -37,8 +39,7 @@ class KernelRemains:
 
     async def find(self, *, has_images: bool) -> Mapping[str, Remains]:
         """By kernel id. A container's kernel is left out while its engine does not answer: nobody knows of it."""
-        relays = await asyncio.to_thread(read_relay_records, self._runtime)
-        ours = {relay.kernel_id: relay for relay in relays if relay.gateway == self._identity}
+        ours = await self._find_relays()
         inside = {kernel_id for kernel_id, relay in ours.items() if relay.facts.get("runtime") == "container"}
         found = {kernel_id: _process_remains(relay) for kernel_id, relay in ours.items() if kernel_id not in inside}
         if self._containers is None or not (inside or has_images):
@@ -66,6 +67,23 @@ class KernelRemains:
                 await stop_relay(remains.relay)
             except RelayError as error:
                 self._log.error("kernel=%s relay=stuck reason=%s", remains.relay.kernel_id, error)
+
+    async def _find_relays(self) -> dict[str, RelayRecord]:
+        """A relay that was killed under its kernel is taken over by the relay host, where one runs: have one run."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + _RELAY_SECONDS
+        while True:
+            relays = await asyncio.to_thread(read_relay_records, self._runtime)
+            ours = {relay.kernel_id: relay for relay in relays if relay.gateway == self._identity}
+            is_whole = not any(relay.has_living_kernel and not relay.is_alive for relay in ours.values())
+            if is_whole or loop.time() >= give_up:
+                return ours
+            try:
+                await ensure_relay_host(self._runtime)
+            except RelayError as error:
+                self._log.error("relay_host=unavailable reason=%s", error)
+                return ours
+            await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
     async def _find_containers(self, containers: ContainerRuntime, seconds: float) -> dict[str, FoundContainer]:
         """The latest of each kernel. Raises EngineError."""

@@ -54,6 +54,7 @@ class DropCounts:
 
     rate_limit: int = 0
     closed_socket: int = 0
+    unreadable: int = 0
     relay: int = 0
     unsent: int = 0
 
@@ -110,18 +111,21 @@ class KernelLink(LinkListener):
         return True
 
     async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
         wait_seconds = _FIRST_WAIT_SECONDS
         while True:
             self._is_lost.clear()
+            began = loop.time()
             try:
                 self._begin(await self._connect(self))
-                wait_seconds = _FIRST_WAIT_SECONDS
                 await self._is_lost.wait()
             except (RelayError, OSError) as error:
                 self._log.debug("relay_link=%s connect=failed reason=%s", self._name, error)
             except Exception:
                 self._log.exception("relay_link=%s connect=failed", self._name)
             self._drop_link()
+            if loop.time() - began > _LONGEST_WAIT_SECONDS:
+                wait_seconds = _FIRST_WAIT_SECONDS
             await asyncio.sleep(wait_seconds)
             wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
 
@@ -157,6 +161,10 @@ class KernelLink(LinkListener):
     def is_at_work(self) -> bool:
         """Whether the kernel works on something, and so has shown that it answers."""
         return self.activity is not None and self.activity.is_busy
+
+    def count(self, why: str) -> None:
+        """A websocket left a message out; ``why`` is a field of DropCounts."""
+        setattr(self.counts, why, getattr(self.counts, why) + 1)
 
     @property
     def waiting(self) -> int:

@@ -45,6 +45,8 @@ class RelayedKernelManager(AsyncMappingKernelManager):
         kernel = self._kernels.get(kernel_id)
         if kernel is None:
             return
+        if kernel.shutting_down and link.kernel is not None and link.kernel.state == "ended":
+            return  # as it was asked to
         state = execution_state(link.kernel, link.activity, restarts=kernel.autorestart)
         # A kernel that could not be started has its reason, which stays until it is started again.
         if state is not None and not (state == "dead" and kernel.execution_state == "dead"):
@@ -71,8 +73,8 @@ class RelayedKernelManager(AsyncMappingKernelManager):
         return None if self.links is None else self.links.activity(kernel_id)
 
     def start_buffering(self, kernel_id: str, session_key: str, channels: Any) -> None:
-        """Called when the last websocket closed. A relay keeps what comes; it must not be kept twice."""
-        if self.links is None or self.links.get(kernel_id) is None:
+        """Called when the last websocket closed. One over a link has no channels: the relay keeps what comes."""
+        if channels:
             super().start_buffering(kernel_id, session_key, channels)
 
     def remove_kernel(self, kernel_id: str) -> Any:

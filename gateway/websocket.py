@@ -69,6 +69,8 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         self._control_ask: Any = None
         self._written: asyncio.Future[None] | None = None
         self._is_connected = False
+        # Jupyter's own looks for this text there, where nobody has put it, and fails.
+        self.kernel_manager.traceback_replacement_message = self.multi_kernel_manager.traceback_replacement_message
 
     @property
     def port_session(self) -> str:
@@ -125,7 +127,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
             self.give_back()
             if not self._is_connected:
                 return
-            self._is_connected = False
+            self._is_connected, self.channels = False, {}
         super().disconnect()
 
     def give_back(self) -> None:
@@ -148,7 +150,14 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         if stream is None or connection is None or connection.is_closing():
             raise WebSocketClosedError
         self._written = None
-        self.handle_outgoing_message(stream, self._readable(frames))
+        try:
+            self.handle_outgoing_message(stream, self._readable(frames))
+        except WebSocketClosedError:
+            raise
+        except Exception:
+            # One message must not end the link, which would bring it again.
+            self.log.exception("kernel=%s message=dropped channel=%s", self.kernel_id, channel)
+            self._count("unreadable")
         written, self._written = self._written, None
         if written is None:
             return None
@@ -173,9 +182,13 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
     def _limit_rate(self, channel: Any, msg: Any, msg_list: Any) -> bool:
         """Called by handle_outgoing_message: whether this message is left out."""
         is_left_out = bool(super()._limit_rate(channel, msg, msg_list))
-        if is_left_out and self._link is not None:
-            self._link.counts.rate_limit += 1
+        if is_left_out:
+            self._count("rate_limit")
         return is_left_out
+
+    def _count(self, why: str) -> None:
+        if self._link is not None:
+            self._link.count(why)
 
 
 def is_message(frames: Sequence[bytes]) -> bool:

@@ -94,11 +94,11 @@ class HostMemoryStatus:
 
 @dataclass(frozen=True)
 class KernelActivity:
-    """A relay's word: ``open`` requests, ``work`` of them cells or comm messages, so ``since`` (seconds since 1970)."""
+    """A relay's word: ``open`` requests, ``work`` of them cells or comm messages, and ``since`` when there is work."""
 
     open: int
     work: int
-    since: float
+    since: float | None  # seconds since the epoch
 
 
 @dataclass(frozen=True)

@@ -61,12 +61,18 @@ class ContainerLaunch:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """What to ask the engine: a value. ``body`` is its API's; ``name`` is the kernel's and nobody else's."""
+    """What to ask the engine: a value. ``body`` is its API's; ``name`` is the kernel's and nobody else's.
+
+    Engines drop in silence what they do not know: ``hook_program`` (empty: no hook) is to be found in the started
+    container, and with ``maps_users`` its users are to be others on the host.
+    """
 
     kernel_id: str
     name: str
     image: str
     body: Mapping[str, Any]
+    hook_program: str = ""
+    maps_users: bool = False
 
 
 def container_spec(
@@ -94,7 +100,14 @@ def container_spec(
     }
     if plan.user:
         body["User"] = plan.user
-    return ContainerSpec(launch.kernel_id, container_name(launch.kernel_id), plan.image, body)
+    return ContainerSpec(
+        launch.kernel_id,
+        container_name(launch.kernel_id),
+        plan.image,
+        body,
+        hook_program=start_program(grant) or "" if grant is not None else "",
+        maps_users=plan.userns not in ("", "host"),
+    )
 
 
 def container_name(kernel_id: str) -> str:

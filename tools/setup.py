@@ -198,6 +198,12 @@ def fetch_upstream_tests() -> None:
         say("[setup]   not fetched; they are skipped")
 
 
+def fetch_wheels() -> None:
+    """What the images of deploy/ are built from in the tests, which ask no registry."""
+    if not run_step("fetching wheels for images", [str(VENV / "bin" / "python"), "tools/fetch-wheels"]):
+        say("[setup]   not fetched; the test that builds the images is skipped")
+
+
 def build_native() -> None:
     """Rebuild what changed in C; a fraction of a second when nothing did."""
     for folder in sorted(BUILD.glob("editable-*")):
@@ -231,6 +237,7 @@ def main() -> None:
         if not all((BUILD / "oracle" / release).is_dir() for release in ("bookworm", "trixie")):
             fetch_oracle()
         fetch_engines()
+        fetch_wheels()
     if options.upstream:
         fetch_upstream_tests()
     if options.torch:

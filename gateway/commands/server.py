@@ -50,6 +50,11 @@ class GatewayServerApp(AliquotServerApp):
     # jupyter_server fixes the tuple's length by its type, yet says that subclasses may shorten it.
     default_services = ("api", "auth", "kernels", "kernelspecs", "sessions", "security")  # type: ignore[assignment]
 
+    @default("config_file_name")
+    def _default_config_file_name(self) -> str:
+        # Jupyter would look for a file of our name, which no document knows.
+        return "jupyter_server_config"
+
     @default("contents_manager_class")
     def _default_contents_manager_class(self) -> Any:
         return KernelFolders

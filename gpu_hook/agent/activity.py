@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Activity:
-    """``open`` requests, ``work`` of which may use the device; ``since`` (seconds since the epoch) this is so."""
+    """``open`` requests, ``work`` of which may use the device; ``since`` when, in seconds since the epoch."""
 
     open: int
     work: int
-    since: float
+    since: float | None

@@ -169,10 +169,14 @@ def _int(request: Mapping[str, Any], name: str, least: int = 0) -> int:
     return value
 
 
-def _seconds(request: Mapping[str, Any], name: str) -> float:
+def _seconds(request: Mapping[str, Any], name: str) -> float | None:
     value = request.get(name)
+    if value is None:
+        return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _LATEST:
-        raise Refused("bad_request", f"asked {name} {str(value)[:40]}; it is a time in seconds since the epoch")
+        raise Refused(
+            "bad_request", f"asked {name} {str(value)[:40]}; it is a time in seconds since the epoch, or null"
+        )
     return float(value)
 
 

@@ -1,4 +1,4 @@
-// The only door to the server: asks for the status and turns every failure into a StatusError. Keeps nothing.
+// The only door to the server: asks it, and turns every failure into a StatusError. Keeps nothing.
 
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
@@ -13,23 +13,33 @@ export class StatusClient implements IStatusSource {
   constructor(private readonly _settings: ServerConnection.ISettings) {}
 
   async fetch(): Promise<IStatus> {
-    const url = URLExt.join(this._settings.baseUrl, 'aliquot', 'api', 'status');
+    const response = await this._ask(URLExt.join('aliquot', 'api', 'status'), 'GET');
+    return Private.parse(await Private.json(response));
+  }
+
+  async keep(kernelId: string): Promise<void> {
+    await this._ask(URLExt.join('aliquot', 'api', 'kernels', encodeURIComponent(kernelId), 'keep'), 'POST');
+  }
+
+  /** The answer, if it is one; a StatusError otherwise. */
+  private async _ask(path: string, method: string): Promise<Response> {
+    const url = URLExt.join(this._settings.baseUrl, path);
     const deadline = new AbortController();
     const timer = setTimeout(() => deadline.abort(), PATIENCE_MS);
     try {
-      const response = await this._request(url, deadline.signal);
+      const response = await this._request(url, { method, signal: deadline.signal });
       if (!response.ok) {
         throw await Private.refusal(response);
       }
-      return Private.parse(await Private.json(response));
+      return response;
     } finally {
       clearTimeout(timer);
     }
   }
 
-  private async _request(url: string, signal: AbortSignal): Promise<Response> {
+  private async _request(url: string, request: RequestInit): Promise<Response> {
     try {
-      return await ServerConnection.makeRequest(url, { method: 'GET', signal }, this._settings);
+      return await ServerConnection.makeRequest(url, request, this._settings);
     } catch (error) {
       throw new StatusError('unreachable', error instanceof Error ? error.message : String(error));
     }

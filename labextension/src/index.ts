@@ -4,10 +4,13 @@ import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyte
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { IDisposable } from '@lumino/disposable';
 
 import { StatusClient } from './client';
 import { GpuKernelsModel } from './model';
-import { CommandIDs, PLUGIN_ID, TRANSLATION_DOMAIN } from './tokens';
+import { NewsReader } from './news';
+import { CommandIDs, IMemory, PLUGIN_ID, TRANSLATION_DOMAIN } from './tokens';
+import { Announcer } from './widgets/announce';
 import { gpuIcon } from './widgets/icons';
 import { GpuKernelsPanel } from './widgets/panel';
 
@@ -27,7 +30,11 @@ const plugin: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    const model = new GpuKernelsModel({ source: new StatusClient(app.serviceManager.serverSettings) });
+    const { serverSettings } = app.serviceManager;
+    const model = new GpuKernelsModel({
+      source: new StatusClient(serverSettings),
+      dismissed: storage(`${PLUGIN_ID}:dismissed:${serverSettings.baseUrl}`)
+    });
     const panel = new GpuKernelsPanel({
       model,
       translator: translator ?? nullTranslator,
@@ -44,24 +51,61 @@ const plugin: JupyterFrontEndPlugin<void> = {
       execute: () => app.shell.activateById(panel.id)
     });
     palette?.addItem({ command: CommandIDs.show, category: trans.__('View'), args: { isPalette: true } });
-    void followSettings(settings, model);
+    const reader = new NewsReader(storage(`${PLUGIN_ID}:told:${serverSettings.baseUrl}`));
+    const announcer = new Announcer(model, reader, trans, () => app.shell.activateById(panel.id));
+    void followSettings(settings, model, announcer);
   }
 };
 
-/** Takes the refresh interval from Lab's settings, now and whenever it changes. */
-async function followSettings(registry: ISettingRegistry | null, model: GpuKernelsModel): Promise<void> {
+/** Takes refresh interval and notifications from Lab's settings, now and whenever they change. */
+async function followSettings(
+  registry: ISettingRegistry | null,
+  model: GpuKernelsModel,
+  announcer: Announcer
+): Promise<void> {
+  let waiting: IDisposable | null = null;
+  const wait = (tells: boolean): void => {
+    announcer.isEnabled = tells;
+    if (tells !== (waiting !== null)) {
+      waiting?.dispose();
+      waiting = tells ? model.waitForNews() : null;
+    }
+  };
   try {
     const settings = await registry?.load(PLUGIN_ID);
     const take = (): void => {
       model.intervalSeconds = settings?.get('refreshInterval').composite as number;
+      wait(settings?.get('notifications').composite as boolean);
     };
     if (settings) {
       take();
       settings.changed.connect(take);
+      return;
     }
   } catch (error) {
     console.warn('aliquot: the settings could not be read, the defaults are in force.', error);
   }
+  wait(true);
+}
+
+/** A text in the browser's storage; a browser that has none forgets. */
+function storage(key: string): IMemory {
+  return {
+    get: () => {
+      try {
+        return window.localStorage.getItem(key);
+      } catch {
+        return null;
+      }
+    },
+    set: text => {
+      try {
+        window.localStorage.setItem(key, text);
+      } catch (error) {
+        console.warn('aliquot: the browser keeps nothing, so that things may be told twice.', error);
+      }
+    }
+  };
 }
 
 export default plugin;

@@ -1,10 +1,12 @@
-// What the panel knows: the last status, and what went wrong since. Polls only while somebody watches. No DOM.
+// What the panel knows: the last status, and what went wrong since. Polls while somebody watches, and rarely while
+// somebody waits for news. No DOM.
 
 import { DisposableDelegate, IDisposable } from '@lumino/disposable';
 import { IPoll, Poll } from '@lumino/polling';
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { IDevice, IKernel, IStatus, IStatusSource, StatusError } from './tokens';
+import { Remembered } from './news';
+import { IDevice, IKernel, IMemory, IStatus, IStatusSource, StatusError } from './tokens';
 
 /** A snapshot: replaced as a whole, never changed. Both null: nothing was answered yet. */
 export interface IState {
@@ -13,15 +15,19 @@ export interface IState {
   readonly problem: StatusError | null;
 }
 
+const FORGETFUL: IMemory = { get: () => null, set: () => undefined };
+
 export class GpuKernelsModel implements IDisposable {
   constructor(options: GpuKernelsModel.IOptions) {
     this._source = options.source;
+    this._dismissed = new Remembered(options.dismissed ?? FORGETFUL);
+    this._intervalSeconds = options.intervalSeconds ?? GpuKernelsModel.DEFAULT_INTERVAL_SECONDS;
     this._poll = new Poll<void, StatusError>({
       auto: false,
       factory: () => this._ask(),
-      frequency: Private.frequency(options.intervalSeconds ?? GpuKernelsModel.DEFAULT_INTERVAL_SECONDS),
+      frequency: Private.frequency(this._intervalSeconds),
       name: '@aliquot/lab:status',
-      standby: () => (this._watchers === 0 ? true : 'when-hidden')
+      standby: () => (this._watchers + this._waiters === 0 ? true : 'when-hidden')
     });
   }
 
@@ -40,16 +46,47 @@ export class GpuKernelsModel implements IDisposable {
 
   /** Seconds between two requests. */
   set intervalSeconds(seconds: number) {
-    this._poll.frequency = Private.frequency(seconds);
+    this._intervalSeconds = seconds;
+    this._setFrequency();
   }
 
   /** Keeps the state live until the result is disposed. Nobody watching means no requests. */
   watch(): IDisposable {
     this._watchers += 1;
+    this._setFrequency();
     void this.refresh();
     return new DisposableDelegate(() => {
       this._watchers -= 1;
+      this._setFrequency();
     });
+  }
+
+  /** Keeps the state no older than a quarter of a minute, for who is told of what happens. */
+  waitForNews(): IDisposable {
+    this._waiters += 1;
+    this._setFrequency();
+    void this.refresh();
+    return new DisposableDelegate(() => {
+      this._waiters -= 1;
+      this._setFrequency();
+    });
+  }
+
+  /** Whether the user has put this ended kernel away. */
+  isDismissed(kernel: IKernel): boolean {
+    return kernel.ending !== null && this._dismissed.has(Private.endKey(kernel));
+  }
+
+  /** Puts an ended kernel away, in this browser. */
+  dismiss(kernel: IKernel): void {
+    this._dismissed.add([Private.endKey(kernel)]);
+    this._changed.emit(this._state);
+  }
+
+  /** Asks the server to keep a kernel that would be ended. Rejects with a StatusError. */
+  async keep(kernelId: string): Promise<void> {
+    await this._source.keep(kernelId);
+    await this.refresh();
   }
 
   /** Asks without waiting for the interval to end. Never rejects: a failure is part of the state. */
@@ -87,6 +124,15 @@ export class GpuKernelsModel implements IDisposable {
     }
   }
 
+  private _setFrequency(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    const shown = this._watchers > 0 || this._waiters === 0;
+    const seconds = shown ? this._intervalSeconds : Math.max(this._intervalSeconds, GpuKernelsModel.NEWS_SECONDS);
+    this._poll.frequency = Private.frequency(seconds);
+  }
+
   private _replace(state: IState): void {
     if (this._isDisposed || Private.isSame(state, this._state)) {
       return;
@@ -101,16 +147,28 @@ export class GpuKernelsModel implements IDisposable {
   private _state: IState = { status: null, problem: null };
   private _underWay: Promise<void> | null = null;
   private _watchers = 0;
+  private _waiters = 0;
+  private _intervalSeconds: number;
+  private readonly _dismissed: Remembered;
   private _isDisposed = false;
 }
 
 export namespace GpuKernelsModel {
   export const DEFAULT_INTERVAL_SECONDS = 2;
+  export const NEWS_SECONDS = 15;
 
   export interface IOptions {
     source: IStatusSource;
     intervalSeconds?: number;
+    /** Where it is kept which ended kernels were put away; if not given, until the page is left. */
+    dismissed?: IMemory;
   }
+}
+
+/** Those that still hold or wait for something, and those that are no more, which have their reason. */
+export function divide(kernels: readonly IKernel[]): { live: IKernel[]; ended: IKernel[] } {
+  const isOver = (kernel: IKernel): boolean => kernel.state === 'ended' && kernel.ending !== null;
+  return { live: kernels.filter(kernel => !isOver(kernel)), ended: kernels.filter(isOver) };
 }
 
 /** The path of the notebook to open for a kernel of this user; null where its label is no path, or not theirs. */
@@ -158,6 +216,10 @@ namespace Private {
   export function frequency(seconds: number): IPoll.Frequency {
     const interval = Math.round(seconds * 1000);
     return { interval, backoff: true, max: Math.max(MAX_BACKOFF_MS, interval) };
+  }
+
+  export function endKey(kernel: IKernel): string {
+    return `${kernel.id} ${kernel.ending?.at ?? ''}`;
   }
 
   export function isSame(a: IState, b: IState): boolean {

@@ -1,4 +1,4 @@
-// How amounts read: bytes in binary units, shares of GPUs, durations. Pure; imports nothing of ours.
+// How amounts read: bytes in binary units, shares of GPUs, durations, times. Pure; imports nothing of ours.
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const;
 
@@ -53,6 +53,17 @@ export function formatSeconds(seconds: number): string {
     return `${Math.floor(whole / 60)} min ${whole % 60} s`;
   }
   return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+}
+
+/** `12:03` today, `Nov 21, 12:03` on other days; as the reader's language has it. */
+export function formatTime(iso: string, now: Date): string {
+  const at = new Date(iso);
+  if (isNaN(at.getTime())) {
+    return '';
+  }
+  const time: Intl.DateTimeFormatOptions = { hour: '2-digit', minute: '2-digit' };
+  const isToday = at.toDateString() === now.toDateString();
+  return at.toLocaleString([], isToday ? time : { month: 'short', day: 'numeric', ...time });
 }
 
 /** A part of a whole as a width for the style sheet. */

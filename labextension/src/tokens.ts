@@ -57,9 +57,34 @@ export interface IHostMemory {
   readonly refusals: number;
 }
 
+/** Why and when a kernel ended; `by` is the user who asked for it, or empty. */
+export interface IEnding {
+  readonly code: string;
+  readonly message: string;
+  readonly at: string;
+  readonly exit_code: number | null;
+  readonly signal: number | null;
+  readonly by: string;
+}
+
+/** A kernel that will be ended for want of use, or for its age, if nothing happens. */
+export interface IEndingSoon {
+  readonly at: string;
+  readonly reason: string;
+  readonly can_keep: boolean;
+}
+
+/** Messages that browsers were not sent, by the reason. */
+export interface IDroppedMessages {
+  readonly rate_limit: number;
+  readonly closed_socket: number;
+  readonly relay: number;
+  readonly unsent: number;
+}
+
 export type KernelState = 'pending' | 'starting' | 'resident' | 'ended';
 
-/** A kernel with a GPU of its own size. */
+/** A kernel with a GPU of its own size, or a plain one, of 0 GPUs, that has something to tell. */
 export interface IKernel {
   readonly id: string;
   readonly name: string;
@@ -84,7 +109,12 @@ export interface IKernel {
   readonly enforcement: string;
   readonly unhooked_processes: readonly IUnhookedProcess[];
   readonly host_memory: IHostMemory | null;
+  readonly dropped_messages: IDroppedMessages | null;
   readonly created: string | null;
+  readonly ending: IEnding | null;
+  /** Why it was last started again without anybody asking. */
+  readonly last_crash: IEnding | null;
+  readonly ending_soon: IEndingSoon | null;
   readonly devices: readonly IKernelDevice[];
 }
 
@@ -125,4 +155,12 @@ export class StatusError extends Error {
 /** Where a model gets its status from: the client in Lab, a script in tests. */
 export interface IStatusSource {
   fetch(): Promise<IStatus>;
+  /** Asks that a kernel be kept which would be ended. Rejects with a StatusError. */
+  keep(kernelId: string): Promise<void>;
+}
+
+/** A text that outlives the page: the browser's storage in Lab, a variable in tests. */
+export interface IMemory {
+  get(): string | null;
+  set(text: string): void;
 }

@@ -103,6 +103,8 @@ class Delivery:
             state.in_flight[entry.seq] = entry.size
             state.in_flight_bytes += entry.size
             entry.flights += 1
+            if entry.flights == 1:
+                self._store.in_flight_bytes += entry.size
             return entry
         return None
 
@@ -137,6 +139,8 @@ class Delivery:
         entry = self._store.get(seq)
         if entry is not None and entry.flights:
             entry.flights -= 1
+            if not entry.flights:
+                self._store.in_flight_bytes -= entry.size
 
     def _line_up(self, link: int) -> None:
         state = self._links[link]

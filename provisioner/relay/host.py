@@ -179,12 +179,16 @@ class Host:
         except ValueError as error:
             raise Refusal("bad_request", str(error)) from error
         folder = self._runtime.relay(request.kernel_id)
-        if any(child.kernel_id == request.kernel_id for child in self._children.values()) or self._lives(folder):
+        if self._is_starting(request.kernel_id) or self._lives(folder):
             raise Refusal("exists", f"kernel {request.kernel_id} has a relay already; stop that one first")
         self._runtime.relays.mkdir(mode=0o700, exist_ok=True)
         shutil.rmtree(folder, ignore_errors=True)
         prepare_folder(folder)
         self._fork(OwnRecord(folder, request), peer, is_new=True)
+
+    def _is_starting(self, kernel_id: str) -> bool:
+        """A relay that is ready has its record, and one that was stopped has none, though it may not be reaped yet."""
+        return any(child.kernel_id == kernel_id and child.ready is not None for child in self._children.values())
 
     def _lives(self, folder: Any) -> bool:
         try:
@@ -308,6 +312,8 @@ class Host:
         """A relay was killed: if its kernel may live, another one serves the same sockets."""
         folder = self._runtime.relay(kernel_id)
         try:
+            if self._is_starting(kernel_id) or read_relay_record(folder).is_alive:
+                return
             own = OwnRecord.found(folder)
         except (OSError, UnreadableRecordError, Refusal) as error:
             log("not_taken_over", kernel=kernel_id, reason=error)

@@ -47,6 +47,7 @@ class Links:
         self._peers: dict[int, Peer] = {}
         self._links: set[int] = set()
         self._blocked: set[int] = set()  # watched until they take more
+        self._late: dict[int, dict[str, Mapping[str, Any]]] = {}
         self._next = 1
         self._seen: dict[str, None] = {}
         self._told_dropped = 0
@@ -57,8 +58,11 @@ class Links:
         return len(self._links)
 
     def tell(self, header: Mapping[str, Any]) -> None:
-        """A record for every link."""
+        """A state, for every link. One that does not read now hears the last of each kind when it does."""
         for number in tuple(self._links):
+            if number in self._blocked:
+                self._late.setdefault(number, {})[str(header["op"])] = header
+                continue
             self._peers[number].say(header)
             self._flush(number)
 
@@ -201,10 +205,15 @@ class Links:
         elif peer.has_unsent != (number in self._blocked):
             self._blocked ^= {number}
             self._loop.watch(peer.descriptor, self._handler(number), READ | WRITE if peer.has_unsent else READ)
+            if number not in self._blocked and (late := self._late.pop(number, None)):
+                for header in late.values():
+                    peer.say(header)
+                self._flush(number)
 
     def _drop(self, number: int) -> None:
         peer = self._peers.pop(number)
         self._blocked.discard(number)
+        self._late.pop(number, None)
         self._loop.forget(peer.descriptor)
         peer.close()
         if number in self._links:

@@ -26,11 +26,15 @@ _FOR_ONE_KERNEL = frozenset({"shutdown_request", "interrupt_request"})
 
 @dataclass(frozen=True)
 class Request:
-    """The header of a request, as far as it matters here. ``sent``: seconds since the epoch, None when not told."""
+    """The header of a request, as far as it matters here. ``sent``: seconds since the epoch, None when not told.
+
+    Requests of one ``lane``, a channel or a subshell, are begun by the kernel in their order.
+    """
 
     msg_id: str
     msg_type: str
     sent: float | None = None
+    lane: str = ""
 
     @property
     def is_work(self) -> bool:
@@ -60,12 +64,12 @@ def read_object(frame: Any) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def read_request(header: Mapping[str, Any]) -> Request | None:
+def read_request(header: Mapping[str, Any], channel: str = "") -> Request | None:
     """None for a header without id or type."""
     msg_id, msg_type = header.get("msg_id"), header.get("msg_type")
     if not isinstance(msg_id, str) or not isinstance(msg_type, str) or not msg_id:
         return None
-    return Request(msg_id, msg_type, _seconds(header.get("date")))
+    return Request(msg_id, msg_type, _seconds(header.get("date")), f"{channel} {header.get('subshell_id') or ''}")
 
 
 def _seconds(date: Any) -> float | None:

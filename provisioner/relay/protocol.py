@@ -51,11 +51,13 @@ class Record:
 
 
 def encode(header: Header, frames: Sequence[Any] = ()) -> list[Any]:
-    """The buffers to send, in order; ``frames`` (bytes, views, ZMQ frames' buffers) are not copied."""
+    """The buffers to send, in order; large ``frames`` (bytes, views, ZMQ frames' buffers) are not copied."""
     text = _HEADER_ENCODER.encode(header).encode()
     lengths = [len(text)]
     lengths += [frame.nbytes if isinstance(frame, memoryview) else len(frame) for frame in frames]
     head = _HEAD.pack(MAGIC, len(lengths), sum(lengths)) + struct.pack(f">{len(lengths)}Q", *lengths)
+    if sum(lengths) <= _SCRATCH:
+        return [b"".join((head, text, *frames))]
     return [head + text, *frames]
 
 

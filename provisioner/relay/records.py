@@ -48,7 +48,7 @@ class RelayRequest:
     owner_start_time_ticks: int | None = None
     orphan_seconds: float = 3600.0
     tells_agent: bool = False
-    memory_bytes: int = 16 << 20
+    memory_bytes: int = 4 << 20
     store_bytes: int = 1 << 30
     log_bytes: int = 1 << 20
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -36,9 +36,18 @@ _HOST_WRITES_SECONDS = 1.0
 class Relay:
     """``run`` returns when the relay is to end; ``leaves_nothing`` then tells whether its folder goes."""
 
-    def __init__(self, loop: Loop, own: OwnRecord, back: Back, traffic: Traffic, describe: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        own: OwnRecord,
+        back: Back,
+        traffic: Traffic,
+        describe: Callable[[], Any],
+        trim: Callable[[], Any],
+    ) -> None:
         self._loop = loop
         self._own = own
+        self._trim = trim
         self._request: RelayRequest = own.request
         self._folder: Path = own.folder
         self._back = back
@@ -55,6 +64,7 @@ class Relay:
         self._stoppers: list[Peer] = []
         self._ended: Ended | None = None
         self._next_tick = 0.0
+        self._trimmed_at = 0.0
         self._owner_descriptor: int | None = None
         self.links: Links
         self.is_terminated = False  # set by SIGTERM
@@ -102,6 +112,9 @@ class Relay:
             self._traffic.teller.tick(now)
         if self._kernel is not None and self._kernel.has_ended():
             self._process_ended(0)
+        if self._trimmed_at < self._quiet_at and not self._traffic.tracker.open:
+            self._trimmed_at = now
+            self._trim()
         if self._steps is None:
             self._ask_whether_to_end(now)
 
@@ -319,7 +332,8 @@ class Relay:
                 self._loop.forget(self._owner_descriptor)
             self._steps = lives.EndingSteps(lives.OWNER_ENDED, now)
         else:
-            busy = self._traffic.tracker.open + self._traffic.held
+            # What waits for a kernel that is not coming keeps nobody alive.
+            busy = self._traffic.tracker.open + (self._traffic.held if self._kernel is not None else 0)
             has_gateway = self._request.gateway is not None
             company = lives.Company(has_gateway, self.links.count, busy, self._left_at, self._quiet_at)
             orphaned_at = lives.orphaned_at(company, self._request.orphan_seconds)

@@ -30,9 +30,9 @@ from .traffic import Traffic
 
 _NAME = b"aliquot-relay"
 _PR_SET_NAME = 15
-# glibc: give back what a large message took, and use one arena for ZMQ's threads and ours.
+# glibc: one arena for ZMQ's threads and ours; messages up to this size come from it without a page fault each.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
-_THRESHOLD_BYTES = 128 << 10
+_THRESHOLD_BYTES = 4 << 20
 
 
 def prepare_folder(folder: Path) -> None:
@@ -71,6 +71,11 @@ def _become_relay() -> None:
     gc.enable()
 
 
+def _give_memory_back() -> None:
+    """Called when work ended: what large messages took of the arena."""
+    ctypes.CDLL(None).malloc_trim(0)
+
+
 def _made(runtime: RuntimeDir, own: OwnRecord) -> Relay:
     request, folder = own.request, own.folder
     context: zmq.Context[Any] = zmq.Context()
@@ -86,7 +91,7 @@ def _made(runtime: RuntimeDir, own: OwnRecord) -> Relay:
     traffic.is_kept = request.gateway is not None
     if request.tells_agent:
         traffic.teller = AgentTeller(loop, runtime.agent_socket, request.kernel_id, _told(tracker))
-    relay = Relay(loop, own, back, traffic, lambda: _describe(store, spill))
+    relay = Relay(loop, own, back, traffic, lambda: _describe(store, spill), _give_memory_back)
     relay.links = traffic.links = Links(loop, listen(folder / "link.sock"), store, delivery, relay)
     relay.prepare()
     return relay
@@ -95,7 +100,8 @@ def _made(runtime: RuntimeDir, own: OwnRecord) -> Relay:
 def _told(tracker: ActivityTracker) -> Any:
     def state() -> dict[str, Any]:
         found = tracker.snapshot()
-        return {name: found[name] for name in ("open", "work", "since")}
+        since = found["last"] if found["since"] is None else found["since"]  # work, or the quiet after it
+        return {"open": found["open"], "work": found["work"], "since": since}
 
     return state
 

@@ -84,6 +84,7 @@ class Store:
         self._next = 1
         self._memory = 0
         self._total = 0
+        self.in_flight_bytes = 0  # kept by delivery: it is in memory anyway, bounded by the links' windows
         self.dropped_messages = 0
         self.dropped_bytes = 0
 
@@ -118,7 +119,7 @@ class Store:
 
     def settle(self, entry: Entry) -> None:
         """After ``add``, and after it was sent if it could be: what waits goes to disk, what is too much goes."""
-        if self._memory > self._bounds.memory_bytes and not entry.flights and entry.frames is not None:
+        if self._has_too_much_in_memory() and not entry.flights and entry.frames is not None:
             self._move_to_disk(entry)
         while self._entries and self._is_over():
             if not self._drop_one():
@@ -130,7 +131,7 @@ class Store:
             self._outputs = deque(sorted([*self._sheltered, *self._outputs]))
             self._sheltered = []
         for entry in reversed(list(self)):
-            if self._memory <= self._bounds.memory_bytes:
+            if not self._has_too_much_in_memory():
                 return
             if entry.frames is not None and not entry.flights:
                 self._move_to_disk(entry)
@@ -150,6 +151,7 @@ class Store:
         """It was acknowledged."""
         entry = self._entries.pop(seq, None)
         if entry is not None:
+            self.in_flight_bytes -= entry.size if entry.flights else 0
             self._release(entry)
             if not self._entries:
                 self._outputs.clear()
@@ -164,6 +166,9 @@ class Store:
         """Remove what is on disk."""
         self._entries.clear()
         self._spill.close()
+
+    def _has_too_much_in_memory(self) -> bool:
+        return self._memory - self.in_flight_bytes > self._bounds.memory_bytes
 
     def _is_over(self) -> bool:
         return self._total > self._bounds.store_bytes or len(self._entries) > self._bounds.most_messages

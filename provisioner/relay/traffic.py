@@ -132,7 +132,7 @@ class Traffic:
     def _accept(self, channel: str, frames: Sequence[Any], delimiter: int) -> None:
         request = None
         if delimiter >= 0 and channel != "stdin" and self._signer.is_signed(frames[delimiter:]):
-            request = read_request(read_object(frames[delimiter + HEADER]))
+            request = read_request(read_object(frames[delimiter + HEADER]), channel)
         if request is not None and request.is_for_one_kernel and self._is_late(request):
             return
         if self._back.is_ready:
@@ -201,10 +201,12 @@ class Traffic:
         self._keep("iopub", None, message, is_output)
 
     def _status(self, header: bytes, message: Sequence[Any]) -> None:
-        if b'"idle"' not in message[CONTENT].bytes or read_object(header).get("msg_type") != "status":
-            return
         parent = read_object(message[PARENT]).get("msg_id")
-        if isinstance(parent, str) and self.tracker.closed(parent, time.time()):
+        if not isinstance(parent, str) or read_object(header).get("msg_type") != "status":
+            return
+        if b'"idle"' not in message[CONTENT].bytes:
+            self.tracker.began(parent)
+        elif self.tracker.closed(parent, time.time()):
             self.has_news = True
 
     def _keep(self, channel: str, session: str | None, message: Sequence[Any], is_output: bool) -> None:

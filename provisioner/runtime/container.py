@@ -26,10 +26,9 @@ from aliquot.provisioner.container_spec import (
     ContainerSpec,
     Devices,
     container_spec,
-    start_program,
 )
 from aliquot.provisioner.endings import ProcessEnd, container_end
-from aliquot.provisioner.errors import EngineError, LaunchError
+from aliquot.provisioner.errors import AliquotError, EngineError, LaunchError
 from aliquot.provisioner.resources import Grant
 from docker.errors import APIError
 
@@ -37,7 +36,7 @@ from .base import KernelProcess, Launch, exit_status
 from .container_engine import ContainerEngine, EngineFacts, refusal, remove_container
 from .container_memory import MemoryWatch, judge_memory
 from .container_settings import ContainerSettings
-from .container_start import check_sources, create_and_start, is_in, last_words, no_hook
+from .container_start import check_sources, create_and_start, is_in, last_words
 from .process import is_running, start_time_ticks, wait_for_exit
 from .streams import PipeEnds
 
@@ -83,7 +82,7 @@ class ContainerRuntime:
             raise LaunchError(f"asked to start the kernel {launch.spec.kernel_id} in a container; found no plan for it")
         try:
             spec = await self._spec(launch, plan)
-            return await self._start(spec, launch.grant, plan)
+            return await self._start(spec, plan)
         except EngineError as error:
             raise LaunchError(str(error)) from error
         finally:
@@ -113,22 +112,14 @@ class ContainerRuntime:
             return Devices(cdi_names=names, edits=edits_for(ours, specs, settings.cdi_dirs))
         return Devices(edits=edits_for(names, load_specs(settings.cdi_dirs), settings.cdi_dirs))
 
-    async def _start(self, spec: ContainerSpec, grant: Grant | None, plan: ContainerPlan) -> KernelProcess:
+    async def _start(self, spec: ContainerSpec, plan: ContainerPlan) -> KernelProcess:
         """A caller who gives up meanwhile leaves no container behind."""
-        marker = None if grant is None else start_program(grant)
-        starting = asyncio.ensure_future(
-            self._engine.call(lambda client: create_and_start(client, spec, marker, plan.mounts))
-        )
+        starting = asyncio.ensure_future(self._engine.call(lambda client: create_and_start(client, spec, plan.mounts)))
         try:
             found = await asyncio.shield(starting)
         except asyncio.CancelledError:
             await self._undo(starting)
             raise
-        except APIError as error:
-            words = refusal(error)
-            if marker is not None and marker in words:
-                raise no_hook(marker) from error
-            raise LaunchError(f"asked for a container of {spec.image}; the engine refused: {words}") from error
         process = _process(spec.kernel_id, found)
         self._memory.start(process.container, process.pid)
         self._log.info("kernel=%s container=%s pid=%d start=done", spec.kernel_id, process.container[:12], process.pid)
@@ -137,7 +128,7 @@ class ContainerRuntime:
     async def _undo(self, starting: asyncio.Future[dict[str, Any]]) -> None:
         try:
             container = (await starting)["Id"]
-        except (APIError, EngineError):
+        except AliquotError:
             return  # it removed what it had made
         await self._engine.call(lambda client: remove_container(client, container))
 

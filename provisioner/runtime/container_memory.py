@@ -23,7 +23,7 @@ _GROUPS = Path("/sys/fs/cgroup")
 _IN_MODIFY = 0x2
 _NO_LIMIT = 1 << 60  # version 1 writes "no limit" as a number near the largest
 # An end that comes longer after the last kill for memory was not that one.
-_KILL_SECONDS = 10.0
+_KILL_SECONDS = 2.0
 _SIGKILL = 9
 
 log = logging.getLogger(__name__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from aliquot.provisioner.mount_check import ContainerNotVisible, check_mounts
 from docker import APIClient
 from docker.errors import APIError
 
-from .container_engine import inspect_container, remove_container
+from .container_engine import inspect_container, refusal, remove_container
 
 _LOG = logging.getLogger(__name__)
 _LAST_LINES = 20
+_ALL_USERS = ["0", "0", str((1 << 32) - 1)]  # of a uid_map: each user is itself
 _INIT_FAILURE = "failed to exec pid1:"  # catatonit's
 
 
@@ -39,22 +41,28 @@ def check_sources(plan: ContainerPlan) -> None:
             continue  # not ours to look at: the engine will say
 
 
-def create_and_start(
-    client: APIClient, spec: ContainerSpec, marker: str | None, mounts: tuple[Mount, ...] = ()
-) -> dict[str, Any]:
-    """In a worker thread. What was made is removed when it cannot be started. Raises APIError, AliquotError.
+def create_and_start(client: APIClient, spec: ContainerSpec, mounts: tuple[Mount, ...] = ()) -> dict[str, Any]:
+    """In a worker thread. What was made is removed when it cannot be started. Raises AliquotError.
 
-    ``marker`` is a file that the devices bring in: one engine's API drops requests for devices without a word.
     ``mounts`` with an identity have to be what was checked: the engine followed their paths only now.
     """
+    try:
+        return _create_and_start(client, spec, mounts)
+    except APIError as error:
+        words = refusal(error)
+        if spec.hook_program and spec.hook_program in words:
+            raise _no_hook(spec) from error
+        raise LaunchError(f"asked for a container of {spec.image}; the engine refused: {words}") from error
+
+
+def _create_and_start(client: APIClient, spec: ContainerSpec, mounts: tuple[Mount, ...]) -> dict[str, Any]:
     container = _create(client, spec)
     try:
         client.start(container)
         found = inspect_container(client, container)
         if found is None:
             raise EngineError(f"asked for the container {spec.name}; it was removed while it started")
-        if marker is not None and not _sees(found, marker):
-            raise no_hook(marker)
+        _check_what_engines_drop(found, spec)
         _compare(found, mounts)
         if found["State"]["Status"] == "exited":
             raise LaunchError(
@@ -90,20 +98,29 @@ def _ask_to_create(client: APIClient, spec: ContainerSpec) -> str:
     return str(created["Id"])
 
 
-def no_hook(marker: str) -> InterceptionError:
+def _check_what_engines_drop(found: Mapping[str, Any], spec: ContainerSpec) -> None:
+    """One engine drops requests for devices without a word, another modes of user namespaces. What cannot be seen from
+    here is left to the self-check. Raises LaunchError."""
+    process = Path("/proc", str(found["State"]["Pid"]))
+    if not found["State"]["Pid"] or not is_in(found["State"]["Pid"], str(found["Id"])):
+        return
+    root = process / "root"
+    if spec.hook_program and not os.path.lexists(f"{root}{spec.hook_program}") and root.exists():
+        raise _no_hook(spec)
+    with suppress(OSError):
+        if spec.maps_users and (process / "uid_map").read_text().split() == _ALL_USERS:
+            raise LaunchError(
+                f"asked the engine to map the users of a container of {spec.image} (user namespace "
+                f"{spec.body['HostConfig']['UsernsMode']!r}); it did not, and said nothing; choose a mode that it "
+                "knows, or have the engine map all users (Docker: userns-remap)"
+            )
+
+
+def _no_hook(spec: ContainerSpec) -> InterceptionError:
     return InterceptionError(
-        f"asked the engine for a container with the hook; found no {marker} in it: the engine did not make "
+        f"asked the engine for a container with the hook; found no {spec.hook_program} in it: the engine did not make "
         "the edits of the CDI device aliquot.dev/hook, and said nothing; set c.KernelContainers.devices to 'mounts'"
     )
-
-
-def _sees(found: Mapping[str, Any], path: str) -> bool:
-    """Whether the container has a file; what cannot be looked at is left to the self-check."""
-    pid = int(found["State"]["Pid"])
-    if not pid or not is_in(pid, str(found["Id"])):
-        return True
-    root = Path("/proc", str(pid), "root")
-    return os.path.lexists(f"{root}{path}") or not root.exists()
 
 
 def _compare(found: Mapping[str, Any], mounts: tuple[Mount, ...]) -> None:

@@ -29,6 +29,9 @@ PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"
 # A host without CAP_SYS_RESOURCE refuses the engines' own, higher, limits.
 NOFILE, NPROC = 20000, 4096
 IMAGE = "aliquot-test/kernel"
+# The same with the folders of the host already in it, for tests in which a gateway decides what is mounted.
+WHOLE_IMAGE = "aliquot-test/whole"
+_WHOLE = "ALIQUOT_TEST_IMAGE=whole"
 START_SECONDS = 40.0
 STOP_SECONDS = 20.0
 
@@ -43,9 +46,10 @@ class Engine:
 
     name: str
     folder: Path
-    daemon: subprocess.Popen[bytes]
+    pid: int
     cgroup_parent: str
     image: str = IMAGE
+    guard: subprocess.Popen[bytes] | None = None
     _clients: list[docker.DockerClient] = field(default_factory=list)
 
     @property
@@ -58,9 +62,10 @@ class Engine:
         return self.folder / "cdi"
 
     def client(self) -> docker.DockerClient:
-        client = docker.DockerClient(base_url=self.url, timeout=60)
-        self._clients.append(client)
-        return client
+        """The same each time; not for several threads."""
+        if not self._clients:
+            self._clients.append(docker.DockerClient(base_url=self.url, timeout=60))
+        return self._clients[0]
 
     def containers(self) -> list[str]:
         """Names of all containers of the engine, ended ones too."""
@@ -78,16 +83,30 @@ class Engine:
             self.remove_containers()
         for client in self._clients:
             client.close()
-        self.daemon.send_signal(signal.SIGTERM)
-        try:
-            self.daemon.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.daemon.pid, signal.SIGKILL)
-            self.daemon.wait()
-        _unmount_below(self.folder)
-        if self.cgroup_parent:
-            _remove_cgroups(self.cgroup_parent)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        end_daemon(self.folder, self.pid, self.cgroup_parent)
+        if self.guard is not None:
+            self.guard.communicate()
+
+
+def end_daemon(folder: Path, pid: int, cgroup_parent: str) -> None:
+    """End an engine without containers, and what it left on the host."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS
+    while _is_alive(pid):
+        if time.monotonic() > deadline:
+            os.killpg(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    _unmount_below(folder)
+    if cgroup_parent:
+        _remove_cgroups(cgroup_parent)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        return os.waitpid(pid, os.WNOHANG) == (0, 0)
+    return Path(f"/proc/{pid}").exists()
 
 
 def start_engine(name: str) -> Engine:
@@ -104,9 +123,10 @@ def start_engine(name: str) -> Engine:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+    _guard(engine)
     try:
         _wait_until_it_answers(engine)
-        _import_image(engine)
+        _import_images(engine)
     except BaseException:
         engine.stop()
         raise
@@ -117,7 +137,7 @@ def _start_podman(name: str, folder: Path) -> Engine:
     _need("podman", "runc", "conmon", "netavark")
     (folder / "containers.conf").write_text(
         f"""[engine]
-runtime = "runc"
+runtime = "{_write_oci_runtime(folder, PATH)}"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
 lock_type = "file"
@@ -157,6 +177,8 @@ def _start_docker(name: str, folder: Path) -> Engine:
         "data-root": f"{folder}/data",
         "exec-root": f"{folder}/exec",
         "pidfile": f"{folder}/docker.pid",
+        "default-runtime": "whole",
+        "runtimes": {"whole": {"path": str(_write_oci_runtime(folder, programs))}},
         "init-path": shutil.which("tini-static"),
         "cgroup-parent": f"/{folder.name}",
         "default-ulimits": {"nofile": {"Name": "nofile", "Soft": NOFILE, "Hard": NOFILE}},
@@ -173,16 +195,30 @@ def _start_docker(name: str, folder: Path) -> Engine:
     return Engine(name, folder, _spawn(command, {**os.environ, "PATH": programs}, folder), folder.name)
 
 
+def _guard(engine: Engine) -> None:
+    """A process that ends the engine when these tests were killed before they did: their end of a pipe closes."""
+    command = [sys.executable, __file__, str(engine.folder), str(engine.pid), engine.cgroup_parent]
+    engine.guard = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+
+def guard() -> None:
+    """The process itself."""
+    folder, pid, cgroup_parent = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    sys.stdin.read()
+    if folder.exists():
+        Engine("", folder, pid, cgroup_parent).stop()
+
+
 def _need(*programs: str, path: str = PATH) -> None:
     missing = [program for program in programs if shutil.which(program, path=path) is None]
     if missing:
         raise EngineUnavailable(f"not installed: {', '.join(missing)} (tools/setup.py test installs them, as root)")
 
 
-def _spawn(command: Sequence[str], environment: dict[str, str], folder: Path) -> subprocess.Popen[bytes]:
+def _spawn(command: Sequence[str], environment: dict[str, str], folder: Path) -> int:
     program = shutil.which(command[0], path=environment["PATH"]) or command[0]
     with (folder / "log").open("w") as log:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [program, *command[1:]],
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -191,6 +227,8 @@ def _spawn(command: Sequence[str], environment: dict[str, str], folder: Path) ->
             cwd=folder,
             start_new_session=True,
         )
+    process.returncode = 0  # waited for by its pid
+    return process.pid
 
 
 def _wait_until_it_answers(engine: Engine) -> None:
@@ -201,7 +239,7 @@ def _wait_until_it_answers(engine: Engine) -> None:
                 client.ping()
             return
         except (docker.errors.DockerException, OSError) as error:
-            if engine.daemon.poll() is None and time.monotonic() < deadline:
+            if _is_alive(engine.pid) and time.monotonic() < deadline:
                 time.sleep(0.05)
                 continue
             log = (engine.folder / "log").read_text(errors="replace")[-3000:]
@@ -227,14 +265,43 @@ def skeleton() -> bytes:
     return data.getvalue()
 
 
-def _import_image(engine: Engine) -> None:
+def _import_images(engine: Engine) -> None:
     archive = engine.folder / "skeleton.tar"
     archive.write_bytes(skeleton())
-    client = engine.client()
-    client.api.import_image_from_file(
-        str(archive), repository=engine.image, tag="latest", changes=["ENV PATH=/usr/bin"]
-    )
+    folder = Path(sys.executable).parent
+    images = {
+        engine.image: ["ENV PATH=/usr/bin"],
+        WHOLE_IMAGE: [f"ENV PATH={folder}:/usr/bin", f"ENV {_WHOLE}", "ENV PYTHONDONTWRITEBYTECODE=1"],
+    }
+    for name, changes in images.items():
+        engine.client().api.import_image_from_file(str(archive), repository=name, tag="latest", changes=changes)
     archive.unlink()
+
+
+def _write_oci_runtime(folder: Path, path: str) -> Path:
+    """runc, but a container of the whole image gets the folders of the host, whatever its engine was asked for."""
+    patch = folder / "patch.py"
+    mounts = [
+        {"destination": name, "source": name, "type": "bind", "options": ["rbind", "ro"]} for name in HOST_FOLDERS
+    ]
+    patch.write_text(
+        "import json, sys\n"
+        "spec = json.load(open('config.json'))\n"
+        f"if {_WHOLE!r} in spec['process']['env']:\n"
+        f"    spec['mounts'] += {mounts!r}\n"
+        "    json.dump(spec, open('config.json', 'w'))\n"
+    )
+    program = folder / "runc"
+    program.write_text(
+        "#!/bin/sh\n"
+        'case " $* " in *" create "*)\n'
+        "  bundle=$(printf '%s\\n' \"$@\" | grep -A1 -- --bundle | tail -1)\n"
+        f'  (cd "${{bundle:-.}}" && {sys.executable} -IS {patch}) ;;\n'
+        "esac\n"
+        f'exec {shutil.which("runc", path=path)} "$@"\n'
+    )
+    program.chmod(0o755)
+    return program
 
 
 def _unmount_below(folder: Path) -> None:
@@ -251,3 +318,7 @@ def _remove_cgroups(name: str) -> None:
         for folder in [*sorted((f for f in group.rglob("*") if f.is_dir()), key=lambda f: -len(str(f))), group]:
             with contextlib.suppress(OSError):
                 folder.rmdir()
+
+
+if __name__ == "__main__":
+    guard()

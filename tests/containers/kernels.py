@@ -55,6 +55,7 @@ class ContainerKernels:
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="aqk-", dir="/tmp")))
     settings: ContainerSettings | None = None
     kernels: list[StartedKernel] = field(default_factory=list)
+    launched: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -62,7 +63,8 @@ class ContainerKernels:
         self.runtime = ContainerRuntime(self.settings or ContainerSettings(self.engine.url))
 
     def launch(self, plan: ContainerPlan, argv: tuple[str, ...] = (), **more: Any) -> Launch:
-        kernel_id = more.pop("kernel_id", None) or str(uuid.uuid4())
+        kernel_id = str(uuid.uuid4())
+        self.launched.append(kernel_id)
         folder = self.folder / "run" / "relays" / kernel_id[:8] / "k"
         folder.mkdir(mode=0o777, parents=True, exist_ok=True)
         folder.chmod(0o777)
@@ -94,6 +96,11 @@ class ContainerKernels:
         end = self.do(self.runtime.ending(kernel.process))
         assert end is not None
         return end
+
+    def containers(self) -> set[str]:
+        """Those of the engine that are not somebody else's."""
+        mine = {f"aliquot-{kernel_id}" for kernel_id in self.launched}
+        return mine & set(self.engine.containers())
 
     def close(self) -> None:
         for kernel in self.kernels:

@@ -65,7 +65,7 @@ def test_the_signal_that_ended_a_kernel_is_known(kernels: ContainerKernels, numb
     kernels.do(kernels.runtime.signal(kernel.process, number))  # nothing once it has ended
     kernels.do(kernels.runtime.remove(kernel.process))
     assert kernels.do(kernels.runtime.ending(kernel.process)) == end
-    assert kernels.engine.containers() == []
+    assert kernels.containers() == set()
 
 
 def test_the_exit_code_and_last_words_of_a_kernel_are_known(kernels: ContainerKernels) -> None:
@@ -147,21 +147,21 @@ def test_a_start_that_fails_says_why_and_leaves_no_container(
         said = kernels.ending(kernel).last_words
         kernels.do(kernels.runtime.remove(kernel.process))
     assert want_words in said
-    assert kernels.engine.containers() == []
+    assert kernels.containers() == set()
 
 
 def test_a_start_that_is_given_up_leaves_no_container(kernels: ContainerKernels) -> None:
     async def scene() -> None:
         plan = a_plan(kernels.engine)
         starting = asyncio.ensure_future(kernels.runtime.create(kernels.launch(plan, SLEEPER)))
-        while not kernels.engine.containers():  # noqa: ASYNC110 (nobody tells)
+        while not kernels.containers():  # noqa: ASYNC110 (nobody tells)
             await asyncio.sleep(0.005)
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
 
     kernels.do(scene())
-    assert kernels.engine.containers() == []
+    assert kernels.containers() == set()
 
 
 def test_a_mount_whose_source_is_missing_is_refused_and_not_made(kernels: ContainerKernels, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_mount_whose_source_is_missing_is_refused_and_not_made(kernels: Contai
     with pytest.raises(LaunchError, match="missing"):
         kernels.start(kernels.launch(plan, SLEEPER))
     assert not missing.exists()
-    assert kernels.engine.containers() == []
+    assert kernels.containers() == set()
 
 
 def test_an_engine_that_is_not_there_is_said(tmp_path: Path) -> None:

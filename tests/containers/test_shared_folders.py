@@ -25,7 +25,7 @@ else:
 ALICE, BOB = User("alice", "user"), User("bob", "user")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)  # made first, so that it goes last: kernels write there until they end
 def host() -> Iterator[Path]:
     """Homes of alice and bob, and a folder of sets, where any engine can mount them from."""
     host = Path(tempfile.mkdtemp(prefix="aqf-", dir="/tmp"))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 GIB = 1 << 30
 _STATUS_URL = re.compile(r"/aliquot/api/status(\?|$)")
+_KEEP_URL = re.compile(r"/aliquot/api/kernels/([^/]+)/keep(\?|$)")
 _PANEL_ID = "aliquot-gpu-kernels"
 
 _PALETTE_TRIES = 20
@@ -27,13 +28,35 @@ class StatusScript:
         self.code = 200
         self.body: dict[str, Any] = self.example()
         self.requests = 0
+        self.kept: list[str] = []
+        self.keep_code = 204
 
     def serve(self, page: Page) -> None:
         page.route(_STATUS_URL, self._answer)
+        page.route(_KEEP_URL, self._keep)
 
     def _answer(self, route: Route) -> None:
         self.requests += 1
         route.fulfill(status=self.code, content_type="application/json", body=json.dumps(self.body))
+
+    def _keep(self, route: Route) -> None:
+        found = _KEEP_URL.search(route.request.url)
+        assert found is not None
+        self.kept.append(found[1])
+        refusal = "" if self.keep_code == 204 else json.dumps({"message": "It is ended for its age", "reason": None})
+        route.fulfill(status=self.keep_code, content_type="application/json", body=refusal)
+
+    @staticmethod
+    def an_ending(**changes: Any) -> dict[str, Any]:
+        message = "the kernel was ended after 60 min idle"
+        told = {"code": "culled", "message": message, "at": "2026-01-02T03:04:05.000Z", "exit_code": None}
+        return {**told, "signal": None, "by": "", **changes}
+
+    def an_ended_kernel(self, kernel_id: str, label: str, **changes: Any) -> dict[str, Any]:
+        ending = self.an_ending(**changes)
+        return self.a_kernel(
+            id=kernel_id, label=label, state="ended", reason=ending["message"], ending=ending, devices=[]
+        )
 
     @staticmethod
     def example() -> dict[str, Any]:
@@ -176,7 +199,11 @@ _EXAMPLE: dict[str, Any] = {
             "enforcement": "holds",
             "unhooked_processes": [],
             "host_memory": {"quota_bytes": 2 * GIB, "used_bytes": 0, "peak_bytes": 0, "refusals": 0},
+            "dropped_messages": None,
             "created": "2026-01-01T00:00:00Z",
+            "ending": None,
+            "last_crash": None,
+            "ending_soon": None,
             "devices": [
                 {
                     "uuid": "GPU-a0",

@@ -102,6 +102,8 @@ class LabProcess:
             "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
             "JUPYTER_CONFIG_DIR": str(home / "config"),
             "JUPYTER_DATA_DIR": str(home / "data"),
+            # Else an older bundle that is installed in the environment would come before the one just built.
+            "JUPYTER_PREFER_ENV_PATH": "0",
             "JUPYTER_RUNTIME_DIR": str(home / "jupyter"),
         }
 

@@ -8,6 +8,7 @@ const test = require('node:test');
 
 const compiled = process.env.ALIQUOT_COMPILED;
 const { GpuKernelsModel, ...derived } = require(path.join(compiled, 'model.js'));
+const { NewsReader } = require(path.join(compiled, 'news.js'));
 const quantities = require(path.join(compiled, 'quantities.js'));
 const { StatusError } = require(path.join(compiled, 'tokens.js'));
 
@@ -242,4 +243,87 @@ test('amounts read in binary units', () => {
   ]);
   assert.equal(percent(1, 0), '0%');
   assert.equal(percent(30, 16), '100%');
+});
+
+/** A memory as the browser's storage is one. */
+function aMemory(text = null) {
+  return { get: () => text, set: changed => (text = changed) };
+}
+
+function anEnding(changes = {}) {
+  return { code: 'culled', message: 'the kernel was ended', at: '2026-01-01T00:00:00Z', by: '', ...changes };
+}
+
+function aKernel(id, changes = {}) {
+  const nothing = { ending: null, last_crash: null, ending_soon: null };
+  return { id, owner: 'ada', state: 'resident', label: '', name: 'python3', ...nothing, ...changes };
+}
+
+const over = (id, changes) => aKernel(id, { state: 'ended', ending: anEnding(changes) });
+
+test('what ended before a browser saw the server is no news, and what ends then is told once', () => {
+  const memory = aMemory();
+  const old = over('k1');
+  const reader = new NewsReader(memory);
+  assert.deepEqual(reader.read(aStatus({ kernels: [old] })), []);
+  const status = aStatus({ kernels: [old, over('k2')] });
+  assert.deepEqual(reader.read(status).map(news => [news.kind, news.kernel.id]), [['ended', 'k2']]);
+  assert.deepEqual(reader.read(status), []);
+  const later = new NewsReader(memory);
+  const reloaded = aStatus({ kernels: [...status.kernels, over('k3'), aKernel('k4', { last_crash: anEnding() })] });
+  assert.deepEqual(later.read(reloaded).map(news => news.key.split(' ').slice(0, 2)), [
+    ['ended', 'k3'],
+    ['restarted', 'k4']
+  ]);
+});
+
+test('only what happens to my own kernels, and what I did not do, is news', () => {
+  const reader = new NewsReader(aMemory('[]'));
+  const kernels = [over('k1', { by: 'ada' }), { ...over('k2'), owner: 'bob' }, over('k3', { code: 'stopped' })];
+  assert.deepEqual(reader.read(aStatus({ kernels })).map(news => news.kernel.id), ['k3']);
+  const admin = new NewsReader(aMemory('[]'));
+  assert.deepEqual(admin.read(aStatus({ user: { name: 'ada', role: 'admin' }, kernels })), []);
+});
+
+test('an announced end is told at once, and again when it is announced anew', () => {
+  const reader = new NewsReader(aMemory('no JSON'));
+  const soon = at => aStatus({ kernels: [aKernel('k1', { ending_soon: { at, reason: 'idle', can_keep: true } })] });
+  assert.equal(reader.read(soon('t1')).length, 1);
+  assert.equal(reader.read(soon('t1')).length, 0);
+  assert.equal(reader.read(soon('t2')).length, 1);
+});
+
+test('an ended kernel that is put away stays away, unless it ends anew', () => {
+  const dismissed = aMemory();
+  const kernel = over('k1');
+  const model = new GpuKernelsModel({ source: new ASource(), dismissed });
+  let changes = 0;
+  model.changed.connect(() => (changes += 1));
+  assert.equal(model.isDismissed(kernel), false);
+  model.dismiss(kernel);
+  assert.deepEqual([model.isDismissed(kernel), changes], [true, 1]);
+  model.dispose();
+  const reloaded = new GpuKernelsModel({ source: new ASource(), dismissed });
+  assert.equal(reloaded.isDismissed(kernel), true);
+  assert.equal(reloaded.isDismissed(over('k1', { at: '2026-02-02T00:00:00Z' })), false);
+  reloaded.dispose();
+});
+
+test('kernels that are over and those that are not are told apart', () => {
+  const kernels = [aKernel('k1'), over('k2'), aKernel('k3', { state: 'ended' })];
+  const { live, ended } = derived.divide(kernels);
+  assert.deepEqual([live.map(k => k.id), ended.map(k => k.id)], [['k1', 'k3'], ['k2']]);
+});
+
+test('who waits for news is asked for rarely, and who looks as often as they want', async t => {
+  const { source, model } = aModel(t);
+  const waiting = model.waitForNews();
+  (await source.nextRequest()).resolve(aStatus());
+  await turn();
+  await new Promise(resolve => setTimeout(resolve, 60));
+  assert.equal(source.requests, 1);
+  model.watch();
+  (await source.nextRequest()).resolve(aStatus());
+  (await source.nextRequest()).resolve(aStatus());
+  waiting.dispose();
 });

@@ -4,29 +4,32 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { enforcementFailure, interceptionFailure, kernelTitle, notebookPath, showsOwners } from '../model';
-import { formatBytes, formatLike, formatPart, formatSeconds, formatShare } from '../quantities';
+import { formatBytes, formatLike, formatPart, formatSeconds, formatShare, formatTime } from '../quantities';
 import { IHostMemory, IKernel, IKernelDevice, IStatus, IUnhookedProcess } from '../tokens';
 import { MemoryBar } from './bar';
 import { Facts } from './facts';
 import { Notice } from './notice';
 
 interface IKernelsProps {
+  /** Those of the status that are not over. */
+  kernels: readonly IKernel[];
   status: IStatus;
   trans: TranslationBundle;
   open: (path: string) => void;
+  keep: (kernel: IKernel) => void;
 }
 
-export function KernelList({ status, trans, open }: IKernelsProps): JSX.Element {
+export function KernelList({ kernels, status, trans, open, keep }: IKernelsProps): JSX.Element {
   return (
     <>
-      {status.kernels.length === 0 ? (
+      {kernels.length === 0 ? (
         <p className="aliquot-Empty">
           {trans.__('No kernel holds a part of a GPU. Pick a kernel with a GPU size in the launcher to start one.')}
         </p>
       ) : (
         <ul className="aliquot-List" aria-label={trans.__('GPU kernels')}>
-          {status.kernels.map(kernel => (
-            <KernelItem key={kernel.id} kernel={kernel} status={status} trans={trans} open={open} />
+          {kernels.map(kernel => (
+            <KernelItem key={kernel.id} {...{ kernel, kernels, status, trans, open, keep }} />
           ))}
         </ul>
       )}
@@ -55,7 +58,7 @@ function KernelItem(props: IKernelProps): JSX.Element {
         <KernelTitle {...props} />
         <span className="aliquot-Item-size">{size(kernel, trans)}</span>
       </div>
-      {kernel.state === 'resident' && <KernelFigures kernel={kernel} trans={trans} />}
+      {kernel.state === 'resident' && kernel.gpus > 0 && <KernelFigures kernel={kernel} trans={trans} />}
       <Facts said={facts(kernel, status, trans)} />
       {kernel.reason && <p className="aliquot-Item-line">{kernel.reason}</p>}
       {failure && (
@@ -64,7 +67,32 @@ function KernelItem(props: IKernelProps): JSX.Element {
         </Notice>
       )}
       <Escapes kernel={kernel} trans={trans} />
+      <Ends {...props} />
     </li>
+  );
+}
+
+/** Why it was started again, and when it will be ended. */
+function Ends({ kernel, status, trans, keep }: IKernelProps): JSX.Element {
+  const { last_crash: crash, ending_soon: soon } = kernel;
+  return (
+    <>
+      {crash && (
+        <Notice kind="info">
+          {trans.__('Started again at %1: %2', formatTime(crash.at, new Date()), crash.message)}
+        </Notice>
+      )}
+      {soon && (
+        <Notice kind="warning">
+          {trans.__('Will be ended at %1: %2', formatTime(soon.at, new Date()), soon.reason)}
+          {soon.can_keep && kernel.owner === status.user.name && (
+            <button type="button" className="aliquot-Notice-action" onClick={() => keep(kernel)}>
+              {trans.__('Keep it')}
+            </button>
+          )}
+        </Notice>
+      )}
+    </>
   );
 }
 
@@ -146,6 +174,9 @@ function onDevice(device: IKernelDevice, trans: TranslationBundle): string {
 }
 
 function size(kernel: IKernel, trans: TranslationBundle): string {
+  if (kernel.gpus === 0) {
+    return trans.__('no GPU');
+  }
   const share = formatShare(kernel.gpus);
   return kernel.gpus > 1 ? trans.__('%1 GPUs', share) : trans.__('%1 GPU', share);
 }
@@ -193,6 +224,9 @@ function state(kernel: IKernel, trans: TranslationBundle): string {
     case 'ended':
       return trans.__('ended');
     case 'resident':
+      if (kernel.gpus === 0) {
+        return kernel.execution_state ?? trans.__('running');
+      }
       return kernel.execution_state === 'busy'
         ? trans.__('resident, busy')
         : kernel.execution_state === 'idle'

@@ -14,9 +14,11 @@ import { Message } from '@lumino/messaging';
 import { AccordionPanel, Widget } from '@lumino/widgets';
 import * as React from 'react';
 
-import { GpuKernelsModel, IState } from '../model';
-import { TRANSLATION_DOMAIN } from '../tokens';
+import { divide, GpuKernelsModel, IState } from '../model';
+import { IStatus, TRANSLATION_DOMAIN } from '../tokens';
+import { keepKernel } from './announce';
 import { DeviceList } from './devices';
+import { EndedList } from './ended';
 import { gpuIcon } from './icons';
 import { KernelList } from './kernels';
 import { StateNotices } from './notice';
@@ -40,7 +42,7 @@ export class GpuKernelsPanel extends SidePanel {
     );
     this._addSection(
       trans.__('Kernels'),
-      state => state.status && <KernelList status={state.status} trans={trans} open={open} />
+      state => state.status && this._kernels(state.status, trans, open)
     );
     this._addRefreshButton(trans);
     this._accordion.handleMoved.connect(() => {
@@ -100,6 +102,18 @@ export class GpuKernelsPanel extends SidePanel {
       const part = Math.min((list + 1) / height, 0.5);
       this._accordion.setRelativeSizes([part, 1 - part]);
     }
+  }
+
+  private _kernels(status: IStatus, trans: TranslationBundle, open: (path: string) => void): JSX.Element {
+    const { live, ended } = divide(status.kernels);
+    const model = this._model;
+    const present = ended.filter(kernel => !model.isDismissed(kernel));
+    return (
+      <>
+        <KernelList kernels={live} {...{ status, trans, open }} keep={kernel => keepKernel(model, kernel.id)} />
+        <EndedList kernels={present} {...{ status, trans }} dismiss={kernel => model.dismiss(kernel)} />
+      </>
+    );
   }
 
   private _addRefreshButton(trans: TranslationBundle): void {

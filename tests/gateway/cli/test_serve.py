@@ -85,6 +85,16 @@ def test_ctrl_c_without_a_terminal_ends_its_kernels() -> None:
         assert "Parent appears to have exited" not in log
 
 
+def test_a_wrong_knob_in_the_servers_configuration_ends_it_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "jupyter_server_config.py").write_text('c.SharedFolders.roots = ["/etc"]\n')
+    environment = {**os.environ, "JUPYTER_CONFIG_DIR": str(tmp_path), "ALIQUOT_RUNTIME_DIR": str(tmp_path / "run")}
+    command = [sys.executable, "-m", "aliquot.gateway.app", "serve", "--port=0", "--allow-root"]
+    command += [f"--Aliquot.state_dir={tmp_path / 'state'}", f"--ServerApp.root_dir={tmp_path}"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=START_SECONDS, check=False)
+    assert ended.returncode == 1
+    assert "c.SharedFolders: asked the root '/etc'; found a folder of the system" in ended.stderr
+
+
 @pytest.mark.parametrize(
     "path", ["/api/kernels", "/api/sessions", "/api/kernelspecs", "/api/status", "/api/me", "/aliquot/api/status"]
 )

@@ -203,7 +203,7 @@ class TestControlSocket:
             pytest.param({"open": 1.5}, "open 1.5", id="half a request"),
             pytest.param({"work": True}, "work True", id="a boolean"),
             pytest.param({"work": 3}, "work 3 of 2", id="more work than requests"),
-            pytest.param({"since": None}, "since None", id="no time"),
+            pytest.param({"since": "now"}, "since now", id="a time in words"),
             pytest.param({"since": float("nan")}, "since nan", id="a time that is none"),
             pytest.param({"since": -1}, "since -1", id="a time before time"),
         ],

@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import uuid
@@ -56,7 +57,7 @@ class House:
         return client.read_relay_record(record.folder)
 
     def end(self) -> None:
-        """Everything, whatever state it is in."""
+        """Everything, whatever state it is in; the folder stays where others made it."""
         with contextlib.suppress(OSError, ValueError):
             kill_and_wait(self.host_pid)
         for record in client.read_relay_records(self.runtime):
@@ -65,7 +66,24 @@ class House:
             if record.kernel is not None and record.has_living_kernel:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(record.kernel.pid, signal.SIGKILL)
-        shutil.rmtree(self.runtime.path, ignore_errors=True)
+        shutil.rmtree(self.runtime.relays, ignore_errors=True)
+
+
+class Stranger:
+    """A kernel that nobody spawned through its relay, as one in a container is."""
+
+    def __init__(self, record: RelayRecord) -> None:
+        launch = ipykernel(record)
+        with open(record.folder / "stranger.log", "ab") as log:
+            self._process = subprocess.Popen(launch.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def end(self) -> int:
+        """Kill it if it lives; its exit status."""
+        self._process.kill()
+        return self._process.wait(SECONDS)
+
+    def wait(self) -> int:
+        return self._process.wait(SECONDS)
 
 
 def ipykernel(record: RelayRecord, *, env: dict[str, str] | None = None, **fields: Any) -> KernelLaunch:

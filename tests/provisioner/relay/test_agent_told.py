@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from aliquot.gpu_hook.client import AgentClient
 from relay_house import Gateway, House, until
 
 
@@ -113,3 +114,29 @@ def test_a_relay_that_was_not_told_to_tells_nobody(a_house: House) -> None:
         asyncio.run(scene(agent))
     finally:
         agent.close()
+
+
+def test_the_real_agent_shows_what_its_kernels_do(a_node: Any) -> None:
+    house = House(a_node.folder)
+
+    def shown(kernel_id: str) -> Any:
+        return a_node.kernels()[kernel_id]["activity"]
+
+    async def scene() -> None:
+        async with await AgentClient.connect(a_node.folder) as agent:
+            await agent.reserve("told", owner="ada", hundredths=10)
+            record = await house.kernel(kernel_id="told", tells_agent=True)
+            gateway = await Gateway(record).connect()
+            cell = gateway.execute("input()")
+            await gateway.until(lambda m: isinstance(m, dict) and m["msg_type"] == "input_request")
+            await until(lambda: (shown("told") or {}).get("work") == 1)
+            gateway.request("input_reply", {"value": ""}, "stdin")
+            await gateway.idle(cell)
+            began = shown("told")["since"]
+            await until(lambda: shown("told")["work"] == 0)
+            assert shown("told")["since"] >= began
+
+    try:
+        asyncio.run(scene())
+    finally:
+        house.end()

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import json
 import re
+import shutil
 import socket
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -260,11 +262,10 @@ BAD = {
 
 @pytest.fixture(scope="module")
 def a_bare_relay(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    import tempfile
-
     house = House(Path(tempfile.mkdtemp(prefix="aliquot-r-")))
     yield asyncio.run(house.kernel())
     house.end()
+    shutil.rmtree(house.runtime.path)
 
 
 @pytest.mark.parametrize("what", BAD)

@@ -276,31 +276,3 @@ def test_who_gives_up_a_start_leaves_no_relay(a_house: House) -> None:
 def test_a_request_that_is_wrong_is_refused(a_house: House, fields: dict[str, object], reason: str) -> None:
     with pytest.raises(RelayRefusedError, match=reason):
         asyncio.run(a_house.relay(**fields))
-
-
-def private_kilobytes(pid: int) -> int:
-    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in rollup if line.startswith(("Private_Clean", "Private_Dirty")))
-
-
-def test_a_relay_is_small(a_house: House) -> None:
-    async def scene() -> None:
-        record = await a_house.kernel()
-        gateway = await Gateway(record).connect()
-        await gateway.idle(gateway.execute("for i in range(20): print('x' * 1_000_000, flush=True)"))
-        await gateway.idle(gateway.execute("1"))
-        assert private_kilobytes(record.pid) < 25 << 10, "the benchmark has the narrow bound"
-
-    asyncio.run(scene())
-
-
-def test_the_log_of_a_kernel_is_bounded_and_keeps_its_end(a_house: House) -> None:
-    async def scene() -> None:
-        record = await a_house.relay(log_bytes=10_000)
-        code = "import time\nfor i in range(20_000): print(i, flush=True)\ntime.sleep(100)"
-        await client.spawn(record, client.KernelLaunch((sys.executable, "-c", code), dict(os.environ)))
-        await until(lambda: record.kernel_log.exists() and record.kernel_log.read_text().endswith("19999\n"))
-        await until(lambda: record.kernel_log.stat().st_size <= 10_000)
-        assert record.kernel_log.read_text().endswith("19999\n")
-
-    asyncio.run(scene())

@@ -24,8 +24,8 @@ KEY = "a-key"
 
 def test_a_cell_on_a_subshell_that_ends_leaves_the_other_open() -> None:
     tracker = ActivityTracker(0.0)
-    tracker.opened(Request("main", "execute_request"), 1.0)
-    tracker.opened(Request("sub", "execute_request"), 2.0)
+    tracker.opened(Request("main", "execute_request", lane="shell "), 1.0)
+    tracker.opened(Request("sub", "execute_request", lane="shell sub"), 2.0)
     tracker.closed("sub", 3.0)
     assert tracker.snapshot() == {"open": 1, "work": 1, "since": 1.0, "last": 3.0}
     tracker.closed("main", 9.0)
@@ -55,6 +55,22 @@ def test_the_end_of_the_kernel_ends_all_that_was_open() -> None:
     assert tracker.snapshot() == {"open": 0, "work": 0, "since": None, "last": 2.0}
 
 
+def test_what_a_kernel_ignores_is_over_when_it_finished_something_later() -> None:
+    tracker = ActivityTracker(0.0)
+    tracker.opened(Request("ignored", "comm_msg", lane="shell"), 1.0)
+    tracker.opened(Request("elsewhere", "execute_request", lane="shell sub"), 1.0)
+    tracker.opened(Request("cell", "execute_request", lane="shell"), 2.0)
+    tracker.opened(Request("queued", "execute_request", lane="shell"), 3.0)
+    tracker.began("cell")
+    tracker.closed("cell", 4.0)
+    assert tracker.work == 2, "the one elsewhere and the one that comes next"
+    tracker.began("elsewhere")
+    tracker.began("queued")
+    tracker.opened(Request("short", "kernel_info_request", lane="shell"), 5.0)
+    tracker.closed("short", 6.0)
+    assert tracker.work == 2, "a kernel that works on several at once says so"
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.sampled_from(["execute_request", "comm_msg", "other"]))))
 def test_counts_are_those_of_the_requests_that_are_open(steps: list[tuple[bool, int, str]]) -> None:
     tracker = ActivityTracker(0.0)
@@ -62,6 +78,7 @@ def test_counts_are_those_of_the_requests_that_are_open(steps: list[tuple[bool, 
     for now, (opens, number, kind) in enumerate(steps):
         if opens:
             assert tracker.opened(Request(str(number), kind), now) == (str(number) not in model)
+            tracker.began(str(number))
             model.setdefault(str(number), kind)
         else:
             assert tracker.closed(str(number), now) == (model.pop(str(number), None) is not None)
@@ -126,4 +143,4 @@ def test_dates_are_read_as_clients_write_them() -> None:
         request = read_request({"msg_id": "x", "msg_type": "y", "date": date})
         assert request is not None
         assert request.sent == 1767323045.5, date
-    assert read_request({"msg_id": "x", "msg_type": "y", "date": 3}) == Request("x", "y", None)
+    assert read_request({"msg_id": "x", "msg_type": "y", "date": 3}, "shell") == Request("x", "y", None, "shell ")

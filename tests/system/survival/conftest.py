@@ -198,8 +198,9 @@ class Node:
 
     # ---- the agent
 
-    def start_agent(self, memory: str = "4GiB") -> None:
+    def start_agent(self, memory: str = "4GiB", *options: str) -> None:
         command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", memory]
+        command += options
         with (self.folder / "agent.log").open("a") as log:
             self._agent = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
         wait_until(self._agent_answers)
@@ -227,7 +228,7 @@ class Node:
         port = port or free_port()
         command = [sys.executable, *start, f"--port={port}", "--ServerApp.port_retries=0", "--ip=127.0.0.1"]
         command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.root}", "--allow-root"]
-        command += ["--Aliquot.start_agent=False", f"--Aliquot.gateway_name={name}", *options]
+        command += ["--Aliquot.start_agent=False", *([f"--Aliquot.gateway_name={name}"] if name else []), *options]
         return Gateway(self, port, command)
 
     def succeed(self, gateway: Gateway, *options: str, program: str = "") -> Gateway:
@@ -267,22 +268,23 @@ class Node:
             self._agent.terminate()
             self._agent.wait()
 
+    def end_relay_host(self) -> None:
+        """Its relays go on. Does nothing where none runs."""
+        try:
+            host = int((self.folder / "run" / "relay.lock").read_text().split()[0])
+            os.kill(host, signal.SIGTERM)
+        except (OSError, ValueError, IndexError):
+            return
+        wait_until(lambda: not Path(f"/proc/{host}").exists())
+
     def _end_relays(self) -> None:
-        """The host first: it ends when it is told, and starts nothing any more."""
+        """The host first: it would replace a relay that is killed."""
+        self.end_relay_host()
         for relay in read_relay_records(self.runtime):
-            for pid, ticks in (
-                (relay.pid, relay.start_time_ticks),
-                *((k.pid, k.start_time_ticks) for k in kernels(relay)),
-            ):
-                if is_process(pid, ticks):
+            for process in (relay, relay.kernel):
+                if process is not None and is_process(process.pid, process.start_time_ticks):
                     with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(OSError, ValueError):
-            os.kill(int((self.folder / "run" / "relay.lock").read_text().split()[0]), signal.SIGTERM)
-
-
-def kernels(relay: RelayRecord) -> list[Any]:
-    return [] if relay.kernel is None else [relay.kernel]
+                        os.kill(process.pid, signal.SIGKILL)
 
 
 def free_port() -> int:
@@ -326,3 +328,15 @@ def open_tab() -> Iterator[Callable[[Gateway, str], Tab]]:
 @pytest.fixture
 def eventually() -> Callable[..., Any]:
     return wait_until
+
+
+@pytest.fixture(scope="session")
+def world() -> Any:
+    """The classes above, for modules whose scene is set once."""
+
+    class World:
+        pass
+
+    World.Node, World.Tab, World.Refusal = Node, Tab, Refusal  # type: ignore[attr-defined]
+    World.wait_until = staticmethod(wait_until)  # type: ignore[attr-defined]
+    return World

@@ -1,0 +1,70 @@
+"""Kernels that run out of host memory, on real engines: said with numbers, and told from a kill by hand."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+from aliquot.provisioner.container_plan import ContainerLimits
+from aliquot.provisioner.endings import EndingCode, read_ending
+from aliquot.provisioner.resources import Bytes
+
+if TYPE_CHECKING:
+    from tests.containers.kernels import ContainerKernels, StartedKernel, a_plan
+else:
+    from kernels import ContainerKernels, StartedKernel, a_plan
+
+MIB = 1 << 20
+LIMIT = Bytes(128 * MIB)
+
+
+def a_small_kernel(kernels: ContainerKernels) -> StartedKernel:
+    return kernels.run(a_plan(kernels.engine, limits=ContainerLimits(memory=LIMIT)))
+
+
+def test_a_kernel_over_its_memory_is_ended_and_both_numbers_are_said(kernels: ContainerKernels) -> None:
+    kernel = a_small_kernel(kernels)
+    kernel.send("block = b'x' * (400 << 20)")
+    end = kernels.ending(kernel)
+    assert (end.signal, end.is_out_of_memory, end.memory_limit) == (signal.SIGKILL, True, LIMIT)
+    assert end.memory_used is not None
+    assert abs(end.memory_used - LIMIT) <= 2 * MIB
+    ending = read_ending(end, None, 0.0)
+    assert ending.code is EndingCode.OOM
+    assert "of 128 MiB host memory" in ending.message
+
+
+def test_a_kill_by_hand_is_no_lack_of_memory_even_where_a_child_lacked_it_before(kernels: ContainerKernels) -> None:
+    kernel = a_small_kernel(kernels)
+    child = "[sys.executable, '-c', 'block = b\"x\" * (400 << 20)']"
+    assert kernel.execute(f"import subprocess, sys\nprint(subprocess.run({child}).returncode)") == "-9"
+    memory = kernels.runtime._memory
+    facts = memory.facts(kernel.process.container)
+    assert facts is not None
+    assert facts.killed_at is not None, "the child was ended for its memory"
+    # Long ago.
+    watched = memory._watched[kernel.process.container]
+    watched.facts = type(facts)(facts.killed_at - 60, facts.peak, facts.limit)
+    kernels.do(kernels.runtime.signal(kernel.process, signal.SIGKILL))
+    end = kernels.ending(kernel)
+    assert (end.signal, end.is_out_of_memory, end.memory_used) == (signal.SIGKILL, False, None)
+    assert read_ending(end, None, 0.0).code is EndingCode.CRASH
+
+
+def test_a_runtime_that_found_the_kernel_running_sees_its_lack_of_memory_too(kernels: ContainerKernels) -> None:
+    """As a gateway that came after the one that started it."""
+    from aliquot.provisioner.runtime.container import ContainerRuntime
+    from aliquot.provisioner.runtime.container_settings import ContainerSettings
+
+    kernel = a_small_kernel(kernels)
+    another = ContainerRuntime(ContainerSettings(kernels.engine.url))
+    try:
+        (process,) = kernels.do(another.list())
+        assert kernels.do(another.poll(process)) is None
+        kernel.send("block = b'x' * (400 << 20)")
+        kernels.do(another.wait(process))
+        end = kernels.do(another.ending(process))
+        assert end is not None
+        assert end.is_out_of_memory
+    finally:
+        another.close()

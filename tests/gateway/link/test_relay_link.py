@@ -1,0 +1,268 @@
+"""What the gateway's link does at moments that a real relay and real sockets meet too seldom: here they are played."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aliquot.gateway.relay_link import KernelLink
+from aliquot.provisioner.errors import RelayUnavailableError
+from aliquot.provisioner.relay.link import Activity, Attached, LinkListener, LinkMessage, SentRequest
+from tornado.websocket import WebSocketClosedError
+
+
+class PlayedRelay:
+    """What KernelLink asks of a RelayLink, written down."""
+
+    def __init__(self, listener: LinkListener, epoch: str = "e1") -> None:
+        self.listener = listener
+        self.epoch = epoch
+        self.asked: list[tuple[Any, ...]] = []
+        self.untaken: tuple[SentRequest, ...] = ()
+
+    def attach(self, session: str) -> None:
+        self.asked.append(("attach", session))
+
+    def detach(self, session: str) -> None:
+        self.asked.append(("detach", session))
+
+    def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
+        self.asked.append(("send", channel, session, *frames))
+
+    def ack(self, seq: int) -> None:
+        self.asked.append(("ack", seq))
+
+    def close(self) -> None:
+        self.asked.append(("close",))
+
+    async def says(self, *events: Any) -> list[tuple[Any, ...]]:
+        """Tell the gateway, let its loop turn, and return what it asked upon that."""
+        before = len(self.asked)
+        for event in events:
+            self.listener.take(event)
+        await turn()
+        return self.asked[before:]
+
+
+class PlayedSocket:
+    """A websocket that takes messages at once, or when the test says so, or is closed."""
+
+    def __init__(self, session: str, *, is_slow: bool = False) -> None:
+        self.port_session = session
+        self.is_slow = is_slow
+        self.is_closed = False
+        self.given: list[int] = []
+        self.writes: list[asyncio.Future[None]] = []
+
+    def give(self, channel: str, frames: list[Any]) -> asyncio.Future[None] | None:
+        if self.is_closed:
+            raise WebSocketClosedError
+        self.given.append(frames[0])
+        if not self.is_slow:
+            return None
+        self.writes.append(asyncio.get_running_loop().create_future())
+        return self.writes[-1]
+
+    def takes(self, count: int) -> None:
+        for write in self.writes[:count]:
+            write.set_result(None)
+        del self.writes[:count]
+
+    def breaks(self) -> None:
+        self.is_closed = True
+        for write in self.writes:
+            write.set_exception(WebSocketClosedError())
+            write.exception()
+
+
+def output(*numbers: int) -> list[LinkMessage]:
+    return [LinkMessage(number, "iopub", None, [number]) for number in numbers]
+
+
+def reply(number: int, session: str) -> LinkMessage:
+    return LinkMessage(number, "shell", session, [number])
+
+
+async def turn() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+class Stage:
+    """A link, and the relays that it met."""
+
+    def __init__(self) -> None:
+        self.relays: list[PlayedRelay] = []
+        self.epoch = "e1"
+        self.is_away = False
+        self.changes = 0
+        self.link = KernelLink(self._connect, self._changed, logging.getLogger(__name__), "k1")
+
+    async def _connect(self, listener: LinkListener) -> Any:
+        if self.is_away:
+            raise RelayUnavailableError("it is away")
+        self.relays.append(PlayedRelay(listener, self.epoch))
+        return self.relays[-1]
+
+    def _changed(self, link: KernelLink) -> None:
+        self.changes += 1
+
+    @property
+    def relay(self) -> PlayedRelay:
+        return self.relays[-1]
+
+    async def open(self, *sockets: PlayedSocket) -> None:
+        for socket in sockets:
+            await self.link.open(socket, 10)
+            await self.relay.says(Attached(socket.port_session))
+
+    async def next_relay(self, epoch: str = "e1") -> PlayedRelay:
+        """The connection is lost, and there is another."""
+        self.epoch = epoch
+        self.relay.listener.lost("cut")
+        await turn()
+        await self.link.wait_until_up(10)
+        return self.relay
+
+
+@asynccontextmanager
+async def a_stage() -> AsyncIterator[Stage]:
+    stage = Stage()
+    stage.link.start()
+    await stage.link.wait_until_up(10)
+    yield stage
+    await stage.link.close()
+
+
+async def test_what_sockets_took_is_acknowledged_once_for_all_that_came_together() -> None:
+    async with a_stage() as stage:
+        socket = PlayedSocket("a")
+        await stage.open(socket)
+        assert await stage.relay.says(*output(1, 2, 3)) == [("ack", 3)]
+        assert socket.given == [1, 2, 3]
+
+
+async def test_without_a_websocket_nothing_is_attached_and_nothing_acknowledged() -> None:
+    async with a_stage() as stage:
+        assert await stage.relay.says(*output(1)) == []
+        assert stage.relay.asked == []
+
+
+async def test_what_was_on_its_way_before_the_attachment_is_left_for_later() -> None:
+    """The relay had sent 3 and 4 before it heard that the first socket closed; 2 must come before them."""
+    async with a_stage() as stage:
+        first, second = PlayedSocket("a", is_slow=True), PlayedSocket("a")
+        await stage.open(first)
+        await stage.relay.says(*output(1, 2))
+        first.takes(1)
+        await turn()
+        first.breaks()
+        stage.link.shut(first)
+        await stage.link.open(second, 10)
+        assert await stage.relay.says(*output(3, 4)) == []
+        assert await stage.relay.says(Attached("a"), *output(2, 3, 4)) == [("ack", 4)]
+        assert second.given == [2, 3, 4]
+
+
+async def test_a_reply_is_for_its_session_alone() -> None:
+    async with a_stage() as stage:
+        one, other = PlayedSocket("one"), PlayedSocket("other")
+        await stage.open(one, other)
+        assert await stage.relay.says(reply(1, "one"), reply(2, "gone"), *output(3)) == [("ack", 3)]
+        assert (one.given, other.given) == ([1, 3], [3])
+
+
+async def test_a_slow_socket_holds_the_acknowledgement_back_and_its_end_lets_it_go() -> None:
+    async with a_stage() as stage:
+        slow, quick = PlayedSocket("slow", is_slow=True), PlayedSocket("quick")
+        await stage.open(slow, quick)
+        assert await stage.relay.says(*output(1, 2, 3)) == []
+        slow.takes(1)
+        await turn()
+        assert stage.relay.asked[-1] == ("ack", 1)
+        slow.breaks()
+        stage.link.shut(slow)
+        await turn()
+        assert stage.relay.asked[-2:] == [("detach", "slow"), ("ack", 3)]
+        assert stage.link.counts.closed_socket == 2
+
+
+async def test_what_only_a_closed_tab_was_given_comes_to_the_open_one() -> None:
+    async with a_stage() as stage:
+        slow, late = PlayedSocket("slow", is_slow=True), PlayedSocket("late")
+        await stage.open(slow)
+        await stage.relay.says(*output(1))
+        await stage.open(late)
+        await stage.relay.says(*output(2))
+        slow.breaks()
+        before = len(stage.relay.asked)
+        stage.link.shut(slow)
+        await turn()
+        assert stage.relay.asked[before:] == [("detach", "slow"), ("detach", "late"), ("attach", "late")]
+        assert await stage.relay.says(Attached("late"), *output(1, 2)) == [("ack", 2)]
+        assert late.given == [2, 1], "each once"
+
+
+async def test_after_a_loss_what_comes_again_is_given_once() -> None:
+    async with a_stage() as stage:
+        socket = PlayedSocket("a", is_slow=True)
+        await stage.open(socket)
+        await stage.relay.says(*output(1, 2))
+        socket.takes(1)
+        relay = await stage.next_relay()
+        assert relay.asked == [("attach", "a")]
+        assert await relay.says(Attached("a"), *output(1, 2, 3)) == [("ack", 1)]
+        assert socket.given == [1, 2, 3]
+        socket.takes(2)
+        await turn()
+        assert relay.asked[-1] == ("ack", 3)
+
+
+async def test_another_relay_numbers_anew() -> None:
+    async with a_stage() as stage:
+        socket = PlayedSocket("a")
+        await stage.open(socket)
+        await stage.relay.says(*output(1, 2))
+        relay = await stage.next_relay("e2")
+        assert await relay.says(Attached("a"), *output(1)) == [("ack", 1)]
+        assert socket.given == [1, 2, 1]
+
+
+async def test_requests_wait_for_a_relay_that_is_away_in_their_order_and_up_to_a_bound() -> None:
+    async with a_stage() as stage:
+        stage.link.send("shell", "a", [b"first"])
+        stage.relay.untaken = (SentRequest(1, "shell", "a", (b"first",)),)
+        stage.is_away = True
+        stage.relay.listener.lost("cut")
+        await turn()
+        for number in range(1005):
+            stage.link.send("shell", "a", [number])
+        assert stage.link.counts.unsent == 6, "a thousand wait"
+        stage.is_away = False
+        await stage.link.wait_until_up(10)
+        assert stage.relay.asked[:2] == [("send", "shell", "a", b"first"), ("send", "shell", "a", 0)]
+        assert len(stage.relay.asked) == 1000
+
+
+async def test_a_socket_that_fails_is_waited_for_until_its_end_is_told() -> None:
+    async with a_stage() as stage:
+        closing, other = PlayedSocket("closing"), PlayedSocket("other")
+        await stage.open(closing, other)
+        closing.is_closed = True
+        assert await stage.relay.says(*output(1)) == []
+        stage.link.shut(closing)
+        stage.link.shut(closing)
+        await turn()
+        assert stage.relay.asked[-2:] == [("detach", "closing"), ("ack", 1)]
+
+
+async def test_activity_is_told_and_kept_over_a_loss() -> None:
+    async with a_stage() as stage:
+        await stage.relay.says(Activity(1, 1, 5.0, 5.0))
+        assert (stage.changes, stage.link.is_at_work) == (1, True)
+        await stage.next_relay()
+        assert stage.link.activity is not None
+        assert stage.link.activity.busy_since == 5.0

@@ -1,0 +1,93 @@
+"""What the server's configuration and Jupyter's own rules do to messages, kept where a kernel has a relay."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from .browser import is_state, text_of
+from .conftest import House
+
+
+class TestWithRules:
+    @pytest.fixture
+    def more_config(self) -> dict[str, Any]:
+        return {
+            "ZMQChannelsWebsocketConnection": {"iopub_msg_rate_limit": 1.0, "iopub_data_rate_limit": 0.0},
+            "MappingKernelManager": {
+                "allow_tracebacks": False,
+                "allowed_message_types": ["kernel_info_request", "execute_request", "comm_info_request"],
+            },
+        }
+
+    @pytest.mark.parametrize("protocol", ["v1", "legacy"])
+    async def test_rates_types_and_tracebacks_are_as_configured(self, a_house: House, protocol: str) -> None:
+        browser = await a_house.browser(protocol).open()
+        seen = await browser.execute("for i in range(300): print(i, flush=True)")
+        printed = text_of([m for m in seen if m.content.get("name") == "stdout"])
+        assert "message rate exceeded" in text_of(seen)
+        missing = 300 - len(printed.split())
+        # A number and its end of line are sometimes two messages.
+        assert 0 < missing <= a_house.link.counts.rate_limit <= 2 * missing
+        counted = a_house.server.kernel_manager.dropped_messages(a_house.kernel_id)
+        assert counted["rate_limit"] == a_house.link.counts.rate_limit
+
+        [error] = [m for m in await browser.execute("1 / 0") if m.type == "error"]
+        assert error.content["ename"] == "ExecutionError"
+        assert "ZeroDivisionError" not in str(error.content)
+
+        await browser.send("shell", "complete_request", {"code": "impor", "cursor_pos": 5})
+        await browser.ask("shell", "comm_info_request", {})
+        assert "complete_reply" not in [m.type for m in browser.seen]
+
+
+async def test_a_kernel_that_dies_is_restarted_and_its_browsers_are_told(a_house: House, until: Any) -> None:
+    browser = await a_house.browser().open()
+    await browser.execute("x = 1")
+    kernel = a_house.server.kernel_manager.get_kernel(a_house.kernel_id)
+    asked = await browser.run("import time; print('on'); time.sleep(600)")
+    await browser.until(lambda m: m.type == "stream" and m.parent == asked)
+    assert (await a_house.model())["execution_state"] == "busy"
+    first_pid = kernel.provisioner.pid
+    os.kill(first_pid, signal.SIGKILL)
+    await browser.until(lambda m: is_state(m, "restarting"))
+    await until(lambda: kernel.execution_state == "idle" and kernel.provisioner.pid != first_pid)
+    [error] = [m for m in await browser.execute("x") if m.type == "error"]
+    assert error.content["ename"] == "NameError"
+
+
+async def test_a_restart_that_is_asked_for_keeps_the_websocket(a_house: House, until: Any) -> None:
+    browser = await a_house.browser().open()
+    await browser.execute("x = 1")
+    link = a_house.link
+    await a_house.act("restart")
+    assert "NameError" in [m.content.get("ename") for m in await browser.execute("x")]
+    assert a_house.link is link
+    assert (await a_house.model())["connections"] == 1
+    await until(lambda: not link.activity.is_busy)
+    assert (await a_house.model())["execution_state"] == "idle"
+
+
+async def test_nothing_is_kept_twice_and_the_link_ends_with_the_kernel(a_house: House, until: Any) -> None:
+    browser = await a_house.browser().open()
+    await browser.execute("1")
+    await browser.close()
+    manager = a_house.server.kernel_manager
+    await until(lambda: manager._kernel_connections[a_house.kernel_id] == 0)
+    assert a_house.kernel_id not in manager._kernel_buffers
+    await a_house.fetch("api", "kernels", a_house.kernel_id, method="DELETE")
+    assert manager.links.get(a_house.kernel_id) is None
+
+
+async def test_a_message_with_a_wrong_signature_is_left_out_and_the_rest_goes_on(a_house: House) -> None:
+    browser = await a_house.browser("legacy").open()
+    seen = await browser.execute(
+        "session = get_ipython().kernel.session\nkey, session.key = session.key, b'wrong'\n"
+        "print('forged', flush=True)\nsession.key = key\nprint('signed', flush=True)"
+    )
+    assert "signed" in text_of(seen)
+    assert "forged" not in text_of(seen)
+    assert a_house.link.counts.unreadable > 0
