@@ -123,6 +123,8 @@ class Ring:
 
     async def _start_gateway(self) -> None:
         options = ["--ServerApp.ip=127.0.0.1", "--ServerApp.port=0", f"--ServerApp.root_dir={self._folder}"]
+        # Whatever ends the ring ends its kernels with it.
+        options += ["--Aliquot.keep_kernels=never"]
         # Only loopback and only for this demonstration, so its user may be root, as in a container.
         self._spawn("gateway", ["serve", *options, *(["--allow-root"] if os.geteuid() == 0 else [])])
         await self._until("gateway", self._gateway_answers)

@@ -43,3 +43,6 @@ class StopPolicy:
             return server._signal_stop(signal_number, frame)
 
         signal.signal(signal.SIGTERM, stop)
+        # Where no terminal can be asked Jupyter leaves Ctrl-C to Python: the server ends at once, and its kernels stay.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, server._signal_stop)

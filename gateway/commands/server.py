@@ -5,7 +5,6 @@ Whatever the user configures (files or options) still wins.
 
 from __future__ import annotations
 
-import signal
 from typing import Any
 
 from jupyter_server.serverapp import ServerApp
@@ -22,15 +21,6 @@ class AliquotServerApp(ServerApp):
         """Called by ServerApp.initialize. Ours is on, as if its configuration file were installed."""
         self.jpserver_extensions = {**self.jpserver_extensions, EXTENSION: True}
         super().find_server_extensions()
-
-    def init_signal(self) -> None:
-        """Called by ServerApp.initialize. Where no terminal could be asked, Ctrl-C ends us as SIGTERM does.
-
-        Jupyter leaves it to Python there: the server ends at once, and its kernels stay behind.
-        """
-        super().init_signal()
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._signal_stop)
 
 
 class KernelFolders(AsyncLargeFileManager):

@@ -110,6 +110,7 @@ class LabProcess:
     def _start(self) -> None:
         command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.port=0"]
         command += [f"--ServerApp.root_dir={self.notebooks}", "--LabApp.expose_app_in_browser=True"]
+        command += ["--Aliquot.keep_kernels=never"]
         with (self._home / "log").open("wb") as log:
             self._process = subprocess.Popen(
                 command,

@@ -57,6 +57,7 @@ def a_gateway_process() -> Iterator[Gateway]:
         "HOME": str(folder),
     }
     options = ["--ServerApp.ip=127.0.0.1", "--ServerApp.port=0", f"--ServerApp.root_dir={folder}", "--allow-root"]
+    options += ["--Aliquot.keep_kernels=never"]
     log = (folder / "serve.log").open("wb")
     command = [sys.executable, "-m", "aliquot.gateway.app", "serve", *options, "--Aliquot.driver=softgpu"]
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
