@@ -172,12 +172,16 @@ def _mounts(launch: ContainerLaunch, plan: ContainerPlan, grant: Grant | None, d
 
 def _bind(mount: Mount) -> dict[str, Any]:
     # As "Mounts" and not as "Binds": those make a folder of root's where the source is missing.
+    options: dict[str, Any] = {"Propagation": "rprivate"}
+    if mount.identity is not None:
+        # What else is mounted below a shared folder was not checked, and not every engine makes it read-only.
+        options["NonRecursive"] = True
     return {
         "Type": "bind",
         "Source": mount.source,
         "Target": mount.target,
         "ReadOnly": mount.read_only,
-        "BindOptions": {"Propagation": "rprivate"},
+        "BindOptions": options,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,3 +101,21 @@ def test_a_folder_that_was_swapped_after_the_check_ends_the_kernel(
     with pytest.raises(FolderError, match="another folder mounted there"):
         kernels.start(kernels.launch(plan, ("/usr/bin/sleep", "600")))
     assert not [name for name in kernels.engine.containers() if name.startswith("aliquot-")]
+
+
+def test_another_file_system_below_a_shared_folder_is_no_part_of_it(
+    kernels: ContainerKernels, folders: Folders, host: Path
+) -> None:
+    """An engine may make the folder read-only, and what is mounted below it not."""
+    below = host / "data" / "sets" / "below"
+    below.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(below)], check=True)
+    try:
+        (below / "there").write_text("")
+        plan = a_plan(kernels.engine, more_mounts=folders.mounts_of(ALICE), home="/home/user")
+        look = "test ! -e /data/sets/below/there && ! touch /data/sets/below/new"
+        looking = kernels.start(kernels.launch(plan, ("/bin/sh", "-c", look)))
+        assert kernels.ending(looking).exit_code == 0
+        assert [path.name for path in below.iterdir()] == ["there"]
+    finally:
+        subprocess.run(["umount", "-l", str(below)], check=True)
