@@ -288,6 +288,8 @@ class AliquotKernelManager(LastingKernelManager):
         if isinstance(kernel, ManagedKernel) and not restart:
             kernel.note(KernelState.ENDING, asked)
         is_waiting = isinstance(kernel, ManagedKernel) and kernel.withdraw()
+        if isinstance(kernel, ManagedKernel) and kernel_id not in self._pending_kernels:
+            await kernel.until_restarted()
         await super()._async_shutdown_kernel(kernel_id, now=now, restart=restart)
         ending = self._pending_kernels.get(kernel_id)
         if ending is not None:

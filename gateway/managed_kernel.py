@@ -222,6 +222,11 @@ class ManagedKernel(ServerKernelManager):
             raise LaunchError(f"asked to start a kernel in the image {image}; found no such image in the catalogue")
         return plan
 
+    async def until_restarted(self) -> None:
+        """Jupyter's multi-kernel manager reads whether the start failed, and cannot while a restart is under way."""
+        if self._ready is not None and not self._ready.done():
+            await asyncio.wait({cast("asyncio.Future[None]", self._ready)})
+
     async def restart_kernel(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Called by the multi-kernel manager, and by the restarter."""
         self.note(KernelState.RESTARTING)

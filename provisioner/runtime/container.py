@@ -30,10 +30,9 @@ from aliquot.provisioner.container_spec import (
 from aliquot.provisioner.endings import ProcessEnd, container_end
 from aliquot.provisioner.errors import AliquotError, EngineError, LaunchError
 from aliquot.provisioner.resources import Grant
-from docker.errors import APIError
 
 from .base import KernelProcess, Launch, exit_status
-from .container_engine import ContainerEngine, EngineFacts, refusal, remove_container
+from .container_engine import ContainerEngine, EngineFacts, remove_container
 from .container_memory import MemoryWatch, judge_memory
 from .container_settings import ContainerSettings
 from .container_start import check_sources, create_and_start, is_in, last_words
@@ -71,6 +70,7 @@ class ContainerRuntime:
         self._memory = MemoryWatch()
         self._ended: dict[str, ProcessEnd] = {}
         self._waiting: dict[str, str] = {}  # by kernel: what its start waits for
+        self._is_silent = False
         self._states: dict[str, str] = {}
         self._states_at = -_LISTING_SECONDS
 
@@ -146,12 +146,12 @@ class ContainerRuntime:
             return
         try:
             await self._engine.call(lambda client: client.kill(process.container, signal=signal_number))
-        except APIError as error:
+        except EngineError as error:
+            # It may have ended in this very moment.
             state = await self._engine.inspect(process.container)
             if state is not None and state["State"]["Running"]:
                 raise EngineError(
-                    f"asked to send signal {signal_number} to the container {process.container[:12]}; "
-                    f"the engine refused: {refusal(error)}"
+                    f"asked to send signal {signal_number} to the container {process.container[:12]}: {error}"
                 ) from error
 
     async def poll(self, process: KernelProcess) -> int | None:
@@ -166,12 +166,14 @@ class ContainerRuntime:
         return None if end is None else exit_status(end)
 
     async def wait(self, process: KernelProcess) -> int:
+        pause = _SETTLE_SECONDS if process.start_time_ticks else _LISTING_SECONDS
         while (status := await self.poll(process)) is None:
             if process.start_time_ticks and is_running(process):
                 await wait_for_exit(process.pid)
             else:
                 # The process is gone, and the engine has not written so yet; or this machine does not show it.
-                await asyncio.sleep(_SETTLE_SECONDS if process.start_time_ticks else _LISTING_SECONDS)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LISTING_SECONDS)
         return status
 
     async def ending(self, process: KernelProcess) -> ProcessEnd | None:
@@ -183,12 +185,7 @@ class ContainerRuntime:
         if await self.poll(process) is None:
             await self.signal(process, signal.SIGKILL)
             await self.wait(process)
-        try:
-            await self._engine.call(lambda client: remove_container(client, process.container))
-        except APIError as error:
-            raise EngineError(
-                f"asked to remove the container {process.container[:12]}; the engine refused: {refusal(error)}"
-            ) from error
+        await self._engine.call(lambda client: remove_container(client, process.container))
         self._memory.stop(process.container)
 
     def pipes(self, process: KernelProcess) -> PipeEnds:
@@ -221,11 +218,17 @@ class ContainerRuntime:
                 listed = await self._engine.call(
                     lambda client: client.containers(all=True, filters={"label": [KERNEL_LABEL]})
                 )
-            except (EngineError, APIError) as error:
-                self._log.warning("engine=silent reason=%s", error)
+            except EngineError as error:
+                self._note_silence(error)
                 return True  # an engine that does not answer says nothing about its containers
             self._states = {each["Id"]: each["State"] for each in listed}
         return self._states.get(container, "running") in _RUNNING
+
+    def _note_silence(self, reason: EngineError) -> None:
+        """Once, however many ask."""
+        if not self._is_silent:
+            self._log.warning("engine=silent its kernels count as running reason=%s", reason)
+        self._is_silent = True
 
     async def _look_for_end(self, process: KernelProcess) -> ProcessEnd | None:
         """What the engine says of a process that is not there any more; None while it says that it is."""
@@ -236,8 +239,9 @@ class ContainerRuntime:
                 return None
             words = "" if found is None else await self._engine.call(lambda client: last_words(client, found))
         except EngineError as error:
-            self._log.warning("kernel=%s engine=silent reason=%s", process.kernel_id, error)
+            self._note_silence(error)
             return None
+        self._is_silent = False
         limit = None if found is None else found["HostConfig"].get("Memory") or None
         end = ProcessEnd() if found is None else container_end(found["State"], limit=limit, last_words=words)
         end = judge_memory(end, self._memory.facts(container))

@@ -74,7 +74,7 @@ class ContainerEngine:
         self._lock = threading.Lock()
 
     async def call(self, function: Callable[[APIClient], _T]) -> _T:
-        """Run ``function`` with a client in a worker thread. Raises EngineError, and APIError for a refusal."""
+        """Run ``function`` with a client in a worker thread. Raises EngineError, for refusals too."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._call, function)
 
     async def facts(self) -> EngineFacts:
@@ -103,8 +103,8 @@ class ContainerEngine:
         """In a worker thread."""
         try:
             return function(self._client())
-        except APIError:
-            raise
+        except APIError as error:
+            raise EngineError(f"the container engine refused: {refusal(error)}") from error
         except (DockerException, requests.RequestException, OSError) as error:
             raise EngineError(
                 f"asked the container engine at {self._asked or os.environ.get('DOCKER_HOST') or 'its usual socket'}; "
@@ -125,8 +125,10 @@ class ContainerEngine:
 def inspect_container(client: APIClient, container: str) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = client.inspect_container(container)
-    except NotFound:
-        return None
+    except APIError as error:
+        if _is_gone(error):
+            return None
+        raise
     return found
 
 
@@ -134,12 +136,15 @@ def remove_container(client: APIClient, container: str) -> None:
     """Whether it runs or not. One that is gone, or going, is fine. Raises APIError."""
     try:
         client.remove_container(container, force=True, v=True)
-    except NotFound:
-        return
     except APIError as error:
         # "removal … is already in progress"
-        if error.status_code != _CONFLICT:
+        if not _is_gone(error) and error.status_code != _CONFLICT:
             raise
+
+
+def _is_gone(error: APIError) -> bool:
+    """Podman answers 500 for a container that somebody removes just now."""
+    return isinstance(error, NotFound) or "no such container" in refusal(error).lower()
 
 
 def refusal(error: APIError) -> str:

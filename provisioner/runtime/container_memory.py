@@ -68,6 +68,7 @@ class MemoryWatch:
         self._groups, self._proc, self._clock = groups, proc, clock
         self._lock = threading.Lock()
         self._watched: dict[str, _Watched] = {}  # Guarded by the lock, as what follows.
+        self._unwatchable: set[str] = set()  # so that one that is asked for again and again is tried once
         self._by_descriptor: dict[int, str] = {}
         self._poller: select.epoll | None = None
         self._thread: threading.Thread | None = None
@@ -76,11 +77,12 @@ class MemoryWatch:
     def start(self, container: str, pid: int) -> bool:
         """Watch the container that ``pid`` is in; tells whether that is possible here."""
         with self._lock:
-            if container in self._watched:
-                return True
+            if container in self._watched or container in self._unwatchable:
+                return container in self._watched
             try:
                 watched = self._look(pid)
             except OSError as error:
+                self._unwatchable.add(container)
                 log.info("container=%s memory=unwatched reason=%s", container[:12], error)
                 return False
             self._watched[container] = watched
@@ -96,6 +98,7 @@ class MemoryWatch:
 
     def stop(self, container: str) -> None:
         with self._lock:
+            self._unwatchable.discard(container)
             watched = self._watched.pop(container, None)
             if watched is not None:
                 self._let_go(watched)

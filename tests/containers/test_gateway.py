@@ -97,7 +97,7 @@ class ContainerNode(parts.Node):  # type: ignore[name-defined, misc]
 
     def box_id(self, kernel_id: str) -> str:
         """Empty between one container and the next."""
-        with contextlib.suppress(docker.errors.NotFound):
+        with contextlib.suppress(docker.errors.APIError):  # Podman answers 500 for what is being removed
             return str(self.box(kernel_id).id)
         return ""
 

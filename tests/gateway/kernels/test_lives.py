@@ -214,3 +214,27 @@ async def test_a_deleted_kernel_is_gone_for_everybody(a_gateway: Any, jp_fetch: 
     await jp_fetch("api", "kernels", kernel_id, method="DELETE")
     with pytest.raises(HTTPClientError, match="404"):
         await jp_fetch("api", "kernels", kernel_id, method="DELETE")
+
+
+async def test_a_kernel_that_is_being_restarted_can_be_ended(
+    a_gateway: Any, jp_fetch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when it crashed: its restart is under way when somebody ends it."""
+    kernel_id = await start(jp_fetch, "python3")
+    kernel = await ready(a_gateway, kernel_id)
+    launch, is_launching, may_launch = kernel._async_launch_kernel, asyncio.Event(), asyncio.Event()
+
+    async def held(*args: Any, **kwargs: Any) -> None:
+        is_launching.set()
+        await may_launch.wait()
+        await launch(*args, **kwargs)
+
+    monkeypatch.setattr(kernel, "_async_launch_kernel", held)
+    os.kill(kernel.provisioner.pid, signal.SIGKILL)
+    await asyncio.wait_for(is_launching.wait(), 30)
+    ending = asyncio.ensure_future(jp_fetch("api", "kernels", kernel_id, method="DELETE"))
+    await asyncio.wait({ending}, timeout=0.2)
+    may_launch.set()
+    assert (await ending).code == 204
+    assert kernel_id not in a_gateway.kernels
+    assert not await kernel.is_alive()
