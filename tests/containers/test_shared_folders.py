@@ -52,7 +52,7 @@ def folders(host: Path) -> Folders:
 
 
 def test_a_kernel_writes_to_its_home_reads_what_is_shared_and_reaches_nothing_else(
-    kernels: ContainerKernels, folders: Folders, host: Path
+    host: Path, folders: Folders, kernels: ContainerKernels
 ) -> None:
     mounts = folders.mounts_of(ALICE)
     begin = working_folder(f"{host}/homes/alice/project", mounts, "/home/user")
@@ -73,7 +73,7 @@ def test_a_kernel_writes_to_its_home_reads_what_is_shared_and_reaches_nothing_el
 
 
 def test_a_link_planted_from_within_a_kernel_is_refused_at_the_next_start(
-    kernels: ContainerKernels, folders: Folders, host: Path
+    host: Path, folders: Folders, kernels: ContainerKernels
 ) -> None:
     assert (host / "homes" / "alice" / "project").is_dir()
     plan = a_plan(kernels.engine, more_mounts=folders.mounts_of(ALICE), home="/home/user")
@@ -87,7 +87,7 @@ def test_a_link_planted_from_within_a_kernel_is_refused_at_the_next_start(
 
 @pytest.mark.parametrize("swap", ["folder", "link"])
 def test_a_folder_that_was_swapped_after_the_check_ends_the_kernel(
-    kernels: ContainerKernels, folders: Folders, host: Path, swap: str
+    host: Path, folders: Folders, kernels: ContainerKernels, swap: str
 ) -> None:
     mounts = folders.mounts_of(BOB)
     (host / "homes" / "alice" / "project").rmdir()
@@ -104,7 +104,7 @@ def test_a_folder_that_was_swapped_after_the_check_ends_the_kernel(
 
 
 def test_another_file_system_below_a_shared_folder_is_no_part_of_it(
-    kernels: ContainerKernels, folders: Folders, host: Path
+    host: Path, folders: Folders, kernels: ContainerKernels
 ) -> None:
     """An engine may make the folder read-only, and what is mounted below it not."""
     below = host / "data" / "sets" / "below"
