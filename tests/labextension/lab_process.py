@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -41,7 +42,10 @@ _STOP_SECONDS = 15.0
 class LabProcess:
     """A running JupyterLab. Use as a context manager; ``notebooks`` is the folder that it serves."""
 
-    def __init__(self, *, with_aliquot: bool, settings: dict[str, dict[str, Any]] | None = None) -> None:
+    def __init__(
+        self, *, with_aliquot: bool, settings: dict[str, dict[str, Any]] | None = None, options: tuple[str, ...] = ()
+    ) -> None:
+        self._options = options
         self._home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
         self.notebooks = self._home / "work"
         self.notebooks.mkdir()
@@ -64,6 +68,22 @@ class LabProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop()
+
+    def kill_and_start_again(self) -> None:
+        """At the same address, with a token that is new; a browser that is logged in has its cookie."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._start(port=self.url.rstrip("/").rpartition(":")[2])
+
+    def end_kernels(self) -> None:
+        """Those of the server that runs now; a stop would leave them."""
+        headers = {"Authorization": f"token {self.token}"}
+        with urllib.request.urlopen(urllib.request.Request(f"{self.url}api/kernels", headers=headers)) as answer:
+            kernels = json.load(answer)
+        for kernel in kernels:
+            address = f"{self.url}api/kernels/{kernel['id']}"
+            urllib.request.urlopen(urllib.request.Request(address, method="DELETE", headers=headers)).close()
 
     @property
     def lab_url(self) -> str:
@@ -107,10 +127,10 @@ class LabProcess:
             "JUPYTER_RUNTIME_DIR": str(home / "jupyter"),
         }
 
-    def _start(self) -> None:
-        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.port=0"]
+    def _start(self, port: str = "0") -> None:
+        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.port={port}"]
         command += [f"--ServerApp.root_dir={self.notebooks}", "--LabApp.expose_app_in_browser=True"]
-        command += ["--Aliquot.keep_kernels=never"]
+        command += self._options or ["--Aliquot.keep_kernels=never"]
         with (self._home / "log").open("wb") as log:
             self._process = subprocess.Popen(
                 command,
