@@ -20,6 +20,7 @@ from aliquot.provisioner.endings import ProcessEnd
 from aliquot.provisioner.errors import LaunchError
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
+from traitlets.config import Config
 from zmq.utils.monitor import recv_monitor_message
 
 Start = Callable[..., KernelManager]
@@ -267,3 +268,49 @@ def test_ports_that_were_chosen_are_kept(start: Start, ask: Any) -> None:
     manager = start(manager={"transport": "ipc", "ip": "", "shell_port": 7})
     assert manager.shell_port == 7
     assert ask(manager, "print(1)") == "1\n"
+
+
+_MESSAGE_KERNEL = """
+import signal, sys
+from ipykernel.kernelapp import IPKernelApp
+from ipykernel.ipkernel import IPythonKernel
+
+class Kernel(IPythonKernel):
+    async def interrupt_request(self, socket, ident, parent):
+        print("asked to interrupt", file=sys.__stderr__, flush=True)
+        await super().interrupt_request(socket, ident, parent)
+
+IPKernelApp.launch_instance(kernel_class=Kernel)
+"""
+
+
+def test_a_kernel_that_wants_messages_is_interrupted_by_one(
+    start: Start, kernelspecs: Any, tmp_path: Path, until: Any
+) -> None:
+    spec = kernelspecs.get_kernel_spec("plain")
+    (tmp_path / "kernel.py").write_text(_MESSAGE_KERNEL)
+    spec.argv, spec.interrupt_mode = [sys.executable, str(tmp_path / "kernel.py"), "-f", "{connection_file}"], "message"
+    kernelspecs.get_kernel_spec = lambda name: spec
+    with open(tmp_path / "errors", "wb") as errors:
+        manager = start(stderr=errors)
+    client = manager.client()
+    client.start_channels()
+    client.wait_for_ready(timeout=30)
+    client.stop_channels()
+    manager.interrupt_kernel()
+    until(lambda: b"asked to interrupt" in (tmp_path / "errors").read_bytes())
+
+
+def test_a_relay_host_that_cannot_start_is_an_error_that_says_what_to_do(
+    start: Start, no_node: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    (no_node.folder / "relay.lock").mkdir()
+    with pytest.raises(LaunchError, match=r"relay\.lock.*c\.AliquotProvisioner\.relay = False"):
+        start()
+    (no_node.folder / "relay.lock").rmdir()
+
+
+def test_without_relays_a_kernel_is_the_clients_child(start: Start, ask: Any, no_node: Any) -> None:
+    manager = start(manager={"config": Config({"AliquotProvisioner": {"relay": False}})})
+    assert ask(manager, "import os; print(os.getppid())") == f"{os.getpid()}\n"
+    assert not (no_node.folder / "relays").exists()

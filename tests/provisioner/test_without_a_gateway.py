@@ -247,3 +247,10 @@ def test_a_kernel_is_adopted_with_its_grant(a_node: Any, kernelspecs: Any) -> No
         await first.shutdown_kernel(now=True)
 
     asyncio.run(scene())
+
+
+def test_a_kernel_with_a_grant_does_not_start_where_it_cannot_have_a_relay(a_node: Any, kernelspecs: Any) -> None:
+    manager = AsyncKernelManager(kernel_name="light.gpu-0.5", kernel_spec_manager=kernelspecs, ip="192.0.2.1")
+    want_words = ("192.0.2.1", "Change that, or set c.AliquotProvisioner.relay = False")
+    asyncio.run(_refused(manager, errors.LaunchError, *want_words))
+    assert a_node.kernels() == {}
