@@ -9,13 +9,13 @@ _PROC = Path("/proc")
 
 def start_time_ticks(pid: int) -> int | None:
     """Field 22 of /proc/<pid>/stat; None once the process is gone."""
-    fields = _stat_fields(pid)
+    fields = stat_fields(pid)
     return int(fields[19]) if fields else None
 
 
 def is_process(pid: int, ticks: int) -> bool:
     """Whether this very process lives: same pid, same start time, not a zombie."""
-    fields = _stat_fields(pid)
+    fields = stat_fields(pid)
     return bool(fields) and fields[0] not in ("Z", "X") and int(fields[19]) == ticks
 
 
@@ -27,7 +27,7 @@ def read_boot_id() -> str:
         return ""
 
 
-def _stat_fields(pid: int) -> list[str]:
+def stat_fields(pid: int) -> list[str]:
     """The fields from the third on: the second, the name, may hold blanks and brackets."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")

@@ -29,6 +29,7 @@ from aliquot.provisioner.container_spec import (
 )
 from aliquot.provisioner.endings import ProcessEnd, container_end
 from aliquot.provisioner.errors import AliquotError, EngineError, LaunchError
+from aliquot.provisioner.relay.process_facts import start_time_ticks
 from aliquot.provisioner.resources import Grant
 
 from .base import KernelProcess, Launch, exit_status
@@ -36,7 +37,7 @@ from .container_engine import ContainerEngine, EngineFacts, remove_container
 from .container_memory import MemoryWatch, judge_memory
 from .container_settings import ContainerSettings
 from .container_start import check_sources, create_and_start, is_in, last_words
-from .process import is_running, start_time_ticks, wait_for_exit
+from .process import is_running, wait_for_exit
 from .streams import PipeEnds
 
 _LISTING_SECONDS = 1.0

@@ -13,6 +13,7 @@ from subprocess import Popen
 from aliquot.provisioner.endings import ProcessEnd
 from aliquot.provisioner.errors import LaunchError
 from aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, LaunchSpec
+from aliquot.provisioner.relay.process_facts import is_process, start_time_ticks, stat_fields
 from jupyter_client.launcher import launch_kernel
 
 from .base import UNKNOWN_EXIT_STATUS, KernelProcess, Launch
@@ -106,25 +107,9 @@ def signal_group(process: KernelProcess, signal_number: int) -> None:
             os.kill(process.pid, signal_number)
 
 
-def start_time_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/<pid>/stat; None once the process is gone."""
-    fields = _stat_fields(pid)
-    return int(fields[19]) if fields else None
-
-
 def is_running(process: KernelProcess) -> bool:
     """Whether this very process lives: same pid, same start time, not a zombie."""
-    fields = _stat_fields(process.pid)
-    return bool(fields) and fields[0] not in ("Z", "X") and int(fields[19]) == process.start_time_ticks
-
-
-def _stat_fields(pid: int) -> list[str]:
-    """The fields from the third on: the second, the name, may hold blanks and brackets."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    return text.rpartition(")")[2].split()
+    return is_process(process.pid, process.start_time_ticks)
 
 
 async def wait_for_exit(pid: int) -> None:
@@ -181,7 +166,7 @@ def _list_kernels() -> tuple[KernelProcess, ...]:
 
 
 def _as_kernel(pid: int) -> KernelProcess | None:
-    fields = _stat_fields(pid)
+    fields = stat_fields(pid)
     if not fields or fields[0] in ("Z", "X") or int(fields[3]) != pid:
         return None
     try:

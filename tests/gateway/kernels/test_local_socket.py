@@ -14,8 +14,8 @@ from aliquot.gpu_hook.paths import RuntimeDir
 from aliquot.provisioner import errors
 from aliquot.provisioner.gateway_door import GatewayConnection
 from aliquot.provisioner.granting import user_name
+from aliquot.provisioner.relay.process_facts import start_time_ticks
 from aliquot.provisioner.resources import GpuShare, Request
-from aliquot.provisioner.runtime.process import start_time_ticks
 from jupyter_client.manager import AsyncKernelManager
 from traitlets.config import Config
 
