@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from aliquot.provisioner.errors import RelayError
+from aliquot.provisioner.errors import RelayError, RelayProtocolError
 from aliquot.provisioner.relay.link import Activity as RelayActivity
 from aliquot.provisioner.relay.link import (
     Attached,
@@ -120,7 +120,9 @@ class KernelLink(LinkListener):
                 self._begin(await self._connect(self))
                 await self._is_lost.wait()
             except (RelayError, OSError) as error:
-                self._log.debug("relay_link=%s connect=failed reason=%s", self._name, error)
+                # A relay that is away comes back, or its kernel has ended; one of another version does neither.
+                level = logging.WARNING if isinstance(error, RelayProtocolError) else logging.DEBUG
+                self._log.log(level, "relay_link=%s connect=failed reason=%s", self._name, error)
             except Exception:
                 self._log.exception("relay_link=%s connect=failed", self._name)
             self._drop_link()

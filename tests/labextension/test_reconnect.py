@@ -31,7 +31,7 @@ for number in range({_LINES}):
 @pytest.fixture
 def a_mortal_lab() -> Iterator[LabProcess]:
     """JupyterLab with Aliquot; its kernels end with it only when it is asked to end in order."""
-    with LabProcess(with_aliquot=True, options=("--AliquotProvisioner.relay=True",)) as lab:
+    with LabProcess(with_aliquot=True, options=("--Aliquot.keep_kernels=auto",)) as lab:
         yield lab
         lab.end_kernels()
 

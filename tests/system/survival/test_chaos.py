@@ -20,7 +20,6 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 KERNELS = 3 if SOAK == 1 else 50
 SECONDS = 8.0 if SOAK == 1 else 15.0 * SOAK
-RELAYS = "--AliquotProvisioner.relay=True"
 LINES = 25
 # The kernel remembers which cells ran: one that ran twice is as wrong as one that did not.
 CELL = """
@@ -112,7 +111,7 @@ async def kill_at_random(a_node: Any, until: float, dice: random.Random) -> Coun
         how = dice.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM))
         gateway = a_node.gateways[-1]
         await asyncio.to_thread(gateway.stop, how)
-        after = await asyncio.to_thread(a_node.succeed, gateway, RELAYS)
+        after = await asyncio.to_thread(a_node.succeed, gateway)
         ends[how.name] += 1
         # Workers ask wherever they find their gateway; only the token and the port count, and those stay.
         assert after.port == gateway.port
@@ -123,7 +122,7 @@ async def kill_at_random(a_node: Any, until: float, dice: random.Random) -> Coun
 @pytest.mark.timeout(120 if SOAK == 1 else 600 + 30 * SOAK)
 def test_a_gateway_killed_at_random_loses_no_kernel_and_no_line(a_node: Any, eventually: Any) -> None:
     dice = random.Random(int(os.environ.get("ALIQUOT_SEED", "4")))
-    gateway = a_node.serve(RELAYS).wait_until_up()
+    gateway = a_node.serve().wait_until_up()
     names = ["python3.gpu-0.01" if number % 2 else "python3" for number in range(KERNELS)]
     workers = [Worker(gateway, gateway.start_kernel(name)) for name in names]
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-RELAYS = "--AliquotProvisioner.relay=True"
 # Plain Jupyter programs, with Aliquot enabled by its installation alone.
 JUPYTER = "import sys; from jupyter_core.command import main; sys.argv[1:1] = ['{program}', '--no-browser']; main()"
 
@@ -54,7 +53,7 @@ def test_the_stop_and_the_knob_decide(
 ) -> None:
     # `aliquot serve` cannot be stopped by REST.
     program = JUPYTER.format(program="server") if stop is stopped_by_rest else ""
-    gateway = a_machine.serve(RELAYS, *options, program=program).wait_until_up()
+    gateway = a_machine.serve(*options, program=program).wait_until_up()
     kernel_id = gateway.start_kernel()
     assert open_tab(gateway, kernel_id).run("print(1)") == "1"
     stop(gateway)
@@ -66,18 +65,18 @@ def test_plain_jupyter_programs_keep_kernels_at_sigterm(
     program: str, a_machine: Any, open_tab: Any, is_left: Any
 ) -> None:
     start = JUPYTER.format(program=program)
-    gateway = a_machine.serve(RELAYS, program=start).wait_until_up()
+    gateway = a_machine.serve(program=start).wait_until_up()
     kernel_id = gateway.start_kernel()
     tab = open_tab(gateway, kernel_id)
     assert tab.run("x = 5; print(x)") == "5"
     gateway.stop(signal.SIGTERM)
     assert is_left(kernel_id)
-    after = a_machine.succeed(gateway, RELAYS, program=start)
+    after = a_machine.succeed(gateway, program=start)
     assert tab.reconnect(after).run("print(x)") == "5"
 
 
 def test_two_gateways_keep_their_kernels_apart(a_machine: Any, eventually: Callable[..., Any]) -> None:
-    gateways = [a_machine.serve(RELAYS, name="").wait_until_up() for _ in range(2)]
+    gateways = [a_machine.serve(name="").wait_until_up() for _ in range(2)]
     kernels = [gateway.start_kernel() for gateway in gateways]
     for gateway in gateways:
         gateway.stop(signal.SIGKILL)
@@ -85,24 +84,24 @@ def test_two_gateways_keep_their_kernels_apart(a_machine: Any, eventually: Calla
     assert len(names) == 2
     assert names[1] == f"{names[0]}-2"
     # In their order, each has its own again.
-    after = [a_machine.serve(RELAYS, name="", port=gateway.port).wait_until_up() for gateway in gateways]
+    after = [a_machine.serve(name="", port=gateway.port).wait_until_up() for gateway in gateways]
     assert [gateway.kernel_ids() for gateway in after] == [{kernel_id} for kernel_id in kernels]
 
 
 def test_a_name_that_is_taken_ends_the_second_server_with_the_reason(a_machine: Any) -> None:
-    first = a_machine.serve(RELAYS).wait_until_up()
-    second = a_machine.serve(RELAYS)
+    first = a_machine.serve().wait_until_up()
+    second = a_machine.serve()
     assert second.process.wait(40) == 1
     assert f"in use by process {first.process.pid}" in second.log.read_text()
 
 
 def test_a_successor_that_starts_while_the_old_one_stops_gets_its_kernels(a_machine: Any, open_tab: Any) -> None:
-    gateway = a_machine.serve(RELAYS, name="").wait_until_up()
+    gateway = a_machine.serve(name="").wait_until_up()
     kernel_id = gateway.start_kernel()
     tab = open_tab(gateway, kernel_id)
     assert tab.run("x = 5; print(x)") == "5"
     gateway.process.send_signal(signal.SIGTERM)
-    after = a_machine.serve(RELAYS, name="").wait_until_up()
+    after = a_machine.serve(name="").wait_until_up()
     assert tab.reconnect(after).run("print(x)") == "5"
     gateway.process.wait(40)
 
@@ -110,7 +109,7 @@ def test_a_successor_that_starts_while_the_old_one_stops_gets_its_kernels(a_mach
 def test_damaged_state_is_set_aside_and_running_kernels_are_found_by_their_relays(
     a_machine: Any, open_tab: Any
 ) -> None:
-    gateway = a_machine.serve(RELAYS).wait_until_up()
+    gateway = a_machine.serve().wait_until_up()
     body = {"path": "a.ipynb", "name": "a.ipynb", "type": "notebook", "kernel": {"name": "python3"}}
     kernel_id = gateway.call("POST", "/api/sessions", body)["kernel"]["id"]
     tab = open_tab(gateway, kernel_id)
@@ -119,7 +118,7 @@ def test_damaged_state_is_set_aside_and_running_kernels_are_found_by_their_relay
     state = a_machine.folder / "data" / "aliquot" / "gateways" / "test"
     (state / "kernels" / f"{kernel_id}.json").write_text("{")
     (state / "sessions.sqlite").write_bytes(b"no database" * 100)
-    after = a_machine.succeed(gateway, RELAYS)
+    after = a_machine.succeed(gateway)
     assert tab.reconnect(after).run("print(x)") == "5"
     assert after.call("GET", "/api/sessions") == []
     log = after.log.read_text()
@@ -134,7 +133,7 @@ def test_damaged_state_is_set_aside_and_running_kernels_are_found_by_their_relay
 def test_without_a_state_folder_kernels_end_with_their_server_which_says_so(a_machine: Any, is_left: Any) -> None:
     nowhere = a_machine.folder / "nowhere"
     nowhere.write_text("a file, where a folder is needed")
-    gateway = a_machine.serve(RELAYS, f"--Aliquot.state_dir={nowhere}").wait_until_up()
+    gateway = a_machine.serve(f"--Aliquot.state_dir={nowhere}").wait_until_up()
     kernel_id = gateway.start_kernel()
     said = gateway.call("GET", "/aliquot/api/status")["node"]["message"]
     assert "end with it, for nothing can be remembered" in said
@@ -144,7 +143,7 @@ def test_without_a_state_folder_kernels_end_with_their_server_which_says_so(a_ma
 
 
 def test_a_relay_that_was_killed_meanwhile_is_replaced(a_machine: Any, open_tab: Any, eventually: Any) -> None:
-    gateway = a_machine.serve(RELAYS).wait_until_up()
+    gateway = a_machine.serve().wait_until_up()
     kernel_id = gateway.start_kernel()
     tab = open_tab(gateway, kernel_id)
     assert tab.run("x = 5; print(x)") == "5"
@@ -153,5 +152,5 @@ def test_a_relay_that_was_killed_meanwhile_is_replaced(a_machine: Any, open_tab:
     relay = a_machine.relays()[kernel_id]
     os.kill(relay.pid, signal.SIGKILL)
     eventually(lambda: a_machine.relays() == {})
-    after = a_machine.succeed(gateway, RELAYS)
+    after = a_machine.succeed(gateway)
     assert tab.reconnect(after).run("print(x)") == "5"

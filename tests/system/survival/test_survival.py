@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-RELAYS = "--AliquotProvisioner.relay=True"
 COUNT = """
 import time
 for number in range({count}):
@@ -25,14 +24,14 @@ def counting(count: int, pause: float) -> str:
 def test_a_running_cell_its_output_and_variables_survive(
     how: int, a_node: Any, open_tab: Any, eventually: Callable[..., Any]
 ) -> None:
-    gateway = a_node.serve(RELAYS).wait_until_up()
+    gateway = a_node.serve().wait_until_up()
     kernel_id = gateway.start_kernel("python3.gpu-0.25")
     tab = open_tab(gateway, kernel_id)
     assert tab.run("x = 41; import os; print(os.getpid())").isdigit()
     cell = tab.execute(counting(60, 0.05))
     tab.wait_for_text("line 3\n")
     gateway.stop(how)
-    after = a_node.succeed(gateway, RELAYS)
+    after = a_node.succeed(gateway)
     assert after.kernel_ids() == {kernel_id}
     tab.reconnect(after)
     want = "".join(f"line {number}\n" for number in range(60))

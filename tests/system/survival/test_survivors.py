@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-RELAYS = "--AliquotProvisioner.relay=True"
 USERS = {"alice": "token-of-alice", "bob": "token-of-bob", "ada": "token-of-ada"}
 ADA = USERS["ada"]
 
@@ -52,7 +51,7 @@ def scene(world: Any) -> Iterator[Scene]:
 
 
 def before(scene: Scene, world: Any) -> None:
-    gateway = scene.node.serve(RELAYS, f"--config={scene.node.folder}/gateway.json")
+    gateway = scene.node.serve(f"--config={scene.node.folder}/gateway.json")
     gateway.token = ADA
     gateway.wait_until_up()
     body = {"path": "a.ipynb", "name": "a.ipynb", "type": "notebook", "kernel": {"name": "python3.gpu-0.25"}}
@@ -81,7 +80,7 @@ def before(scene: Scene, world: Any) -> None:
 
 
 def after(scene: Scene) -> None:
-    gateway = scene.node.serve(RELAYS, f"--config={scene.node.folder}/gateway.json", port=scene.gateway.port)
+    gateway = scene.node.serve(f"--config={scene.node.folder}/gateway.json", port=scene.gateway.port)
     gateway.token = ADA
     scene.gateway = gateway.wait_until_up()
     for name in ("holder", "asker", "worker"):

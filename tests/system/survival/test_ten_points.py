@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-RELAYS = "--AliquotProvisioner.relay=True"
-
 # `aliquot serve`, whose process kills itself when it is about to do a named thing for the nth time.
 PROGRAM = """
 import os, signal, sys
@@ -93,10 +91,10 @@ def killed(gateway: Any) -> None:
 
 @pytest.mark.parametrize("point", STARTS.values(), ids=STARTS)
 def test_a_start_that_was_answered_is_finished(point: Point, a_node: Any, open_tab: Any, settled: Any) -> None:
-    gateway = a_node.serve(RELAYS, program=point.program).wait_until_up()
+    gateway = a_node.serve(program=point.program).wait_until_up()
     kernel_id = gateway.start_kernel("python3.gpu-0.25")
     killed(gateway)
-    after = a_node.succeed(gateway, RELAYS)
+    after = a_node.succeed(gateway)
     assert after.kernel_ids() == {kernel_id}
     assert open_tab(after, kernel_id).run("print(6 * 7)") == "42"
     settled(after, kernel_id)
@@ -108,26 +106,26 @@ def test_a_start_that_was_answered_is_finished(point: Point, a_node: Any, open_t
 def test_a_restart_that_was_asked_for_leaves_a_kernel_that_works(
     point: Point, a_node: Any, open_tab: Any, settled: Any
 ) -> None:
-    gateway = a_node.serve(RELAYS, program=point.program).wait_until_up()
+    gateway = a_node.serve(program=point.program).wait_until_up()
     kernel_id = gateway.start_kernel("python3.gpu-0.25")
     tab = open_tab(gateway, kernel_id)
     assert tab.run("x = 1; print(x)") == "1"
     with pytest.raises(OSError):  # noqa: PT011 (it dies over it)
         gateway.call("POST", f"/api/kernels/{kernel_id}/restart")
     killed(gateway)
-    after = a_node.succeed(gateway, RELAYS)
+    after = a_node.succeed(gateway)
     assert tab.reconnect(after).run("print(6 * 7)") == "42"
     settled(after, kernel_id)
 
 
 @pytest.mark.parametrize("point", ENDS.values(), ids=ENDS)
 def test_an_end_that_was_asked_for_is_finished(point: Point, a_node: Any, open_tab: Any, settled: Any) -> None:
-    gateway = a_node.serve(RELAYS, program=point.program).wait_until_up()
+    gateway = a_node.serve(program=point.program).wait_until_up()
     kernel_id = gateway.start_kernel("python3.gpu-0.25")
     assert open_tab(gateway, kernel_id).run("print(1)") == "1"
     with pytest.raises(OSError):  # noqa: PT011 (it dies over it)
         gateway.call("DELETE", f"/api/kernels/{kernel_id}")
     killed(gateway)
-    after = a_node.succeed(gateway, RELAYS)
+    after = a_node.succeed(gateway)
     settled(after)
     assert after.ended(kernel_id)["code"] == "user"

@@ -1,0 +1,72 @@
+"""The next life of a gateway is another version: of itself, of its records, and of what it speaks with relays."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+# `aliquot serve` as a later version might be.
+PROGRAM = """
+import sys
+from aliquot import gateway
+from aliquot.provisioner.relay import client, link
+gateway.__version__ = "99.0"
+client.VERSIONS = link.VERSIONS = {versions}
+from aliquot.gateway.commands.server import GatewayServerApp
+GatewayServerApp.launch_instance(argv=sys.argv[1:])
+"""
+
+
+def later(*versions: int) -> str:
+    return PROGRAM.format(versions=versions)
+
+
+@pytest.mark.parametrize("back", [True, False], ids=["and back", "forward"])
+def test_a_later_version_takes_over_and_so_does_the_earlier_one_after_it(
+    back: bool, a_node: Any, open_tab: Any
+) -> None:
+    gateway = a_node.serve().wait_until_up()
+    kernel_id = gateway.start_kernel("python3.gpu-0.25")
+    tab = open_tab(gateway, kernel_id)
+    cell = tab.execute("import time\nfor number in range(60): print('line', number, flush=True); time.sleep(0.05)")
+    tab.wait_for_text("line 3\n")
+    gateway.stop(signal.SIGTERM)
+    after = a_node.succeed(gateway, program=later(2, 1))
+    assert after.call("GET", "/aliquot/api/status")["version"] == "99.0"
+    if back:
+        after.stop(signal.SIGTERM)
+        after = a_node.succeed(after)
+    assert tab.reconnect(after).text(cell) == "".join(f"line {number}\n" for number in range(60))
+
+
+def test_a_version_that_relays_do_not_speak_ends_no_kernel_and_says_why(
+    a_node: Any, open_tab: Any, eventually: Callable[..., Any]
+) -> None:
+    gateway = a_node.serve().wait_until_up()
+    kernel_id = gateway.start_kernel()
+    tab = open_tab(gateway, kernel_id)
+    assert tab.run("x = 5; print(x)") == "5"
+    gateway.stop(signal.SIGTERM)
+    stranger = a_node.succeed(gateway, program=later(7))
+    assert stranger.kernel_ids() == {kernel_id}
+    eventually(lambda: "connect=failed reason=" in stranger.log.read_text())
+    stranger.stop(signal.SIGTERM)
+    after = a_node.succeed(stranger)
+    assert tab.reconnect(after).run("print(x)") == "5"
+
+
+def test_records_with_more_in_them_are_read(a_machine: Any, open_tab: Any) -> None:
+    gateway = a_machine.serve().wait_until_up()
+    kernel_id = gateway.start_kernel()
+    tab = open_tab(gateway, kernel_id)
+    assert tab.run("x = 5; print(x)") == "5"
+    gateway.stop(signal.SIGKILL)
+    state = a_machine.folder / "data" / "aliquot" / "gateways" / "test"
+    path = state / "kernels" / f"{kernel_id}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "a_field_of_later": [1]}))
+    after = a_machine.succeed(gateway)
+    assert tab.reconnect(after).run("print(x)") == "5"
