@@ -15,7 +15,7 @@ from typing import Any
 
 from aliquot.gpu_hook.paths import KERNEL_ID, PathError, RuntimeDir, prepare_runtime_dir
 
-from .errors import LaunchError, RelayError
+from .errors import LaunchError, RelayError, RelayUnavailableError
 from .front import curve_keys, keep_links, lead_clients, reason_against
 from .grant_record import grant_record
 from .relay.client import RelaySettings, ensure_relay_host, start_relay, stop_relay
@@ -87,8 +87,7 @@ class KernelRelay:
     ) -> KernelRelay:
         """Start one, and the relay host where none runs. Raises LaunchError."""
         try:
-            await ensure_relay_host(runtime, RelaySettings())
-            record = await start_relay(runtime, _request(manager, kernel_id, wish))
+            record = await _start(runtime, _request(manager, kernel_id, wish))
         except RelayError as error:
             raise LaunchError(f"asked a relay for kernel {kernel_id}: {error}. Or {WITHOUT_RELAY}") from error
         relay = cls(record, log)
@@ -140,6 +139,17 @@ class KernelRelay:
             await stop_relay(self.record)
         except RelayError as error:
             self._log.error("kernel=%s relay=stuck reason=%s", self.record.kernel_id, error)
+
+
+async def _start(runtime: RuntimeDir, request: RelayRequest) -> RelayRecord:
+    """Raises RelayError."""
+    await ensure_relay_host(runtime, RelaySettings())
+    try:
+        return await start_relay(runtime, request)
+    except RelayUnavailableError:
+        # It had just found itself idle for long enough, and ended.
+        await ensure_relay_host(runtime, RelaySettings())
+        return await start_relay(runtime, request)
 
 
 def _request(manager: Any, kernel_id: str, wish: RelayWish) -> RelayRequest:

@@ -16,6 +16,8 @@ from aliquot.gpu_hook.agent_process import answers
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir
 from aliquot.provisioner.errors import RelayUnavailableError
 
+from .process_facts import stat_fields
+
 _POLL_SECONDS = 0.02
 _LOG_LINES = 5
 # What a kernel's environment carries must not come into what forks other kernels' relays.
@@ -48,6 +50,7 @@ def start_relay_host(runtime: RuntimeDir, settings: RelaySettings) -> bool:
     with _only_one_starts(runtime, deadline):
         if answers(runtime.relay_socket):
             return False
+        _reap_former(runtime)
         process, log_start = _start(runtime, settings)
         while not answers(runtime.relay_socket):
             code = process.poll()
@@ -64,6 +67,16 @@ def start_relay_host(runtime: RuntimeDir, settings: RelaySettings) -> bool:
         # It outlives us: forget it, so that its end long after is no warning about a child that was not waited for.
         process.returncode = 0
     return True
+
+
+def _reap_former(runtime: RuntimeDir) -> None:
+    """A host that this process started before, and that has ended, is a child that nobody waits for."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = int(runtime.relay_lock.read_text())
+        fields = stat_fields(pid)
+        # It led a session of its own; another child of this process hardly does.
+        if fields and fields[0] == "Z" and int(fields[3]) == pid:
+            os.waitpid(pid, os.WNOHANG)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -308,6 +309,18 @@ def test_a_relay_host_that_cannot_start_is_an_error_that_says_what_to_do(
     with pytest.raises(LaunchError, match=r"relay\.lock.*c\.AliquotProvisioner\.relay = False"):
         start()
     (no_node.folder / "relay.lock").rmdir()
+
+
+def test_a_relay_host_that_ended_is_started_again_and_leaves_no_zombie(start: Start, no_node: Any) -> None:
+    start().shutdown_kernel(now=True)
+    host = int((no_node.folder / "relay.lock").read_text())
+    descriptor = os.pidfd_open(host)
+    os.kill(host, signal.SIGTERM)
+    select.select([descriptor], [], [], 10)
+    os.close(descriptor)
+    assert os.path.exists(f"/proc/{host}"), "it is our child, and waits"
+    start()
+    assert not os.path.exists(f"/proc/{host}")
 
 
 def test_without_relays_a_kernel_is_the_clients_child(start: Start, ask: Any, no_node: Any) -> None:
