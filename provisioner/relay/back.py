@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,9 +33,9 @@ class Back:
     def __init__(self, context: zmq.Context[Any], prefix: Path, identity: bytes) -> None:
         self._context = context
         self._paths = [f"{os.fspath(prefix)}-{port}" for port in FRONT_PORTS.values()]
-        self._prefix = os.fspath(prefix)
         self._identity = identity
         self._heard_at: float | None = None
+        self._held: list[int] = []  # descriptors of the kernel's socket files, in the order of the ports
         self.sockets: dict[str, Any] = {}
         self.monitor: Any = None
         self.is_ready = False
@@ -45,8 +46,14 @@ class Back:
         return not self.sockets
 
     def is_there(self) -> bool:
-        """Whether the kernel has bound all of its sockets."""
-        return all(os.path.exists(path) for path in self._paths)
+        """Whether the kernel has bound all of its sockets, which are held from now on: it may put links in their place,
+        to sockets that it does not reach itself, and we would."""
+        if not all(map(os.path.lexists, self._paths)):
+            return False
+        self._let_go()
+        with contextlib.suppress(OSError):
+            self._held.extend(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) for path in self._paths)
+        return len(self._held) == len(self._paths) and all(stat.S_ISSOCK(os.fstat(one).st_mode) for one in self._held)
 
     def join(self) -> None:
         """Connect to a kernel that is there."""
@@ -60,7 +67,8 @@ class Back:
                 socket.subscribe(b"")
             else:
                 socket.setsockopt(zmq.IDENTITY, self._identity)
-            socket.connect(f"ipc://{self._prefix}-{FRONT_PORTS[f'{channel}_port']}")
+            held = self._held[list(FRONT_PORTS).index(f"{channel}_port")]
+            socket.connect(f"ipc:///proc/self/fd/{held}")
 
     def leave(self) -> None:
         """The kernel ended: forget its sockets, and their files, which it may have left."""
@@ -70,8 +78,13 @@ class Back:
         for socket in self.sockets.values():
             socket.close(linger=0)
         self.sockets.clear()
+        self._let_go()
         self._heard_at, self.is_ready, self.has_welcomed = None, False, False
         self.remove_files()
+
+    def _let_go(self) -> None:
+        while self._held:
+            os.close(self._held.pop())
 
     def remove_files(self) -> None:
         for path in self._paths:
