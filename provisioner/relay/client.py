@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import resource
-import shutil
 import signal
 import socket
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from aliquot.gpu_hook.waiting import within
 from aliquot.provisioner.errors import RelayError, RelayProtocolError, RelayRefusedError, RelayUnavailableError
 from aliquot.provisioner.runtime.base import KernelProcess
 
+from .clearing import remove_folder
 from .host_process import RelaySettings, ensure_relay_host
 from .link import Activity, Attached, Dropped, KernelState, LinkListener, LinkMessage, RelayLink, SentRequest, connect
 from .protocol import LONGEST_RECORD, VERSIONS, ProtocolError, Record, RecordReader, encode_whole
@@ -158,7 +158,7 @@ def _remove_dead(record: RelayRecord) -> Ended | None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(record.kernel.pid, signal.SIGKILL)
     ended = read_ended(record)
-    shutil.rmtree(record.folder, ignore_errors=True)
+    remove_folder(record.folder)
     return ended
 
 

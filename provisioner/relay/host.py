@@ -20,6 +20,7 @@ from typing import Any
 
 from aliquot.gpu_hook.paths import KERNEL_ID, RuntimeDir
 
+from .clearing import remove_folder
 from .host_log import log
 from .messages import Signer
 from .peer import Peer, Record, Refusal, accept
@@ -182,7 +183,7 @@ class Host:
         if self._is_starting(request.kernel_id) or self._lives(folder):
             raise Refusal("exists", f"kernel {request.kernel_id} has a relay already; stop that one first")
         self._runtime.relays.mkdir(mode=0o700, exist_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
         prepare_folder(folder)
         self._fork(OwnRecord(folder, request), peer, is_new=True)
 
@@ -282,7 +283,7 @@ class Host:
             log("ended", kernel=child.kernel_id, pid=pid, code=code)
             folder = self._runtime.relay(child.kernel_id)
             if child.said != b"ready" and child.is_new:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_folder(folder)
             elif code != 0:
                 self._take_over(child.kernel_id)
 
@@ -306,7 +307,7 @@ class Host:
                 self._take_over(record.kernel_id)
             elif _is_long_over(record):
                 log("removed", kernel=record.kernel_id, folder=record.folder)
-                shutil.rmtree(record.folder, ignore_errors=True)
+                remove_folder(record.folder)
 
     def _take_over(self, kernel_id: str) -> None:
         """A relay was killed: if its kernel may live, another one serves the same sockets."""

@@ -15,6 +15,8 @@ from typing import Any
 
 from . import kernel_process, lives
 from .back import Back
+from .clearing import empty_folder, remove_folder
+from .host_log import log
 from .kernel_process import RunningKernel
 from .links import Links
 from .loop import Loop
@@ -205,7 +207,7 @@ class Relay:
         if kernel is not None:
             kernel.close()
         else:
-            self._write_connection_file()
+            self._expect_another()
         self._tell_news(time.monotonic())
         if self._traffic.teller is not None:
             self._traffic.teller.rest()
@@ -277,7 +279,7 @@ class Relay:
                 raise Refusal("bad_request", f"descriptors {targets!r} were announced, {len(given)} came")
             if self._kernel is not None:
                 self._finish_leaving()
-            self._back.remove_files()
+            empty_folder(self._folder / "k")
             self._write_connection_file()
             began = time.time()
             kernel = kernel_process.start(launch, self._folder / "kernel.log", dict(zip(targets, given, strict=True)))
@@ -307,8 +309,20 @@ class Relay:
         self._stoppers.append(peer)
         self._steps = lives.EndingSteps(lives.STOPPED, time.monotonic())
 
+    def _expect_another(self) -> None:
+        """Make the folder ready for the next kernel. What the last one did to it is nothing for us to end for."""
+        empty_folder(self._folder / "k")
+        try:
+            self._write_connection_file()
+        except OSError as error:
+            log("folder_not_ready", kernel=self._own.kernel_id, reason=error)
+
     def _write_connection_file(self) -> None:
-        write_whole(self._folder / "k" / "connection.json", self._own.kernel_connection(), 0o644)
+        """Made where no kernel reaches, and put in the place of whatever one left there. Raises OSError."""
+        made, place = self._folder / "connection.json", self._folder / "k" / "connection.json"
+        write_whole(made, self._own.kernel_connection(), 0o644)
+        remove_folder(place)  # if it is one
+        os.replace(made, place)
 
     # ---- the relay's own end
 
@@ -363,7 +377,7 @@ class Relay:
                 write_ended(self._folder, self._how_it_ended(None))
         self._back.leave()
         if self.leaves_nothing:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            remove_folder(self._folder)
         else:
             shutil.rmtree(self._folder / "spill", ignore_errors=True)
         for peer in self._stoppers:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 
 from aliquot.gpu_hook.paths import RuntimeDir
 from aliquot.provisioner.relay import client
+from aliquot.provisioner.relay.clearing import remove_folder
 from aliquot.provisioner.relay.client import KernelLaunch, LinkMessage, RelayLink, RelayRecord, RelayRequest
 from aliquot.provisioner.relay.process_facts import is_process
 from jupyter_client.asynchronous.client import AsyncKernelClient
@@ -66,7 +66,7 @@ class House:
             if record.kernel is not None and record.has_living_kernel:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(record.kernel.pid, signal.SIGKILL)
-        shutil.rmtree(self.runtime.relays, ignore_errors=True)
+        remove_folder(self.runtime.relays)
 
 
 class Stranger:

@@ -1,0 +1,68 @@
+"""Removes folders that a kernel could write to: no link is followed, and no depth of folders is too deep.
+
+shutil.rmtree recurses, so that a kernel could end whoever clears up after it with a few thousand folders in each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_LEVELS = 1_000_000  # a kernel that still runs might dig on for ever
+
+
+def remove_folder(folder: Path) -> None:
+    """The folder and all that is in it; what cannot be removed is left. Never raises OSError."""
+    empty_folder(folder)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def empty_folder(folder: Path) -> None:
+    """All that is in it; what cannot be removed is left. Never raises OSError."""
+    with contextlib.suppress(OSError):
+        top = os.open(folder, _FOLDER)
+        try:
+            prefix = f".gone-{secrets.token_hex(8)}-"  # a name that a kernel cannot have taken
+            names = (f"{prefix}{number}" for number in itertools.count())
+            folders = _unlink_files(top)
+            for _ in range(_MOST_LEVELS):
+                if not folders:
+                    break
+                folders = [raised for name in folders for raised in _flatten(top, name, names)]
+        finally:
+            os.close(top)
+
+
+def _unlink_files(descriptor: int) -> list[str]:
+    """Removes all but the folders, and tells their names."""
+    with os.scandir(descriptor) as found:
+        entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+    for name, is_folder in entries:
+        if not is_folder:
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=descriptor)
+    return [name for name, is_folder in entries if is_folder]
+
+
+def _flatten(top: int, name: str, names: Iterator[str]) -> list[str]:
+    """Removes a folder directly below ``top`` after what is in it: its folders come up beside it, by new names."""
+    raised = []
+    with contextlib.suppress(OSError):
+        here = os.open(name, _FOLDER, dir_fd=top)
+        try:
+            for below in _unlink_files(here):
+                new = next(names)
+                with contextlib.suppress(OSError):
+                    os.rename(below, new, src_dir_fd=here, dst_dir_fd=top)
+                    raised.append(new)
+        finally:
+            os.close(here)
+    with contextlib.suppress(OSError):
+        os.rmdir(name, dir_fd=top)
+    return raised
