@@ -12,6 +12,7 @@ TERMINATED = "terminated"  # SIGTERM to the relay; written down as stopped
 
 ASK = 0  # shutdown_request: the step that no signal is
 _GIVE_UP_SECONDS = 5.0
+_UNREACHABLE_SECONDS = 30.0
 
 # After so many seconds, do this, while the kernel still lives.
 STEPS: dict[str, tuple[tuple[float, int], ...]] = {
@@ -26,19 +27,22 @@ LEAVES_NOTHING = frozenset({OWNER_ENDED, STOPPED})
 
 @dataclass(frozen=True)
 class Company:
-    """Who is there for a kernel. Times are of the monotonic clock."""
+    """Who is there for a kernel. Times are of the monotonic clock. ``can_be_found``: its folder is there."""
 
     has_gateway: bool
     links: int
     open: int
     left_at: float
     quiet_at: float
+    can_be_found: bool = True
 
 
 def orphaned_at(company: Company, orphan_seconds: float) -> float | None:
     """When the kernel is an orphan, if nothing changes; None: never."""
     if not company.has_gateway or company.links or company.open:
         return None
+    if not company.can_be_found:  # no gateway comes back to a socket that has no path
+        orphan_seconds = min(orphan_seconds, _UNREACHABLE_SECONDS)
     return max(company.left_at, company.quiet_at) + orphan_seconds
 
 

@@ -349,7 +349,8 @@ class Relay:
             # What waits for a kernel that is not coming keeps nobody alive.
             busy = self._traffic.tracker.open + (self._traffic.held if self._kernel is not None else 0)
             has_gateway = self._request.gateway is not None
-            company = lives.Company(has_gateway, self.links.count, busy, self._left_at, self._quiet_at)
+            here = self._folder.exists()
+            company = lives.Company(has_gateway, self.links.count, busy, self._left_at, self._quiet_at, here)
             orphaned_at = lives.orphaned_at(company, self._request.orphan_seconds)
             if orphaned_at is not None and now >= orphaned_at:
                 self._steps = lives.EndingSteps(lives.ORPHANED, now)

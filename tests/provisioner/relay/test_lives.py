@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -146,6 +147,16 @@ def test_a_kernel_that_never_had_a_gateway_connect_is_an_orphan_too(a_house: Hou
         record = await a_house.relay(orphan_seconds=0.2)
         await until(lambda: not lives(record))
         assert (await ended(record)).reason == "orphaned"
+
+    asyncio.run(scene())
+
+
+def test_a_relay_whose_folder_was_removed_ends_with_its_kernel(a_house: House) -> None:
+    async def scene() -> None:
+        record = await a_house.kernel(orphan_seconds=1.0)
+        shutil.rmtree(record.folder)
+        await until(lambda: not kernel_lives(record) and not lives(record))
+        assert not record.folder.exists()
 
     asyncio.run(scene())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 import pytest
 from aliquot.provisioner.relay.activity import ActivityTracker
@@ -144,3 +145,11 @@ def test_dates_are_read_as_clients_write_them() -> None:
         assert request is not None
         assert request.sent == 1767323045.5, date
     assert read_request({"msg_id": "x", "msg_type": "y", "date": 3}, "shell") == Request("x", "y", None, "shell ")
+
+
+def test_an_orphan_that_no_gateway_could_find_is_one_soon() -> None:
+    company = Company(has_gateway=True, links=0, open=0, left_at=5.0, quiet_at=7.0, can_be_found=False)
+    assert orphaned_at(company, 86400.0) == 37.0
+    assert orphaned_at(company, 10.0) == 17.0
+    assert orphaned_at(replace(company, links=1), 86400.0) is None
+    assert orphaned_at(replace(company, open=1), 86400.0) is None
