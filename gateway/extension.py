@@ -236,7 +236,12 @@ class AliquotExtension(ExtensionApp):
             SystemClock(),
             self.log,
         )
-        await self._adoption.run(boot_id())
+        try:
+            await self._adoption.run(boot_id())
+        except Exception:
+            # Those that run already are not lost by it; a server that did not start would help nobody.
+            self.log.exception("adoption=failed; kernels of the last life are left as they are")
+            self._remarks = (*self._remarks, "Kernels of this server's last life could not be taken over: see its log.")
 
     async def _start_socket(self) -> None:
         try:
@@ -256,6 +261,8 @@ class AliquotExtension(ExtensionApp):
         ours: tuple[LocalKernel, ...] = ()
         if self._manager is not None:
             ours = local_kernels(self._manager, admission, self._labels(), self._culler.announced())
+            if self._manager.memory is not None and self._manager.memory.problem:
+                problems = (*problems, f"A restart of this server may lose kernels: {self._manager.memory.problem}.")
         return Scene(
             version=__version__,
             node=NodeView(node.status, (*problems, *self._remarks)),

@@ -49,7 +49,6 @@ class AliquotKernelManager(LastingKernelManager):
         self.admission: Admission | None = None
         self.containers: ContainerPlanner | None = None
         self.container_runtime: ContainerRuntime | None = None
-        self._stopping: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     @default("context")

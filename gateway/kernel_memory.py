@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from aliquot.gpu_hook.paths import RuntimeDir
@@ -126,11 +126,13 @@ def read_heritage(record: KernelRecord | None, facts: Mapping[str, Any] | None) 
     """
     try:
         if facts is not None:
-            return _read_facts(facts)
+            found = _read_facts(facts)
+            # A record is written again when the notebook gets another name.
+            return found if record is None else replace(found, label=record.label, arguments=record.arguments)
     except (KeyError, TypeError, ValueError) as error:
         if record is None:
-            found = sorted(facts or ())
-            raise StateError(f"the facts of a relay of ours cannot be read: {error!r} in {found}") from error
+            names = sorted(facts or ())
+            raise StateError(f"the facts of a relay of ours cannot be read: {error!r} in {names}") from error
     assert record is not None  # without facts there is one
     return Heritage(record.owner, record.kernelspec, record.label, record.queued_at, record.arguments)
 

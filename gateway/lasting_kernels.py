@@ -16,6 +16,7 @@ from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 
 from .kernel_endings import KernelEndings
 from .kernel_memory import Heritage, KernelMemory, live_arguments
+from .kernel_records import KernelState
 from .managed_kernel import ManagedKernel
 from .relayed_kernels import RelayedKernelManager
 
@@ -29,6 +30,7 @@ class LastingKernelManager(RelayedKernelManager):
         self.endings: KernelEndings | None = None
         self.owners: dict[str, str] = {}
         self.leaves_kernels = False
+        self._stopping: dict[str, asyncio.Task[None]] = {}
 
     def _introduce(self, kernel: ManagedKernel, kernel_id: str, arguments: Mapping[str, Any]) -> None:
         raise NotImplementedError  # by the class that starts kernels, too
@@ -67,6 +69,15 @@ class LastingKernelManager(RelayedKernelManager):
             self._kernel_connections[kernel_id] = 0
         self._kernels[kernel_id] = kernel
         kernel.execution_state, kernel.reason, kernel.last_activity = state, "", utcnow()
+
+    def update_env(self, *, kernel_id: str, env: dict[str, str]) -> None:
+        """Called by PATCH /api/sessions/{id}: the notebook has another name, also after a restart of ours."""
+        super().update_env(kernel_id=kernel_id, env=env)
+        kernel = self._kernels.get(kernel_id)
+        if isinstance(kernel, ManagedKernel):
+            kernel.start_arguments["env"] = {**kernel.start_arguments.get("env", {}), **env}
+            if kernel.has_kernel and kernel.ready.done() and kernel_id not in self._stopping:
+                kernel.note(KernelState.RUNNING)
 
     # ---- left
 

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from aliquot.gateway.kernel_memory import lasting_arguments, live_arguments
+from aliquot.gateway.kernel_memory import lasting_arguments, live_arguments, read_heritage
+from aliquot.gateway.kernel_records import KernelRecord, KernelState
+from aliquot.provisioner.errors import StateError
 
 
 def test_of_the_environment_only_what_the_asker_added_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,3 +31,29 @@ def test_of_the_environment_only_what_the_asker_added_is_kept(monkeypatch: pytes
 
 def test_a_start_without_an_environment_stays_one() -> None:
     assert live_arguments(lasting_arguments({"cwd": "/"})) == {"cwd": "/"}
+
+
+FACTS = {
+    "owner": "ada",
+    "kernelspec": "python3.gpu-0.25",
+    "label": "old.ipynb",
+    "queued_at": 5.0,
+    "arguments": {"cwd": "/old"},
+    "grant": None,
+    "spec": {"argv": []},
+}
+RECORD = KernelRecord("k", "ada", "python3", KernelState.RUNNING, 9.0, "b", "new.ipynb", {"cwd": "/new"})
+
+
+def test_a_relays_facts_tell_the_start_and_a_record_what_changed_since() -> None:
+    both = read_heritage(RECORD, FACTS)
+    assert (both.kernelspec, both.label, both.arguments) == ("python3.gpu-0.25", "new.ipynb", {"cwd": "/new"})
+    assert read_heritage(None, FACTS).label == "old.ipynb"
+    assert read_heritage(RECORD, None).kernelspec == "python3"
+
+
+def test_facts_that_cannot_be_read_cost_nothing_where_there_is_a_record() -> None:
+    broken = {name: value for name, value in FACTS.items() if name != "owner"}
+    assert read_heritage(RECORD, broken).label == "new.ipynb"
+    with pytest.raises(StateError, match="facts of a relay of ours cannot be read: KeyError"):
+        read_heritage(None, broken)

@@ -57,6 +57,8 @@ def before(scene: Scene, world: Any) -> None:
     body = {"path": "a.ipynb", "name": "a.ipynb", "type": "notebook", "kernel": {"name": "python3.gpu-0.25"}}
     scene.session = gateway.call("POST", "/api/sessions", body, USERS["alice"])
     scene.kernels["holder"] = scene.session["kernel"]["id"]
+    renamed = {"path": "b.ipynb", "name": "b.ipynb"}
+    gateway.call("PATCH", f"/api/sessions/{scene.session['id']}", renamed, USERS["alice"])
     for owner, name in (("bob", "asker"), ("alice", "crasher"), ("alice", "leaver"), ("alice", "worker")):
         scene.kernels[name] = gateway.start_kernel("python3", USERS[owner])
     for name in list(scene.kernels):
@@ -109,7 +111,7 @@ def test_nobody_reaches_somebody_elses(scene: Scene, world: Any) -> None:
 
 def test_the_session_is_the_same(scene: Scene) -> None:
     (session,) = scene.gateway.call("GET", "/api/sessions", None, USERS["alice"])
-    assert (session["id"], session["path"]) == (scene.session["id"], "a.ipynb")
+    assert (session["id"], session["path"]) == (scene.session["id"], "b.ipynb")
     assert session["kernel"]["id"] == scene.kernels["holder"]
 
 
@@ -154,6 +156,7 @@ def test_an_adopted_kernel_is_restarted_within_its_grant(scene: Scene) -> None:
     tab, kernel_id = scene.tabs["holder"], scene.kernels["holder"]
     scene.gateway.call("POST", f"/api/kernels/{kernel_id}/restart", None, USERS["alice"])
     assert tab.reconnect(scene.gateway).run("print('x' in globals())") == "False"
+    assert tab.run("import os; print(os.path.basename(os.environ['JPY_SESSION_NAME']))") == "b.ipynb"
     assert scene.node.held()[kernel_id] == 25
 
 
