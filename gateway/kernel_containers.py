@@ -35,9 +35,15 @@ class KernelContainers(Configurable):
         "for images whose programs clear their environment.",
     ).tag(config=True)
 
+    relay_image = Unicode(
+        "",
+        help="Image with Aliquot for a relay host in a container of its own, started once per machine where none runs; "
+        "empty: a process beside the gateway. Kernels that are processes then run in that container, too.",
+    ).tag(config=True)
+
     def settings(self) -> ContainerSettings:
         """The knobs as one value."""
-        return ContainerSettings(self.engine, self.devices, tuple(self.cdi_dirs), self.hook)
+        return ContainerSettings(self.engine, self.devices, tuple(self.cdi_dirs), self.hook, self.relay_image)
 
     @validate("engine")
     def _is_a_url(self, proposal: dict[str, Any]) -> str:

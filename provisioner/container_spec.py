@@ -13,6 +13,7 @@ from typing import Any
 
 from .cdi import Edits
 from .container_plan import LABEL_PREFIX, ContainerPlan, Mount
+from .errors import LaunchError
 from .launch_spec import KERNEL_ID_VARIABLE, add_grant
 from .resources import Grant
 
@@ -47,7 +48,8 @@ class Devices:
 @dataclass(frozen=True)
 class ContainerLaunch:
     """The parts of a launch that a container needs. ``cwd`` is the host's folder; ``inherited`` the gateway's own
-    environment, of which nothing gets in; ``folder`` the relay's part that the kernel sees."""
+    environment, of which nothing gets in; ``folder`` the relay's part that the kernel sees. ``user``
+    as container_user decided."""
 
     kernel_id: str
     argv: tuple[str, ...]
@@ -57,6 +59,7 @@ class ContainerLaunch:
     inherited: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,8 @@ def container_spec(
             "DeviceRequests": _device_requests(devices),
         },
     }
-    if plan.user:
-        body["User"] = plan.user
+    if launch.user:
+        body["User"] = launch.user
     return ContainerSpec(
         launch.kernel_id,
         container_name(launch.kernel_id),
@@ -112,6 +115,23 @@ def container_spec(
 
 def container_name(kernel_id: str) -> str:
     return f"aliquot-{kernel_id}"
+
+
+def container_user(asked: str, own: tuple[int, int], is_rootless: bool) -> str:
+    """As whom the kernel runs; empty for the image's own user. ``own``: the gateway's user and group.
+
+    A relay that is not root's opens its own user's sockets alone; without root an engine maps that user to root.
+    Raises LaunchError.
+    """
+    if own[0] == 0:
+        return asked
+    reachable = "0:0" if is_rootless else f"{own[0]}:{own[1]}"
+    if asked and asked.partition(":")[0] != reachable.partition(":")[0]:
+        raise LaunchError(
+            f"asked a container of user {asked}; found that this gateway is user {own[0]}, whose relays cannot reach a "
+            f"kernel of another user; leave the image's user empty or write {reachable!r}, or run the gateway as root"
+        )
+    return asked or reachable
 
 
 def start_program(grant: Grant) -> str | None:

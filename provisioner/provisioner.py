@@ -31,6 +31,7 @@ from .launch_spec import LaunchSettings, LaunchSpec, launch_spec
 from .resources import GpuShare, Grant, Request
 from .runtime.base import KernelProcess, Launch, Runtime
 from .runtime.choice import choose_runtime
+from .runtime.container import ContainerRuntime
 from .runtime.process import ProcessRuntime
 from .runtime.streams import PipeEnds
 
@@ -155,6 +156,9 @@ class AliquotProvisioner(LocalProvisioner):
         except NoRelayError as error:
             self._start_without(error)
             return
+        containers = self._containers()
+        if containers is not None:
+            await containers.ensure_relay_host(runtime)
         wish = relay_wish(self.relay_facts, self.grant, self.container is not None, arguments)
         self._relay = await KernelRelay.start(manager, runtime, self.kernel_id, wish, self.log)
 
@@ -195,7 +199,7 @@ class AliquotProvisioner(LocalProvisioner):
         self.cwd = kwargs.get("cwd", Path.cwd())
         return self.connection_info
 
-    def _containers(self) -> Runtime | None:
+    def _containers(self) -> ContainerRuntime | None:
         """The gateway's, which all its kernels share; None without a gateway."""
         return getattr(self.parent, "container_runtime", None)
 

@@ -303,7 +303,7 @@ class Host:
         for record in read_relay_records(self._runtime):
             if record.is_alive or record.kernel_id in ours:
                 continue
-            if record.has_living_kernel:
+            if record.has_living_kernel or _has_answering_kernel(record):
                 self._take_over(record.kernel_id)
             elif _is_long_over(record):
                 log("removed", kernel=record.kernel_id, folder=record.folder)
@@ -330,6 +330,16 @@ class Host:
         self._forks[kernel_id] = [*recent, now]
         shutil.rmtree(folder / "spill", ignore_errors=True)
         self._fork(own, None, is_new=False)
+
+
+def _has_answering_kernel(record: RelayRecord) -> bool:
+    """One in a container is nobody's child here: it lives where its socket is listened at."""
+    if record.kernel is not None:
+        return False
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+        probe.connect(os.fspath(record.kernel_folder / "s-1"))
+        return True
+    return False
 
 
 def _is_long_over(record: RelayRecord) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from aliquot.gpu_hook.paths import RuntimeDir
 from aliquot.provisioner.cdi import device_names, edits_for, load_specs
 from aliquot.provisioner.container_plan import ContainerPlan
 from aliquot.provisioner.container_spec import (
@@ -26,6 +27,7 @@ from aliquot.provisioner.container_spec import (
     ContainerSpec,
     Devices,
     container_spec,
+    container_user,
 )
 from aliquot.provisioner.endings import ProcessEnd, container_end
 from aliquot.provisioner.errors import AliquotError, EngineError, LaunchError
@@ -35,6 +37,7 @@ from aliquot.provisioner.resources import Grant
 from .base import KernelProcess, Launch, exit_status
 from .container_engine import ContainerEngine, EngineFacts, remove_container
 from .container_memory import MemoryWatch, judge_memory
+from .container_relay import ensure_relay_container
 from .container_settings import ContainerSettings
 from .container_start import check_sources, create_and_start, is_in, last_words
 from .process import is_running, wait_for_exit
@@ -95,12 +98,14 @@ class ContainerRuntime:
 
     async def _spec(self, launch: Launch, plan: ContainerPlan) -> ContainerSpec:
         kernel_id = launch.spec.kernel_id
+        engine = await self._engine.facts()
+        user = container_user(plan.user, (os.geteuid(), os.getegid()), engine.is_rootless)
         check_sources(plan)
         image = await self._engine.image(
             plan.image, plan.pull, lambda text: self._progress(kernel_id, plan.image, text)
         )
-        devices = Devices() if launch.grant is None else self._devices(launch.grant, await self._engine.facts())
-        return container_spec(_container_launch(launch), plan, image, launch.grant, devices)
+        devices = Devices() if launch.grant is None else self._devices(launch.grant, engine)
+        return container_spec(_container_launch(launch, user), plan, image, launch.grant, devices)
 
     def _devices(self, grant: Grant, engine: EngineFacts) -> Devices:
         settings = self._settings
@@ -138,6 +143,11 @@ class ContainerRuntime:
         if kernel_id not in self._waiting:
             self._log.info("kernel=%s image=%s pull=begun", kernel_id, image)
         self._waiting[kernel_id] = f"fetching the image {image}: {text}"
+
+    async def ensure_relay_host(self, runtime: RuntimeDir) -> None:
+        """Have it in a container of its own, where the configuration says so. Raises LaunchError, EngineError."""
+        if self._settings.relay_image:
+            await ensure_relay_container(self._engine, self._settings.relay_image, runtime)
 
     # ---- the kernel
 
@@ -254,7 +264,7 @@ class ContainerRuntime:
         return end
 
 
-def _container_launch(launch: Launch) -> ContainerLaunch:
+def _container_launch(launch: Launch, user: str) -> ContainerLaunch:
     spec, grant, relay = launch.spec, launch.grant, launch.relay
     facts: Mapping[str, Any] = {} if relay is None else relay.facts
     labels = {
@@ -272,6 +282,7 @@ def _container_launch(launch: Launch) -> ContainerLaunch:
         inherited=dict(os.environ),
         folder="" if relay is None else str(relay.kernel_folder),
         labels={name: value for name, value in labels.items() if value},
+        user=user,
     )
 
 

@@ -39,6 +39,7 @@ class EngineFacts:
 
     version: str
     cdi_dirs: tuple[str, ...] = ()
+    is_rootless: bool = False
 
     @property
     def has_cdi(self) -> bool:
@@ -155,7 +156,8 @@ def refusal(error: APIError) -> str:
 def _read_facts(client: APIClient) -> EngineFacts:
     info = client.info()
     folders: Iterable[str] = info.get("CDISpecDirs") or ()
-    return EngineFacts(str(info.get("ServerVersion", "")), tuple(str(folder) for folder in folders))
+    is_rootless = any("rootless" in str(option) for option in info.get("SecurityOptions") or ())
+    return EngineFacts(str(info.get("ServerVersion", "")), tuple(str(folder) for folder in folders), is_rootless)
 
 
 def _get_image(client: APIClient, name: str, pull: Pull, progress: Progress) -> ImageFacts:

@@ -78,7 +78,7 @@ def _create_and_start(client: APIClient, spec: ContainerSpec, mounts: tuple[Moun
 def _create(client: APIClient, spec: ContainerSpec) -> str:
     """A container that an earlier start of this very kernel left has its name. Raises APIError, LaunchError."""
     try:
-        return _ask_to_create(client, spec)
+        return ask_to_create(client, dict(spec.body), spec.name)
     except APIError as error:
         left = inspect_container(client, spec.name)
         if left is None:
@@ -90,11 +90,12 @@ def _create(client: APIClient, spec: ContainerSpec) -> str:
                 f"({left['Id'][:12]}, {left['State']['Status']}); remove it, or start another kernel"
             ) from error
     remove_container(client, left["Id"])
-    return _ask_to_create(client, spec)
+    return ask_to_create(client, dict(spec.body), spec.name)
 
 
-def _ask_to_create(client: APIClient, spec: ContainerSpec) -> str:
-    created = client.create_container_from_config(dict(spec.body), spec.name)  # type: ignore[no-untyped-call]  # of types-docker
+def ask_to_create(client: APIClient, body: dict[str, Any], name: str) -> str:
+    """The new container's id. Raises APIError."""
+    created = client.create_container_from_config(body, name)  # type: ignore[no-untyped-call]  # of types-docker
     return str(created["Id"])
 
 
@@ -104,8 +105,7 @@ def _check_what_engines_drop(found: Mapping[str, Any], spec: ContainerSpec) -> N
     process = Path("/proc", str(found["State"]["Pid"]))
     if not found["State"]["Pid"] or not is_in(found["State"]["Pid"], str(found["Id"])):
         return
-    root = process / "root"
-    if spec.hook_program and not os.path.lexists(f"{root}{spec.hook_program}") and root.exists():
+    if spec.hook_program and _lacks(process, spec.hook_program):
         raise _no_hook(spec)
     with suppress(OSError):
         if spec.maps_users and (process / "uid_map").read_text().split() == _ALL_USERS:
@@ -114,6 +114,18 @@ def _check_what_engines_drop(found: Mapping[str, Any], spec: ContainerSpec) -> N
                 f"{spec.body['HostConfig']['UsernsMode']!r}); it did not, and said nothing; choose a mode that it "
                 "knows, or have the engine map all users (Docker: userns-remap)"
             )
+
+
+def _lacks(process: Path, path: str) -> bool:
+    """Not where it has ended meanwhile, or where we may not look: the self-check will say."""
+    root = os.path.join(process, "root")
+    try:
+        os.lstat(f"{root}{path}")
+    except FileNotFoundError:
+        return os.path.exists(root)
+    except OSError:
+        return False
+    return False
 
 
 def _no_hook(spec: ContainerSpec) -> InterceptionError:

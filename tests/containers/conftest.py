@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,9 +16,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 if TYPE_CHECKING:
     from tests.containers.container_engines import Engine, EngineUnavailable, start_engine
+    from tests.containers.gateway_node import ContainerNode, parts
     from tests.containers.kernels import ContainerKernels
 else:
     from container_engines import Engine, EngineUnavailable, start_engine
+    from gateway_node import ContainerNode, parts
     from kernels import ContainerKernels
 
 
@@ -62,3 +66,32 @@ def kernels(an_engine: Engine) -> Iterator[ContainerKernels]:
     yield started
     started.close()
     assert set(an_engine.containers()) <= before
+
+
+@pytest.fixture
+def relay_image() -> str:
+    """Of the relay host; empty: a process. A test that wants one parametrizes it."""
+    return ""
+
+
+@pytest.fixture
+def a_container_node(an_engine: Engine, relay_image: str) -> Iterator[ContainerNode]:
+    """With a gateway's configuration for this engine, and an agent."""
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    node = ContainerNode(folder, an_engine, relay_image)
+    yield node
+    node.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def open_tab() -> Iterator[Callable[..., Any]]:
+    tabs: list[Any] = []
+
+    def open_one(gateway: Any, kernel_id: str) -> Any:
+        tabs.append(parts.Tab(gateway, kernel_id))
+        return tabs[-1]
+
+    yield open_one
+    for tab in tabs:
+        tab.close()

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from aliquot.provisioner.cdi import Edits, device_names, edits_for, load_specs, read_spec
 from aliquot.provisioner.container_plan import ContainerLimits, ContainerPlan, Mount
-from aliquot.provisioner.container_spec import ContainerLaunch, ContainerSpec, Devices, ImageFacts, container_spec
+from aliquot.provisioner.container_spec import (
+    ContainerLaunch,
+    ContainerSpec,
+    Devices,
+    ImageFacts,
+    container_spec,
+    container_user,
+)
 from aliquot.provisioner.errors import LaunchError
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
@@ -119,6 +126,29 @@ def test_a_notebooks_folder_is_the_kernels_where_a_mount_brings_it_in() -> None:
     assert {cwd: spec(a_launch(cwd=cwd), plan).body["WorkingDir"] for cwd in want} == want
     for elsewhere in ("/elsewhere", "/srvx", None):
         assert spec(a_launch(cwd=elsewhere), plan).body["WorkingDir"] == "/home/alice"
+
+
+@pytest.mark.parametrize(
+    ("asked", "own", "is_rootless", "want"),
+    [
+        ("", (0, 0), False, ""),
+        ("4321:4321", (0, 0), False, "4321:4321"),
+        ("", (1000, 100), False, "1000:100"),
+        ("1000:0", (1000, 100), False, "1000:0"),
+        ("", (1000, 100), True, "0:0"),
+        ("0:0", (1000, 100), True, "0:0"),
+    ],
+)
+def test_a_kernel_runs_as_a_user_whose_sockets_its_relay_can_open(
+    asked: str, own: tuple[int, int], is_rootless: bool, want: str
+) -> None:
+    assert container_user(asked, own, is_rootless) == want
+
+
+@pytest.mark.parametrize(("asked", "is_rootless"), [("0:0", False), ("4321:100", False), ("1000:100", True)])
+def test_a_user_out_of_the_relays_reach_is_refused(asked: str, is_rootless: bool) -> None:
+    with pytest.raises(LaunchError, match="run the gateway as root"):
+        container_user(asked, (1000, 100), is_rootless)
 
 
 def test_labels_of_a_plan_stand_beside_ours() -> None:
