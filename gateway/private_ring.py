@@ -1,4 +1,4 @@
-"""A node agent and a gateway of one's own, in a private runtime folder: started, waited for, and ended without a trace.
+"""An agent, a relay host and a gateway of one's own, in a private folder: started, waited for, ended without a trace.
 
 Owns its child processes and the folder. Touches no other agent, gateway or kernel of the machine.
 """
@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
+from aliquot.gpu_hook.agent_process import answers
 from aliquot.gpu_hook.client import AgentClient, AgentUnreachable
 from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 from aliquot.provisioner.errors import AliquotError
@@ -81,6 +82,7 @@ class Ring:
             for folder in (self.jupyter_runtime, self._folder / "config", self._folder / "ipython"):
                 folder.mkdir(mode=0o700)
             await self._start_agent()
+            await self._start_relay_host()
             if self._has_gateway:
                 await self._start_gateway()
         except BaseException:
@@ -121,6 +123,11 @@ class Ring:
         self._spawn("agent", ["agent", *options, "--softgpu-memory", self._settings.softgpu_memory])
         await self._until("agent", self._agent_answers)
 
+    async def _start_relay_host(self) -> None:
+        """One that kernels would start by themselves outlives them for a while, and would find its folder gone."""
+        self._spawn("relay", ["relay"])
+        await self._until("relay", self._relay_host_answers)
+
     async def _start_gateway(self) -> None:
         options = ["--ServerApp.ip=127.0.0.1", "--ServerApp.port=0", f"--ServerApp.root_dir={self._folder}"]
         # Whatever ends the ring ends its kernels with it.
@@ -142,10 +149,10 @@ class Ring:
             )
         self._processes.append((name, process))
 
-    async def _until(self, name: str, answers: Callable[[], Awaitable[bool]]) -> None:
+    async def _until(self, name: str, has_come: Callable[[], Awaitable[bool]]) -> None:
         process = dict(self._processes)[name]
         deadline = asyncio.get_running_loop().time() + START_SECONDS
-        while not await answers():
+        while not await has_come():
             if process.poll() is not None:
                 raise RingError(f"the {name} ended with status {process.returncode}: {self._log_end(name)}")
             if asyncio.get_running_loop().time() > deadline:
@@ -159,6 +166,9 @@ class Ring:
         except AgentUnreachable:
             return False
         return True
+
+    async def _relay_host_answers(self) -> bool:
+        return await asyncio.to_thread(answers, self.runtime.relay_socket)
 
     async def _gateway_answers(self) -> bool:
         try:
