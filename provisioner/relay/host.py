@@ -67,6 +67,7 @@ class Host:
         self._children: dict[int, Child] = {}
         self._forks: dict[str, list[float]] = {}
         self._idle_since = time.monotonic()
+        self._inode = os.stat(runtime.relay_socket).st_ino
         self._is_ending = False
         self._wake, wake = socket.socketpair()
         for end in (self._wake, wake):
@@ -87,6 +88,7 @@ class Host:
             if now >= next_scan:
                 next_scan = now + _SCAN_SECONDS
                 self._scan()
+                self._is_ending = self._is_ending or self.is_cut_off()
             self._is_ending = self._is_ending or self._is_idle_too_long(now)
             patience = min(next_scan - now, self._idle_seconds or _SCAN_SECONDS)
             for key, _ in self._selector.select(max(0.05, patience) if not self._is_ending else 0):
@@ -109,6 +111,13 @@ class Host:
             while self._wake.recv(4096):
                 pass
         self._reap()
+
+    def is_cut_off(self) -> bool:
+        """Whether nobody can find us any more: our socket's name is gone, with its folder perhaps, or another's."""
+        try:
+            return os.stat(self._runtime.relay_socket).st_ino != self._inode
+        except OSError:
+            return True
 
     def _is_idle_too_long(self, now: float) -> bool:
         if self._idle_seconds is None:

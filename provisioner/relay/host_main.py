@@ -52,7 +52,8 @@ def run_host(settings: HostSettings) -> int:
     try:
         host.serve()
     finally:
-        runtime.relay_socket.unlink(missing_ok=True)
+        if not host.is_cut_off():
+            runtime.relay_socket.unlink(missing_ok=True)
         host.close()
         os.close(lock)
         log("stopped", pid=os.getpid())

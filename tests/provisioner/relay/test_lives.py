@@ -258,6 +258,19 @@ def test_an_idle_host_ends_and_one_with_a_relay_does_not(a_house: House) -> None
     asyncio.run(scene())
 
 
+def test_a_host_that_cannot_be_found_any_more_ends(a_house: House) -> None:
+    async def scene() -> None:
+        await a_house.start()
+        pid = a_house.host_pid
+        ticks = start_time_ticks(pid) or 0
+        a_house.runtime.relay_socket.rename(a_house.runtime.path / "elsewhere")
+        a_house.runtime.relay_socket.write_text("another's")
+        await until(lambda: not is_process(pid, ticks))
+        assert a_house.runtime.relay_socket.read_text() == "another's"
+
+    asyncio.run(scene())
+
+
 def test_who_gives_up_a_start_leaves_no_relay(a_house: House) -> None:
     async def scene() -> None:
         await a_house.start()
