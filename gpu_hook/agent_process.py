@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -91,9 +92,13 @@ def start_agent(
                     f"the node agent did not answer within {seconds:g} s: {_last_words(runtime, log_start)}"
                 )
             time.sleep(_POLL_SECONDS)
-        # It outlives us: forget it, so that its end long after is no warning about a child that was not waited for.
-        process.returncode = 0
+        wait_aside(process)
     return True
+
+
+def wait_aside(process: subprocess.Popen[bytes]) -> None:
+    """It may outlive us. If it ends before, it must not stay as a zombie, and its end is no warning."""
+    threading.Thread(target=process.wait, name=f"aliquot-child-{process.pid}", daemon=True).start()
 
 
 def _runtime(runtime_dir: str | os.PathLike[str] | None) -> RuntimeDir:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aliquot.gpu_hook.agent_process import answers
+from aliquot.gpu_hook.agent_process import answers, wait_aside
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir
 from aliquot.provisioner.errors import RelayUnavailableError
 
@@ -64,8 +64,7 @@ def start_relay_host(runtime: RuntimeDir, settings: RelaySettings) -> bool:
                     f"{_last_words(runtime, log_start)}"
                 )
             time.sleep(_POLL_SECONDS)
-        # It outlives us: forget it, so that its end long after is no warning about a child that was not waited for.
-        process.returncode = 0
+        wait_aside(process)
     return True
 
 

@@ -236,6 +236,16 @@ def test_starters_at_the_same_time_start_one_host(a_house: House) -> None:
     assert f"a relay host runs on {a_house.runtime.path} already (pid {a_house.host_pid})" in second.stderr
 
 
+def test_a_host_that_ends_leaves_no_zombie_with_who_started_it(a_house: House) -> None:
+    async def scene() -> None:
+        await a_house.start()
+        host = a_house.host_pid
+        a_house.kill_host()
+        await until(lambda: not Path(f"/proc/{host}").exists())
+
+    asyncio.run(scene())
+
+
 def test_a_host_that_does_not_start_says_why(a_house: House) -> None:
     async def scene() -> None:
         a_house.runtime.relay_socket.mkdir()
