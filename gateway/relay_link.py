@@ -7,6 +7,7 @@ sends only so much as is not acknowledged, and it is acknowledged when the socke
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -76,6 +77,7 @@ class KernelLink(LinkListener):
         self._link: RelayLink | None = None
         self._epoch = ""
         self._is_up = asyncio.Event()
+        self._is_told = asyncio.Event()
         self._is_lost = asyncio.Event()
         self._ports: dict[str, Port] = {}
         # Those of _ports whose attachment the relay has confirmed: what came before was not for them.
@@ -109,6 +111,11 @@ class KernelLink(LinkListener):
         except asyncio.TimeoutError:
             return False
         return True
+
+    async def wait_until_told(self, seconds: float) -> None:
+        """Until the relay has said once what the kernel does, or this time is over."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._is_told.wait(), seconds)
 
     async def _keep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -227,6 +234,7 @@ class KernelLink(LinkListener):
             self._pass_on(event)
         elif isinstance(event, RelayActivity):
             self.activity = read_activity(self.activity, event)
+            self._is_told.set()
             self._changed(self)
         elif isinstance(event, KernelState):
             self.kernel = event

@@ -12,9 +12,11 @@ import asyncio
 import hashlib
 import json
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
+from aliquot.provisioner.relay.messages import read_date
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from tornado.websocket import WebSocketClosedError
 
@@ -67,6 +69,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         super().__init__(**kwargs)
         self._link: KernelLink | None = None
         self._control_ask: Any = None
+        self._asking: asyncio.Future[None] | None = None
         self._written: asyncio.Future[None] | None = None
         self._is_connected = False
         # Jupyter's own looks for this text there, where nobody has put it, and fails.
@@ -89,12 +92,22 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
             connection.give_back()
 
     def request_kernel_info(self) -> Any:
-        """Called by prepare, which waits for the answer; a kernel that works has shown that it lives."""
+        """Called by prepare, which waits for the answer."""
         self._link = self._find_link()
-        if self._link is not None and self._link.is_at_work:
+        if self._link is None:
+            return super().request_kernel_info()
+        asking = asyncio.ensure_future(self._ask_whether_it_lives(self._link))
+        asking.add_done_callback(_retrieve)
+        self._asking = asking
+        return asyncio.wrap_future(self._kernel_info_future)
+
+    async def _ask_whether_it_lives(self, link: KernelLink) -> None:
+        """A kernel that works has shown it, and would not answer. Of a link just begun that is known in a moment."""
+        await link.wait_until_told(self.kernel_info_timeout)
+        if link.is_at_work:
             self._finish_kernel_info({})
-            return asyncio.wrap_future(self._kernel_info_future)
-        return super().request_kernel_info()
+        else:
+            super().request_kernel_info()
 
     def connect(self) -> asyncio.Future[None] | None:
         """Called by KernelWebsocketHandler.open, which awaits the answer."""
@@ -181,10 +194,22 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
 
     def _limit_rate(self, channel: Any, msg: Any, msg_list: Any) -> bool:
         """Called by handle_outgoing_message: whether this message is left out."""
+        if self._has_waited(channel, msg, msg_list):
+            return False
         is_left_out = bool(super()._limit_rate(channel, msg, msg_list))
         if is_left_out:
             self._count("rate_limit")
         return is_left_out
+
+    def _has_waited(self, channel: Any, msg: Any, msg_list: Any) -> bool:
+        """Limits are for what a kernel prints now. What the relay kept comes whole, as fast as the browser takes it."""
+        if not self.limit_rate or channel != "iopub":
+            return False
+        header = msg["header"] = self.get_part("header", msg["header"], msg_list)
+        if header.get("msg_type") == "status":
+            return False  # Jupyter's own counts begin anew with it
+        printed_at = read_date(header.get("date"))
+        return printed_at is not None and time.time() - printed_at > self.rate_limit_window
 
     def _count(self, why: str) -> None:
         if self._link is not None:
@@ -201,7 +226,7 @@ def is_message(frames: Sequence[bytes]) -> bool:
         return False
 
 
-def _retrieve(written: asyncio.Future[None]) -> None:
+def _retrieve(done: asyncio.Future[None]) -> None:
     """A socket that closes meanwhile is no error of ours."""
-    if not written.cancelled():
-        written.exception()
+    if not done.cancelled():
+        done.exception()

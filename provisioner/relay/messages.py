@@ -69,10 +69,11 @@ def read_request(header: Mapping[str, Any], channel: str = "") -> Request | None
     msg_id, msg_type = header.get("msg_id"), header.get("msg_type")
     if not isinstance(msg_id, str) or not isinstance(msg_type, str) or not msg_id:
         return None
-    return Request(msg_id, msg_type, _seconds(header.get("date")), f"{channel} {header.get('subshell_id') or ''}")
+    return Request(msg_id, msg_type, read_date(header.get("date")), f"{channel} {header.get('subshell_id') or ''}")
 
 
-def _seconds(date: Any) -> float | None:
+def read_date(date: Any) -> float | None:
+    """A header's date in seconds since the epoch; None for one that cannot be read."""
     try:
         moment = datetime.fromisoformat(str(date).replace("Z", "+00:00"))
     except ValueError:

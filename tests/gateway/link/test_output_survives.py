@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from aliquot.gateway.websocket import KernelWebsocketConnection
 from aliquot.provisioner.relay.client import read_relay_record
 
 from .browser import Message, text_of
@@ -103,3 +105,28 @@ async def test_a_relay_that_is_killed_is_forked_again_and_the_link_comes_back(a_
     await until(lambda: read_relay_record(folder).pid != before.pid)
     assert text_of(await browser.execute("print(x + 1)")) == "42\n"
     assert provisioner.pid == kernel_pid
+
+
+async def test_a_browser_that_is_faster_than_the_link_does_not_wait_for_a_cell_that_waits(
+    a_house: House, until: Any
+) -> None:
+    browser = await a_house.browser().open()
+    asked = await browser.run("print(input())")
+    question = await browser.until(lambda m: m.type == "input_request")
+    await browser.close()
+    sessions, session = KernelWebsocketConnection._open_sessions, f"{a_house.kernel_id}:{browser.session}"
+    await until(lambda: session not in sessions)
+    manager, relay = a_house.server.kernel_manager, read_relay_record(a_house.folder)
+    # As in a gateway that has just adopted the kernel.
+    manager.links.close(a_house.kernel_id)
+    del manager.get_kernel(a_house.kernel_id)._kernel_info_future
+    os.kill(relay.pid, signal.SIGSTOP)
+    try:
+        manager.start_watching_activity(a_house.kernel_id)
+        opening = asyncio.ensure_future(browser.open())
+        await until(lambda: session in sessions)
+    finally:
+        os.kill(relay.pid, signal.SIGCONT)
+    await opening
+    await browser.send("stdin", "input_reply", {"value": "here", "status": "ok"}, parent=question.header)
+    assert text_of(await browser.finish(asked)).endswith("here\n")

@@ -44,6 +44,25 @@ class TestWithRules:
         assert "complete_reply" not in [m.type for m in browser.seen]
 
 
+class TestWithLimits:
+    @pytest.fixture
+    def more_config(self) -> dict[str, Any]:
+        limits = {"iopub_msg_rate_limit": 5.0, "iopub_data_rate_limit": 0.0, "rate_limit_window": 0.5}
+        return {"ZMQChannelsWebsocketConnection": limits}
+
+    @pytest.mark.parametrize("protocol", ["v1", "legacy"])
+    async def test_what_was_kept_for_a_browser_comes_whole(self, a_house: House, protocol: str, until: Any) -> None:
+        browser = await a_house.browser(protocol).open()
+        count = "for i in range(200):\n    print(i, flush=True)\n"
+        asked = await browser.run(f"import time\ntime.sleep(0.5)\n{count}time.sleep(1)")
+        await browser.until(lambda m: m.type == "execute_input")
+        await browser.close()
+        await until(lambda: not a_house.link.activity.is_busy)
+        await browser.open()
+        assert text_of(await browser.finish(asked)).split() == [str(i) for i in range(200)]
+        assert "rate exceeded" in text_of(await browser.execute(count)), "what is printed now is limited as ever"
+
+
 async def test_a_kernel_that_dies_is_restarted_and_its_browsers_are_told(a_house: House, until: Any) -> None:
     browser = await a_house.browser().open()
     await browser.execute("x = 1")
