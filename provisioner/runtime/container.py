@@ -139,7 +139,6 @@ class ContainerRuntime:
         await self._engine.call(lambda client: remove_container(client, container))
 
     def _progress(self, kernel_id: str, image: str, text: str) -> None:
-        """Called in a worker thread."""
         if kernel_id not in self._waiting:
             self._log.info("kernel=%s image=%s pull=begun", kernel_id, image)
         self._waiting[kernel_id] = f"fetching the image {image}: {text}"
@@ -233,7 +232,7 @@ class ContainerRuntime:
                 self._note_silence(error)
                 return True  # an engine that does not answer says nothing about its containers
             self._states = {each["Id"]: each["State"] for each in listed}
-        return self._states.get(container, "running") in _RUNNING
+        return self._states.get(container) in _RUNNING  # one that is not listed is looked at by itself
 
     def _note_silence(self, reason: EngineError) -> None:
         """Once, however many ask."""

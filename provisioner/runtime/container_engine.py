@@ -6,6 +6,7 @@ Knows the Docker Engine API and the engines' habits; knows nothing of kernels.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
@@ -20,7 +21,7 @@ from aliquot.provisioner.container_plan import Pull
 from aliquot.provisioner.container_spec import ImageFacts
 from aliquot.provisioner.errors import EngineError, LaunchError
 from docker import APIClient
-from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.errors import APIError, DockerException, NotFound
 
 _T = TypeVar("_T")
 _CALL_SECONDS = 60
@@ -31,6 +32,10 @@ _CONFLICT = 409
 
 Progress = Callable[[str], None]
 log = logging.getLogger(__name__)
+
+
+class _GivenUp(Exception):
+    """Nobody waits for the image any more."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,16 @@ class ContainerEngine:
 
     async def image(self, name: str, pull: Pull, progress: Progress) -> ImageFacts:
         """The image, fetched where the policy says so. Raises LaunchError, EngineError."""
-        return await self.call(lambda client: _get_image(client, name, pull, progress))
+        found = None if pull is Pull.ALWAYS else await self.call(lambda client: _look_for_image(client, name))
+        if found is None and pull is not Pull.NEVER:
+            await self._fetch(name, progress)
+            found = await self.call(lambda client: _look_for_image(client, name))
+        if found is None:
+            raise LaunchError(
+                f"asked for the image {name}; found it neither here nor fetched (pull policy {pull.value}); load it on "
+                "the node, or allow it to be pulled"
+            )
+        return _image_facts(found)
 
     async def inspect(self, container: str) -> dict[str, Any] | None:
         """What the engine knows of a container; None where there is no such. Raises EngineError."""
@@ -100,10 +114,41 @@ class ContainerEngine:
         for client in clients:
             client.close()
 
+    async def _fetch(self, name: str, progress: Progress) -> None:
+        """In a thread of its own, which nobody waits for at the end: it takes minutes, and kernels need the others. Who
+        gives up ends the fetching with its next word."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def tell(text: str) -> None:
+            if done.done():
+                raise _GivenUp
+            loop.call_soon_threadsafe(lambda: None if done.done() else progress(text))
+
+        def settle(error: Exception | None) -> None:
+            if not done.done():
+                done.set_exception(error) if error is not None else done.set_result(None)
+
+        def fetch() -> None:
+            problem: Exception | None = None
+            try:
+                with contextlib.closing(self._guarded(self._connect)) as client:
+                    self._guarded(lambda: _pull_image(client, name, tell))
+            except Exception as error:  # as an executor does: it is the waiter's
+                problem = error
+            with contextlib.suppress(RuntimeError):  # of a loop that was closed
+                loop.call_soon_threadsafe(settle, problem)
+
+        threading.Thread(target=fetch, name="aliquot-fetch", daemon=True).start()
+        await done
+
     def _call(self, function: Callable[[APIClient], _T]) -> _T:
         """In a worker thread."""
+        return self._guarded(lambda: function(self._client()))
+
+    def _guarded(self, act: Callable[[], _T]) -> _T:
         try:
-            return function(self._client())
+            return act()
         except APIError as error:
             raise EngineError(f"the container engine refused: {refusal(error)}") from error
         except (DockerException, requests.RequestException, OSError) as error:
@@ -116,11 +161,14 @@ class ContainerEngine:
         """Each thread has its own: a client is not made for several."""
         client: APIClient | None = getattr(self._local, "client", None)
         if client is None:
-            client = APIClient(base_url=find_engine(self._asked), version="auto", timeout=_CALL_SECONDS)
+            client = self._connect()
             self._local.client = client
             with self._lock:
                 self._clients.append(client)
         return client
+
+    def _connect(self) -> APIClient:
+        return APIClient(base_url=find_engine(self._asked), version="auto", timeout=_CALL_SECONDS)
 
 
 def inspect_container(client: APIClient, container: str) -> dict[str, Any] | None:
@@ -160,16 +208,7 @@ def _read_facts(client: APIClient) -> EngineFacts:
     return EngineFacts(str(info.get("ServerVersion", "")), tuple(str(folder) for folder in folders), is_rootless)
 
 
-def _get_image(client: APIClient, name: str, pull: Pull, progress: Progress) -> ImageFacts:
-    found = None if pull is Pull.ALWAYS else _look_for_image(client, name)
-    if found is None and pull is not Pull.NEVER:
-        _pull_image(client, name, progress)
-        found = _look_for_image(client, name)
-    if found is None:
-        raise LaunchError(
-            f"asked for the image {name}; found it neither here nor fetched (pull policy {pull.value}); load it on the "
-            "node, or allow it to be pulled"
-        )
+def _image_facts(found: Mapping[str, Any]) -> ImageFacts:
     config = found.get("Config") or {}
     env = tuple((key, value) for key, _, value in (word.partition("=") for word in config.get("Env") or ()))
     return ImageFacts(env, tuple(config.get("Entrypoint") or ()))
@@ -178,7 +217,7 @@ def _get_image(client: APIClient, name: str, pull: Pull, progress: Progress) -> 
 def _look_for_image(client: APIClient, name: str) -> dict[str, Any] | None:
     try:
         found: dict[str, Any] = client.inspect_image(name)  # type: ignore[no-untyped-call]  # not yet in types-docker
-    except ImageNotFound:
+    except NotFound:
         return None
     return found
 

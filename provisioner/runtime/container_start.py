@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import requests
 from aliquot.provisioner.container_plan import ContainerPlan, Mount
 from aliquot.provisioner.container_spec import KERNEL_LABEL, ContainerSpec
 from aliquot.provisioner.errors import EngineError, InterceptionError, LaunchError
 from aliquot.provisioner.mount_check import ContainerNotVisible, check_mounts
 from docker import APIClient
-from docker.errors import APIError
+from docker.errors import APIError, DockerException
 
 from .container_engine import inspect_container, refusal, remove_container
 
@@ -56,7 +57,11 @@ def create_and_start(client: APIClient, spec: ContainerSpec, mounts: tuple[Mount
 
 
 def _create_and_start(client: APIClient, spec: ContainerSpec, mounts: tuple[Mount, ...]) -> dict[str, Any]:
-    container = _create(client, spec)
+    try:
+        container = _create(client, spec)
+    except requests.RequestException:
+        _remove_made(client, spec)
+        raise
     try:
         client.start(container)
         found = inspect_container(client, container)
@@ -70,9 +75,28 @@ def _create_and_start(client: APIClient, spec: ContainerSpec, mounts: tuple[Moun
                 f"{found['State']['ExitCode']}: {last_words(client, found).strip() or 'it said nothing'}"
             )
     except BaseException:
-        remove_container(client, container)
+        with _best_effort(spec):
+            remove_container(client, container)
         raise
     return found
+
+
+def _remove_made(client: APIClient, spec: ContainerSpec) -> None:
+    """The engine did not answer, and may have made it all the same. What this does not find, the next start of the
+    kernel removes by its name, and the next gateway by its labels."""
+    with _best_effort(spec):
+        found = inspect_container(client, spec.name)
+        if found is not None and _is_of(found, spec) and found["State"]["Status"] == "created":
+            remove_container(client, found["Id"])
+
+
+@contextmanager
+def _best_effort(spec: ContainerSpec) -> Iterator[None]:
+    """Why the start failed is what its asker has to hear."""
+    try:
+        yield
+    except (DockerException, requests.RequestException) as error:
+        _LOG.warning("container=%s removed=no reason=%s", spec.name, error)
 
 
 def _create(client: APIClient, spec: ContainerSpec) -> str:
@@ -83,8 +107,7 @@ def _create(client: APIClient, spec: ContainerSpec) -> str:
         left = inspect_container(client, spec.name)
         if left is None:
             raise
-        labels = left["Config"].get("Labels") or {}
-        if labels.get(KERNEL_LABEL) != spec.kernel_id or left["State"]["Status"] in ("running", "paused"):
+        if not _is_of(left, spec) or left["State"]["Status"] in ("running", "paused"):
             raise LaunchError(
                 f"asked for a container named {spec.name}; found one that is not ours or still runs "
                 f"({left['Id'][:12]}, {left['State']['Status']}); remove it, or start another kernel"
@@ -97,6 +120,11 @@ def ask_to_create(client: APIClient, body: dict[str, Any], name: str) -> str:
     """The new container's id. Raises APIError."""
     created = client.create_container_from_config(body, name)  # type: ignore[no-untyped-call]  # of types-docker
     return str(created["Id"])
+
+
+def _is_of(found: Mapping[str, Any], spec: ContainerSpec) -> bool:
+    labels: Mapping[str, str] = found["Config"].get("Labels") or {}
+    return labels.get(KERNEL_LABEL) == spec.kernel_id
 
 
 def _check_what_engines_drop(found: Mapping[str, Any], spec: ContainerSpec) -> None:

@@ -1,0 +1,147 @@
+"""What a gateway does while its engine fetches for ever, loses answers, and forgets containers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import threading
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+from aliquot.provisioner.container_plan import ContainerPlan
+from aliquot.provisioner.container_spec import KERNEL_LABEL, container_name
+from aliquot.provisioner.errors import LaunchError
+from aliquot.provisioner.launch_spec import LaunchSpec
+from aliquot.provisioner.runtime.base import KernelProcess, Launch
+from aliquot.provisioner.runtime.container import ContainerRuntime
+from aliquot.provisioner.runtime.container_settings import ContainerSettings
+from lame_engine import SECONDS, Asked, LameEngine
+
+IMAGE = "registry.example/large:1"
+# More than there are threads for calls.
+MANY = 20
+
+
+@contextlib.asynccontextmanager
+async def a_runtime(engine: LameEngine) -> AsyncIterator[ContainerRuntime]:
+    runtime = ContainerRuntime(ContainerSettings(engine.url))
+    try:
+        yield runtime
+    finally:
+        try:
+            await soon(asyncio.to_thread(runtime.close))
+        finally:
+            engine.over.set()  # so that a close that waits ends with the test
+
+
+def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*args: Any, **fixtures: Any) -> None:
+        asyncio.run(test(*args, **fixtures))
+
+    return run
+
+
+def a_launch() -> Launch:
+    kernel_id = str(uuid.uuid4())
+    return Launch(LaunchSpec(kernel_id, ("/bin/true",), (), None, "/bin/true"), container=ContainerPlan(IMAGE))
+
+
+async def soon(awaitable: Any) -> Any:
+    return await asyncio.wait_for(awaitable, SECONDS)
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + SECONDS
+    while not condition():
+        assert loop.time() < give_up, f"not within {SECONDS} s"
+        await asyncio.sleep(0.01)
+
+
+def fetching_for_ever(engine: LameEngine) -> Callable[[], int]:
+    """How many clients wait for the image now."""
+    waiting = threading.Semaphore(0)
+
+    def fetch(asked: Asked) -> None:
+        waiting.release()
+        try:
+            asked.stream_until(engine.over)
+        finally:
+            waiting.acquire()
+
+    engine.routes["POST /images/create"] = fetch
+    return lambda: waiting._value
+
+
+@in_a_loop
+async def test_images_that_are_fetched_keep_no_kernel_waiting(a_lame_engine: LameEngine) -> None:
+    fetching = fetching_for_ever(a_lame_engine)
+    async with a_runtime(a_lame_engine) as runtime:
+        launches = [a_launch() for _ in range(MANY)]
+        starts = [asyncio.ensure_future(runtime.create(launch)) for launch in launches]
+        await until(lambda: fetching() == MANY)
+        await until(lambda: runtime.waiting_reason(launches[-1].spec.kernel_id))
+        assert await soon(runtime.list()) == ()
+        for start in starts:
+            start.cancel()
+        await soon(asyncio.gather(*starts, return_exceptions=True))
+        # Who gives up ends the fetching, too, and waits for nothing any more.
+        await until(lambda: fetching() == 0)
+        assert not any(runtime.waiting_reason(launch.spec.kernel_id) for launch in launches)
+
+
+@in_a_loop
+async def test_a_gateway_ends_while_its_engine_fetches_an_image(a_lame_engine: LameEngine) -> None:
+    fetching = fetching_for_ever(a_lame_engine)
+    async with a_runtime(a_lame_engine) as runtime:
+        start = asyncio.ensure_future(runtime.create(a_launch()))
+        await until(lambda: fetching() == 1)
+        await soon(asyncio.to_thread(runtime.close))
+        start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+
+
+@in_a_loop
+async def test_a_container_that_the_engine_forgot_has_ended(a_lame_engine: LameEngine) -> None:
+    """Its process is not to be seen here, as with an engine on another machine."""
+    forgotten = KernelProcess("k", 1, 0, 1, "forgotten")
+    async with a_runtime(a_lame_engine) as runtime:
+        assert await soon(runtime.poll(forgotten)) is not None
+        await soon(runtime.remove(forgotten))
+
+
+@in_a_loop
+async def test_a_container_whose_making_was_never_answered_is_removed(a_lame_engine: LameEngine) -> None:
+    launch = a_launch()
+    kernel_id = launch.spec.kernel_id
+    made: list[str] = []
+
+    def make(asked: Asked) -> None:
+        made.append(kernel_id)
+        asked.hang_up()
+
+    def show(asked: Asked) -> None:
+        if not made:
+            return asked.say(404, {"message": "no such container"})
+        labels = {KERNEL_LABEL: kernel_id}
+        asked.say(200, {"Id": "made", "Config": {"Labels": labels}, "State": {"Status": "created", "Pid": 0}})
+
+    def remove(asked: Asked) -> None:
+        made.clear()
+        asked.say(204, {})
+
+    a_lame_engine.routes |= {
+        f"GET /images/{IMAGE}/json": lambda asked: asked.say(200, {"Config": {}}),
+        "POST /containers/create": make,
+        f"GET /containers/{container_name(kernel_id)}/json": show,
+        "DELETE /containers/made": remove,
+    }
+    async with a_runtime(a_lame_engine) as runtime:
+        with pytest.raises(LaunchError, match="found no answer"):
+            await soon(runtime.create(launch))
+    assert not made
