@@ -141,8 +141,7 @@ class AliquotExtension(ExtensionApp):
         )
         rules = GuardRules(knobs.require_interception, knobs.unhooked_process_policy == "end")
         self._guard = InterceptionGuard(manager, self.log, rules)
-        if rules.requires_interception or rules.ends_unhooked:
-            self._watch.listen(self._guard.look)
+        self._watch.listen(self._guard.look)
         self._culler = Culler(manager, read_policy(Culling(parent=self._server()), manager), clock, self.log)
         self._watch.listen(self._culler.watch)
 

@@ -1,4 +1,4 @@
-"""Ends this server's kernels that go past the hook, where the administrator's configuration says so.
+"""Ends this server's kernels that go past the hook: in containers always, else where the configuration says so.
 
 It decides by the agent's word alone; why it ended a kernel is remembered with all other endings.
 """
@@ -23,6 +23,10 @@ class KernelEnder(Protocol):
 
     def __contains__(self, kernel_id: Any) -> bool: ...
 
+    def is_in_container(self, kernel_id: str) -> bool:
+        """Whether it runs in a container, and not as a process of this machine."""
+        ...
+
     async def end_kernel(self, kernel_id: str, asked: Asked, now: bool = False) -> None:
         """End it, with its grant, for this reason."""
         ...
@@ -35,13 +39,17 @@ class GuardRules:
     requires_interception: bool = True
     ends_unhooked: bool = False
 
-    def reason(self, kernel: KernelStatus) -> Asked | None:
-        """Why this kernel is to be ended; None when it may go on."""
-        if self.requires_interception and kernel.interception.startswith(_FAILED):
+    def reason(self, kernel: KernelStatus, in_container: bool = False) -> Asked | None:
+        """Why this kernel is to be ended; None when it may go on.
+
+        Where a container's engine dropped a device in silence, the self-check alone tells.
+        """
+        if (self.requires_interception or in_container) and kernel.interception.startswith(_FAILED):
+            why = "it runs in a container" if in_container else "c.Aliquot.require_interception is set"
             return asked_by_rule(
                 EndingCode.INTERCEPTION,
-                f"because its GPU calls are not seen ({kernel.interception}), and c.Aliquot.require_interception is "
-                "set. 'aliquot doctor' shows what is wrong",
+                f"because its GPU calls are not seen ({kernel.interception}), and {why}. "
+                "'aliquot doctor' shows what is wrong",
             )
         if self.ends_unhooked and kernel.unhooked_processes:
             found = "; ".join(process_text(process) for process in kernel.unhooked_processes)
@@ -65,7 +73,8 @@ class InterceptionGuard:
         """Called by NodeWatch with each new view."""
         for kernel in view.status.kernels if view.status else ():
             is_ours = kernel.kernel_id in self._manager and kernel.kernel_id not in self._ending
-            reason = self._rules.reason(kernel) if is_ours else None
+            in_container = is_ours and self._manager.is_in_container(kernel.kernel_id)
+            reason = self._rules.reason(kernel, in_container) if is_ours else None
             if reason is not None:
                 self._ending[kernel.kernel_id] = asyncio.create_task(self._end(kernel.kernel_id, reason))
 

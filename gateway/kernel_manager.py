@@ -108,6 +108,11 @@ class AliquotKernelManager(LastingKernelManager):
         """Whether kernels may have been started in containers. Asked by adoption."""
         return self.containers is not None and self.containers.has_images
 
+    def is_in_container(self, kernel_id: str) -> bool:
+        """Asked by the interception guard."""
+        kernel = self._kernels.get(kernel_id)
+        return isinstance(kernel, ManagedKernel) and kernel.is_in_container
+
     # ---- start
 
     async def _async_start_kernel(self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any) -> str:

@@ -70,6 +70,11 @@ class ManagedKernel(ServerKernelManager):
         return None if self.kernel_spec is None else stanza_request(self.kernel_spec.metadata)
 
     @property
+    def is_in_container(self) -> bool:
+        """Whether its kernelspec is an image of the catalogue."""
+        return self.kernel_spec is not None and image_of(self.kernel_spec.metadata) is not None
+
+    @property
     def label(self) -> str:
         """What people call it: its notebook, or else its kernelspec."""
         session = (self.start_arguments.get("env") or {}).get("JPY_SESSION_NAME", "")

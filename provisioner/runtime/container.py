@@ -35,7 +35,7 @@ from aliquot.provisioner.relay.process_facts import start_time_ticks
 from aliquot.provisioner.resources import Grant
 
 from .base import KernelProcess, Launch, exit_status
-from .container_engine import ContainerEngine, EngineFacts, remove_container
+from .container_engine import ContainerEngine, EngineFacts, has_ended, remove_container
 from .container_memory import MemoryWatch, judge_memory
 from .container_relay import ensure_relay_container
 from .container_settings import ContainerSettings
@@ -46,7 +46,6 @@ from .streams import PipeEnds
 _LISTING_SECONDS = 1.0
 _SETTLE_SECONDS = 0.02
 _REMEMBERED_ENDS = 1000
-_RUNNING = frozenset(("created", "running", "paused", "restarting"))
 
 
 @dataclass(frozen=True)
@@ -232,7 +231,8 @@ class ContainerRuntime:
                 self._note_silence(error)
                 return True  # an engine that does not answer says nothing about its containers
             self._states = {each["Id"]: each["State"] for each in listed}
-        return self._states.get(container) in _RUNNING  # one that is not listed is looked at by itself
+        # One that is not listed is looked at by itself.
+        return not has_ended(self._states.get(container, "gone"))
 
     def _note_silence(self, reason: EngineError) -> None:
         """Once, however many ask."""
@@ -245,7 +245,7 @@ class ContainerRuntime:
         container = process.container
         try:
             found = await self._engine.inspect(container)
-            if found is not None and found["State"]["Status"] in _RUNNING:
+            if found is not None and not has_ended(found["State"]["Status"]):
                 return None
             words = "" if found is None else await self._engine.call(lambda client: last_words(client, found))
         except EngineError as error:
@@ -294,4 +294,6 @@ def _process(kernel_id: str, found: Mapping[str, Any]) -> KernelProcess:
 
 def _found(state: Mapping[str, Any]) -> FoundContainer:
     labels = dict(state["Config"].get("Labels") or {})
-    return FoundContainer(_process(labels.get(KERNEL_LABEL, ""), state), labels, state["State"]["Status"] in _RUNNING)
+    return FoundContainer(
+        _process(labels.get(KERNEL_LABEL, ""), state), labels, not has_ended(state["State"]["Status"])
+    )

@@ -29,6 +29,7 @@ _THREADS = 8
 _USUAL_SOCKETS = ("/var/run/docker.sock", "/run/podman/podman.sock")
 _SESSION_SOCKETS = ("docker.sock", "podman/podman.sock")
 _CONFLICT = 409
+_LIVING = frozenset(("created", "running", "paused", "restarting", "stopping"))
 
 Progress = Callable[[str], None]
 log = logging.getLogger(__name__)
@@ -179,6 +180,11 @@ def inspect_container(client: APIClient, container: str) -> dict[str, Any] | Non
             return None
         raise
     return found
+
+
+def has_ended(status: str) -> bool:
+    """Of ``State.Status``, or a listing's ``State``. Podman has one more word for it than Docker."""
+    return status not in _LIVING
 
 
 def remove_container(client: APIClient, container: str) -> None:

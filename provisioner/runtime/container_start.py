@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,10 +21,12 @@ from aliquot.provisioner.mount_check import ContainerNotVisible, check_mounts
 from docker import APIClient
 from docker.errors import APIError, DockerException
 
-from .container_engine import inspect_container, refusal, remove_container
+from .container_engine import has_ended, inspect_container, refusal, remove_container
 
 _LOG = logging.getLogger(__name__)
 _LAST_LINES = 20
+_SETTLE_SECONDS = 0.1
+_WRITTEN_SECONDS = 2.0  # within which an engine writes that a process has ended
 _ALL_USERS = ["0", "0", str((1 << 32) - 1)]  # of a uid_map: each user is itself
 _INIT_FAILURE = "failed to exec pid1:"  # catatonit's
 
@@ -64,20 +67,38 @@ def _create_and_start(client: APIClient, spec: ContainerSpec, mounts: tuple[Moun
         raise
     try:
         client.start(container)
-        found = inspect_container(client, container)
-        if found is None:
-            raise EngineError(f"asked for the container {spec.name}; it was removed while it started")
-        _check_what_engines_drop(found, spec)
-        _compare(found, mounts)
-        if found["State"]["Status"] == "exited":
-            raise LaunchError(
-                f"asked to run {' '.join(spec.body['Cmd'])!r} in {spec.image}; it ended at once with exit code "
-                f"{found['State']['ExitCode']}: {last_words(client, found).strip() or 'it said nothing'}"
-            )
+        return _checked(client, container, spec, mounts)
     except BaseException:
         with _best_effort(spec):
             remove_container(client, container)
         raise
+
+
+def _checked(client: APIClient, container: str, spec: ContainerSpec, mounts: tuple[Mount, ...]) -> dict[str, Any]:
+    """The started container, as the engine describes it, once it is what was asked for."""
+    deadline = time.monotonic() + _WRITTEN_SECONDS
+    while True:
+        found = _look(client, container)
+        if found is None:
+            raise EngineError(f"asked for the container {spec.name}; it was removed while it started")
+        if has_ended(found["State"]["Status"]):
+            raise _ended_at_once(client, found, spec)
+        try:
+            _check_what_engines_drop(found, spec)
+        except ProcessLookupError:
+            if time.monotonic() < deadline:
+                continue
+        _compare(found, mounts)
+        return found
+
+
+def _look(client: APIClient, container: str) -> dict[str, Any] | None:
+    """After the start. A process that is not to be seen has ended, which the engine writes a moment later, or is in
+    another pid namespace than we."""
+    found = inspect_container(client, container)
+    if found is not None and found["State"]["Pid"] and not is_in(found["State"]["Pid"], container):
+        time.sleep(_SETTLE_SECONDS)
+        found = inspect_container(client, container)
     return found
 
 
@@ -99,6 +120,16 @@ def _best_effort(spec: ContainerSpec) -> Iterator[None]:
         _LOG.warning("container=%s removed=no reason=%s", spec.name, error)
 
 
+def _ended_at_once(client: APIClient, found: Mapping[str, Any], spec: ContainerSpec) -> LaunchError:
+    words = last_words(client, found).strip()
+    if spec.hook_program and spec.hook_program in words and "No such file" in words:
+        return _no_hook(spec)
+    return LaunchError(
+        f"asked to run {' '.join(spec.body['Cmd'])!r} in {spec.image}; it ended at once with exit code "
+        f"{found['State']['ExitCode']}: {words or 'it said nothing'}"
+    )
+
+
 def _create(client: APIClient, spec: ContainerSpec) -> str:
     """A container that an earlier start of this very kernel left has its name. Raises APIError, LaunchError."""
     try:
@@ -107,7 +138,9 @@ def _create(client: APIClient, spec: ContainerSpec) -> str:
         left = inspect_container(client, spec.name)
         if left is None:
             raise
-        if not _is_of(left, spec) or left["State"]["Status"] in ("running", "paused"):
+        # Its maker may have been killed before it could start it.
+        is_idle = left["State"]["Status"] == "created" or has_ended(left["State"]["Status"])
+        if not _is_of(left, spec) or not is_idle:
             raise LaunchError(
                 f"asked for a container named {spec.name}; found one that is not ours or still runs "
                 f"({left['Id'][:12]}, {left['State']['Status']}); remove it, or start another kernel"
@@ -145,12 +178,14 @@ def _check_what_engines_drop(found: Mapping[str, Any], spec: ContainerSpec) -> N
 
 
 def _lacks(process: Path, path: str) -> bool:
-    """Not where it has ended meanwhile, or where we may not look: the self-check will say."""
+    """Not where we may not look: the self-check will say. Raises ProcessLookupError when it has ended meanwhile."""
     root = os.path.join(process, "root")
     try:
         os.lstat(f"{root}{path}")
     except FileNotFoundError:
-        return os.path.exists(root)
+        if not os.path.exists(root):
+            raise ProcessLookupError(process) from None
+        return True
     except OSError:
         return False
     return False

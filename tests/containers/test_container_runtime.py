@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from aliquot.provisioner.errors import EngineError, LaunchError
+from aliquot.provisioner.errors import EngineError, InterceptionError, LaunchError
+from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 from aliquot.provisioner.runtime.base import KernelProcess, exit_status
 from aliquot.provisioner.runtime.container import ContainerRuntime
 from aliquot.provisioner.runtime.container_settings import ContainerSettings
@@ -193,3 +194,37 @@ def test_a_kernel_that_was_removed_behind_our_back_is_gone(kernels: ContainerKer
     assert (end.exit_code, end.signal) == (None, None)
     assert exit_status(end) == 255
     kernels.do(kernels.runtime.remove(kernel.process))
+
+
+@pytest.fixture
+def a_grant(tmp_path: Path) -> Grant:
+    """Of the software GPU, with libraries that lie in no folder that a test's container has mounted."""
+    for folder in ("libraries/bin", "libraries/shim", "kernels/k"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "libraries/bin/aliquot-kernel-start").touch(0o755)
+    env = (
+        ("ALIQUOT_SOFTGPU_STATE", str(tmp_path / "state")),
+        ("LD_LIBRARY_PATH_PREPEND", str(tmp_path / "libraries/shim")),
+    )
+    quota = Quota("GPU-0", 0, GpuShare(25), Bytes(1 << 30))
+    return Grant("k", "alice", Request(GpuShare(25)), "n", (quota,), str(tmp_path / "kernels/k"), env)
+
+
+@pytest.mark.parametrize(
+    ("devices", "want_error", "want_words"),
+    [
+        ("cdi", InterceptionError, "set c.KernelContainers.devices to 'mounts'"),
+        ("auto", LaunchError, "start the node agent with --cdi-dir"),
+    ],
+)
+def test_an_engine_that_drops_devices_in_silence_starts_no_kernel_without_its_hook(
+    a_podman: Engine, a_grant: Grant, tmp_path: Path, devices: str, want_error: type[Exception], want_words: str
+) -> None:
+    settings = ContainerSettings(a_podman.url, devices=devices, cdi_dirs=(str(tmp_path),))
+    kernels = ContainerKernels(a_podman, settings=settings)
+    try:
+        with pytest.raises(want_error, match=want_words):
+            kernels.start(kernels.launch(a_plan(a_podman), SLEEPER, grant=a_grant))
+        assert kernels.containers() == set()
+    finally:
+        kernels.close()

@@ -17,9 +17,13 @@ from .fake_agent import escaped, kernel
 class Manager:
     """Kernels that end when they are told to."""
 
-    def __init__(self, *kernels: str) -> None:
+    def __init__(self, *kernels: str, in_containers: tuple[str, ...] = ()) -> None:
         self.kernels = set(kernels)
+        self.in_containers = in_containers
         self.ended: dict[str, Asked] = {}
+
+    def is_in_container(self, kernel_id: str) -> bool:
+        return kernel_id in self.in_containers
 
     def __contains__(self, kernel_id: Any) -> bool:
         return kernel_id in self.kernels
@@ -48,6 +52,16 @@ async def test_only_our_own_uncontrolled_kernels_are_ended_and_their_owner_learn
     assert manager.kernels == {"k2"}
     assert manager.ended["k1"].code is EndingCode.INTERCEPTION
     assert failed in manager.ended["k1"].message
+
+
+async def test_a_kernel_in_a_container_is_ended_whatever_the_policy_says() -> None:
+    manager = Manager("process", "contained", in_containers=("contained",))
+    guard = InterceptionGuard(manager, logging.getLogger("test"), GuardRules(False, False))
+    failed = "failed: cuInit reached the driver"
+    guard.look(node(kernel("process", "alice", interception=failed), kernel("contained", "bob", interception=failed)))
+    await guard.stop()
+    assert manager.kernels == {"process"}
+    assert "it runs in a container" in manager.ended["contained"].message
 
 
 async def test_an_agent_that_is_away_ends_nobody() -> None:
