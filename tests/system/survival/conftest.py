@@ -121,6 +121,11 @@ class Tab:
         self._socket = websocket.create_connection(url, header=headers, timeout=SECONDS)
 
     def reconnect(self, gateway: Gateway) -> Tab:
+        if self.gateway.process.poll() is not None:
+            # What it had written before its end is in our socket, as in a browser's.
+            with contextlib.suppress(OSError, ValueError, websocket.WebSocketException):
+                while True:
+                    self.read()
         self.close()
         self.gateway = gateway
         self.connect()

@@ -60,11 +60,8 @@ def test_the_stop_and_the_knob_decide(
     assert is_left(kernel_id) is want
 
 
-@pytest.mark.parametrize("program", ["server", "lab"])
-def test_plain_jupyter_programs_keep_kernels_at_sigterm(
-    program: str, a_machine: Any, open_tab: Any, is_left: Any
-) -> None:
-    start = JUPYTER.format(program=program)
+def test_plain_jupyterlab_keeps_kernels_at_sigterm(a_machine: Any, open_tab: Any, is_left: Any) -> None:
+    start = JUPYTER.format(program="lab")
     gateway = a_machine.serve(program=start).wait_until_up()
     kernel_id = gateway.start_kernel()
     tab = open_tab(gateway, kernel_id)

@@ -42,3 +42,26 @@ def test_a_running_cell_its_output_and_variables_survive(
     after.call("DELETE", f"/api/kernels/{kernel_id}")
     eventually(lambda: (a_node.held(), a_node.relays(), a_node.processes()) == ({}, {}, {}))
     assert a_node.records() == set()
+
+
+def test_an_agent_that_is_killed_with_the_gateway_has_the_same_ledger_afterwards(
+    a_node: Any, open_tab: Any, eventually: Callable[..., Any]
+) -> None:
+    gateway = a_node.serve().wait_until_up()
+    kernels = {gateway.start_kernel(name): share for name, share in (("python3.gpu-0.25", 25), ("python3.gpu-0.5", 50))}
+    tabs = {kernel_id: open_tab(gateway, kernel_id) for kernel_id in kernels}
+    for tab in tabs.values():
+        assert tab.run("x = 1; print(x)") == "1"
+    waiting = gateway.start_kernel("python3.gpu-0.5")
+    assert a_node.held() == kernels
+    gateway.stop(signal.SIGKILL)
+    a_node.kill_agent()
+    a_node.start_agent()
+    after = a_node.succeed(gateway)
+    eventually(lambda: a_node.held() == kernels)
+    assert after.kernel_ids() == {*kernels, waiting}
+    gone, *_ = (kernel_id for kernel_id, share in kernels.items() if share == 50)
+    after.call("DELETE", f"/api/kernels/{gone}")
+    eventually(lambda: a_node.held().get(waiting) == 50)
+    (left,) = set(kernels) - {gone}
+    assert tabs[left].reconnect(after).run("print(x)") == "1"
