@@ -10,8 +10,9 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
+from aliquot.gpu_hook.paths import RuntimeDir
 from aliquot.provisioner.errors import RelayUnavailableError
-from aliquot.provisioner.relay.client import read_relay_record
+from aliquot.provisioner.relay.client import ensure_relay_host, read_relay_record
 from aliquot.provisioner.relay.link import LinkListener, RelayLink
 from aliquot.provisioner.relay.records import UnreadableRecordError
 
@@ -75,4 +76,7 @@ async def connect(folder: Path, listener: LinkListener) -> RelayLink:
         record = read_relay_record(folder)
     except (FileNotFoundError, UnreadableRecordError) as error:
         raise RelayUnavailableError(f"there is no relay in {folder}: {error}") from error
+    if not record.is_alive and record.has_living_kernel:
+        # It was killed, and its host with it, perhaps: a host puts another relay before the kernel.
+        await ensure_relay_host(RuntimeDir(folder.parent.parent))
     return await RelayLink.connect(record, listener)

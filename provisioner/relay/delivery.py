@@ -108,6 +108,11 @@ class Delivery:
             return entry
         return None
 
+    def lost(self, link: int, entry: Entry) -> None:
+        """What was to be sent on this link cannot be read: nobody will acknowledge it."""
+        self._land(self._links[link], entry.seq)
+        self._store.lose(entry)
+
     def acknowledged(self, link: int, seq: int) -> bool:
         """This link needs the message, and what was sent to it before, no more. False for what it did not get."""
         state = self._links[link]

@@ -188,7 +188,7 @@ class Links:
             try:
                 frames = self._store.load(entry)
             except OSError:
-                self._store.lose(entry)
+                self._delivery.lost(number, entry)
                 continue
             yield {"op": "message", "seq": entry.seq, "channel": entry.channel, "session": entry.session}, frames
 

@@ -153,8 +153,9 @@ class Store:
         if entry is not None:
             self.in_flight_bytes -= entry.size if entry.flights else 0
             self._release(entry)
-            if not self._entries:
-                self._outputs.clear()
+            # One message that is kept for long, such as a reply to a page that is gone, must not keep these numbers.
+            while self._outputs and self._outputs[0] not in self._entries:
+                self._outputs.popleft()
 
     def lose(self, entry: Entry) -> None:
         """What lies on disk cannot be read any more: it counts as dropped."""

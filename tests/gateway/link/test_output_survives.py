@@ -130,3 +130,14 @@ async def test_a_browser_that_is_faster_than_the_link_does_not_wait_for_a_cell_t
     await opening
     await browser.send("stdin", "input_reply", {"value": "here", "status": "ok"}, parent=question.header)
     assert text_of(await browser.finish(asked)).endswith("here\n")
+
+
+async def test_a_kernel_whose_relay_and_relay_host_were_killed_gets_others(a_house: House) -> None:
+    browser = await a_house.browser().open()
+    await browser.execute("x = 5")
+    relay = read_relay_record(a_house.folder)
+    host = int((a_house.folder.parent.parent / "relay.lock").read_text())
+    os.kill(host, signal.SIGKILL)
+    os.kill(relay.pid, signal.SIGKILL)
+    assert text_of(await browser.execute("print(x)")) == "5\n"
+    assert read_relay_record(a_house.folder).kernel == relay.kernel, "the same kernel"
