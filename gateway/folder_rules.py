@@ -118,9 +118,10 @@ def check_home(template: str, roots: Iterable[str], private: Iterable[str]) -> N
     """The template of users' homes. Raises RequestError."""
     parts = parts_of(template)
     # Only there: whoever owns a folder above could put another in its place.
-    if template.count(USER) != 1 or USER not in parts[-1] or not set(template) - set(USER) - {"/"}:
+    is_alone = set("{}").isdisjoint(template.replace(USER, "", 1))
+    if len(parts) < 2 or USER not in parts[-1] or not is_alone:
         raise RequestError(
-            f"asked the home {template!r}; found no {USER} in its last part, or more than one; "
+            f"asked the home {template!r}; found no {USER} in its last part, other braces, or no folder around it; "
             f"write it like /srv/homes/{USER}"
         )
     homes = template.rpartition("/")[0]

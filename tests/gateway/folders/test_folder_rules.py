@@ -123,6 +123,17 @@ def test_a_template_of_homes_names_the_user_once_and_last_and_in_a_root(template
         rules.check_home(template, ROOTS, PRIVATE)
 
 
+@pytest.mark.parametrize("template", ["/users/{user}", "/srv/{user}", "/srv/homes/u-{user}"])
+def test_a_home_may_lie_in_a_root_of_any_name(template: str) -> None:
+    rules.check_home(template, ["/users", "/srv"], ())
+
+
+@pytest.mark.parametrize("template", ["/{user}", "/srv/{team}/{user}", "/srv/{user}}"])
+def test_a_template_of_homes_lies_in_a_folder_and_has_no_other_braces(template: str) -> None:
+    with pytest.raises(RequestError, match="write it like"):
+        rules.check_home(template, ["/srv"], ())
+
+
 @pytest.mark.parametrize("other", ["/data", "/data/sets", "/data/sets/x"])
 def test_two_folders_on_one_target_or_within_it_are_refused(other: str) -> None:
     with pytest.raises(RequestError, match="none holds the other"):
