@@ -82,6 +82,7 @@ class LameEngine:
         self.over = threading.Event()
         self.routes: dict[str, Answer] = {
             "GET /version": lambda asked: asked.say(200, {"ApiVersion": "1.41", "Version": "0"}),
+            "GET /info": lambda asked: asked.say(200, {"ServerVersion": "0"}),
             "GET /containers/json": lambda asked: asked.say(200, []),
         }
         self._server = _Server(str(socket), Asked)
