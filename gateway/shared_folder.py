@@ -18,7 +18,7 @@ from traitlets.config import Configurable
 # The name under which a home stands in lists; no folder can have it.
 HOME = "home"
 
-_OWNER = re.compile(r"(\d{1,9}:\d{1,9})?")
+_OWNER = re.compile(r"(\d{1,9}:\d{1,9})?", re.ASCII)
 
 
 @dataclass(frozen=True)

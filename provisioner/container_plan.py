@@ -16,7 +16,7 @@ from .resources import Bytes
 LABEL_PREFIX = "aliquot.dev/"
 # One past the largest uid and gid: -1 means "leave as it is" to the kernel's system calls.
 _MAX_ID = (1 << 32) - 1
-_USER = re.compile(r"(\d{1,10}):(\d{1,10})")
+_USER = re.compile(r"(\d{1,10}):(\d{1,10})", re.ASCII)
 _USERNS = re.compile(r"host|auto|keep-id|private|")
 _NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _IMAGE = re.compile(r"[A-Za-z0-9][\w.:/@-]{0,511}", re.ASCII)
@@ -29,6 +29,10 @@ _TAKEN_TARGETS = frozenset(("/", "/proc", "/sys", "/dev", "/etc", "/run", "/tmp"
 SMALLEST_MEMORY = Bytes(64 << 20)
 _SMALLEST_CPUS = 0.01
 _SMALLEST_PIDS = 16
+# Engines read 64 bits with a sign, and CPUs in billionths; Linux has no more pids.
+_LARGEST_MEMORY = Bytes(1 << 62)
+_LARGEST_CPUS = 100_000.0
+_LARGEST_PIDS = 1 << 22
 
 
 class Pull(str, Enum):
@@ -84,16 +88,21 @@ class ContainerLimits:
 
     def __post_init__(self) -> None:
         checks = (
-            ("memory", self.memory, SMALLEST_MEMORY),
-            ("CPUs", self.cpus, _SMALLEST_CPUS),
-            ("processes", self.pids, _SMALLEST_PIDS),
-            ("shared memory", self.shm, Bytes(1 << 20)),
+            ("memory", self.memory, SMALLEST_MEMORY, _LARGEST_MEMORY),
+            ("CPUs", self.cpus, _SMALLEST_CPUS, _LARGEST_CPUS),
+            ("processes", self.pids, _SMALLEST_PIDS, _LARGEST_PIDS),
+            ("shared memory", self.shm, Bytes(1 << 20), _LARGEST_MEMORY),
         )
-        for what, asked, least in checks:
+        for what, asked, least, most in checks:
             if asked is not None and asked < least:
                 raise RequestError(
                     f"asked a limit of {asked} {what} for a kernel's container; found that {least} is the least "
                     "a kernel runs with; set a larger one"
+                )
+            if asked is not None and asked > most:
+                raise RequestError(
+                    f"asked a limit of {asked} {what} for a kernel's container; found that {most} is the most that "
+                    "engines take; set a smaller one"
                 )
 
 

@@ -179,15 +179,32 @@ def _workdir(cwd: str | None, plan: ContainerPlan, home: str) -> str:
 
 
 def _mounts(launch: ContainerLaunch, plan: ContainerPlan, grant: Grant | None, devices: Devices) -> tuple[Mount, ...]:
-    """Of the agent the kernel sees its own folder alone, at the path that its environment names."""
-    mounts = [*plan.mounts, *devices.edits.mounts]
+    """Of the agent the kernel sees its own folder alone, at the path that its environment names. Raises LaunchError."""
+    mounts = [*devices.edits.mounts]
     if launch.folder:
         mounts.append(Mount(launch.folder, launch.folder, read_only=False))
     if grant is not None:
         # A socket can be connected to through a read-only mount.
         mounts.append(Mount(grant.kernel_dir, grant.kernel_dir))
+    for mount in plan.mounts:
+        _check_covers_nothing(mount, mounts)
+    mounts += plan.mounts
     # One that lies in another comes after it.
     return tuple(sorted(dict.fromkeys(mounts), key=lambda mount: (mount.target.count("/"), mount.target)))
+
+
+def _check_covers_nothing(mount: Mount, own: Iterable[Mount]) -> None:
+    """A folder of users' over the hook would take its place, and one around it would get folders of the engine's in it.
+    One that lies where it lies on the host has them already."""
+    for other in own:
+        lies_within = f"{mount.target}/".startswith(f"{other.target}/") or f"{other.target}/".startswith(
+            f"{mount.target}/"
+        )
+        if lies_within and mount.source != mount.target:
+            raise LaunchError(
+                f"asked to mount {mount.source!r} at {mount.target!r}; found that the container needs "
+                f"{other.target!r} there for itself; choose another target"
+            )
 
 
 def _bind(mount: Mount) -> dict[str, Any]:

@@ -77,6 +77,14 @@ def test_limits_under_which_no_kernel_runs_are_refused(limits: dict[str, Any]) -
 
 
 @pytest.mark.parametrize(
+    "limits", [{"memory": Bytes(1 << 63)}, {"cpus": 1e300}, {"pids": 10**30}, {"shm": Bytes(1 << 63)}]
+)
+def test_limits_that_no_engine_can_read_are_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match="the most"):
+        ContainerLimits(**limits)
+
+
+@pytest.mark.parametrize(
     ("share", "want_memory", "want_cpus"),
     [("1", 20 * _GIB, 9.0), ("0.25", 5 * _GIB, 2.25), ("4", 80 * _GIB, 36.0), ("2.5", 50 * _GIB, 22.5)],
 )

@@ -68,6 +68,21 @@ def test_a_container_is_hardened_without_being_asked() -> None:
     assert set(host["Tmpfs"]) == {"/run", "/tmp", "/home/kernel"}
 
 
+@pytest.mark.parametrize("target", [LIB, f"{LIB}/shim", "/var/lib", A_FOLDER, "/run/aliquot/kernels"])
+def test_a_folder_over_the_hook_or_the_kernels_own_is_refused(target: str) -> None:
+    devices = Devices(edits=Edits(mounts=(Mount(f"{LIB}/1", f"{LIB}/shim"),)))
+    plan = ContainerPlan("i", mounts=(Mount("/srv/data", target),))
+    with pytest.raises(LaunchError, match="choose another target"):
+        spec(plan=plan, grant=A_GRANT, devices=devices)
+
+
+def test_the_same_folder_of_the_host_around_the_hook_is_fine() -> None:
+    devices = Devices(edits=Edits(mounts=(Mount(f"{LIB}/shim", f"{LIB}/shim"),)))
+    made = spec(plan=ContainerPlan("i", mounts=(Mount("/var/lib", "/var/lib"),)), grant=A_GRANT, devices=devices)
+    targets = [mount["Target"] for mount in made.body["HostConfig"]["Mounts"]]
+    assert targets.index("/var/lib") < targets.index(f"{LIB}/shim")
+
+
 def test_limits_leave_no_room_for_swap() -> None:
     limits = ContainerLimits(memory=Bytes(1 << 30), cpus=0.5, pids=64, shm=Bytes(1 << 26))
     host = spec(plan=ContainerPlan("i", limits=limits)).body["HostConfig"]
