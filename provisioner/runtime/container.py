@@ -97,13 +97,13 @@ class ContainerRuntime:
 
     async def _spec(self, launch: Launch, plan: ContainerPlan) -> ContainerSpec:
         kernel_id = launch.spec.kernel_id
-        engine = await self._engine.facts()
-        user = container_user(plan.user, (os.geteuid(), os.getegid()), engine.is_rootless)
+        is_rootless = os.geteuid() != 0 and (await self._engine.facts()).is_rootless
+        user = container_user(plan.user, (os.geteuid(), os.getegid()), is_rootless)
         check_sources(plan)
         image = await self._engine.image(
             plan.image, plan.pull, lambda text: self._progress(kernel_id, plan.image, text)
         )
-        devices = Devices() if launch.grant is None else self._devices(launch.grant, engine)
+        devices = Devices() if launch.grant is None else self._devices(launch.grant, await self._engine.facts())
         return container_spec(_container_launch(launch, user), plan, image, launch.grant, devices)
 
     def _devices(self, grant: Grant, engine: EngineFacts) -> Devices:
