@@ -88,11 +88,6 @@ class RunningKernel:
             with contextlib.suppress(OSError):
                 os.kill(self.id.pid, number)
 
-    def kill_group(self) -> None:
-        """What it left running in its process group does not outlive it."""
-        with contextlib.suppress(OSError):
-            os.killpg(self.id.pid, signal.SIGKILL)
-
     def close(self) -> None:
         if self.descriptor is not None:
             os.close(self.descriptor)
@@ -161,24 +156,34 @@ def _failure(launch: Launch, error: Exception) -> str:
     return f"asked to run {launch.argv[0]!r}: {reason}; check argv in the kernelspec's kernel.json"
 
 
-def bound_log(log: Path, most_bytes: int) -> None:
-    """Keep the second half of a log that grew too long. What is written in between is lost."""
+def log_size(log: Path) -> int:
+    """Where what a kernel that starts now writes will begin."""
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
+def bound_log(log: Path, most_bytes: int) -> bool:
+    """Keep the second half of a log that grew too long, and tell so. What is written in between is lost."""
     with contextlib.suppress(OSError):
         if log.stat().st_size <= most_bytes:
-            return
+            return False
         with open(log, "r+b") as file:
             file.seek(-most_bytes // 2, os.SEEK_END)
             kept = file.read(most_bytes)
             file.truncate(0)
         with open(log, "ab") as file:
             file.write(kept)
+        return True
+    return False
 
 
-def last_words(log: Path) -> str:
-    """The last lines of the log."""
+def last_words(log: Path, start: int) -> str:
+    """The last lines of the log, from where its last process began: what the one before said is not its reason."""
     try:
         with open(log, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _WORDS_BYTES))
+            file.seek(max(start, os.fstat(file.fileno()).st_size - _WORDS_BYTES))
             text = file.read().decode(errors="replace")
     except OSError:
         return ""

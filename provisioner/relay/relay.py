@@ -67,6 +67,7 @@ class Relay:
         self._ended: Ended | None = None
         self._next_tick = 0.0
         self._trimmed_at = 0.0
+        self._log_start = 0
         self._owner_descriptor: int | None = None
         self.links: Links
         self.is_terminated = False  # set by SIGTERM
@@ -109,7 +110,8 @@ class Relay:
         return max(0.0, min(waits))
 
     def _tick(self, now: float) -> None:
-        kernel_process.bound_log(self._folder / "kernel.log", self._request.log_bytes)
+        if kernel_process.bound_log(self._folder / "kernel.log", self._request.log_bytes):
+            self._log_start = 0
         if self._traffic.teller is not None:
             self._traffic.teller.tick(now)
         if self._kernel is not None and self._kernel.has_ended():
@@ -215,7 +217,7 @@ class Relay:
 
     def _how_it_ended(self, kernel: RunningKernel | None) -> Ended:
         reason = "" if self._steps is None else self._steps.written_reason
-        words = kernel_process.last_words(self._folder / "kernel.log") if kernel is not None else ""
+        words = kernel_process.last_words(self._folder / "kernel.log", self._log_start) if kernel is not None else ""
         if kernel is None:
             return Ended(None, None, None, None, time.time(), words, reason)
         status = kernel.status
@@ -281,7 +283,7 @@ class Relay:
                 self._finish_leaving()
             empty_folder(self._folder / "k")
             self._write_connection_file()
-            began = time.time()
+            began, self._log_start = time.time(), kernel_process.log_size(self._folder / "kernel.log")
             kernel = kernel_process.start(launch, self._folder / "kernel.log", dict(zip(targets, given, strict=True)))
         finally:
             for descriptor in given:

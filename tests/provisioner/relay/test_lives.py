@@ -208,6 +208,21 @@ def test_facts_are_replaced_whole(a_house: House) -> None:
     asyncio.run(scene())
 
 
+def test_last_words_are_those_of_the_process_that_ended(a_house: House) -> None:
+    async def scene() -> None:
+        record = await a_house.relay()
+        for script, words in (
+            ("echo first >&2; exit 3", "first"),
+            ("echo second >&2; exit 4", "second"),
+            ("kill $$", ""),
+        ):
+            process = await client.spawn(record, client.KernelLaunch(("/bin/sh", "-c", script), {}))
+            said = await until(lambda: (found := client.read_ended(record)) and found.pid == process.pid and found)  # noqa: B023
+            assert said.last_words == words
+
+    asyncio.run(scene())
+
+
 def test_a_program_that_cannot_be_run_is_said_clearly(a_house: House, tmp_path: Path) -> None:
     async def scene() -> None:
         record = await a_house.relay()
