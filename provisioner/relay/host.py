@@ -6,11 +6,13 @@ One thread, and no ZMQ context: what is forked must begin clean. Its end ends no
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import shutil
 import signal
 import socket
+import stat
 import sys
 import time
 import traceback
@@ -345,9 +347,10 @@ def _has_answering_kernel(record: RelayRecord) -> bool:
     """One in a container is nobody's child here: it lives where its socket is listened at."""
     if record.kernel is not None:
         return False
+    path = record.kernel_folder / "s-1"
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
-        probe.connect(os.fspath(record.kernel_folder / "s-1"))
-        return True
+        probe.setblocking(False)  # a kernel that takes no connection lives, and must not keep us waiting
+        return stat.S_ISSOCK(path.lstat().st_mode) and probe.connect_ex(os.fspath(path)) in (0, errno.EAGAIN)
     return False
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import os
 import shutil
+import socket
 import tempfile
 from pathlib import Path
 
 import pytest
 from aliquot.provisioner.relay import client
 from aliquot.provisioner.relay.clearing import remove_folder
-from relay_house import SECONDS, Gateway, House, Stranger, kill_and_wait, lives, soon
+from relay_house import SECONDS, Gateway, House, Stranger, kill_and_wait, lives, soon, until
 
 _DEPTH = 1500  # more levels than Python recurses, and than a path has room for
 
@@ -45,6 +47,31 @@ def test_sockets_that_are_links_to_another_kernel_are_not_followed(a_house: Hous
             assert not watching.messages, "it heard a kernel that is not its own"
         finally:
             kernel.end()
+
+    asyncio.run(scene())
+
+
+def test_a_kernel_that_takes_no_connection_is_taken_over_like_any_other(a_house: House) -> None:
+    async def scene() -> None:
+        record = await a_house.relay()
+        connections = []
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(record.kernel_folder / "s-1"))
+            listener.listen(0)
+            try:
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        connections.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK))
+                        connections[-1].connect(listener.getsockname())
+                a_house.kill_host()
+                kill_and_wait(record.pid)
+                await a_house.start()
+                again = await until(lambda: found if (found := client.read_relay_record(record.folder)).is_alive else 0)
+                assert again.pid != record.pid, "it was not taken over"
+                await soon(a_house.relay())
+            finally:
+                for connection in connections:
+                    connection.close()
 
     asyncio.run(scene())
 
