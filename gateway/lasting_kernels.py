@@ -92,7 +92,13 @@ class LastingKernelManager(RelayedKernelManager):
                 self.log.error("shutdown=failed reason=%s", result)
         if self.memory is not None:
             self.memory.freeze()
+        self.log.info("kernels=left count=%d they go on without this server", len(self._kernels))
         self.leaves_kernels = True
+
+    def list_kernel_ids(self) -> list[str]:
+        """Called by the server's stop, too, which tells its log how many it ends."""
+        kernel_ids: list[str] = [] if self.leaves_kernels else super().list_kernel_ids()
+        return kernel_ids
 
     @staticmethod
     def _leave(kernel: Any) -> bool:
