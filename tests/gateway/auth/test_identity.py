@@ -187,5 +187,5 @@ def test_the_outer_gate_knows_its_paths(path: str, want: bool) -> None:
 def test_what_is_in_no_table_is_refused() -> None:
     assert may_do("execute", "kernels")
     assert not may_do("execute", "terminals")
-    assert not may_do("write", "aliquot")
+    assert not may_do("write", "api")
     assert not may_do("read", "something new")
