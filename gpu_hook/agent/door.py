@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 _BACKLOG = 64
 _MODE = 0o666  # users of a container have uids of their own; on the host the folders above keep others out
 _PAUSE_SECONDS = 1.0  # without descriptors left, accepting again at once would only spin
+_HELLO_SECONDS = 5.0
+_LONGEST_HELLO = 1 << 16
 
 
 class HookDoor:
@@ -67,3 +69,20 @@ class HookDoor:
         except OSError as error:
             log.info("event=hook_vanished socket=%s reason=%r", self._path, str(error))
             connection.close()
+
+
+def send_away(connection: socket.socket, refusal: bytes) -> None:
+    """Refuse who has not said a word yet. Closed with its HELLO unread, the socket would throw our answer away."""
+    loop = asyncio.get_running_loop()
+    connection.send(refusal)
+
+    def close() -> None:
+        patience.cancel()
+        loop.remove_reader(connection.fileno())
+        with contextlib.suppress(OSError):
+            connection.recv(_LONGEST_HELLO)
+        connection.close()
+
+    connection.setblocking(False)
+    patience = loop.call_later(_HELLO_SECONDS, close)
+    loop.add_reader(connection.fileno(), close)

@@ -28,7 +28,7 @@ from aliquot.gpu_hook.protocol import (
 from .activity import Activity
 from .audit import KernelProcesses
 from .credit import CreditDesk
-from .door import HookDoor
+from .door import HookDoor, send_away
 from .journal import Entry, remove_folder, write_entry
 from .ledger import Account, DeviceAccount, Ledger, LedgerError
 from .pages import AgentSide, HookSide
@@ -343,8 +343,7 @@ class Kernel:
             visitor = HookSession(next(_session_numbers), connection, self)
         except InvisiblePeerError as error:
             log.warning("event=hook_refused kernel=%s pid=0 reason=PEER text=%r", self.kernel_id, str(error))
-            connection.send(protocol.pack(protocol.Refuse(RefusalReason.PEER, str(error))))
-            return connection.close()
+            return send_away(connection, protocol.pack(protocol.Refuse(RefusalReason.PEER, str(error))))
         if len(self._visitors) >= MAX_VISITORS:
             return visitor.refuse(RefusalReason.FULL, f"{MAX_VISITORS} processes of the kernel have not said HELLO")
         self._visitors.add(visitor)
