@@ -82,7 +82,9 @@ def _checked(client: APIClient, container: str, spec: ContainerSpec, mounts: tup
         if found is None:
             raise EngineError(f"asked for the container {spec.name}; it was removed while it started")
         if has_ended(found["State"]["Status"]):
-            raise _ended_at_once(client, found, spec)
+            if found["State"]["ExitCode"] != 0:
+                raise _ended_at_once(client, found, spec)
+            return found  # what it was to do, it did: its ending says so
         try:
             _check_what_engines_drop(found, spec)
         except ProcessLookupError:
