@@ -56,8 +56,11 @@ class ContainerNode(parts.Node):  # type: ignore[name-defined, misc]
         self.homes.mkdir()
         folder.chmod(0o755)
         image = {"name": "pytorch", "display_name": "PyTorch", "version": "2.11", "image": WHOLE_IMAGE, "pull": "never"}
+        # Its programs see no variable of the loader.
+        clean = ["/usr/bin/env", "-u", "LD_LIBRARY_PATH", "-u", "LD_AUDIT", "python3", "-m", "ipykernel_launcher", "-f"]
+        bare = {**image, "name": "bare", "kernelspec": {"argv": [*clean, "{connection_file}"]}}
         small = {"name": "small", "image": WHOLE_IMAGE, "pull": "never", "limits": {"memory": "128MiB"}}
-        images = json.dumps(image | {"user": f"{USER}:{USER}"}) + ", " + json.dumps(small)
+        images = ", ".join(json.dumps(each | {"user": f"{USER}:{USER}"}) for each in (image, bare, small))
         self.config = folder / "gateway_config.py"
         self.config.write_text(
             CONFIG.format(
@@ -73,6 +76,10 @@ class ContainerNode(parts.Node):  # type: ignore[name-defined, misc]
 
     def start(self) -> None:
         self.start_agent("4GiB", "--cdi-dir", str(self.engine.cdi_dir), "--library-dir", str(self.folder / "libraries"))
+
+    def add_config(self, line: str) -> None:
+        """For the next gateway."""
+        self.config.write_text(f"{self.config.read_text()}{line}\n")
 
     def gateway(self) -> Any:
         return self.serve(f"--config={self.config}").wait_until_up()

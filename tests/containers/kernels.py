@@ -157,7 +157,8 @@ class StartedKernel:
 
     def send(self, code: str) -> str:
         assert self.client is not None
-        return str(self.client.execute(code, allow_stdin=False))
+        # After an error a kernel aborts what comes next, for a moment, unless it is told not to.
+        return str(self.client.execute(code, allow_stdin=False, stop_on_error=False))
 
     def wait_for_text(self, text: str) -> None:
         assert self.client is not None

@@ -90,3 +90,15 @@ def test_a_kernel_is_interrupted_and_restarted_and_its_lack_of_memory_is_said(
     assert "of 128 MiB host memory" in crash["message"]
     gateway.call("DELETE", f"/api/kernels/{kernel_id}")
     parts.wait_until(lambda: (a_container_node.boxes(), a_container_node.relays()) == ([], {}))
+
+
+def test_an_image_that_clears_its_environment_is_hooked_by_the_loaders_own_file(
+    a_container_node: ContainerNode, open_tab: Callable[..., Any]
+) -> None:
+    a_container_node.add_config("c.KernelContainers.hook = 'preload'")
+    gateway = a_container_node.gateway()
+    tab = open_tab(gateway, gateway.start_kernel("bare.gpu-0.25"))
+    assert tab.run("import os; print(os.environ.get('LD_LIBRARY_PATH'))") == "None"
+    assert tab.run(f"{GPU}\nprint(memory(), allocate(900), allocate(200))") == "1024 0 2"
+    (kernel,) = parts.query("status", runtime_dir=a_container_node.runtime.path)["kernels"]
+    assert kernel["interception"] == "holds"
