@@ -61,18 +61,28 @@ def a_gateway_process() -> Iterator[Gateway]:
     log = (folder / "serve.log").open("wb")
     command = [sys.executable, "-m", "aliquot.gateway.app", "serve", *options, "--Aliquot.driver=softgpu"]
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        yield Gateway(process, _url_when_it_answers(process, folder), environment)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(20)
+        log.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _url_when_it_answers(process: subprocess.Popen[bytes], folder: Path) -> str:
+    """Jupyter writes the file a moment before it listens."""
     told = folder / f"jupyter/jpserver-{process.pid}.json"
     deadline = time.monotonic() + START_SECONDS
-    while not told.exists():
+    while True:
         assert process.poll() is None, (folder / "serve.log").read_text()
-        assert time.monotonic() < deadline, "the gateway did not start in time"
+        assert time.monotonic() < deadline, f"the gateway did not start in time: {(folder / 'serve.log').read_text()}"
+        with contextlib.suppress(OSError, ValueError):
+            url = str(json.loads(told.read_text())["url"]).rstrip("/")
+            urllib.request.urlopen(f"{url}/api", timeout=5).close()
+            return url
         time.sleep(0.05)
-    yield Gateway(process, json.loads(told.read_text())["url"].rstrip("/"), environment)
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-    process.wait(20)
-    log.close()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_ctrl_c_without_a_terminal_ends_its_kernels() -> None:
