@@ -48,6 +48,7 @@ def test_the_composed_services_run_a_cell_on_a_quarter_of_a_gpu(
 
 
 @pytest.mark.soak
+@pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="builds all images once more: make soak")
 @pytest.mark.timeout(900)
 def test_they_do_on_podman_too(deploy: Callable[[Engine], Deployment], a_podman: Engine) -> None:
     run_a_cell(deploy(a_podman))
