@@ -60,7 +60,15 @@ def a_gateway_process() -> Iterator[Gateway]:
     options += ["--Aliquot.keep_kernels=never"]
     log = (folder / "serve.log").open("wb")
     command = [sys.executable, "-m", "aliquot.gateway.app", "serve", *options, "--Aliquot.driver=softgpu"]
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    # Tests that a shell runs in the background inherit an ignored SIGINT, which a server would respect.
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     try:
         yield Gateway(process, _url_when_it_answers(process, folder), environment)
     finally:
