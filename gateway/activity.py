@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from aliquot.provisioner.relay.link import Activity as RelayActivity
-from aliquot.provisioner.relay.link import KernelState
+from aliquot.provisioner.relay.link import Activity as RelayActivity, KernelState
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from typing import Any, Protocol, cast
 
 from aliquot.gateway.access import REFUSAL, may_do, may_reach
 from jupyter_server import CallContext
-from jupyter_server.auth import Authorizer, IdentityProvider, PasswordIdentityProvider
-from jupyter_server.auth import User as JupyterUser
+from jupyter_server.auth import Authorizer, IdentityProvider, PasswordIdentityProvider, User as JupyterUser
 from jupyter_server.base.handlers import JupyterHandler
 from tornado.web import HTTPError, RequestHandler
 from traitlets import Dict, TraitError, default, validate

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aliquot.provisioner.errors import RelayError, RelayProtocolError
-from aliquot.provisioner.relay.link import Activity as RelayActivity
 from aliquot.provisioner.relay.link import (
+    Activity as RelayActivity,
     Attached,
     Dropped,
     KernelState,

@@ -18,8 +18,7 @@ from jupyter_client.jsonutil import json_default
 from jupyter_client.kernelspec import NoSuchKernel
 from jupyter_server import CallContext
 from jupyter_server.auth.decorator import authorized, ws_authenticated
-from jupyter_server.services.kernels import handlers as kernels
-from jupyter_server.services.kernels import websocket
+from jupyter_server.services.kernels import handlers as kernels, websocket
 from jupyter_server.services.kernelspecs import handlers as kernelspecs
 from jupyter_server.services.sessions import handlers as sessions
 from tornado.web import HTTPError, RequestHandler, authenticated

@@ -8,137 +8,61 @@ from __future__ import annotations
 import struct
 import uuid as uuids
 from dataclasses import dataclass
-from enum import IntEnum, IntFlag
 
-VERSION = 2
-OLDEST_VERSION = 1
-MESSAGE_MAGIC = 0x314D5141
-PAGE_MAGIC = 0x31505141
-PAGE_BYTES = 4096
-MAX_DEVICES = 16
-HOST_MEMORY = MAX_DEVICES  # as the device of a Credit: page-locked host memory
-HOST_UUID = bytes(16)  # its entry in HELLO
-MAX_PROCESSES = 64
-NO_LIMIT = (1 << 64) - 1
-TEXT_BYTES = 192
-NAME_BYTES = 32
-SOCKET_NAME = "hook.sock"
-MAX_AMOUNT = (1 << 63) - 1  # larger amounts can only be negative numbers or overflows of a caller
+from .protocol_words import (
+    HOST_MEMORY as HOST_MEMORY,
+    HOST_UUID as HOST_UUID,
+    MAX_AMOUNT as MAX_AMOUNT,
+    MAX_DEVICES as MAX_DEVICES,
+    MAX_PROCESSES as MAX_PROCESSES,
+    MESSAGE_MAGIC as MESSAGE_MAGIC,
+    NAME_BYTES as NAME_BYTES,
+    NO_LIMIT as NO_LIMIT,
+    OLDEST_VERSION as OLDEST_VERSION,
+    PAGE_BYTES as PAGE_BYTES,
+    PAGE_MAGIC as PAGE_MAGIC,
+    SOCKET_NAME as SOCKET_NAME,
+    TEXT_BYTES as TEXT_BYTES,
+    VERSION as VERSION,
+    AgentPage as AgentPage,
+    Enforcer as Enforcer,
+    HookPage as HookPage,
+    Lease as Lease,
+    MessageType as MessageType,
+    MoveOutcome as MoveOutcome,
+    RefusalReason as RefusalReason,
+    Residency as Residency,
+    ResidencyMode as ResidencyMode,
+    Role as Role,
+    SelfCheck as SelfCheck,
+    Staying as Staying,
+    WorkloadClass as WorkloadClass,
+)
 
 HEADER = struct.Struct("=IHHII")
 HELLO_FIXED = struct.Struct("=iiQII32s")  # role is unsigned in C; read as signed it is refused like any unknown role
 HELLO_DEVICE = struct.Struct("=16sQQ")
 CREDIT = struct.Struct("=IIQ")
 SELF_CHECK = struct.Struct(f"=II{TEXT_BYTES}s")
+SEGMENT = struct.Struct("=IIQ")
+SWAP = struct.Struct("=II")
+WAKE = struct.Struct("=II")
+MOVED_FIXED = struct.Struct("=IIIIQQQQ")
+MOVED_DEVICE = struct.Struct("=QQ")
 WELCOME = struct.Struct("=II")
 REFUSE = struct.Struct(f"=II{TEXT_BYTES}s")
 
-HELLO_ENTRIES = {1: MAX_DEVICES, 2: MAX_DEVICES + 1}
+HELLO_ENTRIES = {1: MAX_DEVICES, 2: MAX_DEVICES + 1, 3: MAX_DEVICES + 1}
 HELLO_BYTES = HEADER.size + HELLO_FIXED.size + HELLO_ENTRIES[VERSION] * HELLO_DEVICE.size
 CREDIT_BYTES = HEADER.size + CREDIT.size
 SELF_CHECK_BYTES = HEADER.size + SELF_CHECK.size
 WELCOME_BYTES = HEADER.size + WELCOME.size
 REFUSE_BYTES = HEADER.size + REFUSE.size
+SEGMENT_BYTES = HEADER.size + SEGMENT.size
+SWAP_BYTES = HEADER.size + SWAP.size
+WAKE_BYTES = HEADER.size + WAKE.size
+MOVED_BYTES = HEADER.size + MOVED_FIXED.size + MAX_DEVICES * MOVED_DEVICE.size + TEXT_BYTES
 LARGEST_MESSAGE = HELLO_BYTES
-
-
-class MessageType(IntEnum):
-    HELLO = 1
-    CREDIT_REQUEST = 2
-    CREDIT_RETURN = 3
-    SELF_CHECK = 4
-    WELCOME = 64
-    REFUSE = 65
-    CREDIT_GRANT = 66
-    CREDIT_RECALL = 67
-
-
-class Role(IntEnum):
-    PROCESS = 1
-    OBSERVER = 2
-    CHECK = 3
-
-
-class WorkloadClass(IntEnum):
-    PRODUCTION = 0
-    OPPORTUNISTIC = 1
-
-
-class RefusalReason(IntEnum):
-    VERSION = 1
-    KERNEL = 2
-    MESSAGE = 3
-    FULL = 4
-    PEER = 5
-
-
-class Enforcer(IntEnum):
-    HOOK = 0
-    MPS = 1
-    DRIVER = 2
-
-
-class SelfCheck(IntFlag):
-    CUDA_NAME = 1 << 0
-    CUDA_LINK_NAME = 1 << 1
-    QUERY = 1 << 2
-    NVML_NAME = 1 << 3
-    ONE_DRIVER = 1 << 4
-    ABSOLUTE_PATH = 1 << 5
-    ALL = 0x1F
-
-
-class AgentPage:
-    """Byte offsets of the agent's page; device words are relative to the device's record."""
-
-    MAGIC = 0
-    VERSION = 4
-    GENERATION = 8
-    GATE = 16
-    WORKLOAD_CLASS = 20
-    DEVICE_COUNT = 24
-    HOST_QUOTA = 32
-    HOST_CHARGED_ELSEWHERE = 40
-    HOST_CHARGED = 48
-    PROCESS_SEQUENCE = 56
-    PROCESS_COUNT = 60
-    DEVICES = 128
-    DEVICE_BYTES = 128
-    UUID = 0
-    QUOTA = 16
-    CHARGED_ELSEWHERE = 24
-    CHARGED = 32
-    SHARE_HUNDREDTHS = 40
-    ENFORCER = 44
-    BUSY_NANOSECONDS = 48
-    UTILIZATION = 56
-    PROCESSES = DEVICES + MAX_DEVICES * DEVICE_BYTES
-    PROCESS = struct.Struct("=iiIIQ")
-    BYTES = PROCESSES + MAX_PROCESSES * PROCESS.size
-
-
-class HookPage:
-    """Byte offsets of the hook's page; device words are relative to the device's record."""
-
-    MAGIC = 0
-    VERSION = 4
-    PID = 8
-    LAST_CALL = 16
-    UNKNOWN_SYMBOLS = 24
-    UNACCOUNTED_CALLS = 32
-    HOST_CHARGED = 40
-    HOST_CREDIT = 48
-    HOST_REFUSALS = 56
-    HOST_PEAK = 64
-    DEVICES = 128
-    DEVICE_BYTES = 128
-    CHARGED = 0
-    PEAK = 8
-    CREDIT = 16
-    ALLOCATIONS = 24
-    LAUNCHES = 32
-    REFUSALS = 40
-    BYTES = DEVICES + MAX_DEVICES * DEVICE_BYTES
 
 
 class MalformedError(Exception):
@@ -169,7 +93,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Credit:
-    """REQUEST, GRANT, RETURN or RECALL, by ``type``."""
+    """REQUEST, GRANT, WAIT, RETURN or RECALL, by ``type``."""
 
     type: MessageType
     device: int
@@ -198,20 +122,78 @@ class Refuse:
     sequence: int = 0
 
 
-Message = Hello | Credit | SelfCheckResult | Welcome | Refuse
+@dataclass(frozen=True)
+class Segment:
+    """Host memory for the next SWAP_OUT; its descriptor goes beside it."""
+
+    number: int
+    bytes: int
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
+class Swap:
+    """SWAP_OUT or SWAP_IN, by ``type``."""
+
+    type: MessageType
+    sequence: int
+    drain_milliseconds: int = 0
+    segment_count: int = 0
+
+
+@dataclass(frozen=True)
+class Wake:
+    waiting_calls: int
+    sequence: int = 0
+
+
+_NOTHING_STAYS = Staying(0)
+
+
+@dataclass(frozen=True)
+class MovedDevice:
+    swapped_bytes: int
+    staying_bytes: int
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a process did about a SWAP_OUT or SWAP_IN. Untrusted: the reader bounds it by what was lent."""
+
+    outcome: MoveOutcome
+    residency: Residency
+    devices: tuple[MovedDevice, ...] = ()
+    staying: Staying = _NOTHING_STAYS
+    wanted_bytes: int = 0
+    drain_nanoseconds: int = 0
+    copy_nanoseconds: int = 0
+    map_nanoseconds: int = 0
+    text: str = ""
+    sequence: int = 0
+
+
+Message = Hello | Credit | SelfCheckResult | Welcome | Refuse | Segment | Swap | Wake | Moved
 
 _CREDIT_TYPES = (
     MessageType.CREDIT_REQUEST,
     MessageType.CREDIT_RETURN,
     MessageType.CREDIT_GRANT,
     MessageType.CREDIT_RECALL,
+    MessageType.CREDIT_WAIT,
 )
+_SWAP_TYPES = (MessageType.SWAP_OUT, MessageType.SWAP_IN)
+_SINCE_3 = (MessageType.WAKE, MessageType.MOVED, MessageType.CREDIT_WAIT, MessageType.SEGMENT, *_SWAP_TYPES)
+_KNOWN_STAYING = (Staying.MODE << 1) - 1
 _KNOWN_CHECKS = SelfCheck.ALL | SelfCheck.ABSOLUTE_PATH
 _SIZES = {
     MessageType.HELLO: HELLO_BYTES,
     MessageType.SELF_CHECK: SELF_CHECK_BYTES,
     MessageType.WELCOME: WELCOME_BYTES,
     MessageType.REFUSE: REFUSE_BYTES,
+    MessageType.SEGMENT: SEGMENT_BYTES,
+    MessageType.WAKE: WAKE_BYTES,
+    MessageType.MOVED: MOVED_BYTES,
+    **dict.fromkeys(_SWAP_TYPES, SWAP_BYTES),
     **dict.fromkeys(_CREDIT_TYPES, CREDIT_BYTES),
 }
 
@@ -228,8 +210,10 @@ def pack(message: Message, version: int = VERSION) -> bytes:
         return _header(MessageType.SELF_CHECK, message.sequence, version) + body
     if isinstance(message, Welcome):
         return _header(MessageType.WELCOME, message.sequence, version) + WELCOME.pack(message.device_count, 0)
-    body = REFUSE.pack(message.reason, 0, cut_text(message.text, TEXT_BYTES))
-    return _header(MessageType.REFUSE, message.sequence, version) + body
+    if isinstance(message, Refuse):
+        body = REFUSE.pack(message.reason, 0, cut_text(message.text, TEXT_BYTES))
+        return _header(MessageType.REFUSE, message.sequence, version) + body
+    return _pack_residency(message, version)
 
 
 def unpack(datagram: bytes, want_version: int | None = None) -> Message:
@@ -245,7 +229,7 @@ def unpack(datagram: bytes, want_version: int | None = None) -> Message:
     if not OLDEST_VERSION <= version <= VERSION or want_version not in (None, version):
         speaks = f"{OLDEST_VERSION} to {VERSION}" if want_version is None else f"{want_version} on this connection"
         raise MalformedError(f"got version {version}; this agent speaks {speaks}", RefusalReason.VERSION)
-    if kind not in _SIZES:
+    if kind not in _SIZES or (version < 3 and kind in _SINCE_3):
         raise MalformedError(f"got a message of unknown type {kind}")
     want = _size(MessageType(kind), version)
     if length != want or len(datagram) != want:
@@ -280,6 +264,31 @@ def _pack_hello(hello: Hello) -> bytes:
     return (header + fixed + table).ljust(_size(MessageType.HELLO, hello.version), b"\0")
 
 
+def _pack_residency(message: Segment | Swap | Wake | Moved, version: int) -> bytes:
+    if isinstance(message, Segment):
+        body = SEGMENT.pack(message.number, 0, message.bytes)
+        return _header(MessageType.SEGMENT, message.sequence, version) + body
+    if isinstance(message, Swap):
+        body = SWAP.pack(message.drain_milliseconds, message.segment_count)
+        return _header(message.type, message.sequence, version) + body
+    if isinstance(message, Wake):
+        return _header(MessageType.WAKE, message.sequence, version) + WAKE.pack(message.waiting_calls, 0)
+    fixed = MOVED_FIXED.pack(
+        message.outcome,
+        message.residency,
+        message.staying,
+        len(message.devices),
+        message.wanted_bytes,
+        message.drain_nanoseconds,
+        message.copy_nanoseconds,
+        message.map_nanoseconds,
+    )
+    table = b"".join(MOVED_DEVICE.pack(d.swapped_bytes, d.staying_bytes) for d in message.devices)
+    body = fixed + table.ljust(MAX_DEVICES * MOVED_DEVICE.size, b"\0")
+    text = cut_text(message.text, TEXT_BYTES).ljust(TEXT_BYTES, b"\0")
+    return _header(MessageType.MOVED, message.sequence, version) + body + text
+
+
 def _text(raw: bytes) -> str:
     text = raw.split(b"\0", 1)[0].decode(errors="replace")
     return "".join(letter if letter.isprintable() else "?" for letter in text)
@@ -298,10 +307,42 @@ def _unpack_body(kind: MessageType, datagram: bytes, sequence: int, version: int
         return SelfCheckResult(SelfCheck(passed & _KNOWN_CHECKS), _text(text), sequence)
     if kind is MessageType.WELCOME:
         return Welcome(WELCOME.unpack_from(datagram, HEADER.size)[0], sequence)
+    if kind in _SINCE_3:
+        return _unpack_residency(kind, datagram, sequence)
     reason, _, text = REFUSE.unpack_from(datagram, HEADER.size)
     if reason not in RefusalReason.__members__.values():
         raise MalformedError(f"got refusal reason {reason}")
     return Refuse(RefusalReason(reason), _text(text), sequence)
+
+
+def _unpack_residency(kind: MessageType, datagram: bytes, sequence: int) -> Message:
+    if kind is MessageType.SEGMENT:
+        number, _, amount = SEGMENT.unpack_from(datagram, HEADER.size)
+        return Segment(number, amount, sequence)
+    if kind in _SWAP_TYPES:
+        drain, count = SWAP.unpack_from(datagram, HEADER.size)
+        return Swap(kind, sequence, drain, count)
+    if kind is MessageType.WAKE:
+        return Wake(WAKE.unpack_from(datagram, HEADER.size)[0], sequence)
+    return _unpack_moved(datagram, sequence)
+
+
+def _unpack_moved(datagram: bytes, sequence: int) -> Moved:
+    outcome, residency, staying, count, wanted, *phases = MOVED_FIXED.unpack_from(datagram, HEADER.size)
+    if outcome not in MoveOutcome.__members__.values() or residency not in Residency.__members__.values():
+        raise MalformedError(f"got outcome {outcome}, residency {residency}")
+    if count > MAX_DEVICES:
+        raise MalformedError(f"got {count} devices; at most {MAX_DEVICES}")
+    start = HEADER.size + MOVED_FIXED.size
+    devices = tuple(
+        MovedDevice(*MOVED_DEVICE.unpack_from(datagram, start + i * MOVED_DEVICE.size)) for i in range(count)
+    )
+    if any(d.swapped_bytes + d.staying_bytes > MAX_AMOUNT for d in devices) or wanted > MAX_AMOUNT:
+        raise MalformedError("got more bytes than any device has")
+    text = _text(datagram[start + MAX_DEVICES * MOVED_DEVICE.size :])
+    known = Staying(staying & _KNOWN_STAYING)
+    drain, copy, map_ = phases
+    return Moved(MoveOutcome(outcome), Residency(residency), devices, known, wanted, drain, copy, map_, text, sequence)
 
 
 def _unpack_hello(datagram: bytes, sequence: int, version: int) -> Hello:

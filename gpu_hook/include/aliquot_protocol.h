@@ -9,6 +9,20 @@
  * Version 2 added host memory, the enforcer, utilization and the table of processes: words that version 1 reserved
  * (an agent of version 1 leaves them 0), an entry of HELLO, and what follows the devices in the agent's page.
  *
+ * Version 3 added residency: a kernel's memory leaves the device and comes back at the same addresses. The agent alone
+ * decides which kernel holds the lease of its devices; a process moves its bytes when it is told to, and says so.
+ *
+ *     agent                                     hook
+ *     SEGMENT … (one descriptor each)      →    maps them: where the host copy goes, in order
+ *     SWAP_OUT                             →    stops calls, drains, copies out, unmaps
+ *                                          ←    MOVED (same sequence): done; or why not, and then all is as before
+ *                                          ←    WAKE: a call waits (once for each time that it is out)
+ *     SWAP_IN                              →    maps at the same addresses, copies in, lets calls on
+ *                                          ←    MOVED; the segments are the agent's again
+ *
+ * Calls wait while the page's lease is ended, in a process that has nothing to move, too. Credit that has to wait for
+ * room is answered late: CREDIT_WAIT, at least once a second, keeps the hook patient.
+ *
  * Transport: a Unix SEQPACKET socket, `hook.sock` in the kernel's own directory, which the agent listens on.
  * Which socket a process connects to says whose kernel it is. All integers are in host byte order (both ends
  * are on one machine). Pages are size-sealed memfds of one page each, passed with ALIQUOT_WELCOME.
@@ -19,7 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ALIQUOT_PROTOCOL_VERSION 2u
+#define ALIQUOT_PROTOCOL_VERSION 3u
 #define ALIQUOT_OLDEST_VERSION 1u
 #define ALIQUOT_MESSAGE_MAGIC 0x314d5141u /* "AQM1" */
 #define ALIQUOT_PAGE_MAGIC 0x31505141u    /* "AQP1" */
@@ -37,11 +51,18 @@ enum aliquot_message_type {
     ALIQUOT_CREDIT_REQUEST = 2, /* answered by ALIQUOT_CREDIT_GRANT with the same sequence */
     ALIQUOT_CREDIT_RETURN = 3,  /* no answer */
     ALIQUOT_SELF_CHECK = 4,     /* result of the check at kernel start; no answer */
+    ALIQUOT_WAKE = 5,           /* a call waits for the lease; no answer but what follows from it */
+    ALIQUOT_MOVED = 6,          /* answer to SWAP_OUT and SWAP_IN, same sequence; after a WELCOME also unasked, with
+                                   sequence 0: this process is swapped out since before */
     /* agent to hook */
     ALIQUOT_WELCOME = 64, /* with two descriptors: the agent's page (read-only), the hook's page */
     ALIQUOT_REFUSE = 65,  /* with a reason; the agent then closes the connection */
     ALIQUOT_CREDIT_GRANT = 66,
     ALIQUOT_CREDIT_RECALL = 67, /* answered by ALIQUOT_CREDIT_RETURN (possibly of 0 bytes), same sequence */
+    ALIQUOT_CREDIT_WAIT = 68,   /* the request of this sequence waits for room on the device: wait on */
+    ALIQUOT_SEGMENT = 69,       /* with one descriptor: host memory for the next SWAP_OUT; no answer */
+    ALIQUOT_SWAP_OUT = 70,
+    ALIQUOT_SWAP_IN = 71,
 };
 
 enum aliquot_role {
@@ -63,6 +84,46 @@ enum aliquot_refusal {
 /* What keeps a kernel within its memory on a device. Under the driver's own limit the hook leaves memory queries to
  * the driver, which shows the limit itself. */
 enum aliquot_enforcer { ALIQUOT_ENFORCER_HOOK = 0, ALIQUOT_ENFORCER_MPS = 1, ALIQUOT_ENFORCER_DRIVER = 2 };
+
+/* How a kernel's memory can leave its devices. Chosen by the agent, for a kernel's whole life. */
+enum aliquot_residency_mode {
+    ALIQUOT_RESIDENCY_OFF = 0,     /* it stays */
+    ALIQUOT_RESIDENCY_VMM = 1,     /* large allocations are mapped by the virtual-memory API */
+    ALIQUOT_RESIDENCY_MANAGED = 2, /* linear allocations are CUDA unified memory */
+};
+
+enum aliquot_lease { ALIQUOT_LEASE_HELD = 0, ALIQUOT_LEASE_ENDED = 1 };
+
+/* Where a process's memory is, as the hook says it. */
+enum aliquot_residency {
+    ALIQUOT_RESIDENT = 0,
+    ALIQUOT_SWAPPING_OUT = 1,
+    ALIQUOT_SWAPPED = 2,
+    ALIQUOT_SWAPPING_IN = 3,
+};
+
+enum aliquot_move_outcome {
+    ALIQUOT_MOVE_DONE = 0,
+    ALIQUOT_MOVE_BUSY = 1,       /* the drain's time was over: something keeps the device; all is as before */
+    ALIQUOT_MOVE_NO_SPACE = 2,   /* the segments are too small: `wanted_bytes` says how much; all is as before */
+    ALIQUOT_MOVE_NO_ROOM = 3,    /* SWAP_IN: the device has less room than was promised; still swapped out */
+    ALIQUOT_MOVE_REFUSED = 4,    /* this process cannot: its mode is off, or a context is lost; all is as before */
+    ALIQUOT_MOVE_FAILED = 5,     /* the driver or the file system failed; the page says where the bytes are */
+};
+
+/* Why bytes of a process stay on the device when it is swapped out. */
+enum aliquot_staying {
+    ALIQUOT_STAYS_SMALL = 1u << 0,     /* below the least elastic size */
+    ALIQUOT_STAYS_POOL = 1u << 1,      /* stream-ordered memory in use */
+    ALIQUOT_STAYS_ARRAY = 1u << 2,
+    ALIQUOT_STAYS_IPC = 1u << 3,       /* legacy IPC, either side */
+    ALIQUOT_STAYS_EXPORTED = 1u << 4,  /* a handle or an address range that others may hold by a descriptor */
+    ALIQUOT_STAYS_GRAPH = 1u << 5,     /* memory nodes of graphs */
+    ALIQUOT_STAYS_MULTICAST = 1u << 6,
+    ALIQUOT_STAYS_MANAGED = 1u << 7,   /* unified memory of the user's own: the driver pages it */
+    ALIQUOT_STAYS_BEFORE = 1u << 8,    /* allocated before the agent was there, or while it was away */
+    ALIQUOT_STAYS_MODE = 1u << 9,      /* the kernel's mode is off, or the device lacks virtual memory management */
+};
 
 /* What ALIQUOT_SELF_CHECK reports. All bits of ALIQUOT_CHECK_ALL set means that interception holds; an absolute path
  * that leads past the hook is reported apart. */
@@ -106,6 +167,44 @@ struct aliquot_credit { /* REQUEST, GRANT, RETURN, RECALL */
     uint32_t device; /* index into the agent page's devices, or ALIQUOT_HOST_MEMORY */
     uint32_t deadline_milliseconds; /* RECALL: answer within this time */
     uint64_t bytes; /* wanted, granted (0: over quota), returned, or wanted back */
+};
+
+struct aliquot_segment { /* its descriptor is a memfd, or a private file, of at least `bytes`, populated */
+    struct aliquot_header header;
+    uint32_t number; /* 0, 1, … of the next SWAP_OUT: the copy fills them in this order */
+    uint32_t reserved;
+    uint64_t bytes; /* a multiple of 2 MiB */
+};
+
+struct aliquot_swap { /* SWAP_OUT, SWAP_IN */
+    struct aliquot_header header;
+    uint32_t drain_milliseconds; /* SWAP_OUT: how long to wait for the device */
+    uint32_t segment_count;      /* SWAP_OUT: those with a number below it hold the copy; others are void */
+};
+
+struct aliquot_wake {
+    struct aliquot_header header;
+    uint32_t waiting_calls;
+    uint32_t reserved;
+};
+
+struct aliquot_moved_device {
+    uint64_t swapped_bytes; /* on the host now */
+    uint64_t staying_bytes; /* charged, and on the device whatever happens */
+};
+
+struct aliquot_moved {
+    struct aliquot_header header;
+    uint32_t outcome;   /* enum aliquot_move_outcome */
+    uint32_t residency; /* enum aliquot_residency: where it is now */
+    uint32_t staying;   /* bits of enum aliquot_staying */
+    uint32_t device_count;
+    uint64_t wanted_bytes;      /* of host memory, for NO_SPACE */
+    uint64_t drain_nanoseconds; /* of the three phases */
+    uint64_t copy_nanoseconds;
+    uint64_t map_nanoseconds;
+    struct aliquot_moved_device devices[ALIQUOT_MAX_DEVICES]; /* as in the agent's page */
+    char text[ALIQUOT_TEXT_BYTES]; /* what was found, when it did not succeed */
 };
 
 struct aliquot_self_check_result {
@@ -167,7 +266,14 @@ struct aliquot_agent_page {
      * sequence again; it was even and is the same, or read once more. */
     uint32_t process_sequence;
     uint32_t process_count;
-    uint64_t reserved[8];
+    uint32_t lease;          /* enum aliquot_lease; from here on since version 3 */
+    uint32_t residency_mode; /* enum aliquot_residency_mode; does not change */
+    uint64_t least_elastic_bytes; /* smaller allocations stay plain */
+    uint64_t chunk_bytes;         /* of physical memory behind an elastic allocation, at most */
+    uint64_t ring_bytes;          /* page-locked, of each process that copies */
+    uint32_t copy_threads;        /* between ring and segments */
+    uint32_t copy_streams;
+    uint64_t reserved[3];
     struct aliquot_agent_device devices[ALIQUOT_MAX_DEVICES];
     struct aliquot_agent_process processes[ALIQUOT_MAX_PROCESSES];
 };
@@ -180,7 +286,9 @@ struct aliquot_hook_device {
     uint64_t allocations; /* live */
     uint64_t launches;
     uint64_t refusals; /* out-of-memory answers because of the quota */
-    uint64_t reserved[10];
+    uint64_t elastic_bytes; /* of the charged ones: those that can leave; from here on since version 3 */
+    uint64_t swapped_bytes; /* of these: those on the host now */
+    uint64_t reserved[8];
 };
 
 struct aliquot_hook_page {
@@ -195,13 +303,22 @@ struct aliquot_hook_page {
     uint64_t host_credit_bytes;
     uint64_t host_refusals;
     uint64_t host_peak_bytes;
-    uint64_t reserved[7];
+    uint32_t residency;     /* enum aliquot_residency; from here on since version 3 */
+    uint32_t staying;       /* bits of enum aliquot_staying: what stays, and why */
+    uint32_t waiting_calls; /* threads that wait for the gate or the lease */
+    uint32_t calls_inside;  /* threads in a call that touches the device; sampled */
+    uint64_t moves;         /* finished ones, both ways */
+    uint64_t moved_bytes;
+    uint64_t reserved[3];
     struct aliquot_hook_device devices[ALIQUOT_MAX_DEVICES];
 };
 
 _Static_assert(sizeof(struct aliquot_header) == 16, "header");
 _Static_assert(sizeof(struct aliquot_hello) == 72 + 32 * ALIQUOT_HELLO_ENTRIES, "hello");
 _Static_assert(sizeof(struct aliquot_credit) == 32, "credit");
+_Static_assert(sizeof(struct aliquot_segment) == 32, "segment");
+_Static_assert(sizeof(struct aliquot_swap) == 24, "swap");
+_Static_assert(sizeof(struct aliquot_moved) == 64 + 16 * ALIQUOT_MAX_DEVICES + ALIQUOT_TEXT_BYTES, "moved");
 _Static_assert(sizeof(struct aliquot_agent_device) == 128, "agent device");
 _Static_assert(offsetof(struct aliquot_agent_page, devices) == 128, "agent page's devices");
 _Static_assert(sizeof(struct aliquot_agent_process) == 24, "agent process");

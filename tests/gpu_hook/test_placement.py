@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 from aliquot.gpu_hook.placement import GRAIN_BYTES, WHOLE, DeviceState, Part, Refusal, place
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 GIB = 1 << 30
 

@@ -10,9 +10,21 @@ from pathlib import Path
 
 import pytest
 from aliquot.gpu_hook import placement, protocol
-from aliquot.gpu_hook.protocol import AgentPage, Credit, Hello, HelloDevice, HookPage, MessageType, Role
-from hypothesis import given
-from hypothesis import strategies as st
+from aliquot.gpu_hook.protocol import (
+    AgentPage,
+    Credit,
+    Hello,
+    HelloDevice,
+    HookPage,
+    MessageType,
+    Moved,
+    MovedDevice,
+    Role,
+    Segment,
+    Swap,
+    Wake,
+)
+from hypothesis import given, strategies as st
 
 HEADER = Path(__file__).parents[2] / "gpu_hook" / "include" / "aliquot_protocol.h"
 ENUMS = {
@@ -21,6 +33,11 @@ ENUMS = {
     "aliquot_workload_class": (protocol.WorkloadClass, "ALIQUOT_"),
     "aliquot_refusal": (protocol.RefusalReason, "ALIQUOT_REFUSED_"),
     "aliquot_enforcer": (protocol.Enforcer, "ALIQUOT_ENFORCER_"),
+    "aliquot_residency_mode": (protocol.ResidencyMode, "ALIQUOT_RESIDENCY_"),
+    "aliquot_lease": (protocol.Lease, "ALIQUOT_LEASE_"),
+    "aliquot_residency": (protocol.Residency, "ALIQUOT_"),
+    "aliquot_move_outcome": (protocol.MoveOutcome, "ALIQUOT_MOVE_"),
+    "aliquot_staying": (protocol.Staying, "ALIQUOT_STAYS_"),
     "aliquot_self_check": (protocol.SelfCheck, "ALIQUOT_CHECK_"),
 }
 WANT_SIZES = {
@@ -28,6 +45,11 @@ WANT_SIZES = {
     "struct aliquot_hello": protocol.HELLO_BYTES,
     "struct aliquot_hello_device": protocol.HELLO_DEVICE.size,
     "struct aliquot_credit": protocol.CREDIT_BYTES,
+    "struct aliquot_segment": protocol.SEGMENT_BYTES,
+    "struct aliquot_swap": protocol.SWAP_BYTES,
+    "struct aliquot_wake": protocol.WAKE_BYTES,
+    "struct aliquot_moved": protocol.MOVED_BYTES,
+    "struct aliquot_moved_device": protocol.MOVED_DEVICE.size,
     "struct aliquot_self_check_result": protocol.SELF_CHECK_BYTES,
     "struct aliquot_welcome": protocol.WELCOME_BYTES,
     "struct aliquot_refuse": protocol.REFUSE_BYTES,
@@ -49,6 +71,23 @@ WANT_OFFSETS = {
     "aliquot_credit.device": 16,
     "aliquot_credit.deadline_milliseconds": 20,
     "aliquot_credit.bytes": 24,
+    "aliquot_segment.number": 16,
+    "aliquot_segment.bytes": 24,
+    "aliquot_swap.drain_milliseconds": 16,
+    "aliquot_swap.segment_count": 20,
+    "aliquot_wake.waiting_calls": 16,
+    "aliquot_moved.outcome": 16,
+    "aliquot_moved.residency": 20,
+    "aliquot_moved.staying": 24,
+    "aliquot_moved.device_count": 28,
+    "aliquot_moved.wanted_bytes": 32,
+    "aliquot_moved.drain_nanoseconds": 40,
+    "aliquot_moved.copy_nanoseconds": 48,
+    "aliquot_moved.map_nanoseconds": 56,
+    "aliquot_moved.devices": 16 + protocol.MOVED_FIXED.size,
+    "aliquot_moved.text": protocol.MOVED_BYTES - protocol.TEXT_BYTES,
+    "aliquot_moved_device.swapped_bytes": 0,
+    "aliquot_moved_device.staying_bytes": 8,
     "aliquot_self_check_result.passed": 16,
     "aliquot_self_check_result.text": 24,
     "aliquot_welcome.device_count": 16,
@@ -65,6 +104,13 @@ WANT_OFFSETS = {
     "aliquot_agent_page.host_charged_bytes": AgentPage.HOST_CHARGED,
     "aliquot_agent_page.process_sequence": AgentPage.PROCESS_SEQUENCE,
     "aliquot_agent_page.process_count": AgentPage.PROCESS_COUNT,
+    "aliquot_agent_page.lease": AgentPage.LEASE,
+    "aliquot_agent_page.residency_mode": AgentPage.RESIDENCY_MODE,
+    "aliquot_agent_page.least_elastic_bytes": AgentPage.LEAST_ELASTIC,
+    "aliquot_agent_page.chunk_bytes": AgentPage.CHUNK,
+    "aliquot_agent_page.ring_bytes": AgentPage.RING,
+    "aliquot_agent_page.copy_threads": AgentPage.COPY_THREADS,
+    "aliquot_agent_page.copy_streams": AgentPage.COPY_STREAMS,
     "aliquot_agent_page.devices": AgentPage.DEVICES,
     "aliquot_agent_page.processes": AgentPage.PROCESSES,
     "aliquot_agent_device.uuid": AgentPage.UUID,
@@ -89,6 +135,12 @@ WANT_OFFSETS = {
     "aliquot_hook_page.host_credit_bytes": HookPage.HOST_CREDIT,
     "aliquot_hook_page.host_refusals": HookPage.HOST_REFUSALS,
     "aliquot_hook_page.host_peak_bytes": HookPage.HOST_PEAK,
+    "aliquot_hook_page.residency": HookPage.RESIDENCY,
+    "aliquot_hook_page.staying": HookPage.STAYING,
+    "aliquot_hook_page.waiting_calls": HookPage.WAITING_CALLS,
+    "aliquot_hook_page.calls_inside": HookPage.CALLS_INSIDE,
+    "aliquot_hook_page.moves": HookPage.MOVES,
+    "aliquot_hook_page.moved_bytes": HookPage.MOVED_BYTES,
     "aliquot_hook_page.devices": HookPage.DEVICES,
     "aliquot_hook_device.charged_bytes": HookPage.CHARGED,
     "aliquot_hook_device.peak_bytes": HookPage.PEAK,
@@ -96,6 +148,8 @@ WANT_OFFSETS = {
     "aliquot_hook_device.allocations": HookPage.ALLOCATIONS,
     "aliquot_hook_device.launches": HookPage.LAUNCHES,
     "aliquot_hook_device.refusals": HookPage.REFUSALS,
+    "aliquot_hook_device.elastic_bytes": HookPage.ELASTIC,
+    "aliquot_hook_device.swapped_bytes": HookPage.SWAPPED,
 }
 WANT_CONSTANTS = {
     "ALIQUOT_PROTOCOL_VERSION": protocol.VERSION,
@@ -185,7 +239,7 @@ def test_credit_survives_the_wire(kind: MessageType, device: int, amount: int, s
     st.integers(0, 2**64 - 1),
     texts,
     st.dictionaries(st.binary(min_size=16, max_size=16), st.integers(0, 2**40), max_size=17),
-    st.sampled_from([1, 2]),
+    st.sampled_from([1, 2, 3]),
 )
 def test_hello_survives_the_wire(
     role: Role, pid: int, ticks: int, name: str, table: dict[bytes, int], version: int
@@ -193,6 +247,35 @@ def test_hello_survives_the_wire(
     entries = tuple(HelloDevice(uuid, amount, 7) for uuid, amount in table.items())
     want = Hello(role, pid, ticks, name, entries[: protocol.HELLO_ENTRIES[version]], version=version)
     assert protocol.unpack(protocol.pack(want)) == want
+
+
+moved_devices = st.lists(st.builds(MovedDevice, st.integers(0, 2**60), st.integers(0, 2**60)), max_size=16)
+
+
+@given(
+    st.one_of(
+        st.builds(Segment, st.integers(0, 2**32 - 1), amounts, st.integers(0, 2**32 - 1)),
+        st.builds(Swap, st.sampled_from([MessageType.SWAP_OUT, MessageType.SWAP_IN]), st.integers(0, 9), st.just(7)),
+        st.builds(Wake, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)),
+        st.builds(
+            Moved,
+            st.sampled_from(protocol.MoveOutcome),
+            st.sampled_from(protocol.Residency),
+            moved_devices.map(tuple),
+            st.sampled_from(protocol.Staying),
+            amounts,
+            text=texts,
+        ),
+    )
+)
+def test_residency_survives_the_wire(want: Segment | Swap | Wake | Moved) -> None:
+    assert protocol.unpack(protocol.pack(want)) == want
+
+
+def test_version_2_knows_no_residency() -> None:
+    for message in (Wake(1), Segment(0, 1), Swap(MessageType.SWAP_IN, 1), Credit(MessageType.CREDIT_WAIT, 0, 0, 1)):
+        with pytest.raises(protocol.MalformedError):
+            protocol.unpack(protocol.pack(message, 2))
 
 
 def test_messages_of_version_1_keep_their_sizes() -> None:

@@ -27,8 +27,7 @@ from aliquot.provisioner.endings import (
     relay_end,
     status_end,
 )
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 NOW = 1_700_000_000.0
 GIB = 1 << 30

@@ -11,8 +11,7 @@ import pytest
 from aliquot.gateway.ledger import Asker
 from aliquot.provisioner.errors import AliquotError, DeviceLostError, NoRoomError
 from aliquot.provisioner.resources import GpuShare, Request
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 STEPS = ("submit", "submit", "withdraw", "cancel", "release", "refuse", "lose", "go", "come_back", "restart", "tick")
 

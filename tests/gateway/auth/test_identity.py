@@ -12,8 +12,7 @@ import pytest
 from aliquot.gateway.access import may_do, may_reach
 from aliquot.gateway.auth import NOBODY, AliquotIdentityProvider, AliquotUser, User, current_user, owns, user_of
 from jupyter_server import CallContext
-from jupyter_server.auth import IdentityProvider, PasswordIdentityProvider
-from jupyter_server.auth import User as JupyterUser
+from jupyter_server.auth import IdentityProvider, PasswordIdentityProvider, User as JupyterUser
 from traitlets import TraitError
 from traitlets.config import Config
 

@@ -18,8 +18,7 @@ from aliquot.gateway.culling import (
     duration_text,
     read_policy,
 )
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from traitlets import TraitError
 from traitlets.config import Config

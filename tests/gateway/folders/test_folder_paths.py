@@ -10,8 +10,7 @@ import pytest
 from aliquot.gateway.folder_paths import look_at, make_home
 from aliquot.provisioner.container_plan import FolderIdentity
 from aliquot.provisioner.errors import FolderError
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 
 def identity(path: Path) -> FolderIdentity:

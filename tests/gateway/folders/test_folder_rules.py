@@ -8,8 +8,7 @@ import pytest
 from aliquot.gateway import folder_rules as rules
 from aliquot.provisioner.container_plan import Mount
 from aliquot.provisioner.errors import RequestError
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 ROOTS = ("/srv/homes", "/srv/data")
 HOMES = "/srv/homes"

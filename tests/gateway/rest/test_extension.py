@@ -14,8 +14,7 @@ from aliquot.gateway.extension import agent_arguments, gateway_mode
 from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
-from jupyter_server.auth import IdentityProvider
-from jupyter_server.auth import User as JupyterUser
+from jupyter_server.auth import IdentityProvider, User as JupyterUser
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager

@@ -6,8 +6,7 @@ import pytest
 from aliquot.gateway.size_names import SizedName, parse_size, parse_size_name, size_label, size_name
 from aliquot.provisioner.errors import SizeNameError
 from aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 GIB = 1 << 30
 LOW = WorkloadClass.OPPORTUNISTIC

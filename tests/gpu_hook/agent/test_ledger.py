@@ -10,8 +10,7 @@ import pytest
 from aliquot.gpu_hook.agent.credit import CreditDesk
 from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger, LedgerError
 from aliquot.gpu_hook.placement import Part
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 QUOTA = 1000

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from aliquot.gpu_hook.agent.processes import start_time_ticks
-from aliquot.gpu_hook.agent.softgpu_state import is_in_use, prepare
-from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
+from aliquot.gpu_hook.agent.softgpu_state import is_in_use, prepare, remove as remove_state
 from aliquot.gpu_hook.client import query
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
 

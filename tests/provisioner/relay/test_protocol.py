@@ -17,8 +17,7 @@ from aliquot.provisioner.relay.protocol import (
     encode,
     encode_whole,
 )
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 texts = st.text(max_size=20)
 headers = st.dictionaries(texts, st.none() | st.booleans() | st.integers() | texts | st.lists(texts), max_size=5)

@@ -16,8 +16,7 @@ from aliquot.provisioner.relay.lives import (
     orphaned_at,
 )
 from aliquot.provisioner.relay.messages import Request, Signer, find_delimiter, read_request
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from jupyter_client.session import Session
 
 KEY = "a-key"

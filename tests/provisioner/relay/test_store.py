@@ -10,8 +10,7 @@ import pytest
 from aliquot.provisioner.relay.delivery import Delivery
 from aliquot.provisioner.relay.spill import Spill
 from aliquot.provisioner.relay.store import Bounds, Store
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 WINDOW = 1000

@@ -1,0 +1,188 @@
+"""The words of include/aliquot_protocol.h: constants, enumerations, and where the words of the pages lie.
+
+Together with ``protocol``, which re-exports them, the header's twin.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum, IntFlag
+
+VERSION = 3
+OLDEST_VERSION = 1
+MESSAGE_MAGIC = 0x314D5141
+PAGE_MAGIC = 0x31505141
+PAGE_BYTES = 4096
+MAX_DEVICES = 16
+HOST_MEMORY = MAX_DEVICES  # as the device of a Credit: page-locked host memory
+HOST_UUID = bytes(16)  # its entry in HELLO
+MAX_PROCESSES = 64
+NO_LIMIT = (1 << 64) - 1
+TEXT_BYTES = 192
+NAME_BYTES = 32
+SOCKET_NAME = "hook.sock"
+MAX_AMOUNT = (1 << 63) - 1  # larger amounts can only be negative numbers or overflows of a caller
+
+
+class MessageType(IntEnum):
+    HELLO = 1
+    CREDIT_REQUEST = 2
+    CREDIT_RETURN = 3
+    SELF_CHECK = 4
+    WAKE = 5
+    MOVED = 6
+    WELCOME = 64
+    REFUSE = 65
+    CREDIT_GRANT = 66
+    CREDIT_RECALL = 67
+    CREDIT_WAIT = 68
+    SEGMENT = 69
+    SWAP_OUT = 70
+    SWAP_IN = 71
+
+
+class Role(IntEnum):
+    PROCESS = 1
+    OBSERVER = 2
+    CHECK = 3
+
+
+class WorkloadClass(IntEnum):
+    PRODUCTION = 0
+    OPPORTUNISTIC = 1
+
+
+class RefusalReason(IntEnum):
+    VERSION = 1
+    KERNEL = 2
+    MESSAGE = 3
+    FULL = 4
+    PEER = 5
+
+
+class Enforcer(IntEnum):
+    HOOK = 0
+    MPS = 1
+    DRIVER = 2
+
+
+class ResidencyMode(IntEnum):
+    OFF = 0
+    VMM = 1
+    MANAGED = 2
+
+
+class Lease(IntEnum):
+    HELD = 0
+    ENDED = 1
+
+
+class Residency(IntEnum):
+    """Where a process's memory is, as its hook says it."""
+
+    RESIDENT = 0
+    SWAPPING_OUT = 1
+    SWAPPED = 2
+    SWAPPING_IN = 3
+
+
+class MoveOutcome(IntEnum):
+    DONE = 0
+    BUSY = 1
+    NO_SPACE = 2
+    NO_ROOM = 3
+    REFUSED = 4
+    FAILED = 5
+
+
+class Staying(IntFlag):
+    """Why bytes of a process stay on the device when it is swapped out."""
+
+    SMALL = 1 << 0
+    POOL = 1 << 1
+    ARRAY = 1 << 2
+    IPC = 1 << 3
+    EXPORTED = 1 << 4
+    GRAPH = 1 << 5
+    MULTICAST = 1 << 6
+    MANAGED = 1 << 7
+    BEFORE = 1 << 8
+    MODE = 1 << 9
+
+
+class SelfCheck(IntFlag):
+    CUDA_NAME = 1 << 0
+    CUDA_LINK_NAME = 1 << 1
+    QUERY = 1 << 2
+    NVML_NAME = 1 << 3
+    ONE_DRIVER = 1 << 4
+    ABSOLUTE_PATH = 1 << 5
+    ALL = 0x1F
+
+
+class AgentPage:
+    """Byte offsets of the agent's page; device words are relative to the device's record."""
+
+    MAGIC = 0
+    VERSION = 4
+    GENERATION = 8
+    GATE = 16
+    WORKLOAD_CLASS = 20
+    DEVICE_COUNT = 24
+    HOST_QUOTA = 32
+    HOST_CHARGED_ELSEWHERE = 40
+    HOST_CHARGED = 48
+    PROCESS_SEQUENCE = 56
+    PROCESS_COUNT = 60
+    LEASE = 64
+    RESIDENCY_MODE = 68
+    LEAST_ELASTIC = 72
+    CHUNK = 80
+    RING = 88
+    COPY_THREADS = 96
+    COPY_STREAMS = 100
+    DEVICES = 128
+    DEVICE_BYTES = 128
+    UUID = 0
+    QUOTA = 16
+    CHARGED_ELSEWHERE = 24
+    CHARGED = 32
+    SHARE_HUNDREDTHS = 40
+    ENFORCER = 44
+    BUSY_NANOSECONDS = 48
+    UTILIZATION = 56
+    PROCESSES = DEVICES + MAX_DEVICES * DEVICE_BYTES
+    PROCESS = struct.Struct("=iiIIQ")
+    BYTES = PROCESSES + MAX_PROCESSES * PROCESS.size
+
+
+class HookPage:
+    """Byte offsets of the hook's page; device words are relative to the device's record."""
+
+    MAGIC = 0
+    VERSION = 4
+    PID = 8
+    LAST_CALL = 16
+    UNKNOWN_SYMBOLS = 24
+    UNACCOUNTED_CALLS = 32
+    HOST_CHARGED = 40
+    HOST_CREDIT = 48
+    HOST_REFUSALS = 56
+    HOST_PEAK = 64
+    RESIDENCY = 72
+    STAYING = 76
+    WAITING_CALLS = 80
+    CALLS_INSIDE = 84
+    MOVES = 88
+    MOVED_BYTES = 96
+    DEVICES = 128
+    DEVICE_BYTES = 128
+    CHARGED = 0
+    PEAK = 8
+    CREDIT = 16
+    ALLOCATIONS = 24
+    LAUNCHES = 32
+    REFUSALS = 40
+    ELASTIC = 48
+    SWAPPED = 56
+    BYTES = DEVICES + MAX_DEVICES * DEVICE_BYTES
