@@ -13,6 +13,8 @@ from typing import Any
 from traitlets import Bool, Float, TraitError, validate
 from traitlets.config import Configurable
 
+LEAST_WARNING_SECONDS = 1.0
+
 
 class Culling(Configurable):
     """Knobs of culling: kernels that nobody uses are ended, after an announcement."""
@@ -26,12 +28,19 @@ class Culling(Configurable):
     max_age_seconds = Float(0.0, help="End a kernel so long after its start, once its work is done; 0 for never.").tag(
         config=True
     )
-    warning_seconds = Float(300.0, help="How long before its end a kernel's owner is told of it.").tag(config=True)
+    warning_seconds = Float(
+        300.0, help="How long before its end a kernel's owner is told of it, 1 or more; 0 to end it untold."
+    ).tag(config=True)
     connected = Bool(True, help="Whether kernels are ended, too, to which a browser tab is connected.").tag(config=True)
 
-    @validate("idle_seconds", "max_age_seconds", "warning_seconds")
+    @validate("idle_seconds", "max_age_seconds")
     def _is_not_negative(self, proposal: dict[str, Any]) -> float:
         return self._seconds(proposal, least=0.0)
+
+    @validate("warning_seconds")
+    def _is_a_warning_or_none(self, proposal: dict[str, Any]) -> float:
+        # A shorter one reaches nobody, and the least of them vanish in what a clock can tell apart.
+        return 0.0 if proposal["value"] == 0 else self._seconds(proposal, least=LEAST_WARNING_SECONDS)
 
     @validate("opportunistic_idle_seconds")
     def _is_a_time_or_left_open(self, proposal: dict[str, Any]) -> float:
@@ -40,13 +49,17 @@ class Culling(Configurable):
     def _seconds(self, proposal: dict[str, Any], least: float) -> float:
         if not least <= proposal["value"] < math.inf:
             name = proposal["trait"].name
-            raise TraitError(f"c.Culling.{name}: asked {proposal['value']!r}; wanted a number of seconds, 0 or more")
+            wanted = "0 or more" if least == 0 else f"{least:g} or more, or 0 for none"
+            raise TraitError(f"c.Culling.{name}: asked {proposal['value']!r}; wanted a number of seconds, {wanted}")
         return float(proposal["value"])
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Times in seconds, 0 for never. ``ends_busy``: Jupyter's `cull_busy`, for who sets it: silent work is ended."""
+    """Times in seconds, 0 for never; ``warning`` is 0 or at least LEAST_WARNING_SECONDS.
+
+    ``ends_busy``: Jupyter's `cull_busy`, for who sets it: silent work is ended.
+    """
 
     idle: float = 0.0
     opportunistic_idle: float = 0.0

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aliquot.gateway.culling import (
+    LEAST_WARNING_SECONDS,
     Announcement,
     Culling,
     Decision,
@@ -95,7 +96,11 @@ def test_an_old_kernel_ends_after_its_work_and_a_warning_and_cannot_be_kept() ->
 class LifeOfAKernel(RuleBasedStateMachine):
     """A kernel that is used at any times, and looks at it at any times."""
 
-    @initialize(idle=st.floats(1, 1000), warning=st.floats(0, 2000), max_age=st.sampled_from([0.0, 500.0, 5000.0]))
+    @initialize(
+        idle=st.floats(1, 1000),
+        warning=st.just(0.0) | st.floats(LEAST_WARNING_SECONDS, 2000),
+        max_age=st.sampled_from([0.0, 500.0, 5000.0]),
+    )
     def begin(self, idle: float, warning: float, max_age: float) -> None:
         self.policy = Policy(idle, idle, max_age, warning)
         self.now = self.active = 1000.0
@@ -137,7 +142,7 @@ class LifeOfAKernel(RuleBasedStateMachine):
                 assert self.now - self.told_at >= self.policy.warning - 1e-6
             idle_for, age = self.now - self.active, self.now - 1000.0
             is_old = bool(self.policy.max_age) and age >= self.policy.max_age
-            assert idle_for >= self.policy.idle or is_old
+            assert idle_for >= self.policy.idle - 1e-6 or is_old
         if decision.announced and decision.announced != self.told:
             self.told_at = self.now
         if not decision.announced:
@@ -181,6 +186,13 @@ def test_our_knobs_come_before_jupyters() -> None:
 def test_a_time_that_is_none_is_refused(knob: str, value: float) -> None:
     with pytest.raises(TraitError, match=f"c.Culling.{knob}"):
         Culling(config=Config({"Culling": {knob: value}}))
+
+
+@pytest.mark.parametrize("value", [2.220446049250313e-16, 0.5])
+def test_a_warning_that_nobody_could_read_is_refused(value: float) -> None:
+    with pytest.raises(TraitError, match=r"c.Culling.warning_seconds: asked .* 1 or more, or 0 for none"):
+        Culling(config=Config({"Culling": {"warning_seconds": value}}))
+    assert Culling(config=Config({"Culling": {"warning_seconds": 0}})).warning_seconds == 0.0
 
 
 @pytest.mark.parametrize(

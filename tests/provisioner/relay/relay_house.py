@@ -181,7 +181,17 @@ class Gateway:
         return await soon(look())
 
     async def idle(self, msg_id: str) -> None:
+        """All that it printed is here. Its reply comes by another channel, and may come later: see ``done``."""
         await self.until(lambda event: is_idle(event, msg_id))
+
+    async def done(self, msg_id: str) -> None:
+        """Its reply and its idle status are here, whichever was last; for the session that asked."""
+
+        def is_done() -> bool:
+            its = [message for message in self.messages if parent(message) == msg_id]
+            return any(is_idle(m, msg_id) for m in its) and any(m["msg_type"].endswith("_reply") for m in its)
+
+        await until(is_done)
 
     def outputs(self, msg_id: str) -> str:
         """The text that a cell printed."""
@@ -205,6 +215,8 @@ async def a_client(record: RelayRecord) -> AsyncIterator[AsyncKernelClient]:
     try:
         found.kernel_info()
         await soon(found.get_shell_msg())
+        # It subscribes by a connection of its own, maybe after its first cell has begun to print; then it is welcomed.
+        await until_true(found.iopub_channel.msg_ready)
         yield found
     finally:
         found.stop_channels()

@@ -17,7 +17,7 @@ import pytest
 from aliquot.provisioner.errors import RelayProtocolError, RelayRefusedError, RelayUnavailableError
 from aliquot.provisioner.relay import client
 from aliquot.provisioner.relay.protocol import MAGIC, Record, RecordReader, encode_whole
-from relay_house import Gateway, House, a_client, parent, soon, until, until_true
+from relay_house import Gateway, House, a_client, is_idle, parent, soon, until, until_true
 
 MANY = "for i in range({n}): print(i, flush=True)"
 
@@ -70,9 +70,15 @@ def test_a_link_that_is_lost_in_the_middle_misses_nothing_and_doubles_nothing(a_
         first.link.close()
         second = await Gateway(record).connect()
         assert second.link.epoch == first.link.epoch
-        await second.idle(cell)
+        numbers: dict[int, Any] = {}
+
+        def is_complete() -> bool:
+            numbers.update({m["seq"]: m for m in [*first.messages, *second.messages]})
+            its = [m for m in numbers.values() if parent(m) == cell]
+            return any(is_idle(m, cell) for m in its) and any(m["msg_type"] == "execute_reply" for m in its)
+
+        await until(is_complete)
         # What was taken and acknowledged, and lost on the way back, keeps its number: the gateway knows it.
-        numbers = {m["seq"]: m for m in [*first.messages, *second.messages]}
         text = "".join(
             m["content"]["text"] for _, m in sorted(numbers.items()) if parent(m) == cell and m["msg_type"] == "stream"
         )
@@ -90,10 +96,7 @@ def test_what_was_not_acknowledged_comes_again_with_its_number(a_house: House) -
         first = await Gateway(record).connect()
         first.acknowledges = False
         cell = first.execute("print('held')")
-        await first.idle(cell)
-        await first.until(lambda m: parent(m) == cell and m["msg_type"] == "execute_reply") if not any(
-            m["msg_type"] == "execute_reply" for m in first.messages
-        ) else None
+        await first.done(cell)
         first.link.close()
         second = await Gateway(record).connect()
         await until(lambda: len(second.messages) >= len(first.messages))
@@ -170,6 +173,7 @@ def test_a_gateway_that_does_not_acknowledge_gets_a_window_and_no_more(a_house: 
         gateway.acknowledges = False
         cell = gateway.execute("for i in range(30): print('x' * 1_000_000, flush=True)")
         await until_quiet(record)
+        await until(lambda: gateway.messages)
         sizes = [len(m["content"]["text"]) for m in gateway.messages if m["msg_type"] == "stream"]
         assert sum(sizes) <= 8 << 20
         gateway.acknowledges = True

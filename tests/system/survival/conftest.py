@@ -112,6 +112,8 @@ class Tab:
         self.gateway, self.kernel_id = gateway, kernel_id
         self.session = uuid.uuid4().hex
         self.seen: list[dict[str, Any]] = []
+        self.doubled = 0
+        self._known: set[str] = set()
         self._socket: websocket.WebSocket | None = None
         self.connect()
 
@@ -149,10 +151,13 @@ class Tab:
         return self.send("execute_request", content)
 
     def read(self) -> dict[str, Any]:
+        """The next message. What a gateway wrote and was killed before it acknowledged comes twice: read once here."""
         assert self._socket is not None
-        message: dict[str, Any] = json.loads(self._socket.recv())
+        while (message_id := (message := json.loads(self._socket.recv()))["header"]["msg_id"]) in self._known:
+            self.doubled += 1
+        self._known.add(message_id)
         self.seen.append(message)
-        return message
+        return dict(message)
 
     def find(self, message_id: str, kind: str) -> dict[str, Any]:
         """The first message of this kind that answers the request, read on until it is there."""
