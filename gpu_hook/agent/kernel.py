@@ -5,11 +5,8 @@ Joins door, sessions, ledger and desks. Knows nothing of other kernels, and does
 
 from __future__ import annotations
 
-import asyncio
-import itertools
 import logging
 import os
-import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -27,25 +24,21 @@ from aliquot.gpu_hook.protocol import (
 
 from .activity import Activity
 from .audit import KernelProcesses
-from .credit import CreditDesk
-from .door import HookDoor, send_away
+from .desks import KernelDesks
+from .entrance import Entrance
 from .journal import Entry, remove_folder, write_entry
 from .ledger import Account, DeviceAccount, Ledger, LedgerError
 from .pages import AgentSide, HookSide
 from .processes import Process, WatchedProcesses, read_boot_id
-from .session import HookSession, InvisiblePeerError
+from .session import HookSession
 from .usage import DeviceUse, KernelUsage
 
 log = logging.getLogger(__name__)
 
 MAX_SESSIONS = 256  # of one kernel
-MAX_VISITORS = 64  # of one kernel: a hook says HELLO at once, and silent ones must not take all our descriptors
-_PATIENCE_SECONDS = 3.0  # a hook waits 5 for its credit
 
 # On the host the folder above keeps others out. In a container this one is mounted, and any user may run there.
 _FOLDER_MODE = 0o711
-
-_session_numbers = itertools.count(1)
 
 
 class Kernel:
@@ -77,7 +70,6 @@ class Kernel:
         self._left = left
         self._is_closed = False
         self._sessions: dict[int, HookSession] = {}  # joined
-        self._visitors: set[HookSession] = set()  # connected, have not said HELLO
         self._bound = WatchedProcesses(self._bound_ended)
         self._expected = WatchedProcesses(self._expected_ended)  # were connected to the agent before us, not yet to us
         folder.mkdir(exist_ok=True)
@@ -142,8 +134,7 @@ class Kernel:
         for process in entry.sessions:
             self._expected.add(process)
         if self._expected:
-            for desk in self._desks.values():
-                desk.hold(_PATIENCE_SECONDS)
+            self._desks.hold()
 
     def stop_expecting(self) -> None:
         """The grace for processes to come back is over."""
@@ -160,9 +151,8 @@ class Kernel:
         self.connections.clear()
         self.stop_expecting()
         self._bound.clear()
-        self._close_entrance()
-        for desk in self._desks.values():
-            desk.close()
+        self._entrance.close()
+        self._desks.close()
         for session in list(self._sessions.values()):
             if not session.is_alive:
                 session.close()
@@ -180,7 +170,7 @@ class Kernel:
         if keep:
             self.keep_record()
         self._is_closed = True
-        self._close_entrance()
+        self._entrance.close()
         self._bound.clear()
         self._expected.clear()
         for session in list(self._sessions.values()):
@@ -261,7 +251,7 @@ class Kernel:
     # Called by sessions (SessionOwner).
 
     def join(self, session: HookSession, hello: Hello) -> None:
-        self._visitors.discard(session)
+        self._entrance.discard(session)
         if self.is_ending:
             return session.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
         if len(self._sessions) >= MAX_SESSIONS:
@@ -293,20 +283,13 @@ class Kernel:
             self.absolute_paths = "covered" if SelfCheck.ABSOLUTE_PATH in message.passed else "not covered"
             self.write_journal()
             return
-        desk = self._desks.get(message.device)
-        if desk is None:
-            raise MalformedError(f"got device {message.device}; the kernel has {len(self.reservation.parts)}")
-        if message.type is MessageType.CREDIT_REQUEST:
-            desk.request(session.number, message.bytes, message.sequence)
-        else:
-            desk.returned(session.number, message.bytes, message.sequence)
-            if self.is_ending:
-                return self._drop_without_bytes(session)
+        self._desks.take(session, message)
+        if self.is_ending and message.type is MessageType.CREDIT_RETURN:
+            return self._drop_without_bytes(session)
         self.sample()
 
     def leave(self, session: HookSession) -> None:
-        if session in self._visitors:
-            self._visitors.discard(session)
+        if self._entrance.discard(session):
             return
         if self._sessions.pop(session.number, None) is None:
             return
@@ -315,43 +298,16 @@ class Kernel:
         log.info("event=left kernel=%s pid=%d returned_bytes=%d", self.kernel_id, session.pid, returned)
         if self._is_closed:
             return
-        for desk in self._desks.values():
-            desk.left(session.number)
+        self._desks.left(session.number)
         self.sample()
         self.write_journal()
         self._left(self, session.pid)
 
-    # Called by the desks (Courier).
-
-    def grant(self, process: int, device: int, amount: int, sequence: int) -> None:
-        self._sessions[process].send(Credit(MessageType.CREDIT_GRANT, device, amount, sequence))
-
-    def recall(self, process: int, device: int, amount: int, sequence: int) -> None:
-        deadline = int(self._recall_seconds * 1000)
-        self._sessions[process].send(Credit(MessageType.CREDIT_RECALL, device, amount, sequence, deadline))
-
     def _open(self) -> None:
-        self._door = HookDoor(self.folder / protocol.SOCKET_NAME, self._accept)
-        call_later = asyncio.get_running_loop().call_later
-        self._desks = {
-            device: CreditDesk(self._ledger, self.kernel_id, device, self, call_later, self._recall_seconds)
-            for device in self._all_accounts
-        }
-
-    def _accept(self, connection: socket.socket) -> None:
-        try:
-            visitor = HookSession(next(_session_numbers), connection, self)
-        except InvisiblePeerError as error:
-            log.warning("event=hook_refused kernel=%s pid=0 reason=PEER text=%r", self.kernel_id, str(error))
-            return send_away(connection, protocol.pack(protocol.Refuse(RefusalReason.PEER, str(error))))
-        if len(self._visitors) >= MAX_VISITORS:
-            return visitor.refuse(RefusalReason.FULL, f"{MAX_VISITORS} processes of the kernel have not said HELLO")
-        self._visitors.add(visitor)
-
-    def _close_entrance(self) -> None:
-        self._door.close()
-        for visitor in list(self._visitors):
-            visitor.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
+        self._entrance = Entrance(self.kernel_id, self.folder, self)
+        self._desks = KernelDesks(
+            self._ledger, self.kernel_id, self._all_accounts, self._sessions, self._recall_seconds
+        )
 
     def _adopt(self, session: HookSession, hello: Hello) -> None:
         """Enter the table of a process that was here before the agent. Raises MalformedError, LedgerError."""
@@ -385,5 +341,4 @@ class Kernel:
 
     def _resume(self) -> None:
         if not self._expected:
-            for desk in self._desks.values():
-                desk.resume()
+            self._desks.resume()

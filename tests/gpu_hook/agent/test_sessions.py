@@ -220,7 +220,7 @@ class TestGarbage:
         hook.send(bytes(hello))
         refusal = hook.receive()
         assert isinstance(refusal, protocol.Refuse)
-        assert (refusal.reason, refusal.text) == (RefusalReason.VERSION, "got version 9; this agent speaks 1 to 2")
+        assert (refusal.reason, refusal.text) == (RefusalReason.VERSION, "got version 9; this agent speaks 1 to 3")
 
     def test_silent_connections_are_bounded(self, a_node: Any) -> None:
         silent = [a_node.a_hook() for _ in range(64)]

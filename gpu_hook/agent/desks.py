@@ -1,0 +1,71 @@
+"""The credit desks of one kernel, one for each device and one for host memory, and their way to its processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from aliquot.gpu_hook.protocol import Credit, MalformedError, MessageType
+
+from .credit import CreditDesk
+from .ledger import Ledger
+from .session import HookSession
+
+_PATIENCE_SECONDS = 3.0  # a hook waits 5 for its credit
+
+
+class KernelDesks:
+    """``sessions`` is the kernel's own, by number: read here, changed there. A Courier to its desks."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        kernel_id: str,
+        devices: Iterable[int],
+        sessions: Mapping[int, HookSession],
+        recall_seconds: float,
+    ) -> None:
+        self._sessions = sessions
+        self._recall_seconds = recall_seconds
+        call_later = asyncio.get_running_loop().call_later
+        self._desks = {
+            device: CreditDesk(ledger, kernel_id, device, self, call_later, recall_seconds) for device in devices
+        }
+
+    def take(self, session: HookSession, message: Credit) -> None:
+        """A process asks for credit, or returns some. Raises MalformedError, LedgerError."""
+        desk = self._desks.get(message.device)
+        if desk is None:
+            raise MalformedError(f"got device {message.device}; the kernel has {len(self._desks) - 1}")
+        if message.type is MessageType.CREDIT_REQUEST:
+            desk.request(session.number, message.bytes, message.sequence)
+        else:
+            desk.returned(session.number, message.bytes, message.sequence)
+
+    def left(self, process: int) -> None:
+        """A process ended; the ledger has its loans back already."""
+        for desk in self._desks.values():
+            desk.left(process)
+
+    def hold(self) -> None:
+        """Lend nothing until the processes of before the agent's restart have told what they have."""
+        for desk in self._desks.values():
+            desk.hold(_PATIENCE_SECONDS)
+
+    def resume(self) -> None:
+        for desk in self._desks.values():
+            desk.resume()
+
+    def close(self) -> None:
+        """The kernel's grant ends: answer everybody with 0, now and from now on."""
+        for desk in self._desks.values():
+            desk.close()
+
+    # Called by the desks (Courier).
+
+    def grant(self, process: int, device: int, amount: int, sequence: int) -> None:
+        self._sessions[process].send(Credit(MessageType.CREDIT_GRANT, device, amount, sequence))
+
+    def recall(self, process: int, device: int, amount: int, sequence: int) -> None:
+        deadline = int(self._recall_seconds * 1000)
+        self._sessions[process].send(Credit(MessageType.CREDIT_RECALL, device, amount, sequence, deadline))
