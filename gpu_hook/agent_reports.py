@@ -94,11 +94,15 @@ class HostMemoryStatus:
 
 @dataclass(frozen=True)
 class KernelActivity:
-    """A relay's word: ``open`` requests, ``work`` of them cells or comm messages, and ``since`` when there is work."""
+    """A relay's word: ``open`` requests, ``work`` of them cells or comm messages, and ``since`` when there is work.
+
+    ``input``: since when all of the work waits for input(). Moments are seconds since the epoch.
+    """
 
     open: int
     work: int
-    since: float | None  # seconds since the epoch
+    since: float | None
+    input: float | None = None
 
 
 @dataclass(frozen=True)

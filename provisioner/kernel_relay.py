@@ -18,7 +18,7 @@ from aliquot.gpu_hook.paths import KERNEL_ID, PathError, RuntimeDir, prepare_run
 from .errors import LaunchError, RelayError, RelayUnavailableError
 from .front import curve_keys, keep_links, lead_clients, reason_against
 from .grant_record import grant_record
-from .relay.client import RelaySettings, ensure_relay_host, start_relay, stop_relay
+from .relay.client import RelaySettings, ensure_relay_host, set_facts, start_relay, stop_relay
 from .relay.process_facts import start_time_ticks
 from .relay.records import RelayRecord, RelayRequest, UnreadableRecordError, read_relay_record
 from .resources import Grant
@@ -132,6 +132,13 @@ class KernelRelay:
         """The kernel's command line: it binds sockets of its own, which clients never see."""
         public, private = os.path.realpath(manager.connection_file), os.fspath(self.record.kernel_connection_file)
         return [word.replace(public, private) for word in cmd]
+
+    async def note_grant(self, grant: Grant) -> None:
+        """Keep it with the relay, where whoever adopts the kernel looks. One that cannot be told now is left."""
+        try:
+            self.record = await set_facts(self.record, {**self.record.facts, "grant": grant_record(grant)})
+        except RelayError as error:
+            self._log.warning("kernel=%s relay=not_told reason=%s", self.record.kernel_id, error)
 
     async def stop(self) -> None:
         """End it and what runs below it; removes its folder."""

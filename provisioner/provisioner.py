@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Mapping
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets import Bool, CUnicode, Float, Unicode
 
-from .container_plan import ContainerPlan
+from .container_plan import ContainerLimits, ContainerPlan
 from .endings import ProcessEnd
 from .errors import AgentUnavailableError, EngineError, LaunchError, RequestError
 from .grant_hold import GrantHold, Names, bind_process
@@ -218,6 +218,26 @@ class AliquotProvisioner(LocalProvisioner):
             except AgentUnavailableError as error:
                 # The gateway's own connection holds the grant, and renews it when the agent is back.
                 self.log.warning("kernel=%s bind=missed reason=%s", self.kernel_id, error)
+
+    async def resize(self, grant: Grant, limits: ContainerLimits | None = None) -> str:
+        """Called by the gateway after the agent resized the kernel: from now on, at restarts too, this is its grant.
+
+        ``limits`` None: its container keeps those that it has. Tells what could not be changed while it runs, in
+        words; the next start changes that. Raises EngineError, RequestError.
+        """
+        if self.grant is None or grant.kernel_id != self.grant.kernel_id:
+            raise RequestError(
+                f"asked to resize kernel {self.kernel_id} by a grant of {grant.kernel_id!r}; it holds no such grant"
+            )
+        self.grant = grant
+        if self._hold is not None:
+            self._hold.grant = grant
+        if self._relay is not None:
+            await self._relay.note_grant(grant)
+        if self.container is None or limits is None:
+            return ""
+        self.container = replace(self.container, limits=limits)
+        return "" if self._kernel is None else await self._runtime.resize(self._kernel, limits)
 
     # ---- the process
 

@@ -139,9 +139,12 @@ class Operations:
         return {"released": self._reservations.release(_kernel_id(request))}
 
     def _take_activity(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
-        activity = Activity(_int(request, "open"), _int(request, "work"), _seconds(request, "since"))
+        since, waiting = _seconds(request, "since"), _seconds(request, "input")
+        activity = Activity(_int(request, "open"), _int(request, "work"), since, waiting)
         if activity.work > activity.open:
             raise Refused("bad_request", f"asked work {activity.work} of {activity.open} open requests")
+        if activity.input is not None and not activity.work:
+            raise Refused("bad_request", "asked input of a kernel without work: only a cell waits for input")
         self._reservations.note_activity(_kernel_id(request), activity)
         return {}
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from aliquot.provisioner.container_plan import ContainerPlan
+from aliquot.provisioner.container_plan import ContainerLimits, ContainerPlan
 from aliquot.provisioner.endings import ProcessEnd
 from aliquot.provisioner.launch_spec import LaunchSpec
 from aliquot.provisioner.relay.records import RelayRecord
@@ -70,6 +70,9 @@ class Runtime(Protocol):
 
     def pipes(self, process: KernelProcess) -> PipeEnds:
         """What a caller that asked for pipes reads from and writes to; without any where nobody asked."""
+
+    async def resize(self, process: KernelProcess, limits: ContainerLimits) -> str:
+        """Other limits of the host for a process that runs. Tells what could not be changed, in words; else empty."""
 
     async def remove(self, process: KernelProcess) -> None:
         """Kill what is left of it, and forget it."""

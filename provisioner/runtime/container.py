@@ -16,7 +16,7 @@ from typing import Any
 
 from aliquot.gpu_hook.paths import RuntimeDir
 from aliquot.provisioner.cdi import device_names, edits_for, load_specs
-from aliquot.provisioner.container_plan import ContainerPlan
+from aliquot.provisioner.container_plan import ContainerLimits, ContainerPlan
 from aliquot.provisioner.container_spec import (
     GATEWAY_LABEL,
     KERNEL_LABEL,
@@ -38,6 +38,7 @@ from .base import KernelProcess, Launch, exit_status
 from .container_engine import ContainerEngine, EngineFacts, has_ended, remove_container
 from .container_memory import MemoryWatch, judge_memory
 from .container_relay import ensure_relay_container
+from .container_resize import resize_container
 from .container_settings import ContainerSettings
 from .container_start import check_sources, create_and_start, is_in, last_words
 from .process import is_running, wait_for_exit
@@ -189,6 +190,12 @@ class ContainerRuntime:
         if process.container not in self._ended and await self.poll(process) is None:
             return None
         return self._ended.get(process.container) or ProcessEnd()
+
+    async def resize(self, process: KernelProcess, limits: ContainerLimits) -> str:
+        """Memory is never put below what the kernel uses. Raises EngineError."""
+        left = await self._engine.call(lambda client: resize_container(client, process.container, limits))
+        self._log.info("kernel=%s container=%s resize=done left=%r", process.kernel_id, process.container[:12], left)
+        return left
 
     async def remove(self, process: KernelProcess) -> None:
         if await self.poll(process) is None:

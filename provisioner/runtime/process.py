@@ -10,6 +10,7 @@ import signal
 from pathlib import Path
 from subprocess import Popen
 
+from aliquot.provisioner.container_plan import ContainerLimits
 from aliquot.provisioner.endings import ProcessEnd
 from aliquot.provisioner.errors import LaunchError
 from aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, LaunchSpec
@@ -74,6 +75,10 @@ class ProcessRuntime:
         if process not in self._children and process not in self._ended:
             return ProcessEnd()
         return ProcessEnd(signal=-status) if status < 0 else ProcessEnd(exit_code=status)
+
+    async def resize(self, process: KernelProcess, limits: ContainerLimits) -> str:
+        """A process of this machine has no limits of ours."""
+        return ""
 
     async def remove(self, process: KernelProcess) -> None:
         await self.signal(process, signal.SIGKILL)

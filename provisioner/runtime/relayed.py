@@ -11,6 +11,7 @@ import signal
 from pathlib import Path
 
 from aliquot.gpu_hook.paths import RuntimeDir
+from aliquot.provisioner.container_plan import ContainerLimits
 from aliquot.provisioner.endings import ProcessEnd
 from aliquot.provisioner.errors import LaunchError, RelayError
 from aliquot.provisioner.launch_spec import LaunchSpec
@@ -77,6 +78,10 @@ class RelayedRuntime:
             return None
         self._ended[process] = await self._read_end(process)
         return self._ended[process]
+
+    async def resize(self, process: KernelProcess, limits: ContainerLimits) -> str:
+        """A process of this machine has no limits of ours."""
+        return ""
 
     async def remove(self, process: KernelProcess) -> None:
         await self.signal(process, signal.SIGKILL)

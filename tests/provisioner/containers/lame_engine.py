@@ -22,6 +22,7 @@ class Asked(BaseHTTPRequestHandler):
     """One request. A route answers with one of these, or not at all."""
 
     protocol_version = "HTTP/1.1"
+    body = b""
 
     def say(self, status: int, content: Any) -> None:
         body = json.dumps(content).encode()
@@ -45,7 +46,7 @@ class Asked(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
-        self.rfile.read(length)
+        self.body = self.rfile.read(length)
         path = _VERSION.sub("", self.path.partition("?")[0])
         engine: LameEngine = self.server.engine  # type: ignore[attr-defined]
         engine.asked.append(f"{self.command} {path}")
