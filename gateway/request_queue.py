@@ -28,6 +28,8 @@ class QueueEntry:
     position: int
     reason: str
     since: float
+    # It runs, and waits for a larger size.
+    is_growth: bool = False
 
 
 @dataclass

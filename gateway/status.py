@@ -13,6 +13,14 @@ from typing import Any
 from aliquot.gateway.auth import User
 from aliquot.gateway.culling import Announcement
 from aliquot.gateway.endings import EndedKernel
+from aliquot.gateway.request_queue import QueueEntry
+from aliquot.gateway.residency_view import (
+    host_copies_report,
+    over_quota_bytes,
+    residency_report,
+    shown_state,
+    waiting_text,
+)
 from aliquot.gateway.unhooked import count_processes
 from aliquot.gpu_hook.agent_reports import DeviceStatus, HostMemoryStatus, KernelStatus, NodeStatus, UnhookedProcess
 from aliquot.provisioner.endings import Ending, ending_record
@@ -46,6 +54,7 @@ class LocalKernel:
     last_crash: Ending | None = None
     ending_soon: Announcement | None = None
     dropped_messages: Mapping[str, int] | None = None
+    resize: QueueEntry | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,8 @@ def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
             "driver": status.driver if status else None,
             "enforcer": status.enforcer if status else None,
             "foreign_processes": count_processes(status.foreign_processes) if status else 0,
+            "oversubscription": status.oversubscription if status else 1.0,
+            "host_copies": host_copies_report(status.host_copies) if status else None,
             "agent": "ok" if status else "unavailable",
             "message": " ".join(scene.node.problems) or None,
         },
@@ -146,16 +157,31 @@ def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
         "gpus": float(kernel.request.gpus),
         "memory_limit_bytes": None if kernel.request.memory_limit is None else int(kernel.request.memory_limit),
         "workload_class": kernel.request.workload_class.value,
-        "state": kernel.state,
-        "reason": kernel.reason or None,
+        "state": shown_state(kernel.state, known),
+        "reason": kernel.reason or waiting_text(known.residency if known else None),
         "queue_position": kernel.queue_position,
         "execution_state": kernel.execution_state,
+        "resize": None if kernel.resize is None else resize_report(kernel.resize),
         "dropped_messages": None if kernel.dropped_messages is None else dict(kernel.dropped_messages),
         "created": _iso(created),
         "ending": None if kernel.ending is None else ending_report(kernel.ending),
         "last_crash": None if kernel.last_crash is None else ending_report(kernel.last_crash),
         "ending_soon": None if kernel.ending_soon is None else _announcement(kernel.ending_soon),
         **usage,
+    }
+
+
+def resize_report(entry: QueueEntry) -> Report:
+    """A change of size that waits for room."""
+    limit = entry.request.memory_limit
+    return {
+        "state": "pending",
+        "gpus": float(entry.request.gpus),
+        "memory_limit_bytes": None if limit is None else int(limit),
+        "workload_class": entry.request.workload_class.value,
+        "reason": entry.reason,
+        "position": entry.position,
+        "since": _iso(entry.since),
     }
 
 
@@ -170,7 +196,7 @@ def _announcement(told: Announcement) -> Report:
 
 def _foreign_kernel(known: KernelStatus) -> Report:
     """A kernel that some other program of this machine started, for example nbclient."""
-    state = "ended" if known.ending else "resident" if known.pids else "starting"
+    state = shown_state("ended" if known.ending else "resident" if known.pids else "starting", known)
     return {
         "id": known.kernel_id,
         "name": dict(known.attributes).get("kernelspec", ""),
@@ -180,9 +206,10 @@ def _foreign_kernel(known: KernelStatus) -> Report:
         "memory_limit_bytes": known.memory_limit,
         "workload_class": known.workload_class,
         "state": state,
-        "reason": None,
+        "reason": waiting_text(known.residency),
         "queue_position": None,
         "execution_state": None,
+        "resize": None,
         "dropped_messages": None,
         "created": _iso(known.created),
         "ending": None,
@@ -199,6 +226,7 @@ def _usage(known: KernelStatus) -> Report:
             "index": device.index,
             "gpus": device.hundredths / 100,
             "quota_bytes": device.quota_bytes,
+            "guarantee_bytes": device.quota_bytes if device.guarantee_bytes is None else device.guarantee_bytes,
             "used_bytes": device.charged_bytes,
             "peak_bytes": device.peak_bytes,
             "busy_seconds": device.busy_seconds,
@@ -213,6 +241,7 @@ def _usage(known: KernelStatus) -> Report:
         "enforcement": known.enforcement,
         "unhooked_processes": [_process(process) for process in known.unhooked_processes],
         "host_memory": _host_memory(known.host_memory),
+        "residency": residency_report(known.residency, _iso),
         "devices": devices,
     }
 
@@ -225,6 +254,7 @@ def _grant_alone(quotas: Sequence[Quota]) -> Report:
             "index": quota.index,
             "gpus": float(quota.share),
             "quota_bytes": int(quota.memory),
+            "guarantee_bytes": int(quota.memory),
             "used_bytes": 0,
             "peak_bytes": 0,
             "busy_seconds": 0.0,
@@ -239,6 +269,7 @@ def _grant_alone(quotas: Sequence[Quota]) -> Report:
         "enforcement": "pending",
         "unhooked_processes": [],
         "host_memory": None,
+        "residency": None,
         "devices": devices,
     }
 
@@ -264,9 +295,10 @@ def _process(process: UnhookedProcess) -> Report:
 
 
 def _sums(devices: Iterable[Mapping[str, Any]]) -> Report:
-    names = ("quota_bytes", "used_bytes", "peak_bytes", "busy_seconds", "context_bytes")
+    names = ("quota_bytes", "guarantee_bytes", "used_bytes", "peak_bytes", "busy_seconds", "context_bytes")
     listed = list(devices)
-    return {name: sum(device[name] for device in listed) for name in names}
+    sums: Report = {name: sum(device[name] for device in listed) for name in names}
+    return {**sums, "over_quota_bytes": over_quota_bytes(listed)}
 
 
 def _device(device: DeviceStatus, mine: Mapping[str, int]) -> Report:

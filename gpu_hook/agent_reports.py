@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast
 
+from .residency_reports import HostCopies, ResidencyStatus, read_host_copies, read_residency
+
 _Kind = TypeVar("_Kind")
 
 
@@ -128,6 +130,8 @@ class KernelDeviceStatus:
     busy_seconds: float
     refusals: int
     context_bytes: int = 0
+    # What is reserved of the quota; None from an agent that reserves all of it.
+    guarantee_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -153,6 +157,7 @@ class KernelStatus:
     host_memory: HostMemoryStatus = field(default_factory=HostMemoryStatus)
     unhooked_processes: tuple[UnhookedProcess, ...] = ()
     activity: KernelActivity | None = None
+    residency: ResidencyStatus | None = None
 
 
 @dataclass(frozen=True)
@@ -176,6 +181,9 @@ class NodeStatus:
     host_memory_bytes: int = 0
     foreign_processes: tuple[UnhookedProcess, ...] = ()
     lost_kernels: tuple[LostKernel, ...] = ()
+    # How much of the node may be promised, 1 for what it has.
+    oversubscription: float = 1.0
+    host_copies: HostCopies | None = None
 
 
 def read_hello(report: Mapping[str, Any]) -> AgentHello:
@@ -204,8 +212,9 @@ def read_status(report: Mapping[str, Any]) -> NodeStatus:
             enforcers=tuple(_read(EnforcerStatus, enforcer) for enforcer in report.get("enforcers", ())),
             foreign_processes=_read_processes(report.get("foreign_processes", ())),
             lost_kernels=tuple(_read(LostKernel, kernel) for kernel in report.get("lost_kernels", ())),
+            host_copies=read_host_copies(report.get("host_copies")),
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UnreadableReportError(f"the agent sent a status that cannot be read: {error!r}") from error
 
 
@@ -220,6 +229,7 @@ def _read_kernel(report: Mapping[str, Any]) -> KernelStatus:
         host_memory=_read(HostMemoryStatus, report.get("host_memory", {})),
         unhooked_processes=_read_processes(report.get("unhooked_processes", ())),
         activity=None if activity is None else _read(KernelActivity, activity),
+        residency=read_residency(report.get("residency")),
     )
 
 

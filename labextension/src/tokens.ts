@@ -33,6 +33,7 @@ export interface IKernelDevice {
   readonly index: number;
   readonly gpus: number;
   readonly quota_bytes: number;
+  readonly guarantee_bytes: number;
   readonly used_bytes: number;
   readonly peak_bytes: number;
   readonly busy_seconds: number;
@@ -82,7 +83,48 @@ export interface IDroppedMessages {
   readonly unsent: number;
 }
 
-export type KernelState = 'pending' | 'starting' | 'resident' | 'ended';
+/** A kernel that wants its memory back while there is no room for it. */
+export interface IWaits {
+  readonly reason: string;
+  readonly seconds: number;
+  readonly before: number;
+  readonly expected_seconds: number | null;
+}
+
+/** Where a kernel's memory is: on its devices, or swapped to the host. `mode` "off" is never swapped. */
+export interface IResidency {
+  readonly mode: string;
+  readonly state: string;
+  readonly since: string | null;
+  readonly swapped_bytes: number;
+  readonly elastic_bytes: number;
+  readonly staying: readonly { readonly reason: string; readonly bytes: number }[];
+  readonly refusal: string | null;
+  readonly waits: IWaits | null;
+  readonly swaps_out: number;
+  readonly swaps_in: number;
+  readonly waited_seconds: number;
+}
+
+/** A change of a running kernel's size that waits for room. */
+export interface IResize {
+  readonly state: 'pending';
+  readonly gpus: number;
+  readonly memory_limit_bytes: number | null;
+  readonly workload_class: string;
+  readonly reason: string;
+  readonly position: number;
+  readonly since: string;
+}
+
+/** Host memory with the copies of swapped kernels, `spilled_bytes` of them in files. */
+export interface IHostCopies {
+  readonly used_bytes: number;
+  readonly budget_bytes: number | null;
+  readonly spilled_bytes: number;
+}
+
+export type KernelState = 'pending' | 'starting' | 'resident' | 'swapped' | 'waking' | 'checkpointed' | 'ended';
 
 /** A kernel with a GPU of its own size, or a plain one, of 0 GPUs, that has something to tell. */
 export interface IKernel {
@@ -98,7 +140,9 @@ export interface IKernel {
   readonly queue_position: number | null;
   readonly execution_state: string | null;
   readonly quota_bytes: number;
+  readonly guarantee_bytes: number;
   readonly used_bytes: number;
+  readonly over_quota_bytes: number;
   readonly peak_bytes: number;
   readonly busy_seconds: number;
   readonly context_bytes: number;
@@ -109,6 +153,8 @@ export interface IKernel {
   readonly enforcement: string;
   readonly unhooked_processes: readonly IUnhookedProcess[];
   readonly host_memory: IHostMemory | null;
+  readonly residency: IResidency | null;
+  readonly resize: IResize | null;
   readonly dropped_messages: IDroppedMessages | null;
   readonly created: string | null;
   readonly ending: IEnding | null;
@@ -123,6 +169,8 @@ export interface INode {
   readonly driver: 'softgpu' | 'nvidia' | null;
   readonly enforcer: string | null;
   readonly foreign_processes: number;
+  readonly oversubscription: number;
+  readonly host_copies: IHostCopies | null;
   readonly agent: 'ok' | 'unavailable';
   /** What is wrong with the agent and what to do; null when nothing is. */
   readonly message: string | null;

@@ -9,6 +9,7 @@ import { IHostMemory, IKernel, IKernelDevice, IStatus, IUnhookedProcess } from '
 import { MemoryBar } from './bar';
 import { Facts } from './facts';
 import { Notice } from './notice';
+import { isRunning, residencyFacts, residencyState } from './residency';
 
 interface IKernelsProps {
   /** Those of the status that are not over. */
@@ -58,9 +59,10 @@ function KernelItem(props: IKernelProps): JSX.Element {
         <KernelTitle {...props} />
         <span className="aliquot-Item-size">{size(kernel, trans)}</span>
       </div>
-      {kernel.state === 'resident' && kernel.gpus > 0 && <KernelFigures kernel={kernel} trans={trans} />}
+      {isRunning(kernel) && kernel.gpus > 0 && <KernelFigures kernel={kernel} trans={trans} />}
       <Facts said={facts(kernel, status, trans)} />
       {kernel.reason && <p className="aliquot-Item-line">{kernel.reason}</p>}
+      {kernel.resize && <p className="aliquot-Item-line">{kernel.resize.reason}</p>}
       {failure && (
         <Notice kind="warning">
           {trans.__('The memory limit does not hold in this kernel: %1', failure)}
@@ -204,7 +206,7 @@ function facts(kernel: IKernel, status: IStatus, trans: TranslationBundle): stri
   if (kernel.refusals > 0) {
     said.push(trans._n('%1 allocation refused', '%1 allocations refused', kernel.refusals));
   }
-  return said;
+  return said.concat(residencyFacts(kernel, trans));
 }
 
 function hostMemory(host: IHostMemory, trans: TranslationBundle): string {
@@ -233,6 +235,6 @@ function state(kernel: IKernel, trans: TranslationBundle): string {
           ? trans.__('resident, idle')
           : trans.__('resident');
     default:
-      return String(kernel.state);
+      return residencyState(kernel, trans);
   }
 }

@@ -1,0 +1,101 @@
+"""What the node agent says about residency, as frozen values: where a kernel's memory is, and for what it waits.
+
+Reads JSON objects; talks to nobody. An agent from before residency says nothing, and that is read, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Staying:
+    """Memory of a kernel that no swap moves, and why: ``ipc``, ``exported``, ``context`` and so on."""
+
+    reason: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Waits:
+    """A kernel that wants its memory back and has no room yet. ``before``: how many are served first."""
+
+    reason: str
+    seconds: float
+    before: int = 0
+    expected_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class ResidencyStatus:
+    """Where one kernel's memory is. ``refusal``: why it was last not swapped; ``since`` in seconds since the epoch.
+
+    ``state`` is a word of the state table: resident, swapping_out, swapped, swapping_in, trimmed, checkpointed.
+    """
+
+    state: str = "resident"
+    mode: str = "off"
+    since: float | None = None
+    swapped_bytes: int = 0
+    elastic_bytes: int = 0
+    staying: tuple[Staying, ...] = ()
+    refusal: str | None = None
+    waits: Waits | None = None
+    lease: str | None = None
+    swaps_out: int = 0
+    swaps_in: int = 0
+    waited_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class HostCopies:
+    """Host memory with copies of swapped kernels, in all. ``budget_bytes`` None: no limit."""
+
+    used_bytes: int = 0
+    budget_bytes: int | None = None
+    spilled_bytes: int = 0
+
+
+def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
+    """None for an agent that says nothing. Raises KeyError, TypeError, ValueError or AttributeError."""
+    if report is None:
+        return None
+    refusal, lease, since, waits = (report.get(name) for name in ("refusal", "lease", "since", "waits"))
+    return ResidencyStatus(
+        state=str(report["state"]),
+        mode=str(report["mode"]),
+        since=None if since is None else float(since),
+        swapped_bytes=int(report.get("swapped_bytes", 0)),
+        elastic_bytes=int(report.get("elastic_bytes", 0)),
+        staying=tuple(Staying(str(one["reason"]), int(one["bytes"])) for one in report.get("staying", ())),
+        refusal=None if refusal is None else str(refusal),
+        waits=None if waits is None else _read_waits(waits),
+        lease=None if lease is None else str(lease),
+        swaps_out=int(report.get("swaps_out", 0)),
+        swaps_in=int(report.get("swaps_in", 0)),
+        waited_seconds=float(report.get("waited_seconds", 0.0)),
+    )
+
+
+def read_host_copies(report: Mapping[str, Any] | None) -> HostCopies | None:
+    """None for an agent that says nothing. Raises what read_residency raises."""
+    if report is None:
+        return None
+    budget = report.get("budget_bytes")
+    return HostCopies(
+        used_bytes=int(report.get("used_bytes", 0)),
+        budget_bytes=None if budget is None else int(budget),
+        spilled_bytes=int(report.get("spilled_bytes", 0)),
+    )
+
+
+def _read_waits(report: Mapping[str, Any]) -> Waits:
+    expected = report.get("expected_seconds")
+    return Waits(
+        reason=str(report.get("reason", "")),
+        seconds=float(report.get("seconds", 0.0)),
+        before=int(report.get("before", 0)),
+        expected_seconds=None if expected is None else float(expected),
+    )
