@@ -11,6 +11,8 @@
 #include "page.h"
 #include "pools.h"
 #include "quota.h"
+#include "ring.h"
+#include "segments.h"
 #include "settings.h"
 #include "sparse.h"
 #include "vmm.h"
@@ -36,6 +38,7 @@ static __thread bool is_inside __attribute__((tls_model("initial-exec")));
 static void leave_in_child(void)
 {
     session_leave();
+    segments_leave();
     page_forget();
     pthread_mutex_init(&state.mutex, NULL);
     launch_reset();
@@ -46,6 +49,8 @@ static void forget_parent(void)
     LOG("event=restarted_after_fork parent=%d", (int)state.owner);
     page_forget();
     session_reset();
+    segments_reset();
+    ring_reset();
     quota_reset();
     allocations_reset();
     vmm_reset();

@@ -220,6 +220,21 @@ static CUcontext find_primary(CUdevice device)
     return context;
 }
 
+void contexts_hold(void)
+{
+    pthread_mutex_lock(&state.lifecycle);
+}
+
+void contexts_release(void)
+{
+    pthread_mutex_unlock(&state.lifecycle);
+}
+
+CUcontext contexts_find(CUdevice device)
+{
+    return find_primary(device);
+}
+
 static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice))
 {
     bool acts = begin_change();
