@@ -1,0 +1,178 @@
+"""Where one kernel's memory is, as frozen values: what those who decide look at, and what a move came to.
+
+Made by ``residency``; nothing here acts. Times are seconds of CLOCK_MONOTONIC, which the event loop and hooks share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from aliquot.gpu_hook.protocol import ResidencyMode, Staying
+
+from .idleness import Moment, Telemetry
+from .residency_table import LEASE_HELD, KernelState
+
+_STAYING_WORDS = {
+    Staying.SMALL: "small",
+    Staying.POOL: "pool",
+    Staying.ARRAY: "array",
+    Staying.IPC: "ipc",
+    Staying.EXPORTED: "exported",
+    Staying.GRAPH: "graph",
+    Staying.MULTICAST: "multicast",
+    Staying.MANAGED: "managed",
+    Staying.BEFORE: "before",
+    Staying.MODE: "mode",
+}
+
+
+class MoveResult(Enum):
+    """What came of asking a whole kernel to move. Whatever but DONE leaves it as it was."""
+
+    DONE = "done"
+    IGNORED = "ignored"  # in its state there was nothing to do
+    BUSY = "busy"  # something kept a device for longer than the drain may take
+    SILENT = "silent"  # a process did not answer
+    HOST_FULL = "host_full"  # no host memory, and no file, for the copy
+    NO_ROOM = "no_room"  # wake: a device had less room than was promised
+    REFUSED = "refused"  # it cannot: its mode is off, its hook too old, a context lost
+    FAILED = "failed"  # the driver failed
+
+
+@dataclass(frozen=True)
+class Move:
+    """One finished move of a kernel. The phases are those of its slowest process."""
+
+    result: MoveResult
+    text: str = ""
+    moved_bytes: int = 0
+    seconds: float = 0.0
+    drain_seconds: float = 0.0
+    copy_seconds: float = 0.0
+    map_seconds: float = 0.0
+
+    @property
+    def is_done(self) -> bool:
+        return self.result is MoveResult.DONE
+
+
+@dataclass(frozen=True)
+class MoveRefusal:
+    """Why the last attempt came to nothing, and from when on another one makes sense."""
+
+    result: MoveResult
+    text: str
+    retry_at: float
+    attempts: int = 1
+
+
+@dataclass(frozen=True)
+class DeviceBytes:
+    """One kernel on one device. All of it is bounded by what was lent.
+
+    ``on_device_bytes`` is what the device lacks because of it now; ``staying_bytes`` what it would still lack after a
+    swap-out, or does since one.
+    """
+
+    uuid: str
+    lent_bytes: int
+    elastic_bytes: int
+    swapped_bytes: int
+    staying_bytes: int
+    on_device_bytes: int
+
+
+@dataclass(frozen=True)
+class ResidencyFacts:
+    """A snapshot of one kernel."""
+
+    kernel_id: str
+    state: KernelState
+    mode: ResidencyMode
+    mode_reason: str  # why it cannot be swapped at all; empty: it can
+    since: float  # when it came into this state
+    devices: tuple[DeviceBytes, ...]
+    staying: Staying
+    refusal: MoveRefusal | None
+    waits_since: float | None  # since when a call waits for the lease
+    telemetry: tuple[Telemetry, ...]  # of each process
+    launches: int
+    silent_pids: tuple[int, ...]  # were told to move, and have not answered yet
+    host_bytes: int  # of the arena, lent to it or kept warm for it
+    last_out: Move | None = None
+    last_in: Move | None = None
+    swaps_out: int = 0
+    swaps_in: int = 0
+    waited_seconds: float = 0.0  # by calls, for the lease, in all
+
+    @property
+    def is_swappable(self) -> bool:
+        return not self.mode_reason
+
+    @property
+    def swapped_bytes(self) -> int:
+        return sum(device.swapped_bytes for device in self.devices)
+
+    @property
+    def elastic_bytes(self) -> int:
+        return sum(device.elastic_bytes for device in self.devices)
+
+    @property
+    def staying_bytes(self) -> int:
+        return sum(device.staying_bytes for device in self.devices)
+
+
+def staying_words(staying: Staying) -> list[str]:
+    """The reasons, as the status names them."""
+    return [word for flag, word in _STAYING_WORDS.items() if flag in staying]
+
+
+def describe_residency(facts: ResidencyFacts, now: Moment) -> dict[str, Any]:
+    """One kernel's residency, for the status; for what it waits, the keeper of the leases adds."""
+    refusal, staying = facts.refusal, facts.staying_bytes
+    return {
+        "state": facts.state.value,
+        "mode": facts.mode.name.lower(),
+        "mode_reason": facts.mode_reason,
+        "since": round(now.wall - (now.monotonic - facts.since), 3),
+        "elastic_bytes": facts.elastic_bytes,
+        "swapped_bytes": facts.swapped_bytes,
+        # What stays is known in all, and why for all of it together: a hook does not say which reason has how much.
+        "staying": [{"reason": ", ".join(staying_words(facts.staying)) or "plain", "bytes": staying}] if staying else [],
+        "host_bytes": facts.host_bytes,
+        "lease": "held" if facts.state in LEASE_HELD else "ended",
+        "swaps_out": facts.swaps_out,
+        "swaps_in": facts.swaps_in,
+        "waited_seconds": round(facts.waited_seconds, 3),
+        "silent_pids": list(facts.silent_pids),
+        "refusal": None if refusal is None else refusal.text,
+        "last_out": _describe_move(facts.last_out),
+        "last_in": _describe_move(facts.last_in),
+    }
+
+
+def slowest(moves: Iterable[Move]) -> Move:
+    """One Move of all that succeeded: bytes added up, phases of the slowest."""
+    moves = list(moves)
+    return Move(
+        MoveResult.DONE,
+        moved_bytes=sum(move.moved_bytes for move in moves),
+        drain_seconds=max((move.drain_seconds for move in moves), default=0.0),
+        copy_seconds=max((move.copy_seconds for move in moves), default=0.0),
+        map_seconds=max((move.map_seconds for move in moves), default=0.0),
+    )
+
+
+def _describe_move(move: Move | None) -> dict[str, Any] | None:
+    if move is None:
+        return None
+    return {
+        "moved_bytes": move.moved_bytes,
+        "seconds": round(move.seconds, 6),
+        "drain_seconds": round(move.drain_seconds, 6),
+        "copy_seconds": round(move.copy_seconds, 6),
+        "map_seconds": round(move.map_seconds, 6),
+    }
