@@ -141,7 +141,9 @@ def describe_residency(facts: ResidencyFacts, now: Moment) -> dict[str, Any]:
         "elastic_bytes": facts.elastic_bytes,
         "swapped_bytes": facts.swapped_bytes,
         # What stays is known in all, and why for all of it together: a hook does not say which reason has how much.
-        "staying": [{"reason": ", ".join(staying_words(facts.staying)) or "plain", "bytes": staying}] if staying else [],
+        "staying": [{"reason": ", ".join(staying_words(facts.staying)) or "plain", "bytes": staying}]
+        if staying
+        else [],
         "host_bytes": facts.host_bytes,
         "lease": "held" if facts.state in LEASE_HELD else "ended",
         "swaps_out": facts.swaps_out,
