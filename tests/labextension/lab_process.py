@@ -43,8 +43,14 @@ class LabProcess:
     """A running JupyterLab. Use as a context manager; ``notebooks`` is the folder that it serves."""
 
     def __init__(
-        self, *, with_aliquot: bool, settings: dict[str, dict[str, Any]] | None = None, options: tuple[str, ...] = ()
+        self,
+        *,
+        with_aliquot: bool,
+        settings: dict[str, dict[str, Any]] | None = None,
+        options: tuple[str, ...] = (),
+        port: int = 0,
     ) -> None:
+        self._port = port
         self._options = options
         self._home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
         self.notebooks = self._home / "work"
@@ -70,11 +76,11 @@ class LabProcess:
         self._stop()
 
     def kill_and_start_again(self) -> None:
-        """At the same address, with a token that is new; a browser that is logged in has its cookie."""
+        """At the same address, where it was given a port, with a token that is new; a browser has its cookie."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
-        self._start(port=self.url.rstrip("/").rpartition(":")[2])
+        self._start()
 
     def end_kernels(self) -> None:
         """Those of the server that runs now; a stop would leave them."""
@@ -127,8 +133,8 @@ class LabProcess:
             "JUPYTER_RUNTIME_DIR": str(home / "jupyter"),
         }
 
-    def _start(self, port: str = "0") -> None:
-        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.port={port}"]
+    def _start(self) -> None:
+        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.port={self._port}"]
         command += [f"--ServerApp.root_dir={self.notebooks}", "--LabApp.expose_app_in_browser=True"]
         command += self._options or ["--Aliquot.keep_kernels=never"]
         with (self._home / "log").open("wb") as log:

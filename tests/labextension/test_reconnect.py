@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from ports import free_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -31,7 +32,7 @@ for number in range({_LINES}):
 @pytest.fixture
 def a_mortal_lab() -> Iterator[LabProcess]:
     """JupyterLab with Aliquot; its kernels end with it only when it is asked to end in order."""
-    with LabProcess(with_aliquot=True, options=("--Aliquot.keep_kernels=auto",)) as lab:
+    with LabProcess(with_aliquot=True, options=("--Aliquot.keep_kernels=auto",), port=free_port()) as lab:
         yield lab
         lab.end_kernels()
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,26 +19,57 @@ from aliquot.gateway.commands.demo import find_notebook
 
 COMMAND = [sys.executable, "-m", "aliquot.gateway.app", "demo", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
 SECONDS = 100
+_OWN_FOLDER = re.compile(rb"/tmp/aliquot-own-\w+")
+
+
+class Demo:
+    """A demo that runs, and what of the machine is its own: other demos may run beside it."""
+
+    def __init__(self, *options: str) -> None:
+        self._mark = f"ALIQUOT_TEST_DEMO={uuid.uuid4().hex}"
+        name, _, value = self._mark.partition("=")
+        self.process = subprocess.Popen(
+            [*COMMAND, *options],
+            env={**os.environ, name: value},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.said = ""
+        self._folders: set[str] = set()
+
+    def wait_for(self, text: str) -> None:
+        """Until it said so; then its processes and its folder are known."""
+        assert self.process.stdout is not None
+        while text not in self.said:
+            line = self.process.stdout.readline()
+            assert line, self.said
+            self.said += line
+        found = [_OWN_FOLDER.search(environment) for environment in self._environments()]
+        self._folders = {match[0].decode() for match in found if match}
+        assert self._folders, "its children inherit the mark"
+
+    def end(self) -> int:
+        self.said += self.process.communicate(timeout=SECONDS)[0]
+        return self.process.returncode
+
+    def left_behind(self) -> list[str]:
+        return [*filter(os.path.exists, self._folders), *map(str, self._environments())]
+
+    def _environments(self) -> list[bytes]:
+        """Of its processes, wherever their parent went: by the mark, or by the folder of its ring."""
+        found = []
+        words = [word.encode() for word in (self._mark, *(f"ALIQUOT_RUNTIME_DIR={own}" for own in self._folders))]
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                environment = (process / "environ").read_bytes()
+                if any(word in environment for word in words):
+                    found.append(environment)
+        return found
 
 
 def run_demo(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=SECONDS, check=False)
-
-
-def children_of_demos() -> list[str]:
-    """Processes whose environment names a ring's folder; by that they are found wherever their parent went."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if b"ALIQUOT_RUNTIME_DIR=/tmp/aliquot-own-" in (process / "environ").read_bytes():
-                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        except OSError:
-            continue
-    return found
-
-
-def left_behind() -> list[str]:
-    return [str(folder) for folder in Path("/tmp").glob("aliquot-own-*")] + children_of_demos()
 
 
 @pytest.fixture
@@ -53,12 +86,12 @@ def a_changed_quickstart(tmp_path: Path) -> Callable[[str, str], Path]:
 
 
 def test_every_claim_of_the_demo_holds() -> None:
-    before = set(left_behind())
-    done = run_demo()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "✗" not in done.stdout
-    assert done.stdout.count("✓") == 9
-    rows = re.findall(r"^kernel \d .*$", done.stdout, re.MULTILINE)
+    demo = Demo()
+    demo.wait_for("cell compute")
+    assert demo.end() == 0, demo.said
+    assert "✗" not in demo.said
+    assert demo.said.count("✓") == 9
+    rows = re.findall(r"^kernel \d .*$", demo.said, re.MULTILINE)
     want_rows = [
         ("0.5 GPU", "512.0 MiB", "finished"),
         ("0.25 GPU", "256.0 MiB", "out of memory once, went on, finished"),
@@ -66,8 +99,8 @@ def test_every_claim_of_the_demo_holds() -> None:
     want_rows.append(("0.25 GPU", "256.0 MiB", "killed in its long cell"))
     assert len(rows) == 3
     assert all(all(word in row for word in want) for row, want in zip(rows, want_rows, strict=True))
-    assert "compiled GPU code is timed, not executed" in done.stdout
-    assert not set(left_behind()) - before
+    assert "compiled GPU code is timed, not executed" in demo.said
+    assert not demo.left_behind()
 
 
 def test_a_claim_that_does_not_hold_ends_the_demo_with_an_error(a_changed_quickstart) -> None:
@@ -89,17 +122,10 @@ def test_a_kernel_that_ends_by_itself_is_not_counted_as_killed(a_changed_quickst
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_ends_what_it_started(number: signal.Signals, eventually: Callable[..., Any]) -> None:
-    before = set(left_behind())
-    demo = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert demo.stdout is not None
-    said = ""
-    while "cell compute" not in said:
-        line = demo.stdout.readline()
-        assert line, said
-        said += line
-    os.kill(demo.pid, number)
-    said += demo.communicate(timeout=60)[0]
-    assert demo.returncode == 130, said
-    assert "Traceback" not in said
-    assert "never retrieved" not in said
-    eventually(lambda: not set(left_behind()) - before)
+    demo = Demo()
+    demo.wait_for("cell compute")
+    os.kill(demo.process.pid, number)
+    assert demo.end() == 130, demo.said
+    assert "Traceback" not in demo.said
+    assert "never retrieved" not in demo.said
+    eventually(lambda: not demo.left_behind())

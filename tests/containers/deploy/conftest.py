@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import docker
 import pytest
+from ports import free_port
 
 # Tests and their parts are in no package.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -86,7 +86,7 @@ class Deployment:
         self.folder.chmod(0o755)
         for name in ("run", "lib", "cdi", "homes"):
             (self.folder / name).mkdir(mode=0o700 if name == "run" else 0o755)
-        port = _free_port()
+        port = free_port()
         self.environment = {
             "ALIQUOT_RUN": f"{self.folder}/run",
             "ALIQUOT_LIB": f"{self.folder}/lib",
@@ -120,9 +120,3 @@ def deploy(build: Build) -> Iterator[Callable[[Engine], Deployment]]:
     for engine, deployment in made:
         deployment.close()
         engine.remove_containers()
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])

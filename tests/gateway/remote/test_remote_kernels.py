@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from ports import free_port
 
-from .conftest import TOKENS, Server, free_port
+from .conftest import TOKENS, Server
 
 NOTHING = "00000000-0000-0000-0000-000000000000"
 

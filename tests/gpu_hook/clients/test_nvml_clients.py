@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 import websocket
+from ports import free_port
 
 MIB = 1 << 20
 _OTHER_EXTENSIONS = ("aliquot.gateway", "jupyterlab", "jupyter_lsp", "jupyter_server_terminals", "notebook_shim")
@@ -135,9 +135,7 @@ def test_nvdashboards_pages_agree_with_cuda(a_place: Any) -> None:
 @pytest.fixture
 def a_server(a_place: Any, a_folder: Path) -> Iterator[str]:
     """A Jupyter Server with nvdashboard alone; its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     extensions = {"jupyterlab_nvdashboard": True} | dict.fromkeys(_OTHER_EXTENSIONS, False)
     command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root", f"--port={port}"]
     command += ["--IdentityProvider.token=t", f"--ServerApp.root_dir={a_folder}", "--ServerApp.port_retries=0"]

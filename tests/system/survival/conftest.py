@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from aliquot.gpu_hook.client import AgentUnreachable, query
 from aliquot.gpu_hook.paths import RuntimeDir
 from aliquot.provisioner.relay.process_facts import is_process
 from aliquot.provisioner.relay.records import RelayRecord, read_relay_records
+from ports import free_port
 
 TOKEN = "survival-test-token"
 SECONDS = 40.0
@@ -295,13 +295,6 @@ class Node:
                 if process is not None and is_process(process.pid, process.start_time_ticks):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process.pid, signal.SIGKILL)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture
