@@ -1,0 +1,103 @@
+"""Who is resident, by a table of sentences: the pure decision over views. No clock, no agent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from aliquot.gpu_hook.agent.leases import (
+    NEVER,
+    NOTHING,
+    DeviceView,
+    Holding,
+    KernelView,
+    Policy,
+    Reason,
+    State,
+    Want,
+    decide,
+)
+
+GIB = 1 << 30
+POLICY = Policy(hold_seconds=5, quantum_seconds=30, quantum_moves=0, patience_seconds=60, move_seconds=0)
+CARD = DeviceView("a", 80 * GIB, out_rate=10 * GIB, in_rate=10 * GIB)
+NOW = 1000.0
+
+
+def resident(name: str, gib: int, *, idle: float | None = 100.0, device: str = "a", **more: object) -> KernelView:
+    """A kernel that came in long ago; ``idle``: for so many seconds (None: busy, since long ago)."""
+    holding = Holding(device, gib * GIB, elastic_bytes=gib * GIB, guarantee_bytes=80 * GIB)
+    since = None if idle is None else NOW - idle
+    return replace(KernelView(name, (holding,), idle_since=since), **more)  # type: ignore[arg-type]
+
+
+def swapped(name: str, gib: int, *, since: float = 0.0, device: str = "a", **more: object) -> KernelView:
+    """A kernel that is out, and whose call has waited for so many seconds."""
+    holding = Holding(device, 0, away_bytes=gib * GIB, guarantee_bytes=80 * GIB)
+    view = KernelView(name, (holding,), State.SWAPPED, want=Want.CALL, wants_since=NOW - since)
+    return replace(view, **more)  # type: ignore[arg-type]
+
+
+def outs(*kernels: KernelView, devices: tuple[DeviceView, ...] = (CARD,)) -> list[str]:
+    return [out.kernel_id for out in decide(devices, kernels, NOW, POLICY).outs]
+
+
+def test_nothing_is_swapped_without_pressure() -> None:
+    assert decide([CARD], [resident("idle", 40), resident("busy", 40, idle=None)], NOW, POLICY) is NOTHING
+
+
+def test_a_kernel_comes_in_where_there_is_room() -> None:
+    decision = decide([CARD], [resident("idle", 40), swapped("waker", 40)], NOW, POLICY)
+    assert (decision.ins, decision.outs) == (("waker",), ())
+
+
+def test_the_least_valuable_leaves_first() -> None:
+    kernels = [resident("young", 30, idle=10), resident("old", 30, idle=100), resident("small", 2, idle=100)]
+    assert outs(*kernels, swapped("waker", 40)) == ["old"]
+
+
+def test_nobody_leaves_in_vain() -> None:
+    big, stuck = resident("idle", 30), resident("stuck", 50, movable_at=NEVER)
+    decision = decide([CARD], [big, stuck, swapped("waker", 40)], NOW, POLICY)
+    assert decision.outs == ()
+    assert [wait.reason for wait in decision.waits] == [Reason.STUCK]
+
+
+def test_who_came_a_moment_ago_stays_a_while() -> None:
+    decision = decide([CARD], [resident("young", 60, held_since=NOW - 2), swapped("waker", 40)], NOW, POLICY)
+    assert (decision.outs, decision.look_at) == ((), NOW + 3)
+    assert decision.waits[0].reason is Reason.HOLD
+
+
+def test_production_does_not_wait_for_the_hold_of_opportunistic() -> None:
+    low = resident("low", 60, idle=None, held_since=NOW - 1, turn_since=NOW - 1, is_production=False)
+    assert outs(low, swapped("waker", 40)) == ["low"]
+
+
+def test_opportunistic_does_not_displace_busy_production() -> None:
+    kernels = [resident("high", 60, idle=None), swapped("low", 40, is_production=False)]
+    decision = decide([CARD], kernels, NOW, POLICY)
+    assert (decision.outs, decision.waits[0].reason) == ((), Reason.BUSY)
+
+
+@pytest.mark.parametrize(("turn", "want"), [(29, []), (31, ["busy"])])
+def test_busy_equals_take_turns(turn: float, want: list[str]) -> None:
+    assert outs(resident("busy", 60, idle=None, turn_since=NOW - turn), swapped("waker", 40)) == want
+
+
+def test_a_cell_that_has_not_called_yet_ends_no_turn() -> None:
+    assert outs(resident("busy", 60, idle=None), swapped("waker", 40, want=Want.CELL)) == []
+    assert outs(resident("idle", 60), swapped("waker", 40, want=Want.CELL)) == ["idle"]
+
+
+def test_two_kernels_of_several_devices_never_hold_and_wait() -> None:
+    cards = tuple(replace(CARD, uuid=name) for name in "abc")
+    first = KernelView(
+        "first",
+        tuple(Holding(name, 0, away_bytes=50 * GIB) for name in "abc"),
+        State.SWAPPED,
+        want=Want.CALL,
+        wants_since=1,
+    )
+    second = replace(first, kernel_id="second", wants_since=2)
+    assert decide(cards, [first, second], NOW, POLICY).ins == ("first",)
