@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from .messages import Request
 
 
 class _Open:
-    """``has_begun``: the kernel said busy for it."""
+    """``began``: when the kernel said busy for it; ``asked``: since when it waits for its user's input."""
 
-    __slots__ = ("has_begun", "is_work", "lane", "order")
+    __slots__ = ("asked", "began", "header", "is_work", "lane", "order")
 
-    def __init__(self, order: int, is_work: bool, lane: str) -> None:
+    def __init__(self, order: int, is_work: bool, lane: str, header: bytes) -> None:
         self.order = order
         self.is_work = is_work
         self.lane = lane
-        self.has_begun = False
+        self.header = header
+        self.began: float | None = None
+        self.asked: float | None = None
+
+
+@dataclass(frozen=True)
+class RunningCell:
+    """One that the kernel works on, and that shows what is written to it: its header as its client wrote it."""
+
+    msg_id: str
+    began: float
+    header: bytes
 
 
 class ActivityTracker:
@@ -26,6 +38,7 @@ class ActivityTracker:
         self._open: dict[str, _Open] = {}
         self._opened = 0
         self._work = 0
+        self._asking = 0
         self._since: float | None = None
         self._last = now
 
@@ -41,11 +54,28 @@ class ActivityTracker:
     def last(self) -> float:
         return self._last
 
-    def opened(self, request: Request, now: float) -> bool:
-        """A request goes to the kernel. Tells whether this changed anything: a second one of the same id does not."""
+    @property
+    def is_asking(self) -> bool:
+        """Whether a request waits for its user's input."""
+        return self._asking > 0
+
+    @property
+    def cells(self) -> list[RunningCell]:
+        """Those that run now and can be written to; not those that wait for input."""
+        return [
+            RunningCell(msg_id, each.began, each.header)
+            for msg_id, each in self._open.items()
+            if each.header and each.began is not None and each.asked is None
+        ]
+
+    def opened(self, request: Request, now: float, header: bytes = b"") -> bool:
+        """A request goes to the kernel. Tells whether this changed anything: a second one of the same id does not.
+
+        ``header``: of a cell that shows what is written to it.
+        """
         if request.msg_id in self._open:
             return False
-        self._open[request.msg_id] = _Open(self._opened, request.is_work, request.lane)
+        self._open[request.msg_id] = _Open(self._opened, request.is_work, request.lane, header)
         self._opened += 1
         if request.is_work:
             self._last = now
@@ -54,11 +84,36 @@ class ActivityTracker:
                 self._since = now
         return True
 
-    def began(self, msg_id: str) -> None:
-        """The kernel is busy with it."""
+    def began(self, msg_id: str, now: float) -> bool:
+        """The kernel is busy with it. Tells whether others wait for input, so that this is news."""
         found = self._open.get(msg_id)
-        if found is not None:
-            found.has_begun = True
+        if found is None or found.began is not None:
+            return False
+        found.began = now
+        return self.is_asking
+
+    def asked(self, msg_id: str, now: float) -> bool:
+        """It waits for its user's input. Tells whether it is open, and did not wait before."""
+        found = self._open.get(msg_id)
+        if found is None or found.asked is not None:
+            return False
+        found.asked = now
+        self._asking += 1
+        return True
+
+    def answered(self, msg_id: str | None = None) -> bool:
+        """It goes on; None: all that waited for input do. Tells whether this changed anything."""
+        waiting = [self._open.get(msg_id)] if msg_id is not None else list(self._open.values())
+        had = self._asking
+        for each in waiting:
+            if each is not None:
+                self._forget_question(each)
+        return self._asking != had
+
+    def _forget_question(self, request: _Open) -> None:
+        if request.asked is not None:
+            request.asked = None
+            self._asking -= 1
 
     def closed(self, msg_id: str, now: float) -> bool:
         """The kernel is idle again as far as this request goes. Tells whether it was open.
@@ -77,11 +132,12 @@ class ActivityTracker:
         for earlier, request in tuple(self._open.items()):
             if request.order > closed.order:
                 return
-            if request.lane == closed.lane and not request.has_begun:
+            if request.lane == closed.lane and request.began is None:
                 del self._open[earlier]
                 self._count(request, now)
 
     def _count(self, closed: _Open, now: float) -> None:
+        self._forget_question(closed)
         if closed.is_work:
             self._last = now
             self._work -= 1
@@ -98,9 +154,23 @@ class ActivityTracker:
         if self._work:
             self._last = now
         self._open.clear()
-        self._work, self._since = 0, None
+        self._work, self._asking, self._since = 0, 0, None
         return had_any
+
+    def _input(self) -> float | None:
+        """Since when nothing of what runs goes on without its user; what waits behind it does not run."""
+        if not self._asking:
+            return None
+        running = [each for each in self._open.values() if each.is_work and each.began is not None]
+        asked = [each.asked for each in running if each.asked is not None]
+        return max(asked) if asked and len(asked) == len(running) else None
 
     def snapshot(self) -> dict[str, Any]:
         """For the wire."""
-        return {"open": len(self._open), "work": self._work, "since": self._since, "last": self._last}
+        return {
+            "open": len(self._open),
+            "work": self._work,
+            "since": self._since,
+            "last": self._last,
+            "input": self._input(),
+        }

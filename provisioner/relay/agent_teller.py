@@ -1,4 +1,6 @@
-"""Tells the node agent when work begins and ends. Never waits for it: what cannot be written now is told later."""
+"""Tells the node agent when work begins and ends, and hears its events. Never waits for it: what cannot be written now
+is told later. What an event means is its hearer's business.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,19 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from .loop import READ, WRITE, Loop
+from .messages import read_object
+
+Hearer = Callable[[Mapping[str, Any] | None], object]
 
 _VERSION = 1
 _RETRY_SECONDS = 1.0
 _ANSWERS_BYTES = 1 << 16
+_LONGEST_EVENT = 1 << 20
 
 
 class AgentTeller:
@@ -27,9 +33,26 @@ class AgentTeller:
         self._state = state
         self._connection: socket.socket | None = None
         self._unsent = b""
+        self._unread = b""
+        self._hearers: dict[str, Hearer] = {}
+        self._greetings: list[str] = []
         self._number = 0
         self._is_due = False
         self._retry_at = 0.0
+
+    def listen(self, event: str, hearer: Hearer, asking: str) -> None:
+        """Each connection begins with the op ``asking``, and its events of this name come to ``hearer``.
+
+        None comes to it when a connection was lost. An agent that does not know the op refuses it, and sends none.
+        """
+        self._hearers[event] = hearer
+        self._greetings.append(asking)
+
+    def say(self, fields: Mapping[str, Any]) -> None:
+        """One line more for an agent that is there; nothing for one that is not."""
+        if self._connection is not None:
+            self._unsent += self._line(fields)
+            self._flush()
 
     def tell(self, now: float) -> None:
         """Write the present state before this returns, if the agent takes it."""
@@ -59,6 +82,8 @@ class AgentTeller:
             return
         self._connection = connection
         self._unsent = self._line({"op": "hello", "version": _VERSION, "name": f"relay {self._kernel_id}"})
+        for asking in self._greetings:
+            self._unsent += self._line({"op": asking, "kernel_id": self._kernel_id})
         self._is_due = True
         self._loop.watch(connection.fileno(), self._ready)
 
@@ -67,7 +92,8 @@ class AgentTeller:
             return
         if events & ~WRITE:
             try:
-                if not self._connection.recv(_ANSWERS_BYTES):
+                found = self._connection.recv(_ANSWERS_BYTES)
+                if not found or not self._read(found):
                     self._lose()
                     return
             except BlockingIOError:
@@ -76,6 +102,17 @@ class AgentTeller:
                 self._lose()
                 return
         self._flush()
+
+    def _read(self, found: bytes) -> bool:
+        """Answers say nothing that we need to know. False for what is no line."""
+        *lines, self._unread = (self._unread + found).split(b"\n")
+        for line in lines:
+            if b'"event"' in line:
+                event = read_object(line)
+                hearer = self._hearers.get(str(event.get("event")))
+                if hearer is not None and event.get("kernel_id") == self._kernel_id:
+                    hearer(event)
+        return len(self._unread) < _LONGEST_EVENT
 
     def _lose(self) -> None:
         self._close()
@@ -86,7 +123,9 @@ class AgentTeller:
             self._loop.forget(self._connection.fileno())
             self._connection.close()
             self._connection = None
-        self._unsent = b""
+            for hearer in self._hearers.values():
+                hearer(None)
+        self._unsent = self._unread = b""
 
     def _flush(self) -> None:
         while self._connection is not None:
@@ -105,6 +144,6 @@ class AgentTeller:
             except OSError:
                 self._lose()
 
-    def _line(self, fields: dict[str, Any]) -> bytes:
+    def _line(self, fields: Mapping[str, Any]) -> bytes:
         self._number += 1
         return json.dumps({"id": self._number, **fields}, separators=(",", ":")).encode() + b"\n"

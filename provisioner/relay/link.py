@@ -47,13 +47,14 @@ class Activity:
     """``open``: requests that the kernel has not finished; ``work``: those of them that are cells and comm messages.
 
     ``since``: when the present work began, None without work; ``last``: when work last began or ended, or the kernel
-    last sent an output. Seconds since the epoch.
+    last sent an output; ``input``: since when all that runs waits for input(). Seconds since the epoch.
     """
 
     open: int
     work: int
     since: float | None
     last: float
+    input: float | None = None
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,8 @@ def read_event(record: Record) -> LinkEvent | None:
             session = header["session"]
             return LinkMessage(int(header["seq"]), str(header["channel"]), session, record.frames)
         if record.op == "activity":
-            return Activity(int(header["open"]), int(header["work"]), header["since"], float(header["last"]))
+            since, last = header["since"], float(header["last"])
+            return Activity(int(header["open"]), int(header["work"]), since, last, header.get("input"))
         if record.op == "kernel":
             return KernelState(str(header["state"]), int(header["incarnation"]), header.get("ended") or {})
         if record.op == "attached":

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -20,6 +21,7 @@ _DELIMITER_LENGTH = len(DELIMITER)
 SIGNATURE, HEADER, PARENT, METADATA, CONTENT = range(1, 6)
 
 _WORK = frozenset({"execute_request", "comm_open", "comm_msg", "comm_close"})
+_SILENT = re.compile(rb'(?<!\\)"silent"\s*:\s*true')
 # A kernel that is restarted must not end by what was meant for the one before it.
 _FOR_ONE_KERNEL = frozenset({"shutdown_request", "interrupt_request"})
 
@@ -70,6 +72,11 @@ def read_request(header: Mapping[str, Any], channel: str = "") -> Request | None
     if not isinstance(msg_id, str) or not isinstance(msg_type, str) or not msg_id:
         return None
     return Request(msg_id, msg_type, read_date(header.get("date")), f"{channel} {header.get('subshell_id') or ''}")
+
+
+def is_silent(message: Sequence[Any]) -> bool:
+    """Whether a cell, from its delimiter on, wants nothing shown."""
+    return len(message) <= CONTENT or _SILENT.search(bytes(message[CONTENT])) is not None
 
 
 def read_date(date: Any) -> float | None:

@@ -101,7 +101,7 @@ def _told(tracker: ActivityTracker) -> Any:
     def state() -> dict[str, Any]:
         found = tracker.snapshot()
         since = found["last"] if found["since"] is None else found["since"]  # work, or the quiet after it
-        return {"open": found["open"], "work": found["work"], "since": since}
+        return {"open": found["open"], "work": found["work"], "since": since, "input": found["input"]}
 
     return state
 

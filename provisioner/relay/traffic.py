@@ -17,7 +17,17 @@ from .delivery import Delivery
 from .front import Front
 from .links import Links
 from .loop import Loop
-from .messages import CONTENT, HEADER, PARENT, Request, Signer, find_delimiter, read_object, read_request
+from .messages import (
+    CONTENT,
+    HEADER,
+    PARENT,
+    Request,
+    Signer,
+    find_delimiter,
+    is_silent,
+    read_object,
+    read_request,
+)
 from .store import Entry, Store
 from .wire import receive, send
 
@@ -133,6 +143,8 @@ class Traffic:
         request = None
         if delimiter >= 0 and channel != "stdin" and self._signer.is_signed(frames[delimiter:]):
             request = read_request(read_object(frames[delimiter + HEADER]), channel)
+        elif delimiter >= 0 and self.tracker.is_asking and self._signer.is_signed(frames[delimiter:]):
+            self._answers_input()
         if request is not None and request.is_for_one_kernel and self._is_late(request):
             return
         if self._back.is_ready:
@@ -140,17 +152,30 @@ class Traffic:
         else:
             self._held.append((channel, frames, request))
 
+    def _answers_input(self) -> None:
+        if self.tracker.answered():
+            self.has_news = True
+            if self.teller is not None:
+                self.teller.tell(time.monotonic())  # as for work that begins
+
     def _is_late(self, request: Request) -> bool:
         """Whether the kernel that it was meant for is no more."""
         is_young = time.time() < self.started_at + _YOUNG_SECONDS  # later on, a client's clock may be wrong
         return self.started_at == 0.0 or (is_young and request.sent is not None and request.sent < self.started_at)
 
     def _to_kernel(self, channel: str, frames: Sequence[Any], request: Request | None) -> None:
-        if request is not None and self.tracker.opened(request, time.time()):
+        if request is not None and self.tracker.opened(request, time.time(), self._cell_header(frames, request)):
             self.has_news = True
             if request.is_work and self.teller is not None:
                 self.teller.tell(time.monotonic())  # before the kernel can know of it
         send(self._back.sockets[channel], frames)
+
+    def _cell_header(self, frames: Sequence[Any], request: Request) -> bytes:
+        """Of a cell that shows what is written to it, where somebody may have to tell it something."""
+        if self.teller is None or request.msg_type != "execute_request":
+            return b""
+        message = frames[find_delimiter(frames) :]
+        return b"" if is_silent(message) else bytes(message[HEADER])
 
     # ---- from the kernel
 
@@ -160,6 +185,8 @@ class Traffic:
         for _ in range(_BATCH):
             if (frames := receive(socket)) is None:
                 return False
+            if channel == "stdin":
+                self._asks(frames)
             identity = bytes(frames[0])
             if identity == self._prefix:
                 continue  # the answer to a request of our own
@@ -169,6 +196,14 @@ class Traffic:
             else:
                 send(self._front.sockets[channel], frames)
         return True
+
+    def _asks(self, frames: Sequence[Any]) -> None:
+        message = frames[find_delimiter(frames) :]
+        if len(message) <= CONTENT or b'"input_request"' not in bytes(message[HEADER]):
+            return
+        parent = read_object(message[PARENT]).get("msg_id")
+        if isinstance(parent, str) and self.tracker.asked(parent, time.time()):
+            self.has_news = True
 
     def _from_iopub(self, _events: int) -> bool:
         socket = self._back.sockets["iopub"]
@@ -205,7 +240,7 @@ class Traffic:
         if not isinstance(parent, str) or read_object(header).get("msg_type") != "status":
             return
         if b'"idle"' not in message[CONTENT].bytes:
-            self.tracker.began(parent)
+            self.has_news = self.tracker.began(parent, time.time()) or self.has_news
         elif self.tracker.closed(parent, time.time()):
             self.has_news = True
 

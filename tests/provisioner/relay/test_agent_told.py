@@ -34,6 +34,11 @@ class Agent:
         told = [line for line in self.heard if line["op"] == "activity"]
         return int(told[-1]["work"]) if told else -1
 
+    def told(self, field: str) -> Any:
+        """Of the last activity; None where there was none."""
+        told = [line for line in self.heard if line["op"] == "activity"]
+        return told[-1][field] if told else None
+
     def _serve(self) -> None:
         try:
             while True:
@@ -71,6 +76,54 @@ def test_work_is_told_while_the_kernel_has_not_seen_it(a_house: House) -> None:
         finally:
             os.kill(record.kernel.pid, signal.SIGCONT)
         await gateway.idle(cell)
+        await until(lambda: agent.work == 0)
+
+    agent = Agent(a_house.runtime.agent_socket)
+    try:
+        asyncio.run(scene(agent))
+    finally:
+        agent.close()
+
+
+def test_a_wait_for_input_is_told_and_its_end_before_the_kernel_has_the_answer(a_house: House) -> None:
+    async def scene(agent: Agent) -> None:
+        record = await a_house.kernel(tells_agent=True)
+        gateway = await Gateway(record).connect()
+        cell = gateway.execute("input()")
+        queued = gateway.execute("1")
+        await gateway.until(lambda m: isinstance(m, dict) and m["msg_type"] == "input_request")
+        await until(lambda: agent.told("input") is not None)
+        assert (agent.told("work"), agent.told("input") >= agent.told("since")) == (2, True)
+        assert record.kernel is not None
+        os.kill(record.kernel.pid, signal.SIGSTOP)
+        try:
+            gateway.request("input_reply", {"value": ""}, "stdin")
+            await until(lambda: agent.told("input") is None)
+            assert agent.told("work") == 2
+        finally:
+            os.kill(record.kernel.pid, signal.SIGCONT)
+        await gateway.idle(cell)
+        await gateway.done(queued)
+
+    agent = Agent(a_house.runtime.agent_socket)
+    try:
+        asyncio.run(scene(agent))
+    finally:
+        agent.close()
+
+
+def test_a_comm_message_is_told_before_the_kernel_sees_it(a_house: House) -> None:
+    async def scene(agent: Agent) -> None:
+        record = await a_house.kernel(tells_agent=True)
+        gateway = await Gateway(record).connect()
+        await gateway.idle(gateway.execute("1"))
+        assert record.kernel is not None
+        os.kill(record.kernel.pid, signal.SIGSTOP)
+        try:
+            gateway.request("comm_msg", {"comm_id": "none", "data": {}})
+            await until(lambda: agent.work == 1)
+        finally:
+            os.kill(record.kernel.pid, signal.SIGCONT)
         await until(lambda: agent.work == 0)
 
     agent = Agent(a_house.runtime.agent_socket)

@@ -6,7 +6,7 @@ import signal
 from dataclasses import replace
 
 import pytest
-from aliquot.provisioner.relay.activity import ActivityTracker
+from aliquot.provisioner.relay.activity import ActivityTracker, RunningCell
 from aliquot.provisioner.relay.lives import (
     ASK,
     ORPHANED,
@@ -27,23 +27,23 @@ def test_a_cell_on_a_subshell_that_ends_leaves_the_other_open() -> None:
     tracker.opened(Request("main", "execute_request", lane="shell "), 1.0)
     tracker.opened(Request("sub", "execute_request", lane="shell sub"), 2.0)
     tracker.closed("sub", 3.0)
-    assert tracker.snapshot() == {"open": 1, "work": 1, "since": 1.0, "last": 3.0}
+    assert tracker.snapshot() == {"open": 1, "work": 1, "since": 1.0, "last": 3.0, "input": None}
     tracker.closed("main", 9.0)
-    assert tracker.snapshot() == {"open": 0, "work": 0, "since": None, "last": 9.0}
+    assert tracker.snapshot() == {"open": 0, "work": 0, "since": None, "last": 9.0, "input": None}
 
 
 @pytest.mark.parametrize("kind", ["complete_request", "inspect_request", "kernel_info_request", "comm_info_request"])
 def test_what_runs_no_code_of_the_user_is_open_but_no_work(kind: str) -> None:
     tracker = ActivityTracker(0.0)
     assert tracker.opened(Request("x", kind), 5.0)
-    assert tracker.snapshot() == {"open": 1, "work": 0, "since": None, "last": 0.0}
+    assert tracker.snapshot() == {"open": 1, "work": 0, "since": None, "last": 0.0, "input": None}
 
 
 @pytest.mark.parametrize("kind", ["execute_request", "comm_open", "comm_msg", "comm_close"])
 def test_cells_and_comms_are_work(kind: str) -> None:
     tracker = ActivityTracker(0.0)
     tracker.opened(Request("x", kind), 5.0)
-    assert tracker.snapshot() == {"open": 1, "work": 1, "since": 5.0, "last": 5.0}
+    assert tracker.snapshot() == {"open": 1, "work": 1, "since": 5.0, "last": 5.0, "input": None}
 
 
 def test_the_end_of_the_kernel_ends_all_that_was_open() -> None:
@@ -52,7 +52,7 @@ def test_the_end_of_the_kernel_ends_all_that_was_open() -> None:
     assert tracker.clear(2.0)
     assert not tracker.clear(3.0)
     assert not tracker.closed("x", 4.0)
-    assert tracker.snapshot() == {"open": 0, "work": 0, "since": None, "last": 2.0}
+    assert tracker.snapshot() == {"open": 0, "work": 0, "since": None, "last": 2.0, "input": None}
 
 
 def test_what_a_kernel_ignores_is_over_when_it_finished_something_later() -> None:
@@ -61,14 +61,55 @@ def test_what_a_kernel_ignores_is_over_when_it_finished_something_later() -> Non
     tracker.opened(Request("elsewhere", "execute_request", lane="shell sub"), 1.0)
     tracker.opened(Request("cell", "execute_request", lane="shell"), 2.0)
     tracker.opened(Request("queued", "execute_request", lane="shell"), 3.0)
-    tracker.began("cell")
+    tracker.began("cell", 3.0)
     tracker.closed("cell", 4.0)
     assert tracker.work == 2, "the one elsewhere and the one that comes next"
-    tracker.began("elsewhere")
-    tracker.began("queued")
+    tracker.began("elsewhere", 4.0)
+    tracker.began("queued", 4.0)
     tracker.opened(Request("short", "kernel_info_request", lane="shell"), 5.0)
     tracker.closed("short", 6.0)
     assert tracker.work == 2, "a kernel that works on several at once says so"
+
+
+def test_input_is_waited_for_when_nothing_else_runs() -> None:
+    tracker = ActivityTracker(0.0)
+    for msg_id, lane in (("main", "shell "), ("queued", "shell "), ("sub", "shell sub")):
+        tracker.opened(Request(msg_id, "execute_request", lane=lane), 1.0)
+    tracker.began("main", 1.0)
+    assert tracker.asked("main", 2.0)
+    assert not tracker.asked("main", 3.0), "it waits already"
+    assert not tracker.asked("unknown", 3.0)
+    assert tracker.snapshot()["input"] == 2.0, "what is behind it does not run"
+    assert tracker.began("sub", 4.0), "a subshell does: that is news"
+    assert tracker.snapshot()["input"] is None
+    assert tracker.closed("sub", 5.0)
+    assert tracker.snapshot()["input"] == 2.0
+    assert tracker.answered()
+    assert not tracker.answered()
+    assert tracker.snapshot()["input"] is None
+
+
+def test_a_question_ends_with_its_cell_and_with_the_kernel() -> None:
+    tracker = ActivityTracker(0.0)
+    for end in (lambda: tracker.closed("cell", 3.0), lambda: tracker.clear(3.0)):
+        tracker.opened(Request("cell", "execute_request"), 1.0)
+        tracker.began("cell", 1.0)
+        tracker.asked("cell", 2.0)
+        assert tracker.is_asking
+        end()
+        assert not tracker.is_asking
+
+
+def test_cells_that_run_and_show_what_is_written_are_known_with_their_headers() -> None:
+    tracker = ActivityTracker(0.0)
+    tracker.opened(Request("shown", "execute_request"), 1.0, b"header")
+    tracker.opened(Request("silent", "execute_request", lane="sub"), 1.0)
+    tracker.opened(Request("queued", "execute_request"), 1.0, b"other")
+    tracker.began("shown", 2.0)
+    tracker.began("silent", 2.0)
+    assert tracker.cells == [RunningCell("shown", 2.0, b"header")]
+    tracker.asked("shown", 3.0)
+    assert tracker.cells == []
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.sampled_from(["execute_request", "comm_msg", "other"]))))
@@ -78,7 +119,7 @@ def test_counts_are_those_of_the_requests_that_are_open(steps: list[tuple[bool, 
     for now, (opens, number, kind) in enumerate(steps):
         if opens:
             assert tracker.opened(Request(str(number), kind), now) == (str(number) not in model)
-            tracker.began(str(number))
+            tracker.began(str(number), now)
             model.setdefault(str(number), kind)
         else:
             assert tracker.closed(str(number), now) == (model.pop(str(number), None) is not None)
