@@ -89,6 +89,7 @@ class Hello:
     devices: tuple[HelloDevice, ...] = ()
     sequence: int = 0
     version: int = VERSION
+    residency: Residency = Residency.RESIDENT
 
 
 @dataclass(frozen=True)
@@ -258,7 +259,7 @@ def _header(kind: MessageType, sequence: int, version: int) -> bytes:
 
 def _pack_hello(hello: Hello) -> bytes:
     name = cut_text(hello.name, NAME_BYTES)
-    fixed = HELLO_FIXED.pack(hello.role, hello.pid, hello.start_time_ticks, len(hello.devices), 0, name)
+    fixed = HELLO_FIXED.pack(hello.role, hello.pid, hello.start_time_ticks, len(hello.devices), hello.residency, name)
     table = b"".join(HELLO_DEVICE.pack(d.uuid, d.charged_bytes, d.credit_bytes) for d in hello.devices)
     header = _header(MessageType.HELLO, hello.sequence, hello.version)
     return (header + fixed + table).ljust(_size(MessageType.HELLO, hello.version), b"\0")
@@ -346,11 +347,14 @@ def _unpack_moved(datagram: bytes, sequence: int) -> Moved:
 
 
 def _unpack_hello(datagram: bytes, sequence: int, version: int) -> Hello:
-    role, pid, ticks, count, _, name = HELLO_FIXED.unpack_from(datagram, HEADER.size)
+    role, pid, ticks, count, residency, name = HELLO_FIXED.unpack_from(datagram, HEADER.size)
     if role not in Role.__members__.values():
         raise MalformedError(f"got role {role}")
     if count > HELLO_ENTRIES[version]:
         raise MalformedError(f"got {count} devices; at most {HELLO_ENTRIES[version]}")
+    residency = residency if version > 2 else Residency.RESIDENT
+    if residency not in Residency.__members__.values():
+        raise MalformedError(f"got residency {residency}")
     start = HEADER.size + HELLO_FIXED.size
     devices = tuple(
         HelloDevice(*HELLO_DEVICE.unpack_from(datagram, start + i * HELLO_DEVICE.size)) for i in range(count)
@@ -359,4 +363,4 @@ def _unpack_hello(datagram: bytes, sequence: int, version: int) -> Hello:
         raise MalformedError("got a table of more bytes than any device has")
     if len({device.uuid for device in devices}) != count:
         raise MalformedError("got a table that names a device twice")
-    return Hello(Role(role), pid, ticks, _text(name), devices, sequence, version)
+    return Hello(Role(role), pid, ticks, _text(name), devices, sequence, version, Residency(residency))

@@ -13,13 +13,14 @@ from typing import Any
 
 from aliquot.gpu_hook.paths import KERNEL_ID
 from aliquot.gpu_hook.placement import Part
-from aliquot.gpu_hook.protocol import MAX_AMOUNT
+from aliquot.gpu_hook.protocol import MAX_AMOUNT, ResidencyMode
 
 from .processes import Process
 
 _NAME = "grant.json"
 _VERSION = 1
 _MAX_PID = 1 << 31
+RESIDENCY_MODES = tuple(mode.name.lower() for mode in ResidencyMode)
 
 
 class JournalError(Exception):
@@ -40,6 +41,7 @@ class Reservation:
     parts: tuple[Part, ...]
     created: float
     generation: int = 1
+    residency: str = "vmm"  # how its memory may leave its devices: vmm, managed or off
 
     def is_same_request(self, other: Reservation) -> bool:
         """Whether somebody asked for the same again; where it was placed, and how it is shown, is not the request."""
@@ -73,6 +75,7 @@ class Entry:
     absolute_paths: str = "unknown"
     libraries: tuple[str, ...] = ()  # that its grants named; an agent of before wrote none
     boot_id: str = ""  # likewise
+    is_swapped: bool = False  # its lease was ended: its processes' memory is, or may be, on the host
 
 
 def write_entry(folder: Path, entry: Entry) -> None:
@@ -100,6 +103,7 @@ def read_entry(folder: Path) -> Entry:
             libraries=tuple(str(name) for name in data.get("libraries", ())),
             boot_id=str(data.get("boot_id", "")),
             host_tally=_read_tally(data["host_tally"]) if "host_tally" in data else Tally(),
+            is_swapped=bool(data.get("is_swapped", False)),
         )
     except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise JournalError(f"{folder / _NAME} cannot be read: {error!r}") from error
@@ -149,7 +153,14 @@ def _read_reservation(data: Mapping[str, Any]) -> Reservation:
         ),
         created=float(data["created"]),
         generation=int(data["generation"]),
+        residency=_read_mode(data.get("residency", "off")),  # its processes' hooks were told of none
     )
+
+
+def _read_mode(word: Any) -> str:
+    if word not in RESIDENCY_MODES:
+        raise ValueError(f"residency {word!r}")
+    return str(word)
 
 
 def _read_tally(data: Mapping[str, Any]) -> Tally:

@@ -12,14 +12,15 @@ from pathlib import Path
 
 from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.protocol import (
-    Credit,
     Hello,
     MalformedError,
     MessageType,
+    Moved,
     RefusalReason,
     Role,
     SelfCheck,
     SelfCheckResult,
+    Wake,
 )
 
 from .activity import Activity
@@ -30,7 +31,7 @@ from .journal import Entry, remove_folder, write_entry
 from .ledger import Account, DeviceAccount, Ledger, LedgerError
 from .pages import AgentSide, HookSide
 from .processes import Process, WatchedProcesses, read_boot_id
-from .session import HookSession
+from .session import FromHook, HookSession
 from .usage import DeviceUse, KernelUsage
 
 log = logging.getLogger(__name__)
@@ -275,7 +276,7 @@ class Kernel:
             self._resume()
         self.write_journal()
 
-    def take(self, session: HookSession, message: Credit | SelfCheckResult) -> None:
+    def take(self, session: HookSession, message: FromHook) -> None:
         if isinstance(message, SelfCheckResult):
             is_whole = SelfCheck.ALL in message.passed
             found = message.text or f"only {message.passed!r} passed"
@@ -283,6 +284,8 @@ class Kernel:
             self.absolute_paths = "covered" if SelfCheck.ABSOLUTE_PATH in message.passed else "not covered"
             self.write_journal()
             return
+        if isinstance(message, Wake | Moved):
+            return  # of no lease yet
         self._desks.take(session, message)
         if self.is_ending and message.type is MessageType.CREDIT_RETURN:
             return self._drop_without_bytes(session)

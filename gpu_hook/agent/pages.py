@@ -20,6 +20,7 @@ from aliquot.gpu_hook.placement import Part
 from aliquot.gpu_hook.protocol import AgentPage, HookPage
 
 _F_SEAL_FUTURE_WRITE = 0x0010  # Linux 5.1; not in the fcntl module
+_KNOWN_STAYING = (protocol.Staying.MODE << 1) - 1
 _SIZE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
@@ -30,6 +31,28 @@ class HookWords:
     charged_bytes: int
     peak_bytes: int
     refusals: int
+
+
+@dataclass(frozen=True)
+class ResidencyWords:
+    """What a hook says of where its process's memory is. Untrusted, too; ``last_call`` in seconds, 0.0: none yet."""
+
+    staying: protocol.Staying
+    waiting_calls: int
+    calls_inside: int
+    last_call: float
+
+
+@dataclass(frozen=True)
+class ResidencyPlan:
+    """How a process is to hold and to move its memory, as its page tells it. Does not change while it lives."""
+
+    mode: protocol.ResidencyMode = protocol.ResidencyMode.OFF
+    least_elastic_bytes: int = 0
+    chunk_bytes: int = 0
+    ring_bytes: int = 0
+    copy_threads: int = 0
+    copy_streams: int = 0
 
 
 @dataclass(frozen=True)
@@ -97,6 +120,7 @@ class AgentSide:
         workload_class: protocol.WorkloadClass,
         version: int,
         host_quota_bytes: int = protocol.NO_LIMIT,
+        plan: ResidencyPlan | None = None,
     ) -> None:
         self._page = _Page("aliquot-agent-page", other_side_writes=False)
         page = self._page
@@ -111,6 +135,9 @@ class AgentSide:
         self._has_host_memory = version > 1
         if self._has_host_memory:
             page.words[AgentPage.HOST_QUOTA // 8] = host_quota_bytes
+        if version > 2 and plan is not None:
+            self._write_plan(plan)
+        self._has_lease = version > 2
         page.half_words[AgentPage.VERSION // 4] = version
         page.half_words[AgentPage.MAGIC // 4] = protocol.PAGE_MAGIC
         self.device_count = len(parts)
@@ -145,6 +172,20 @@ class AgentSide:
         for device in range(self.device_count):
             start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
             self._page.half_words[(start + AgentPage.ENFORCER) // 4] = enforcer
+
+    def set_lease(self, lease: protocol.Lease) -> None:
+        """Whether its calls may go on. A hook of before knows no lease, and none is taken from it."""
+        if self._has_lease:
+            self._page.half_words[AgentPage.LEASE // 4] = lease
+
+    def _write_plan(self, plan: ResidencyPlan) -> None:
+        page = self._page
+        page.half_words[AgentPage.RESIDENCY_MODE // 4] = plan.mode
+        page.words[AgentPage.LEAST_ELASTIC // 8] = plan.least_elastic_bytes
+        page.words[AgentPage.CHUNK // 8] = plan.chunk_bytes
+        page.words[AgentPage.RING // 8] = plan.ring_bytes
+        page.half_words[AgentPage.COPY_THREADS // 4] = plan.copy_threads
+        page.half_words[AgentPage.COPY_STREAMS // 4] = plan.copy_streams
 
     def write_processes(self, table: bytes) -> None:
         """Replace the table (see ``pack_processes``), when it changed. A reader in between sees an odd sequence."""
@@ -197,6 +238,26 @@ class HookSide:
             charged_bytes=words[start + HookPage.CHARGED // 8],
             peak_bytes=words[start + HookPage.PEAK // 8],
             refusals=words[start + HookPage.REFUSALS // 8],
+        )
+
+    def elastic(self, device: int) -> int:
+        """Of the charged bytes, those that can leave."""
+        return self._page.words[(HookPage.DEVICES + device * HookPage.DEVICE_BYTES + HookPage.ELASTIC) // 8]
+
+    def swapped(self, device: int) -> int:
+        """Of these, those on the host now."""
+        return self._page.words[(HookPage.DEVICES + device * HookPage.DEVICE_BYTES + HookPage.SWAPPED) // 8]
+
+    def launches(self, device: int) -> int:
+        return self._page.words[(HookPage.DEVICES + device * HookPage.DEVICE_BYTES + HookPage.LAUNCHES) // 8]
+
+    def read_residency(self) -> ResidencyWords:
+        half_words = self._page.half_words
+        return ResidencyWords(
+            staying=protocol.Staying(half_words[HookPage.STAYING // 4] & _KNOWN_STAYING),
+            waiting_calls=half_words[HookPage.WAITING_CALLS // 4],
+            calls_inside=half_words[HookPage.CALLS_INSIDE // 4],
+            last_call=self._page.words[HookPage.LAST_CALL // 8] / 1e9,
         )
 
     def close_descriptor(self) -> None:

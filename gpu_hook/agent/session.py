@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+import errno
 import logging
 import socket
 import struct
@@ -19,9 +20,13 @@ from aliquot.gpu_hook.protocol import (
     MalformedError,
     Message,
     MessageType,
+    Moved,
     RefusalReason,
+    Residency,
     Role,
+    Segment,
     SelfCheckResult,
+    Wake,
 )
 
 from .ledger import LedgerError
@@ -33,10 +38,15 @@ log = logging.getLogger(__name__)
 _HELLO_SECONDS = 5.0
 _MESSAGES_A_TURN = 16  # so that one process that floods us does not keep the loop from the others
 _PEER = struct.Struct("iII")
+_FULL_SOCKET = (errno.EAGAIN, errno.ENOBUFS, errno.ETOOMANYREFS)  # the last: too many descriptors are on their way
+_FULL_SOCKET_SECONDS = 0.005
 
 
 class InvisiblePeerError(Exception):
     """A process in a pid namespace that is not ours, nor below it: it has no pid here, so its end could not be seen."""
+
+
+FromHook = Credit | SelfCheckResult | Wake | Moved
 
 
 class SessionOwner(Protocol):
@@ -44,7 +54,7 @@ class SessionOwner(Protocol):
 
     def join(self, session: HookSession, hello: Hello) -> None: ...
 
-    def take(self, session: HookSession, message: Credit | SelfCheckResult) -> None: ...
+    def take(self, session: HookSession, message: FromHook) -> None: ...
 
     def leave(self, session: HookSession) -> None: ...
 
@@ -58,6 +68,7 @@ class HookSession:
         self.role = Role.OBSERVER
         self.own_pid = 0  # as the process sees itself
         self.version: int | None = None  # of its HELLO
+        self.told_residency = Residency.RESIDENT  # in its HELLO
         self.agent_side: AgentSide | None = None
         self.hook_side: HookSide | None = None
         self._connection = connection
@@ -116,6 +127,23 @@ class HookSession:
             self._connection.send(protocol.pack(message, self._spoken))
         except OSError as error:
             self._close_soon(f"cannot be written to: {error}")
+
+    async def send_segment(self, segment: Segment, descriptor: int, patience_seconds: float) -> bool:
+        """Hand a descriptor over; tells whether it went. There are many at once: a full socket is waited for."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]).tobytes())]
+        datagram, deadline = protocol.pack(segment, self._spoken), self._loop.time() + patience_seconds
+        while not self._is_closed:
+            try:
+                self._connection.sendmsg([datagram], rights)
+                return True
+            except OSError as error:
+                if error.errno not in _FULL_SOCKET:
+                    self._close_soon(f"cannot be written to: {error}")
+                    return False
+            if self._loop.time() > deadline:
+                return False
+            await asyncio.sleep(_FULL_SOCKET_SECONDS)
+        return False
 
     def refuse(self, reason: RefusalReason, text: str) -> None:
         """Say why, and close."""
@@ -184,22 +212,31 @@ class HookSession:
             self._is_joined = True
             self._timer.cancel()
             self.role, self.own_pid, self.version = message.role, message.pid, message.version
+            self.told_residency = message.residency
             self._owner.join(self, message)
             return
         if not self._is_joined:
             raise MalformedError("got another message before HELLO")
+        self._owner.take(self, self._check(message))
+
+    def _check(self, message: Message) -> FromHook:
+        """Whether a process of its role may say this, now. Raises MalformedError."""
         if isinstance(message, Credit):
             if message.type not in (MessageType.CREDIT_REQUEST, MessageType.CREDIT_RETURN):
                 raise MalformedError(f"got {message.type.name}, which only the agent sends")
             if self.role is Role.OBSERVER:
                 raise MalformedError("an observer has no credit")
-        elif not isinstance(message, SelfCheckResult):
+            return message
+        if isinstance(message, Wake | Moved):
+            if self.role is not Role.PROCESS:
+                raise MalformedError("got a word about residency from who has no memory")
+            return message
+        if not isinstance(message, SelfCheckResult):
             raise MalformedError("got a message that only the agent sends")
-        elif self.role is not Role.CHECK or self._has_checked:
+        if self.role is not Role.CHECK or self._has_checked:
             raise MalformedError("got a self-check from another than the kernel's start, or a second one")
-        else:
-            self._has_checked = True  # each is written down: not as often as a process likes
-        self._owner.take(self, message)
+        self._has_checked = True  # each is written down: not as often as a process likes
+        return message
 
 
 def _drop_descriptors(ancillary: list[tuple[int, int, bytes]]) -> None:

@@ -157,7 +157,7 @@ struct aliquot_hello {
     int32_t pid;               /* as the process sees itself; the agent takes the peer's from the socket */
     uint64_t start_time_ticks; /* field 22 of /proc/self/stat */
     uint32_t device_count;     /* 0 on a first connection */
-    uint32_t reserved;
+    uint32_t residency;        /* enum aliquot_residency; before version 3 nothing reads it */
     char name[32]; /* of the program */
     struct aliquot_hello_device devices[ALIQUOT_HELLO_ENTRIES];
 };

@@ -68,4 +68,7 @@ def test_a_newer_hook_is_told_which_versions_there_are(a_node: Any) -> None:
     hook.send(bytes(hello))
     refusal = hook.receive()
     assert isinstance(refusal, protocol.Refuse)
-    assert (refusal.reason, refusal.text) == (RefusalReason.VERSION, "got version 3; this agent speaks 1 to 3")
+    assert (refusal.reason, refusal.text) == (
+        RefusalReason.VERSION,
+        f"got version {protocol.VERSION + 1}; this agent speaks 1 to {protocol.VERSION}",
+    )
