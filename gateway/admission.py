@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from aliquot.gpu_hook.waiting import end_task
 from aliquot.provisioner.errors import (
@@ -15,58 +15,24 @@ from aliquot.provisioner.errors import (
     AliquotError,
     DeviceLostError,
     GrantError,
-    LimitError,
     NoRoomError,
     WithdrawnError,
 )
-from aliquot.provisioner.resources import GpuShare, Grant, Request
+from aliquot.provisioner.resources import Grant, Request
 
+from .admission_checks import agent_deadline, check_request, seconds_to_next_look
+from .admission_values import AdmissionSettings, AdmissionSnapshot, Agent
 from .clock import Clock
-from .ledger import Asker, Holding, Ledger, Node
-from .planner import Admit, Pending, never_fits, plan
+from .ledger import Asker, Holding, Ledger
+from .planner import Admit, Pending, plan
 from .request_queue import QueueEntry, RequestQueue, Waiting
+from .size_changes import held_parts
 
 __all__ = ["Admission", "AdmissionSettings", "AdmissionSnapshot", "Agent", "Asker", "QueueEntry"]
 
 
-class Agent(Protocol):
-    """The node agent, as agent_link.AgentLink gives it."""
-
-    # Counts the connections made: a new number means that reservations must be renewed.
-    connections: int
-    unavailable_since: float | None
-    message: str
-
-    def listen(self, listener: Callable[[], None]) -> None: ...
-
-    async def status(self) -> Node: ...
-
-    async def reserve(self, asker: Asker, request: Request, placement: Mapping[str, int]) -> Grant: ...
-
-    async def release(self, kernel_id: str) -> None: ...
-
-
-@dataclass(frozen=True)
-class AdmissionSettings:
-    """``user_limit``: what one user may hold and wait for in all. Times in seconds; None: no limit."""
-
-    user_limit: GpuShare | None = None
-    queue_timeout_seconds: float | None = None
-    agent_loss_seconds: float = 30.0
-    # The agent tells when room returns; this bounds the harm of an event that was missed.
-    recheck_seconds: float = 5.0
-
-
-@dataclass(frozen=True)
-class AdmissionSnapshot:
-    """What handlers and metrics show of admission. ``agent_state``: ok or unavailable; ``counts`` by outcome."""
-
-    agent_state: str
-    agent_message: str
-    node: Node
-    holdings: tuple[Holding, ...]
-    queue: tuple[QueueEntry, ...]
-    counts: Mapping[str, int] = field(default_factory=dict)
+# A kernel's change of size that was granted, or that was refused after it had waited.
+ResizeObserver = Callable[[str, "Grant | AliquotError"], None]
 
 
 class Admission:
@@ -88,6 +54,9 @@ class Admission:
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
         self._observers: list[Callable[[], None]] = []
+        self._resize_observers: list[ResizeObserver] = []
+        # Kernel id to what ends when the agent has answered to its change of size.
+        self._committing: dict[str, asyncio.Future[None]] = {}
         agent.listen(self._work.set)
 
     # ---- for askers
@@ -114,22 +83,10 @@ class Admission:
         self._ledger.commit(granted=[replace(holding, is_confirmed=False)])
         self._work.set()
 
-    def check(self, owner: str, request: Request) -> None:
-        """Refuse what waiting cannot help. Raises NeverFitsError, DeviceLostError, RequestError, LimitError."""
-        devices = [device.state() for device in self._ledger.snapshot().node.devices]
-        # Before the agent was first heard nobody knows; the first cycle then refuses.
-        error = never_fits(devices, request) if devices else None
-        if error is not None:
-            raise error
-        limit = self._settings.user_limit
-        if limit is None:
-            return
-        held, waiting = self._ledger.snapshot().held_by(owner), self._queue.asked_by(owner)
-        if held.hundredths + waiting.hundredths + request.gpus.hundredths > limit.hundredths:
-            raise LimitError(
-                f"asked {request.gpus} GPU; {owner} holds {held}, waits for {waiting} and may have {limit} in all. "
-                "Ask for less, or end a kernel that is not needed"
-            )
+    def check(self, owner: str, request: Request, before: Grant | None = None) -> None:
+        """Refuse what waiting cannot help; raises what check_request raises."""
+        limit, waits_for = self._settings.user_limit, self._queue.asked_by(owner)
+        check_request(self._ledger.snapshot(), limit, waits_for, owner, request, before)
 
     def submit(
         self, asker: Asker, request: Request, wait_seconds: float | None = None, waits_since: float | None = None
@@ -179,9 +136,50 @@ class Admission:
         self._work.set()
         await asyncio.shield(done)
 
-    def waiting(self, kernel_id: str) -> QueueEntry | None:
-        """Its place in the queue and why; None for a kernel that does not wait."""
-        return next((entry for entry in self._queue.entries() if entry.kernel_id == kernel_id), None)
+    async def resize(self, kernel_id: str, request: Request) -> Grant | QueueEntry:
+        """Change what a running kernel holds. The new Grant; or, while there is no room, its place in the queue.
+
+        What it asked for before and still waits for is withdrawn. Raises what check raises, and GrantError for a
+        kernel that holds nothing here.
+        """
+        await self.withdraw_resize(kernel_id, "another size was asked for")
+        holding = self._ledger.snapshot().holdings.get(kernel_id)
+        if holding is None or kernel_id in self._releases or self._is_stopped:
+            raise GrantError(f"asked another size for kernel {kernel_id}; it holds no GPU that this server granted")
+        if request == holding.grant.request:
+            return holding.grant
+        self.check(holding.grant.owner, request, holding.grant)
+        future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)
+        parts = held_parts(holding.grant)
+        pending = Pending(kernel_id, holding.grant.owner, request, self._clock.now(), holds=parts)
+        waiting = Waiting(holding.asker, pending, self._clock.wall(), future)
+        self._queue.add(waiting)
+        self._work.set()
+        looked = asyncio.ensure_future(waiting.looked_at.wait())
+        waits: set[asyncio.Future[Any]] = {future, looked}
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            looked.cancel()
+        entry = None if future.done() else self.waiting(kernel_id, grows=True)
+        return await future if entry is None else entry
+
+    async def withdraw_resize(self, kernel_id: str, reason: str = "its asker gave it up") -> bool:
+        """Give up a change of size that waits; tells whether one did. One that the agent just answers is no more."""
+        while kernel_id in self._committing:
+            await asyncio.wait({self._committing[kernel_id]})
+        waiting = self._queue.get(kernel_id)
+        return waiting is not None and waiting.is_growth and self.withdraw(kernel_id, reason)
+
+    def observe_resizes(self, observer: ResizeObserver) -> None:
+        """Call this with each size that was granted, and with why one was not that had waited."""
+        self._resize_observers.append(observer)
+
+    def waiting(self, kernel_id: str, *, grows: bool = False) -> QueueEntry | None:
+        """Its place in the queue and why; None for a kernel that does not wait to start, or to grow."""
+        entries = (entry for entry in self._queue.entries() if entry.is_growth == grows)
+        return next((entry for entry in entries if entry.kernel_id == kernel_id), None)
 
     def snapshot(self) -> AdmissionSnapshot:
         """What is held and who waits, frozen."""
@@ -217,10 +215,13 @@ class Admission:
     async def _run(self) -> None:
         while True:
             await self._wait_for_work()
+            looked_at = list(self._queue)
             try:
                 await self._cycle()
             except Exception:
                 self._log.exception("admission=failed; the queue is looked at again")
+            for waiting in looked_at:
+                waiting.looked_at.set()
             for observer in list(self._observers):
                 observer()
 
@@ -239,12 +240,8 @@ class Admission:
 
     async def _sleep_to_next_deadline(self) -> bool:
         # Its result is nobody's; it has the type of the event's wait beside which it runs.
-        now = self._clock.now()
-        deadlines = [w.pending.deadline for w in self._queue if w.pending.deadline is not None]
-        if self._agent.unavailable_since is not None:
-            deadlines += [self._agent_deadline(waiting) for waiting in self._queue]
-        seconds = min([deadline - now for deadline in deadlines] + [self._settings.recheck_seconds])
-        await self._clock.sleep(max(0.0, seconds))
+        away_since, now = self._agent.unavailable_since, self._clock.now()
+        await self._clock.sleep(seconds_to_next_look(self._queue, away_since, self._settings, now))
         return False
 
     async def _cycle(self) -> None:
@@ -295,16 +292,16 @@ class Admission:
         for kernel_id, holding in self._ledger.snapshot().holdings.items():
             if holding.is_confirmed or kernel_id in self._releases:
                 continue
-            grant = holding.grant
-            placement = {quota.uuid: quota.share.hundredths for quota in grant.quotas}
             try:
-                renewed = await self._agent.reserve(holding.asker, grant.request, placement)
+                renewed = await self._agent.renew(holding.asker, holding.grant)
             except AgentUnavailableError:
                 raise
             except AliquotError as error:
                 self._log.error("kernel=%s grant=doubtful reason=%s", kernel_id, error)
                 continue
             self._ledger.commit(granted=[Holding(renewed, holding.asker, holding.since)])
+            if renewed.request != holding.grant.request:
+                self._tell_size(kernel_id, renewed)
 
     def _has_doubts(self) -> bool:
         return any(not holding.is_confirmed for holding in self._ledger.snapshot().holdings.values())
@@ -318,14 +315,15 @@ class Admission:
             self._work.set()
             return False
         try:
-            grant = await self._agent.reserve(waiting.asker, waiting.pending.request, admit.placement())
+            grant = await self._ask_agent(waiting, admit)
         except (NoRoomError, DeviceLostError) as error:
             # Somebody else on this node was faster. The agent's event tells when that is over.
             waiting.reason = f"waiting for {waiting.pending.request.gpus} GPU: {error}"
-            return False
+            return waiting.is_growth
         except AgentUnavailableError as error:
             # It may have reserved before it went; should its asker leave meanwhile, nobody else would release that.
-            self._releases.setdefault(admit.kernel_id, None)
+            if not waiting.is_growth:
+                self._releases.setdefault(admit.kernel_id, None)
             self._wait_for_agent(error)
             return False
         except AliquotError as error:
@@ -334,7 +332,19 @@ class Admission:
         self._deliver(waiting, grant)
         return True
 
+    async def _ask_agent(self, waiting: Waiting, admit: Admit) -> Grant:
+        kernel_id, request = admit.kernel_id, waiting.pending.request
+        if not waiting.is_growth:
+            return await self._agent.reserve(waiting.asker, request, admit.placement())
+        self._committing[kernel_id] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._agent.resize(self._ledger.snapshot().holdings[kernel_id].grant, request)
+        finally:
+            self._committing.pop(kernel_id).set_result(None)
+
     def _deliver(self, waiting: Waiting, grant: Grant) -> None:
+        if waiting.is_growth:
+            return self._deliver_size(waiting, grant)
         self._ledger.commit(granted=[Holding(grant, waiting.asker, waiting.shown_since)])
         if self._queue.grant(waiting, grant):
             self._log.info("kernel=%s granted=%s owner=%s", grant.kernel_id, grant.request.gpus, grant.owner)
@@ -343,13 +353,24 @@ class Admission:
         self._releases.setdefault(grant.kernel_id, None)
         self._work.set()
 
+    def _deliver_size(self, waiting: Waiting, grant: Grant) -> None:
+        holding = self._ledger.snapshot().holdings.get(grant.kernel_id)
+        if holding is None or grant.kernel_id in self._releases:
+            return  # it ended while the agent answered, and what it holds ends with it
+        self._ledger.commit(granted=[replace(holding, grant=grant)])
+        self._queue.grant(waiting, grant)
+        self._log.info("kernel=%s resized=%s generation=%d", grant.kernel_id, grant.request.gpus, grant.generation)
+        self._tell_size(grant.kernel_id, grant)
+
     def _refuse(self, waiting: Waiting, error: AliquotError) -> None:
         self._log.info("kernel=%s refused=%s reason=%s", waiting.asker.kernel_id, type(error).__name__, error)
         self._queue.refuse(waiting, error)
+        if waiting.is_growth:
+            self._tell_size(waiting.asker.kernel_id, error)
 
-    def _agent_deadline(self, waiting: Waiting) -> float:
-        away_since = self._agent.unavailable_since or 0.0
-        return max(waiting.pending.since, away_since) + self._settings.agent_loss_seconds
+    def _tell_size(self, kernel_id: str, outcome: Grant | AliquotError) -> None:
+        for observer in self._resize_observers:
+            observer(kernel_id, outcome)
 
     def _wait_for_agent(self, error: AliquotError) -> None:
         """Nobody is lost while the agent is away, but nobody waits for it for ever."""
@@ -358,7 +379,8 @@ class Admission:
         for waiting in self._queue:
             deadline = waiting.pending.deadline
             if self._agent.unavailable_since is not None:
-                deadline = min(self._agent_deadline(waiting), deadline or float("inf"))
+                away_since = self._agent.unavailable_since
+                deadline = min(agent_deadline(waiting, away_since, self._settings), deadline or float("inf"))
             if deadline is not None and now >= deadline:
                 waited = f"asked {waiting.pending.request.gpus} GPU; waited {now - waiting.pending.since:.0f} s"
                 self._refuse(waiting, AgentUnavailableError(f"{waited}; {message}"))

@@ -9,12 +9,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from aliquot.gpu_hook.agent_reports import UnreadableReportError, read_grant
 from aliquot.gpu_hook.client import AgentClient, AgentClientError, DeviceStatus, NodeStatus
 from aliquot.gpu_hook.waiting import end_task
 from aliquot.provisioner.agent_errors import answered, greet
-from aliquot.provisioner.errors import AgentUnavailableError, AliquotError
+from aliquot.provisioner.errors import AgentProtocolError, AgentUnavailableError, AliquotError
+from aliquot.provisioner.grant_hold import Names, reserve_again
 from aliquot.provisioner.grant_record import agent_grant
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
 
@@ -65,7 +67,7 @@ class AgentLink:
         return read_node(await self._answered(self._connected().status()))
 
     async def reserve(self, asker: Asker, request: Request, placement: Mapping[str, int]) -> Grant:
-        """Reserve, or renew a reservation of the same kernel and request. Raises AliquotError."""
+        """Reserve for a kernel that holds nothing yet. Raises AliquotError."""
         reserved = self._connected().reserve(
             asker.kernel_id,
             owner=asker.owner,
@@ -77,6 +79,22 @@ class AgentLink:
             attributes={"kernelspec": asker.kernelspec},
         )
         return agent_grant(await self._answered(reserved))
+
+    async def renew(self, asker: Asker, grant: Grant) -> Grant:
+        """Become a holder again of what a kernel has, in the size that it has by now. Raises AliquotError."""
+        names = Names(asker.label, asker.kernelspec)
+        return await self._answered(reserve_again(self._connected(), grant, names))
+
+    async def resize(self, grant: Grant, request: Request) -> Grant:
+        """Change what a kernel holds, where it is. Raises AliquotError; NoRoomError where it cannot grow now."""
+        resized = self._connected().ask(
+            "resize",
+            kernel_id=grant.kernel_id,
+            hundredths=request.gpus.hundredths,
+            memory_limit=None if request.memory_limit is None else int(request.memory_limit),
+            workload_class=request.workload_class.value,
+        )
+        return read_answer(await self._answered(resized))
 
     async def release(self, kernel_id: str) -> None:
         """End a reservation; one that is not there is no error. Raises AliquotError."""
@@ -158,6 +176,14 @@ class AgentLink:
     def _tell(self) -> None:
         for listener in self._listeners:
             listener()
+
+
+def read_answer(answer: Mapping[str, Any]) -> Grant:
+    """The grant in an agent's answer. Raises AgentProtocolError."""
+    try:
+        return agent_grant(read_grant(answer.get("grant") or {}))
+    except UnreadableReportError as error:
+        raise AgentProtocolError(str(error)) from error
 
 
 def read_node(status: NodeStatus) -> Node:

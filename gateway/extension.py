@@ -270,6 +270,7 @@ class AliquotExtension(ExtensionApp):
             counts=admission.counts,
             endings=self._endings.counts(),
             ended=self._endings.listed(),
+            resizes=admission.resizes,
         )
 
     def _container_planner(self, server: ServerApp) -> ContainerPlanner:

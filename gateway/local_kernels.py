@@ -50,7 +50,7 @@ def local_kernels(
 
     A plain kernel is among them as soon as there is something to tell about it.
     """
-    queue = {entry.kernel_id: entry for entry in snapshot.queue}
+    queue = {entry.kernel_id: entry for entry in snapshot.starts}
     holdings = {holding.grant.kernel_id: holding for holding in snapshot.holdings}
     found = []
     for kernel_id in manager.list_kernel_ids():
@@ -67,7 +67,7 @@ def local_kernels(
                 name=kernel.kernel_name,
                 owner=manager.owner_of(kernel_id) or "",
                 label=labels.get(kernel_id, ""),
-                request=request or PLAIN,
+                request=holding.grant.request if holding else request or PLAIN,
                 state=state,
                 reason=reason,
                 queue_position=waiting.position if waiting else None,
@@ -85,7 +85,7 @@ def local_kernels(
 def waiting_elsewhere(snapshot: AdmissionSnapshot, known: Iterable[LocalKernel]) -> tuple[LocalKernel, ...]:
     """Kernels that other programs of this machine start, and that wait in this server's queue."""
     ids = {kernel.id for kernel in known}
-    return tuple(_asker_elsewhere(entry) for entry in snapshot.queue if entry.kernel_id not in ids)
+    return tuple(_asker_elsewhere(entry) for entry in snapshot.starts if entry.kernel_id not in ids)
 
 
 def session_labels(sessions: SessionManager) -> dict[str, str]:

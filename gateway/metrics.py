@@ -45,6 +45,7 @@ _OUTCOMES = {
     "granted": "Requests for a GPU that were granted.",
     "refused": "Requests for a GPU that were refused after they had queued.",
     "withdrawn": "Requests for a GPU that their asker gave up.",
+    "resized": "Sizes of running kernels that were changed.",
 }
 
 

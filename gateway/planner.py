@@ -1,7 +1,8 @@
 """Who goes next: pure ``plan(snapshot, pending, now)``. No I/O, no clock, the same answer for the same arguments.
 
 First come, first served: the head of the queue that does not fit now blocks those behind it, so that a large request
-is not starved by small ones.
+is not starved by small ones. A running kernel that is to grow blocks its own devices alone: room elsewhere is none of
+its. One that is to shrink makes room, and waits for nobody.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from aliquot.gpu_hook.placement import (
     BAD_REQUEST,
+    DEVICE_LOST,
     NEVER_FITS,
     WHOLE,
     DeviceState,
@@ -30,17 +32,22 @@ from aliquot.provisioner.errors import (
 from aliquot.provisioner.resources import Request
 
 from .ledger import LedgerSnapshot
+from .size_changes import close_devices, give_back, needs_room, place_change
 
 
 @dataclass(frozen=True)
 class Pending:
-    """One request in the queue, in order of arrival. ``deadline``: until when its asker waits; None: for ever."""
+    """One request in the queue, in order of arrival. ``deadline``: until when its asker waits; None: for ever.
+
+    ``holds``: what it has already, of a running kernel that is to change its size.
+    """
 
     kernel_id: str
     owner: str
     request: Request
     since: float
     deadline: float | None = None
+    holds: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,45 +90,66 @@ class Plan:
 
 def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Plan:
     """Admit the heads that fit, in order; refuse what can never fit or has waited too long; let the rest wait."""
-    devices = snapshot.device_states()
+    known = snapshot.device_states()
+    free = known
     admissions: list[Admit] = []
     blocked: list[Pending] = []
     refusals: list[Refuse] = []
-    for entry in pending:
-        error = never_fits(devices, entry.request)
+    is_blocked = False
+    for entry in sorted(pending, key=lambda entry: not _makes_room(known, entry)):
+        error = never_fits(known, entry.request, entry.holds)
         if error is not None:
             refusals.append(Refuse(entry.kernel_id, error))
             continue
-        placed = _place(devices, entry.request) if not blocked else None
+        placed = _place(free, entry.request, entry.holds) if not is_blocked else None
         if isinstance(placed, tuple):
             admissions.append(Admit(entry.kernel_id, placed))
-            devices = _take(devices, placed)
+            free = _take(give_back(free, entry.holds), placed)
+            known = _take(give_back(known, entry.holds), placed)
         elif entry.deadline is not None and now >= entry.deadline:
-            position = len(blocked) + 1
-            refusals.append(Refuse(entry.kernel_id, _waited_too_long(devices, entry, position, now)))
+            refusals.append(Refuse(entry.kernel_id, _waited_too_long(known, entry, len(blocked) + 1, now)))
         else:
             blocked.append(entry)
+            is_blocked = is_blocked or not entry.holds
+            free = close_devices(free, entry.holds)
     waiting = tuple(
-        Wait(entry.kernel_id, position, _reason(devices, entry.request, position, len(blocked)))
+        Wait(entry.kernel_id, position, _reason(known, entry, position, len(blocked)))
         for position, entry in enumerate(blocked, 1)
     )
     return Plan(tuple(admissions), waiting, tuple(refusals))
 
 
-def never_fits(devices: Sequence[DeviceState], request: Request) -> AliquotError | None:
-    """The error of a request that waiting cannot help; None for one that fits the empty node."""
+def _makes_room(devices: Sequence[DeviceState], entry: Pending) -> bool:
+    """Whether it changes its size and takes no more of any device: these go before all others."""
+    if not entry.holds or never_fits(devices, entry.request, entry.holds) is not None:
+        return False
+    return not needs_room(devices, entry.holds, entry.request)
+
+
+def never_fits(devices: Sequence[DeviceState], request: Request, holds: tuple[Part, ...] = ()) -> AliquotError | None:
+    """The error of a request that waiting cannot help; None for one that fits the empty node, where ``holds`` are."""
     empty = [replace(d, free_hundredths=WHOLE, free_bytes=d.memory_bytes) for d in devices]
-    placed = _place(empty, request)
+    try:
+        placed = _place(empty, request, holds)
+    except AliquotError as error:
+        return error
     if isinstance(placed, tuple):
         return None
     if placed.code == BAD_REQUEST:
         return RequestError(placed.message)
-    if placed.code == NEVER_FITS and isinstance(_place([replace(d, lost=False) for d in empty], request), tuple):
+    if placed.code == DEVICE_LOST:
+        return DeviceLostError(placed.message)
+    found = [replace(d, lost=False) for d in empty]
+    if placed.code == NEVER_FITS and not holds and isinstance(_place(found, request), tuple):
         return DeviceLostError(placed.message)
     return NeverFitsError(placed.message)
 
 
-def _place(devices: Sequence[DeviceState], request: Request) -> tuple[Part, ...] | Refusal:
+def _place(
+    devices: Sequence[DeviceState], request: Request, holds: tuple[Part, ...] = ()
+) -> tuple[Part, ...] | Refusal:
+    if holds:
+        return place_change(devices, holds, request)
     return place(devices, request.gpus.hundredths, request.memory_limit)
 
 
@@ -139,8 +167,13 @@ def _take(devices: Sequence[DeviceState], parts: tuple[Part, ...]) -> list[Devic
     ]
 
 
-def _reason(devices: Sequence[DeviceState], request: Request, position: int, length: int) -> str:
-    return f"waiting for {_asked(request)}: {_free(devices, request)}, position {position} of {length}"
+def _reason(devices: Sequence[DeviceState], entry: Pending, position: int, length: int) -> str:
+    what = f"waiting for {_asked(entry.request)}"
+    if entry.holds:
+        own = {part.uuid for part in entry.holds}
+        what = f"waiting to grow to {_asked(entry.request)}"
+        devices = [device for device in devices if device.uuid in own]
+    return f"{what}: {_free(devices, entry.request)}, position {position} of {length}"
 
 
 def _waited_too_long(devices: Sequence[DeviceState], entry: Pending, position: int, now: float) -> QueueTimeoutError:

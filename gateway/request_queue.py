@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aliquot.provisioner.errors import AliquotError, WithdrawnError
 from aliquot.provisioner.resources import GpuShare, Grant, Request
@@ -41,6 +41,13 @@ class Waiting:
     shown_since: float
     future: asyncio.Future[Grant]
     reason: str = "waiting for its turn"
+    # Set when a cycle has looked at it and has not granted it.
+    looked_at: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_growth(self) -> bool:
+        """Whether it runs, and is to change its size."""
+        return bool(self.pending.holds)
 
 
 class RequestQueue:
@@ -48,7 +55,7 @@ class RequestQueue:
 
     def __init__(self) -> None:
         self._waiting: dict[str, Waiting] = {}
-        self.outcomes: Counter[str] = Counter(submitted=0, granted=0, refused=0, withdrawn=0)
+        self.outcomes: Counter[str] = Counter(submitted=0, granted=0, refused=0, withdrawn=0, resized=0)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -68,7 +75,8 @@ class RequestQueue:
         self._waiting[waiting.asker.kernel_id] = waiting
         for other in later:
             self._waiting[other.asker.kernel_id] = self._waiting.pop(other.asker.kernel_id)
-        self.outcomes["submitted"] += 1
+        if not waiting.is_growth:
+            self.outcomes["submitted"] += 1
 
     def grant(self, waiting: Waiting, grant: Grant) -> bool:
         """Hand the grant over; False when its asker had left meanwhile."""
@@ -96,9 +104,8 @@ class RequestQueue:
         return True
 
     def asked_by(self, owner: str) -> GpuShare:
-        """What one user waits for in all."""
-        asked = (w.pending.request.gpus.hundredths for w in self._waiting.values() if w.asker.owner == owner)
-        return GpuShare(sum(asked))
+        """What one user waits for in all, beyond what is held."""
+        return GpuShare(sum(_more(w.pending) for w in self._waiting.values() if w.pending.owner == owner))
 
     def entries(self) -> tuple[QueueEntry, ...]:
         """The queue, frozen."""
@@ -111,10 +118,19 @@ class RequestQueue:
                 position=position,
                 reason=waiting.reason,
                 since=waiting.shown_since,
+                is_growth=waiting.is_growth,
             )
             for position, waiting in enumerate(self._waiting.values(), 1)
         )
 
     def _leave(self, waiting: Waiting, outcome: str) -> None:
         del self._waiting[waiting.asker.kernel_id]
-        self.outcomes[outcome] += 1
+        if not waiting.is_growth:
+            self.outcomes[outcome] += 1
+        elif outcome == "granted":
+            self.outcomes["resized"] += 1
+
+
+def _more(pending: Pending) -> int:
+    """Hundredths beyond what it holds already."""
+    return max(0, pending.request.gpus.hundredths - sum(part.hundredths for part in pending.holds))

@@ -21,7 +21,9 @@ _STATES: Mapping[str, str] = {
     "swapping_out": "resident",
     "swapped": "swapped",
     "swapping_in": "waking",
+    "checkpointing": "swapped",
     "checkpointed": "checkpointed",
+    "restoring": "waking",
 }
 
 
@@ -47,7 +49,7 @@ def residency_report(residency: ResidencyStatus | None, iso: Callable[[float | N
         "swapped_bytes": residency.swapped_bytes,
         "elastic_bytes": residency.elastic_bytes,
         "staying": [{"reason": one.reason, "bytes": one.bytes} for one in residency.staying],
-        "refusal": residency.refusal or None,
+        "refusal": residency.mode_reason or residency.refusal or None,
         "waits": None
         if waits is None
         else {
@@ -100,4 +102,4 @@ def residency_text(residency: ResidencyStatus | None) -> str:
     state = _STATES.get(residency.state, residency.state)
     if state in ("swapped", "checkpointed"):
         return f"{state} {Bytes(residency.swapped_bytes)}"
-    return f"{state}, never swapped" if residency.mode == "off" else state
+    return f"{state}, never swapped" if residency.mode == "off" or residency.mode_reason else state

@@ -54,7 +54,6 @@ class LocalKernel:
     last_crash: Ending | None = None
     ending_soon: Announcement | None = None
     dropped_messages: Mapping[str, int] | None = None
-    resize: QueueEntry | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,7 @@ class NodeView:
 class Scene:
     """All that is known at one moment. ``ended``: kernels that are no more, the last one first.
 
+    ``resizes``: changes of running kernels' sizes that wait for room, by kernel.
     ``counts`` and ``endings``: how requests left the queue, and kernels ended, since the server started.
     """
 
@@ -79,6 +79,7 @@ class Scene:
     counts: Mapping[str, int] = field(default_factory=dict)
     endings: Mapping[str, int] = field(default_factory=dict)
     ended: tuple[EndedKernel, ...] = ()
+    resizes: Mapping[str, QueueEntry] = field(default_factory=dict)
 
 
 def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
@@ -119,7 +120,11 @@ def kernel_reports(scene: Scene, who: User, ended: int | None = None) -> list[Re
     reports += [_foreign_kernel(kernel) for kernel in known.values() if kernel.kernel_id not in local]
     gone = [kernel for kernel in scene.ended if kernel.id not in local and _may_see(who, kernel.owner)]
     seen = [report for report in reports if _may_see(who, report["owner"])]
-    return seen + [_local_kernel(_as_local(kernel), None) for kernel in gone[:ended]]
+    seen += [_local_kernel(_as_local(kernel), None) for kernel in gone[:ended]]
+    for report in seen:
+        resize = scene.resizes.get(report["id"])
+        report["resize"] = None if resize is None else resize_report(resize)
+    return seen
 
 
 def _with_ending(kernel: LocalKernel, why: Mapping[str, Ending]) -> LocalKernel:
@@ -161,7 +166,6 @@ def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
         "reason": kernel.reason or waiting_text(known.residency if known else None),
         "queue_position": kernel.queue_position,
         "execution_state": kernel.execution_state,
-        "resize": None if kernel.resize is None else resize_report(kernel.resize),
         "dropped_messages": None if kernel.dropped_messages is None else dict(kernel.dropped_messages),
         "created": _iso(created),
         "ending": None if kernel.ending is None else ending_report(kernel.ending),
@@ -209,7 +213,6 @@ def _foreign_kernel(known: KernelStatus) -> Report:
         "reason": waiting_text(known.residency),
         "queue_position": None,
         "execution_state": None,
-        "resize": None,
         "dropped_messages": None,
         "created": _iso(known.created),
         "ending": None,

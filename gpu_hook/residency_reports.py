@@ -30,9 +30,10 @@ class Waits:
 
 @dataclass(frozen=True)
 class ResidencyStatus:
-    """Where one kernel's memory is. ``refusal``: why it was last not swapped; ``since`` in seconds since the epoch.
+    """Where one kernel's memory is; ``state`` is a word of the table in docs/reference/kernel-life.md.
 
-    ``state`` is a word of the state table: resident, swapping_out, swapped, swapping_in, trimmed, checkpointed.
+    ``mode_reason``: why it cannot be swapped at all, empty where it can; ``refusal``: why it was last not swapped.
+    ``since`` in seconds since the epoch.
     """
 
     state: str = "resident"
@@ -47,6 +48,7 @@ class ResidencyStatus:
     swaps_out: int = 0
     swaps_in: int = 0
     waited_seconds: float = 0.0
+    mode_reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
         swaps_out=int(report.get("swaps_out", 0)),
         swaps_in=int(report.get("swaps_in", 0)),
         waited_seconds=float(report.get("waited_seconds", 0.0)),
+        mode_reason=str(report.get("mode_reason") or ""),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -13,10 +13,10 @@ from aliquot.gpu_hook.client import AgentClient, AgentClientError
 from aliquot.gpu_hook.waiting import end_task
 
 from .agent_errors import answered, connect
-from .errors import AgentUnavailableError, AliquotError
+from .errors import AgentUnavailableError, AliquotError, GrantError, GrantLostError
 from .gateway_door import GatewayConnection, NoGatewayError
-from .grant_record import agent_grant
-from .resources import Grant
+from .grant_record import agent_grant, read_request
+from .resources import Grant, Request
 from .runtime.base import KernelProcess
 
 _FIRST_RETRY_SECONDS = 0.2
@@ -202,8 +202,23 @@ class GrantHold:
 
 
 async def reserve_again(client: AgentClient, grant: Grant, names: Names) -> Grant:
-    """Reserve what the grant says once more, where it says. Raises AliquotError."""
-    request = grant.request
+    """Reserve what the grant says once more, where it says. Raises AliquotError.
+
+    Whoever resized the kernel may have ended before telling us: then the agent's word on its size counts.
+    """
+    try:
+        return await _reserve(client, grant, grant.request, names)
+    except GrantLostError:
+        raise
+    except GrantError:
+        request = await _held_request(client, grant)
+        if request is None or request == grant.request:
+            raise
+    return await _reserve(client, grant, request, names)
+
+
+async def _reserve(client: AgentClient, grant: Grant, request: Request, names: Names) -> Grant:
+    is_same = request == grant.request
     answer = await answered(
         client.reserve(
             grant.kernel_id,
@@ -212,8 +227,17 @@ async def reserve_again(client: AgentClient, grant: Grant, names: Names) -> Gran
             memory_limit=None if request.memory_limit is None else int(request.memory_limit),
             workload_class=request.workload_class.value,
             label=names.label,
-            placement={quota.uuid: quota.share.hundredths for quota in grant.quotas},
+            placement={quota.uuid: quota.share.hundredths for quota in grant.quotas} if is_same else None,
             attributes=names.attributes(),
         )
     )
     return agent_grant(answer)
+
+
+async def _held_request(client: AgentClient, grant: Grant) -> Request | None:
+    """The size that the agent has for this kernel; None where it has none, or where it is somebody else's."""
+    status = await answered(client.status())
+    for kernel in status.kernels:
+        if (kernel.kernel_id, kernel.owner, kernel.ending) == (grant.kernel_id, grant.owner, False):
+            return read_request(asdict(kernel))
+    return None

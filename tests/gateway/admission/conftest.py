@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from aliquot.gateway.admission import Admission, AdmissionSettings
 from aliquot.gateway.ledger import Asker, Device, Node
+from aliquot.gateway.size_changes import held_parts, place_change
 from aliquot.gpu_hook.placement import NEVER_FITS, NO_ROOM, Refusal, place
 from aliquot.provisioner.errors import AgentUnavailableError, AliquotError, NeverFitsError, NoRoomError, RequestError
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
@@ -100,6 +102,26 @@ class HandAgent:
         await self._answer()
         return held
 
+    async def renew(self, asker: Asker, grant: Grant) -> Grant:
+        placement = {quota.uuid: quota.share.hundredths for quota in grant.quotas}
+        return await self.reserve(asker, grant.request, placement)
+
+    async def resize(self, grant: Grant, request: Request) -> Grant:
+        await self._answer()
+        error, self.refuse_next = self.refuse_next, None
+        if error is not None:
+            raise error
+        before = self.held[grant.kernel_id]
+        placed = place_change([self._device(i).state() for i in range(self._count)], held_parts(before), request)
+        if isinstance(placed, Refusal):
+            raise NoRoomError(placed.message)
+        quotas = tuple(Quota(p.uuid, p.index, GpuShare(p.hundredths), Bytes(p.quota_bytes)) for p in placed)
+        changed = replace(before, request=request, quotas=quotas, generation=before.generation + 1)
+        self.held[grant.kernel_id] = changed
+        await self._answer()
+        self.tell()
+        return changed
+
     async def release(self, kernel_id: str) -> None:
         await self._answer()
         if self.held.pop(kernel_id, None) is not None:
@@ -144,6 +166,27 @@ async def an_admission(agent: HandAgent, clock: HandClock, **settings: Any) -> A
         yield admission
     finally:
         await admission.stop()
+
+
+@pytest.fixture
+def play() -> Callable[..., None]:
+    """Run a scene with an admission, its agent and its clock."""
+
+    def run(scene: Callable[[Admission, Any, Any], Awaitable[None]], *, devices: int = 1, **settings: Any) -> None:
+        async def act() -> None:
+            clock = HandClock()
+            agent = HandAgent(clock, devices)
+            async with an_admission(agent, clock, **settings) as admission:
+                await asyncio.wait_for(scene(admission, agent, clock), 10)
+
+        asyncio.run(act())
+
+    return run
+
+
+@pytest.fixture(name="settle")
+def _settle() -> Callable[[], Awaitable[None]]:
+    return settle
 
 
 @pytest.fixture(scope="session")

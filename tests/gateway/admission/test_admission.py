@@ -13,27 +13,6 @@ from aliquot.provisioner.resources import GpuShare, Request
 Scene = Callable[[Admission, Any, Any], Awaitable[None]]
 
 
-@pytest.fixture
-def play(desk: Any) -> Callable[..., None]:
-    """Run a scene with an admission, its agent and its clock."""
-
-    def run(scene: Scene, *, devices: int = 1, **settings: Any) -> None:
-        async def act() -> None:
-            clock = desk.clock()
-            agent = desk.agent(clock, devices)
-            async with desk.admission(agent, clock, **settings) as admission:
-                await asyncio.wait_for(scene(admission, agent, clock), 10)
-
-        asyncio.run(act())
-
-    return run
-
-
-@pytest.fixture
-def settle(desk: Any) -> Callable[[], Awaitable[None]]:
-    return desk.settle  # type: ignore[no-any-return]
-
-
 def submit(admission: Admission, name: str, hundredths: int = 50, owner: str = "ada", **rest: Any) -> Any:
     return admission.submit(Asker(name, owner, f"{name}.ipynb", "python3"), Request(GpuShare(hundredths)), **rest)
 

@@ -1,0 +1,59 @@
+"""What admission refuses at once, and how long it may sleep: pure functions of what it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aliquot.provisioner.errors import LimitError
+from aliquot.provisioner.resources import GpuShare, Grant, Request
+
+from .admission_values import AdmissionSettings
+from .ledger import LedgerSnapshot
+from .planner import never_fits
+from .request_queue import Waiting
+from .size_changes import held_parts
+
+
+def check_request(
+    snapshot: LedgerSnapshot,
+    limit: GpuShare | None,
+    waits_for: GpuShare,
+    owner: str,
+    request: Request,
+    before: Grant | None,
+) -> None:
+    """Refuse what waiting cannot help. ``waits_for``: all that this user waits for; ``before``: what is to change.
+
+    Raises NeverFitsError, DeviceLostError, RequestError, LimitError, and GrantError for another number of devices.
+    """
+    devices = [device.state() for device in snapshot.node.devices]
+    # Before the agent was first heard nobody knows; the first cycle then refuses.
+    error = never_fits(devices, request, held_parts(before) if before else ()) if devices else None
+    if error is not None:
+        raise error
+    held, more = snapshot.held_by(owner), request.gpus.hundredths
+    if before is not None:
+        more -= before.request.gpus.hundredths
+    if limit is not None and more > 0 and held.hundredths + waits_for.hundredths + more > limit.hundredths:
+        raise LimitError(
+            f"asked {request.gpus} GPU; {owner} holds {held}, waits for {waits_for} and may have {limit} in all. "
+            "Ask for less, or end a kernel that is not needed"
+        )
+
+
+def agent_deadline(waiting: Waiting, away_since: float | None, settings: AdmissionSettings) -> float:
+    """Until when a request waits for an agent that is away. A kernel that runs waits for as long as it takes."""
+    if waiting.is_growth:
+        return float("inf")
+    return max(waiting.pending.since, away_since or 0.0) + settings.agent_loss_seconds
+
+
+def seconds_to_next_look(
+    queue: Iterable[Waiting], away_since: float | None, settings: AdmissionSettings, now: float
+) -> float:
+    """How long nothing is due, if nobody says anything meanwhile."""
+    waiting = list(queue)
+    deadlines = [w.pending.deadline for w in waiting if w.pending.deadline is not None]
+    if away_since is not None:
+        deadlines += [agent_deadline(one, away_since, settings) for one in waiting]
+    return max(0.0, min([deadline - now for deadline in deadlines] + [settings.recheck_seconds]))

@@ -1,0 +1,66 @@
+"""What admission takes and shows: its settings, its snapshot, and the part of the node agent that it speaks to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from aliquot.provisioner.resources import GpuShare, Grant, Request
+
+from .ledger import Asker, Holding, Node
+from .request_queue import QueueEntry
+
+
+class Agent(Protocol):
+    """The node agent, as agent_link.AgentLink gives it."""
+
+    # Counts the connections made: a new number means that reservations must be renewed.
+    connections: int
+    unavailable_since: float | None
+    message: str
+
+    def listen(self, listener: Callable[[], None]) -> None: ...
+
+    async def status(self) -> Node: ...
+
+    async def reserve(self, asker: Asker, request: Request, placement: Mapping[str, int]) -> Grant: ...
+
+    async def renew(self, asker: Asker, grant: Grant) -> Grant: ...
+
+    async def resize(self, grant: Grant, request: Request) -> Grant: ...
+
+    async def release(self, kernel_id: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class AdmissionSettings:
+    """``user_limit``: what one user may hold and wait for in all. Times in seconds; None: no limit."""
+
+    user_limit: GpuShare | None = None
+    queue_timeout_seconds: float | None = None
+    agent_loss_seconds: float = 30.0
+    # The agent tells when room returns; this bounds the harm of an event that was missed.
+    recheck_seconds: float = 5.0
+
+
+@dataclass(frozen=True)
+class AdmissionSnapshot:
+    """What handlers and metrics show of admission. ``agent_state``: ok or unavailable; ``counts`` by outcome."""
+
+    agent_state: str
+    agent_message: str
+    node: Node
+    holdings: tuple[Holding, ...]
+    queue: tuple[QueueEntry, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def resizes(self) -> dict[str, QueueEntry]:
+        """Kernel id to the change of its size that waits for room."""
+        return {entry.kernel_id: entry for entry in self.queue if entry.is_growth}
+
+    @property
+    def starts(self) -> tuple[QueueEntry, ...]:
+        """Kernels that wait to start, in their order."""
+        return tuple(entry for entry in self.queue if not entry.is_growth)
