@@ -11,6 +11,7 @@
 #include "page.h"
 #include "pools.h"
 #include "quota.h"
+#include "residency.h"
 #include "ring.h"
 #include "segments.h"
 #include "settings.h"
@@ -41,7 +42,7 @@ static void leave_in_child(void)
     segments_leave();
     page_forget();
     pthread_mutex_init(&state.mutex, NULL);
-    launch_reset();
+    threads_reset();
 }
 
 static void forget_parent(void)
@@ -61,6 +62,8 @@ static void forget_parent(void)
     graph_memory_reset();
     contexts_reset();
     gate_reset();
+    residency_reset();
+    threads_reset();
     launch_reset();
 }
 
@@ -82,14 +85,29 @@ static void mark_owner(pid_t self)
     __atomic_store_n(&state.owner, self, __ATOMIC_RELEASE);
 }
 
+static void tell_registered(void)
+{
+    quota_registered();
+    residency_registered();
+}
+
+static bool tick(void)
+{
+    residency_tick();
+    return launch_tick();
+}
+
 void activation_begin(void)
 {
     static const struct session_owner owner = {
         .describe = quota_describe,
-        .registered = quota_registered,
+        .place = residency_describe,
+        .registered = tell_registered,
         .granted = quota_granted,
         .recalled = quota_recalled,
-        .tick = launch_tick,
+        .segment = residency_segment,
+        .swap = residency_told,
+        .tick = tick,
     };
     if (!settings()->is_on)
         return;
@@ -101,6 +119,7 @@ void activation_begin(void)
         if (previous)
             forget_parent();
         is_ready = page_prepare();
+        gate_prepare();
         if (!state.has_fork_handler)
             state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;
         if (is_ready)

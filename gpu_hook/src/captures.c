@@ -2,6 +2,7 @@
 
 #include "activation.h"
 #include "driver.h"
+#include "residency.h"
 
 #include <stdint.h>
 
@@ -21,16 +22,19 @@ void captures_reset(void)
     state.count = 0;
 }
 
-/* Counted before the driver's call, so that nobody waits for the context once it captures. */
+/* Counted before the driver's call, so that nobody waits for the context once it captures; and never begun while the
+ * memory is moved. */
 #define DEFINE_BEGIN(name, parameters, arguments)                        \
     CUresult name parameters                                             \
     {                                                                    \
         if (!activation_enter())                                         \
             return driver()->name arguments;                             \
+        residency_enter();                                               \
         __atomic_fetch_add(&state.count, 1, __ATOMIC_ACQ_REL);           \
         CUresult result = driver()->name arguments;                      \
         if (result != CUDA_SUCCESS)                                      \
             __atomic_fetch_sub(&state.count, 1, __ATOMIC_ACQ_REL);       \
+        residency_leave();                                               \
         activation_leave();                                              \
         return result;                                                   \
     }

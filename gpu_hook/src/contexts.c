@@ -5,10 +5,11 @@
 #include "charge.h"
 #include "devices.h"
 #include "driver.h"
-#include "gate.h"
 #include "graph_memory.h"
 #include "launch.h"
 #include "pools.h"
+#include "residency.h"
+#include "session.h"
 #include "sparse.h"
 #include "vmm.h"
 
@@ -30,19 +31,22 @@ void contexts_reset(void)
 static bool begin_change(void)
 {
     bool acts = activation_enter();
-    if (acts)
+    if (acts) {
+        residency_hold();
         pthread_mutex_lock(&state.lifecycle);
+    }
     return acts;
 }
 
-/* A new context takes memory of its device. The gate comes before the lock: meanwhile others may end theirs. */
+/* A new context takes memory of its device. The wait comes before the lock: meanwhile others may end theirs. */
 static bool begin_creation(void)
 {
     bool acts = activation_enter();
-    if (acts && !gate_is_open())
-        gate_pass();
-    if (acts)
+    if (acts) {
+        session_await();
+        residency_enter();
         pthread_mutex_lock(&state.lifecycle);
+    }
     return acts;
 }
 
@@ -51,6 +55,7 @@ static CUresult end_change(bool acts, CUresult result)
     launch_forget_device();
     if (acts) {
         pthread_mutex_unlock(&state.lifecycle);
+        residency_leave();
         activation_leave();
     }
     return result;

@@ -9,19 +9,59 @@
 #include "session.h"
 
 #include <errno.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define FIRST_PAUSE_NANOSECONDS 50000
 #define LAST_PAUSE_NANOSECONDS 1000000
 
 static const uint32_t needs_attention = 1;
+static const uint32_t is_stopped = 1;
 static const uint32_t is_always_open = 0;
 
 const uint32_t *gate_word = &needs_attention;
 
 static struct {
     uint32_t sleeps; /* the session does not tick: the next call wakes it */
+    uint32_t waiting;
+    bool has_barrier;    /* set before the first call */
+    uint32_t was_called; /* since the last tick, where there is no barrier */
 } state = {.sleeps = 1};
+
+static bool make_barrier(int command)
+{
+    return syscall(SYS_membarrier, command, 0, 0) == 0;
+}
+
+void gate_prepare(void)
+{
+    int saved_errno = errno;
+    state.has_barrier = make_barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+    if (!state.has_barrier)
+        LOG("event=no_barrier reason=\"this system lacks membarrier: calls are slower\"");
+    errno = saved_errno;
+}
+
+void gate_stop(void)
+{
+    __atomic_store_n(&gate_word, &is_stopped, __ATOMIC_SEQ_CST);
+    if (state.has_barrier)
+        make_barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+}
+
+void gate_let_on(void)
+{
+    __atomic_store_n(&gate_word, &needs_attention, __ATOMIC_RELEASE);
+}
+
+uint32_t gate_count_waiting(int change)
+{
+    uint32_t count = __atomic_add_fetch(&state.waiting, (uint32_t)change, __ATOMIC_ACQ_REL);
+    __atomic_store_n(&page_hook()->waiting_calls, count, __ATOMIC_RELEASE);
+    return count;
+}
 
 /* Whom nobody can let in any more, production does not wait for; opportunistic work waits for the next agent. */
 static bool is_held(const struct aliquot_agent_page *page)
@@ -33,17 +73,31 @@ static bool is_held(const struct aliquot_agent_page *page)
 static void wait_for_gate(void)
 {
     struct timespec pause = {0, FIRST_PAUSE_NANOSECONDS};
-    while (is_held(page_agent())) {
+    if (!is_held(page_agent()))
+        return;
+    gate_count_waiting(1);
+    do {
         nanosleep(&pause, NULL);
         pause.tv_nsec = pause.tv_nsec * 2 < LAST_PAUSE_NANOSECONDS ? pause.tv_nsec * 2 : LAST_PAUSE_NANOSECONDS;
-    }
+    } while (is_held(page_agent()));
+    gate_count_waiting(-1);
+}
+
+/* Later calls need not come this way: not while the kernel lacks the lease, for that is another word. */
+static void show_gate(const struct aliquot_agent_page *page)
+{
+    const uint32_t *expected = &needs_attention;
+    if (!state.has_barrier)
+        __atomic_store_n(&state.was_called, 1, __ATOMIC_RELAXED);
+    else if (__atomic_load_n(&page->lease, __ATOMIC_ACQUIRE) == ALIQUOT_LEASE_HELD)
+        __atomic_compare_exchange_n(&gate_word, &expected, &page->gate, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
 void gate_pass(void)
 {
     int saved_errno = errno;
     DEFER_CANCELLATION;
-    __atomic_store_n(&gate_word, &page_agent()->gate, __ATOMIC_RELEASE);
+    show_gate(page_agent());
     if (__atomic_exchange_n(&state.sleeps, 0, __ATOMIC_ACQ_REL))
         session_wake();
     wait_for_gate();
@@ -54,7 +108,11 @@ void gate_pass(void)
 bool gate_tick(void)
 {
     __atomic_store_n(&state.sleeps, 1, __ATOMIC_SEQ_CST);
-    bool was_active = __atomic_exchange_n(&gate_word, &needs_attention, __ATOMIC_SEQ_CST) != &needs_attention;
+    const uint32_t *expected = &page_agent()->gate;
+    bool was_active = state.has_barrier
+                          ? __atomic_compare_exchange_n(&gate_word, &expected, &needs_attention, false,
+                                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)
+                          : __atomic_exchange_n(&state.was_called, 0, __ATOMIC_RELAXED) != 0;
     if (was_active)
         gate_stay_awake();
     return was_active;
@@ -69,6 +127,7 @@ void gate_reset(void)
 {
     gate_word = &needs_attention;
     state.sleeps = 1;
+    state.waiting = 0;
 }
 
 bool gate_is_off(void)

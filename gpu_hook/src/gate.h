@@ -12,8 +12,20 @@ extern const uint32_t *gate_word __attribute__((visibility("hidden")));
 
 static inline bool gate_is_open(void)
 {
-    return __atomic_load_n(__atomic_load_n(&gate_word, __ATOMIC_RELAXED), __ATOMIC_RELAXED) == 0;
+    return __atomic_load_n(__atomic_load_n(&gate_word, __ATOMIC_ACQUIRE), __ATOMIC_RELAXED) == 0;
 }
+
+/* Once, before the first call: whether the system has a barrier for all threads of a process. Where it has none, every
+ * call takes the slow way, which has a fence of its own. */
+void gate_prepare(void);
+
+/* From now on every call takes the slow way, whoever passes; and every call that did not see it has left a mark that is
+ * seen after the return (threads.h). Until gate_let_on. */
+void gate_stop(void);
+void gate_let_on(void);
+
+/* Threads that wait for the gate or the lease: +1, -1; 0 writes the number to a new page. Returns the number. */
+uint32_t gate_count_waiting(int change);
 
 /* Between activation_enter and activation_leave: marks activity, and waits while the gate is closed. */
 void gate_pass(void);

@@ -1,9 +1,10 @@
 /* Entry points of executable graphs, as far as they take or release memory. */
 #include "activation.h"
-#include "gate.h"
 #include "graph_memory.h"
+#include "launch.h"
 #include "pools.h"
 #include "quota.h"
+#include "residency.h"
 
 #include <stdlib.h>
 
@@ -48,9 +49,26 @@ static void add_nodes(CUgraph graph, uint64_t needs[DEVICES_MAX], int depth)
 static bool enter(void)
 {
     bool acts = activation_enter();
-    if (acts && !gate_is_open())
-        gate_pass();
+    if (acts)
+        residency_enter();
     return acts;
+}
+
+/* These give back. */
+static bool hold(void)
+{
+    bool acts = activation_enter();
+    if (acts)
+        residency_hold();
+    return acts;
+}
+
+/* After the driver's call; credit is asked for outside. */
+static CUresult called(bool acts, CUresult result)
+{
+    if (acts)
+        residency_leave();
+    return result;
 }
 
 static CUresult leave(bool acts, CUresult result)
@@ -65,6 +83,7 @@ static CUresult leave(bool acts, CUresult result)
 static CUresult instantiated(bool acts, CUresult result, CUgraphExec *exec, CUgraph graph)
 {
     uint64_t needs[DEVICES_MAX] = {0};
+    called(acts, result);
     if (acts && result == CUDA_SUCCESS) {
         add_nodes(graph, needs, 0);
         if (!graph_memory_instantiated(*exec, needs)) {
@@ -108,29 +127,30 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
 
 CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
 {
-    bool acts = enter();
+    bool acts = activation_enter();
     return leave(acts, acts ? graph_memory_launch(exec, stream, driver()->cuGraphUpload)
                             : driver()->cuGraphUpload(exec, stream));
 }
 
 CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
 {
-    bool acts = enter();
+    bool acts = activation_enter();
     return leave(acts, acts ? graph_memory_launch(exec, stream, driver()->cuGraphUpload_ptsz)
                             : driver()->cuGraphUpload_ptsz(exec, stream));
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
-    bool acts = enter();
-    return leave(acts, acts && graph_memory_is_used() ? graph_memory_end(exec, driver()->cuGraphExecDestroy)
-                                                      : driver()->cuGraphExecDestroy(exec));
+    bool acts = hold();
+    CUresult result = acts && graph_memory_is_used() ? graph_memory_end(exec, driver()->cuGraphExecDestroy)
+                                                     : driver()->cuGraphExecDestroy(exec);
+    return leave(acts, called(acts, result));
 }
 
 CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
-    bool acts = enter();
-    CUresult result = driver()->cuDeviceGraphMemTrim(device);
+    bool acts = hold();
+    CUresult result = called(acts, driver()->cuDeviceGraphMemTrim(device));
     if (acts)
         graph_memory_trimmed(device);
     return leave(acts, result);
@@ -139,6 +159,8 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
 static CUresult launch_with_memory(CUgraphExec exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
 {
     bool acts = activation_enter();
+    if (acts)
+        launch_count();
     return leave(acts, acts ? graph_memory_launch(exec, stream, real) : real(exec, stream));
 }
 

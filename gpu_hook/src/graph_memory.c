@@ -4,6 +4,7 @@
 #include "page.h"
 #include "pools.h"
 #include "quota.h"
+#include "residency.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -196,6 +197,15 @@ static bool begin_growth(int device, uint64_t bytes)
     return true;
 }
 
+/* With credit in hand. */
+static CUresult call(CUgraphExec handle, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
+{
+    residency_enter();
+    CUresult result = real(handle, stream);
+    residency_leave();
+    return result;
+}
+
 static CUresult launch(const struct exec *exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
 {
     uint64_t growing[DEVICES_MAX] = {0};
@@ -213,7 +223,7 @@ static CUresult launch(const struct exec *exec, CUstream stream, CUresult (*real
         }
     }
     if (result == CUDA_SUCCESS)
-        result = real(exec->handle, stream);
+        result = call(exec->handle, stream, real);
     for (int device = 0; device < end; device++) {
         if (!exec->needs[device])
             continue;
@@ -235,7 +245,7 @@ CUresult graph_memory_launch(CUgraphExec handle, CUstream stream, CUresult (*rea
         exec = **find(handle);
     pthread_mutex_unlock(&state.mutex);
     if (!exec.handle)
-        return real(handle, stream);
+        return call(handle, stream, real);
     CUresult result = launch(&exec, stream, real);
     pthread_mutex_lock(&state.mutex);
     struct exec *found = result == CUDA_SUCCESS ? *find(handle) : NULL;

@@ -5,6 +5,9 @@
 
 #include <stdbool.h>
 
+/* One more launch of this thread, on its current device. */
+void launch_count(void);
+
 /* This thread's current device may have changed. */
 void launch_forget_device(void);
 

@@ -3,6 +3,7 @@
 #include "activation.h"
 #include "charge.h"
 #include "pools.h"
+#include "residency.h"
 
 typedef CUresult (*capture_query)(CUstream, CUstreamCaptureStatus *);
 typedef CUresult (*allocation_call)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
@@ -20,7 +21,9 @@ static CUresult allocate_inside(CUdeviceptr *pointer, size_t bytes, CUmemoryPool
     struct pool_use use;
     if (!pools_take(&use, pool, stream, bytes))
         return charge_refusal();
+    residency_enter();
     CUresult result = allocate(pointer, bytes, pool, stream);
+    residency_leave();
     if (!use.pool)
         return result;
     if (result != CUDA_SUCCESS) {
@@ -119,7 +122,9 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
     if (!activation_enter())
         return driver()->cuMemPoolCreate(pool, properties);
+    residency_enter();
     CUresult result = pools_create(pool, properties);
+    residency_leave();
     activation_leave();
     return result;
 }
@@ -129,7 +134,9 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, CU
 {
     if (!activation_enter())
         return driver()->cuMemPoolImportFromShareableHandle(pool, handle, type, flags);
+    residency_enter();
     CUresult result = pools_import(pool, handle, type, flags);
+    residency_leave();
     activation_leave();
     return result;
 }
@@ -138,7 +145,9 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     if (!activation_enter())
         return driver()->cuMemPoolDestroy(pool);
+    residency_hold();
     CUresult result = pools_destroy(pool);
+    residency_release();
     activation_leave();
     return result;
 }

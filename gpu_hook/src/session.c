@@ -1,21 +1,19 @@
 #include "session.h"
 
 #include "cancellation.h"
+#include "guest_thread.h"
 #include "log.h"
 #include "page.h"
-#include "socket.h"
+#include "wake_pipe.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
-#define STACK_BYTES (256u << 10) /* static TLS of the program comes out of it */
 #define TICK_MILLISECONDS 50
 #define LOOK_MILLISECONDS 1000 /* how long the program may have closed our descriptors unnoticed */
 #define FIRST_BACKOFF_MILLISECONDS 100
@@ -32,6 +30,7 @@ struct waiter { /* lives on the requester's stack, linked while it waits */
     uint32_t sequence;
     bool is_answered;
     uint64_t granted;
+    struct timespec deadline;
 };
 
 /* Guarded by the mutex, save `owner` (set before the thread starts). */
@@ -42,7 +41,7 @@ static struct {
     struct waiter *waiters;
     struct socket_owned connection; /* none unless registered */
     struct socket_owned candidate;  /* a connection that is not registered yet; kept for session_leave */
-    struct socket_owned wake[2];    /* a pipe; an eventfd has no identity of its own */
+    struct wake_pipe wake;
     uint16_t version;               /* of the connection */
     uint32_t sequence;
     uint32_t connections; /* number of registrations so far; read without the mutex too */
@@ -53,7 +52,7 @@ static struct {
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER,
            .connection = {.descriptor = -1},
            .candidate = {.descriptor = -1},
-           .wake = {{.descriptor = -1}, {.descriptor = -1}}};
+           .wake = WAKE_PIPE_NONE};
 
 static struct timespec deadline_after(unsigned milliseconds)
 {
@@ -94,6 +93,7 @@ static int register_as(uint16_t version)
     union socket_message hello;
     socket_fill_hello(&hello.hello, ALIQUOT_ROLE_PROCESS);
     hello.hello.device_count = state.owner->describe(hello.hello.devices);
+    hello.hello.residency = version < 3 ? 0 : state.owner->place();
     int failure = socket_register(descriptor, version, &hello, WELCOME_MILLISECONDS);
     pthread_mutex_lock(&state.mutex);
     state.candidate = SOCKET_NONE;
@@ -128,56 +128,72 @@ static bool register_once(void)
     return true;
 }
 
-static void answer_waiter(const struct aliquot_credit *grant)
+/* A grant, or the word that it has to wait for room. */
+static void answer_waiter(const struct aliquot_credit *answer)
 {
     pthread_mutex_lock(&state.mutex);
-    for (struct waiter *waiter = state.waiters; waiter; waiter = waiter->next)
-        if (waiter->sequence == grant->header.sequence && !waiter->is_answered) {
-            waiter->is_answered = true;
-            waiter->granted = grant->bytes;
-        }
+    for (struct waiter *waiter = state.waiters; waiter; waiter = waiter->next) {
+        if (waiter->sequence != answer->header.sequence || waiter->is_answered)
+            continue;
+        waiter->deadline = deadline_after(REQUEST_MILLISECONDS);
+        waiter->is_answered = answer->header.type == ALIQUOT_CREDIT_GRANT;
+        waiter->granted = answer->bytes;
+    }
     pthread_cond_broadcast(&state.changed);
     pthread_mutex_unlock(&state.mutex);
 }
 
-static void handle_message(const union socket_message *message)
+static void handle_credit(const struct aliquot_credit *credit)
 {
+    /* Credit first, then the waiter: it looks at the credit, not at the number. */
+    if (credit->header.type == ALIQUOT_CREDIT_GRANT && credit->bytes)
+        state.owner->granted(credit->device, credit->bytes);
+    if (credit->header.type == ALIQUOT_CREDIT_RECALL)
+        state.owner->recalled(credit);
+    else
+        answer_waiter(credit);
+}
+
+static void handle_message(struct socket_received *received)
+{
+    const union socket_message *message = &received->message;
     const struct aliquot_header *header = &message->header;
     bool is_credit = header->bytes == sizeof message->credit && message->credit.device <= ALIQUOT_HOST_MEMORY;
-    if (header->type == ALIQUOT_CREDIT_GRANT && is_credit) {
-        /* Credit first, then the waiter: it looks at the credit, not at the number. */
-        if (message->credit.bytes)
-            state.owner->granted(message->credit.device, message->credit.bytes);
-        answer_waiter(&message->credit);
-    } else if (header->type == ALIQUOT_CREDIT_RECALL && is_credit) {
-        state.owner->recalled(&message->credit);
+    bool is_swap = header->bytes == sizeof message->swap;
+    if (is_credit && (header->type == ALIQUOT_CREDIT_GRANT || header->type == ALIQUOT_CREDIT_RECALL ||
+                      header->type == ALIQUOT_CREDIT_WAIT)) {
+        handle_credit(&message->credit);
+    } else if (is_swap && (header->type == ALIQUOT_SWAP_OUT || header->type == ALIQUOT_SWAP_IN)) {
+        state.owner->swap(&message->swap);
+    } else if (header->type == ALIQUOT_SEGMENT && header->bytes == sizeof message->segment &&
+               received->descriptors[0] >= 0) {
+        state.owner->segment(&message->segment, received->descriptors[0]);
+        received->descriptors[0] = -1;
     } else {
         LOG("event=unexpected_message type=%u bytes=%u", header->type, header->bytes);
     }
 }
 
-/* With the mutex. Makes the pipe, if it is not there (any more). */
-static bool keep_wake(void)
-{
-    int ends[2];
-    if (socket_is_ours(&state.wake[0]) && socket_is_ours(&state.wake[1]))
-        return true;
-    for (int i = 0; i < 2; i++)
-        socket_close(&state.wake[i]);
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-        return false;
-    for (int i = 0; i < 2; i++)
-        state.wake[i] = socket_own(socket_move_away(ends[i]));
-    return state.wake[0].descriptor >= 0 && state.wake[1].descriptor >= 0;
-}
-
 static struct socket_owned find_wake(void)
 {
     pthread_mutex_lock(&state.mutex);
-    keep_wake();
-    struct socket_owned wake = state.wake[0];
+    struct socket_owned wake = wake_pipe_keep(&state.wake);
     pthread_mutex_unlock(&state.mutex);
     return wake;
+}
+
+/* Returns 0 also when nothing is there. */
+static int receive_one(const struct socket_owned *connection)
+{
+    struct socket_received received;
+    int failure = socket_receive(connection->descriptor, &received);
+    if (failure)
+        return failure == EAGAIN ? 0 : failure;
+    handle_message(&received);
+    for (int i = 0; i < 2; i++)
+        if (received.descriptors[i] >= 0)
+            close(received.descriptors[i]);
+    return 0;
 }
 
 /* Returns when the connection is of no more use. */
@@ -193,20 +209,10 @@ static int serve(const struct socket_owned *connection)
             return errno;
         if (!socket_is_ours(connection))
             return EBADF;
-        char drained[64];
-        bool is_woken = ready > 0 && (wanted[1].revents & POLLIN) && socket_is_ours(&wake) &&
-                        read(wake.descriptor, drained, sizeof drained) > 0;
-        if (ready > 0 && wanted[0].revents) {
-            struct socket_received received;
-            int failure = socket_receive(connection->descriptor, &received);
-            if (failure && failure != EAGAIN)
-                return failure;
-            for (int i = 0; !failure && i < 2; i++)
-                if (received.descriptors[i] >= 0)
-                    close(received.descriptors[i]);
-            if (!failure)
-                handle_message(&received.message);
-        }
+        bool is_woken = ready > 0 && (wanted[1].revents & POLLIN) && wake_pipe_drain(&wake);
+        int failure = ready > 0 && wanted[0].revents ? receive_one(connection) : 0;
+        if (failure)
+            return failure;
         if (is_woken || ready == 0)
             is_active = state.owner->tick();
     }
@@ -243,35 +249,6 @@ static void *run(void *unused)
     return unused;
 }
 
-/* Returns 0 or an errno. 0 bytes of stack: the program's own default. */
-static int create_thread(size_t stack_bytes)
-{
-    pthread_attr_t attributes;
-    pthread_t thread;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    if (stack_bytes)
-        pthread_attr_setstacksize(&attributes, stack_bytes);
-    int failure = pthread_create(&thread, &attributes, run, NULL);
-    pthread_attr_destroy(&attributes);
-    return failure;
-}
-
-/* With the mutex held. A guest's thread takes no signal that is meant for the user's own threads. */
-static void start_thread(void)
-{
-    sigset_t all, previous;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &previous);
-    int failure = create_thread(STACK_BYTES);
-    if (failure == EINVAL) /* the program's static TLS alone is larger; its default has room for that */
-        failure = create_thread(0);
-    pthread_sigmask(SIG_SETMASK, &previous, NULL);
-    state.is_running = failure == 0;
-    if (failure)
-        LOG("event=no_thread reason=\"%s\"", strerror(failure));
-}
-
 void session_start(const struct session_owner *owner)
 {
     DEFER_CANCELLATION;
@@ -283,7 +260,10 @@ void session_start(const struct session_owner *owner)
         pthread_cond_init(&state.changed, &monotonic);
         pthread_condattr_destroy(&monotonic);
         state.owner = owner;
-        start_thread();
+        int failure = guest_thread_start(run, NULL);
+        state.is_running = failure == 0;
+        if (failure)
+            LOG("event=no_thread reason=\"%s\"", strerror(failure));
     }
     pthread_mutex_unlock(&state.mutex);
 }
@@ -322,7 +302,7 @@ int session_request_credit(const uint8_t uuid[16], uint64_t bytes, uint64_t *gra
     DEFER_CANCELLATION;
     pthread_mutex_lock(&state.mutex);
     bool was_registered = state.connections > 0;
-    struct timespec deadline =
+    waiter.deadline =
         deadline_after(was_registered ? REQUEST_MILLISECONDS : state.has_waited ? 0 : FIRST_REQUEST_MILLISECONDS);
     waiter.next = state.waiters;
     state.waiters = &waiter;
@@ -330,7 +310,7 @@ int session_request_credit(const uint8_t uuid[16], uint64_t bytes, uint64_t *gra
         /* A new connection knows nothing of a request that was sent on the old one. */
         if (state.connection.descriptor >= 0 && asked_on != state.connections)
             asked_on = send_request(&waiter, uuid, bytes);
-        is_late = pthread_cond_timedwait(&state.changed, &state.mutex, &deadline) == ETIMEDOUT;
+        is_late = pthread_cond_timedwait(&state.changed, &state.mutex, &waiter.deadline) == ETIMEDOUT;
     }
     for (struct waiter **link = &state.waiters; *link; link = &(*link)->next)
         if (*link == &waiter) {
@@ -345,17 +325,22 @@ int session_request_credit(const uint8_t uuid[16], uint64_t bytes, uint64_t *gra
     return failure;
 }
 
+bool session_send(union socket_message *message, enum aliquot_message_type type, uint32_t bytes)
+{
+    DEFER_CANCELLATION;
+    pthread_mutex_lock(&state.mutex);
+    bool is_known = state.version >= 3 || (type != ALIQUOT_WAKE && type != ALIQUOT_MOVED);
+    bool is_sent = is_known && socket_is_ours(&state.connection) &&
+                   socket_send(state.connection.descriptor, state.version, message, type, bytes) == 0;
+    pthread_mutex_unlock(&state.mutex);
+    return is_sent;
+}
+
 bool session_send_credit(uint32_t device, uint64_t bytes, uint32_t sequence)
 {
     union socket_message message = {.credit = {.device = device, .bytes = bytes}};
     message.header.sequence = sequence;
-    DEFER_CANCELLATION;
-    pthread_mutex_lock(&state.mutex);
-    bool is_sent = socket_is_ours(&state.connection) &&
-                   socket_send(state.connection.descriptor, state.version, &message, ALIQUOT_CREDIT_RETURN,
-                               sizeof message.credit) == 0;
-    pthread_mutex_unlock(&state.mutex);
-    return is_sent;
+    return session_send(&message, ALIQUOT_CREDIT_RETURN, sizeof message.credit);
 }
 
 bool session_is_registered(void)
@@ -374,9 +359,7 @@ bool session_has_lost_agent(void)
 void session_wake(void)
 {
     pthread_mutex_lock(&state.mutex);
-    if (socket_is_ours(&state.wake[1]) && write(state.wake[1].descriptor, "", 1) < 0) {
-        /* The pipe is full: the thread is awake already. */
-    }
+    wake_pipe_ring(&state.wake);
     pthread_mutex_unlock(&state.mutex);
 }
 
@@ -384,8 +367,7 @@ void session_leave(void)
 {
     socket_close(&state.connection);
     socket_close(&state.candidate);
-    socket_close(&state.wake[0]);
-    socket_close(&state.wake[1]);
+    wake_pipe_close(&state.wake);
 }
 
 void session_reset(void)

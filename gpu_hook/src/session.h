@@ -3,9 +3,7 @@
 #ifndef ALIQUOT_SESSION_H
 #define ALIQUOT_SESSION_H
 
-#include "aliquot_protocol.h"
-
-#include <stdbool.h>
+#include "socket.h"
 
 /* Instead of a device's UUID: page-locked host memory, which the agent lends where the page's host_quota_bytes is not 0. */
 extern const uint8_t SESSION_HOST_MEMORY[16];
@@ -14,9 +12,12 @@ extern const uint8_t SESSION_HOST_MEMORY[16];
 struct session_owner {
     /* For HELLO; returns the count. Host memory comes last. */
     uint32_t (*describe)(struct aliquot_hello_device devices[ALIQUOT_HELLO_ENTRIES]);
+    uint32_t (*place)(void); /* for HELLO: enum aliquot_residency */
     void (*registered)(void); /* the pages are in place; an older agent's lend no host memory any more */
     void (*granted)(uint32_t device, uint64_t bytes);
     void (*recalled)(const struct aliquot_credit *recall); /* must answer by session_send_credit */
+    void (*segment)(const struct aliquot_segment *segment, int descriptor); /* the descriptor is its own from now on */
+    void (*swap)(const struct aliquot_swap *order); /* must answer by session_send; not at once, and not here */
     bool (*tick)(void); /* every 50 ms while it returns true; then again after session_wake */
 };
 
@@ -27,9 +28,13 @@ void session_start(const struct session_owner *owner);
 void session_await(void);
 
 /* Asks for credit of a device, or of host memory (SESSION_HOST_MEMORY), and waits for the answer. Returns 0 with what
- * was granted (0: over quota), or an errno: no agent within 5 s; within 2 s, and only once, when the agent was never
- * there. */
+ * was granted (0: over quota), or an errno: no agent within 5 s, which begin again whenever it says that it is still
+ * looking for room; within 2 s, and only once, when the agent was never there. */
 int session_request_credit(const uint8_t uuid[16], uint64_t bytes, uint64_t *granted);
+
+/* Sends a message whose sequence is set. False: not connected, or the agent is slow, or of a version that does not know
+ * the type. Never waits. */
+bool session_send(union socket_message *message, enum aliquot_message_type type, uint32_t bytes);
 
 /* Sends a CREDIT_RETURN. False: not connected, or the agent is slow; the caller still owes it. Never waits. */
 bool session_send_credit(uint32_t device, uint64_t bytes, uint32_t sequence);

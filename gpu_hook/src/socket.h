@@ -14,6 +14,10 @@ union socket_message {
     struct aliquot_welcome welcome;
     struct aliquot_refuse refuse;
     struct aliquot_self_check_result self_check;
+    struct aliquot_segment segment;
+    struct aliquot_swap swap;
+    struct aliquot_wake wake;
+    struct aliquot_moved moved;
 };
 
 struct socket_received {

@@ -1,0 +1,173 @@
+#include "residency.h"
+
+#include "cancellation.h"
+#include "page.h"
+#include "session.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOOK_NANOSECONDS 5000000 /* the lease is a word of the page, which wakes nobody when it changes */
+
+static struct {
+    uint32_t place;     /* enum aliquot_residency; written by the mover alone */
+    uint32_t changes;   /* of `place`; a futex */
+    uint32_t strangers; /* threads without a record, inside a call */
+    uint32_t has_woken; /* the kernel, since the memory or the lease went away */
+} state;
+
+static uint32_t place(void)
+{
+    return __atomic_load_n(&state.place, __ATOMIC_ACQUIRE);
+}
+
+/* Whom no agent can give the lease back any more, production does not wait for. Bytes that are out need an agent. */
+static bool is_out(void)
+{
+    const struct aliquot_agent_page *page = page_agent();
+    if (place() != ALIQUOT_RESIDENT)
+        return true;
+    return __atomic_load_n(&page->lease, __ATOMIC_ACQUIRE) != ALIQUOT_LEASE_HELD &&
+           !(__atomic_load_n(&page->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION && session_has_lost_agent());
+}
+
+static bool is_moving(void)
+{
+    uint32_t now = place();
+    return now == ALIQUOT_SWAPPING_OUT || now == ALIQUOT_SWAPPING_IN;
+}
+
+/* Once for each time that it is out; not before it is: a move that fails wakes by itself. */
+static void wake_kernel(uint32_t waiting)
+{
+    union socket_message message = {.wake = {.waiting_calls = waiting}};
+    if (is_moving() || __atomic_exchange_n(&state.has_woken, 1, __ATOMIC_ACQ_REL))
+        return;
+    if (!session_send(&message, ALIQUOT_WAKE, sizeof message.wake))
+        __atomic_store_n(&state.has_woken, 0, __ATOMIC_RELEASE);
+}
+
+static void sleep_until_changed(uint32_t seen)
+{
+    struct timespec limit = {0, LOOK_NANOSECONDS};
+    syscall(SYS_futex, &state.changes, FUTEX_WAIT_PRIVATE, seen, &limit, NULL, 0);
+}
+
+static void await_residency(void)
+{
+    int saved_errno = errno;
+    DEFER_CANCELLATION;
+    uint32_t waiting = gate_count_waiting(1), seen = __atomic_load_n(&state.changes, __ATOMIC_ACQUIRE);
+    while (is_out()) {
+        wake_kernel(waiting);
+        sleep_until_changed(seen);
+        seen = __atomic_load_n(&state.changes, __ATOMIC_ACQUIRE);
+    }
+    __atomic_store_n(&state.has_woken, 0, __ATOMIC_RELEASE);
+    gate_count_waiting(-1);
+    errno = saved_errno;
+}
+
+/* NULL: a stranger. */
+static void mark(struct thread_record *own)
+{
+    if (own)
+        threads_mark(own);
+    else
+        __atomic_fetch_add(&state.strangers, 1, __ATOMIC_SEQ_CST);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static void unmark(struct thread_record *own)
+{
+    if (own)
+        threads_unmark(own);
+    else
+        __atomic_fetch_sub(&state.strangers, 1, __ATOMIC_RELEASE);
+}
+
+/* A call inside another, by a signal's handler: nothing moves before the outer one returns. */
+static bool enter_nested(struct thread_record *own)
+{
+    if (!own || own->inside == 0)
+        return false;
+    threads_mark(own);
+    return true;
+}
+
+void residency_enter_slowly(void)
+{
+    struct thread_record *own = threads_take();
+    if (enter_nested(own))
+        return;
+    for (;;) {
+        if (is_out())
+            await_residency();
+        gate_pass();
+        mark(own);
+        if (!is_out())
+            return;
+        unmark(own);
+    }
+}
+
+void residency_leave_slowly(void)
+{
+    unmark(NULL);
+}
+
+bool residency_hold(void)
+{
+    struct thread_record *own = threads_take();
+    if (enter_nested(own))
+        return place() == ALIQUOT_RESIDENT;
+    for (;;) {
+        uint32_t seen = __atomic_load_n(&state.changes, __ATOMIC_ACQUIRE);
+        mark(own);
+        if (!is_moving())
+            return place() == ALIQUOT_RESIDENT;
+        unmark(own);
+        sleep_until_changed(seen);
+    }
+}
+
+uint32_t residency_describe(void)
+{
+    return place();
+}
+
+void residency_registered(void)
+{
+    struct aliquot_hook_page *page = page_hook();
+    __atomic_store_n(&page->residency, place(), __ATOMIC_RELEASE);
+    gate_count_waiting(0);
+    __atomic_store_n(&state.has_woken, 0, __ATOMIC_RELEASE); /* this agent has not heard of it */
+}
+
+void residency_segment(const struct aliquot_segment *segment, int descriptor)
+{
+    (void)segment;
+    close(descriptor);
+}
+
+void residency_told(const struct aliquot_swap *order)
+{
+    union socket_message answer = {.moved = {.outcome = ALIQUOT_MOVE_REFUSED, .residency = place(),
+                                             .text = "this hook does not move memory yet"}};
+    answer.header.sequence = order->header.sequence;
+    session_send(&answer, ALIQUOT_MOVED, sizeof answer.moved);
+}
+
+void residency_tick(void)
+{
+    __atomic_store_n(&page_hook()->calls_inside, threads_inside(), __ATOMIC_RELEASE);
+}
+
+void residency_reset(void)
+{
+    state.place = ALIQUOT_RESIDENT;
+    state.strangers = state.has_woken = 0;
+}

@@ -1,0 +1,49 @@
+/* Where this process's memory is, and the way of every call that touches it. A call that comes while the memory is away,
+ * or while the kernel does not hold the lease, wakes the kernel and waits; nothing is moved while a call is inside. */
+#ifndef ALIQUOT_RESIDENCY_H
+#define ALIQUOT_RESIDENCY_H
+
+#include "aliquot_protocol.h"
+#include "threads.h"
+
+#include <stdbool.h>
+
+/* Around every driver call that touches device memory: between activation_enter and activation_leave, after credit is
+ * there, before any lock of the hook's. Nests. */
+void residency_enter_slowly(void);
+void residency_leave_slowly(void);
+
+static inline void residency_enter(void)
+{
+    if (!threads_try_mark(threads_own))
+        residency_enter_slowly();
+}
+
+static inline void residency_leave(void)
+{
+    if (__builtin_expect(threads_own != NULL, 1))
+        threads_unmark(threads_own);
+    else
+        residency_leave_slowly();
+}
+
+/* The same for what needs no memory on the device (a free, a question): waits for the end of a move, wakes nobody.
+ * True: resident. */
+bool residency_hold(void);
+
+static inline void residency_release(void)
+{
+    residency_leave();
+}
+
+/* The session's questions, on its thread. */
+uint32_t residency_describe(void);   /* for HELLO: enum aliquot_residency */
+void residency_registered(void);     /* new pages, perhaps a new agent */
+void residency_segment(const struct aliquot_segment *segment, int descriptor);
+void residency_told(const struct aliquot_swap *order);
+void residency_tick(void);
+
+/* In the child of a fork, at its own cuInit. */
+void residency_reset(void);
+
+#endif
