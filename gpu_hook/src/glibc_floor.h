@@ -19,6 +19,7 @@ BIND_FIRST(dlsym);
 BIND_FIRST(dlvsym);
 BIND_FIRST(pthread_attr_setstacksize);
 BIND_FIRST(pthread_create);
+BIND_FIRST(pthread_join);
 BIND_FIRST(pthread_key_create);
 BIND_FIRST(pthread_once);
 BIND_FIRST(pthread_setspecific);

@@ -24,8 +24,9 @@ void ring_reset(void)
 /* A registration ends with the context that made it, the memory does not. */
 static bool is_still_locked(void)
 {
-    unsigned int flags;
-    return state.is_locked && driver()->cuMemHostGetFlags(&flags, state.memory) == CUDA_SUCCESS;
+    CUmemorytype type;
+    return state.is_locked && driver()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                              (CUdeviceptr)state.memory) == CUDA_SUCCESS;
 }
 
 static bool lock(void)
@@ -35,11 +36,12 @@ static bool lock(void)
     return state.is_locked;
 }
 
+/* Which also tells the driver that the addresses are ordinary ones again. */
 static void give_back(void)
 {
     if (!state.memory)
         return;
-    if (is_still_locked())
+    if (state.is_locked)
         driver()->cuMemHostUnregister(state.memory);
     munmap(state.memory, state.bytes);
     ring_reset();

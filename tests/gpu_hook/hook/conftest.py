@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
@@ -32,7 +33,7 @@ def _load(name: str) -> ModuleType:
     return module
 
 
-stand_in = _load("agent_stand_in")
+stand_in, hook_program = _load("agent_stand_in"), _load("hook_program")
 family_machine, family_walk = _load("family_machine"), _load("family_walk")
 
 
@@ -156,6 +157,17 @@ def cuda_include() -> Path:
 @pytest.fixture(scope="session")
 def include_dir() -> Path:
     return cuda_include()
+
+
+@pytest.fixture(scope="session")
+def build_program(tmp_path_factory: pytest.TempPathFactory, include_dir: Path) -> Callable[..., Path]:
+    """Builds a C program of this folder with the hook's sources: ``(main, sanitizer="", kind="cuda")``, each once."""
+
+    @functools.cache
+    def build(main: str, sanitizer: str = "", kind: str = "cuda") -> Path:
+        return Path(hook_program.build(main, tmp_path_factory.mktemp("program"), include_dir, sanitizer, kind))
+
+    return build
 
 
 @pytest.fixture

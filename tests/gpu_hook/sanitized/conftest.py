@@ -84,6 +84,17 @@ def compile_with(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
+def compile_with_hook(tmp_path: Path) -> Callable[[str, str], Path]:
+    """A C program of the hook's tests, together with the hook's sources."""
+
+    def compile_one(sanitizer: str, main: str) -> Path:
+        hook_tests = fuzz_tests.hook_tests
+        return Path(hook_tests.hook_program.build(main, tmp_path, hook_tests.cuda_include(), sanitizer))
+
+    return compile_one
+
+
+@pytest.fixture
 def make_machine() -> Iterator[Callable[..., Any]]:
     """A machine with these libraries, with one device of 64 MiB: bare, or with this quota on the hook."""
     folders: list[Path] = []

@@ -1,0 +1,217 @@
+/* Copies random pieces of every device out to segments and back, linked with the hook's own sources: `copying ROUNDS SEED
+ * memory|FOLDER [close|limit]`. A copy that fails is tried once more: whatever failed, nothing may be lost. Prints how many
+ * copies succeeded and failed, and the last failure. `close`: the program closes what it did not open while its memory is
+ * out; `limit`: its files may not grow beyond 10 MiB. */
+#include "contexts.h"
+#include "mover.h"
+#include "pieces.h"
+#include "segments.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define UNIT (2u << 20)
+#define PIECES_MAX 24
+#define LARGEST 12 /* units of one piece */
+
+static struct {
+    struct piece pieces[PIECES_MAX];
+    CUmemGenericAllocationHandle handles[PIECES_MAX];
+    size_t count;
+    CUcontext contexts[4];
+    int devices;
+    unsigned seed;
+    unsigned long *host; /* of the largest piece */
+    unsigned succeeded, failed;
+    unsigned round; /* contents differ from round to round */
+    int last_failure;
+} test;
+
+static void expect(int is_true, const char *claim)
+{
+    if (!is_true) {
+        fprintf(stderr, "not so: %s\n", claim);
+        exit(1);
+    }
+}
+
+static void check(CUresult result, const char *call)
+{
+    if (result != CUDA_SUCCESS) {
+        fprintf(stderr, "%s: %d\n", call, result);
+        exit(1);
+    }
+}
+#define CHECK(call) check(call, #call)
+
+static void begin(void)
+{
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGetCount(&test.devices));
+    test.devices = test.devices < 4 ? test.devices : 4;
+    for (int i = 0; i < test.devices; i++)
+        CHECK(cuDevicePrimaryCtxRetain(&test.contexts[i], i));
+    test.host = malloc((size_t)LARGEST * UNIT);
+}
+
+static void map(size_t index)
+{
+    struct piece *piece = &test.pieces[index];
+    CUmemAllocationProp properties = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = piece->device}};
+    CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CHECK(cuMemCreate(&test.handles[index], piece->bytes, &properties, 0));
+    CHECK(cuMemMap(piece->address, piece->bytes, 0, test.handles[index], 0));
+    CHECK(cuMemSetAccess(piece->address, piece->bytes, &access, 1));
+}
+
+static void unmap(size_t index)
+{
+    CHECK(cuMemUnmap(test.pieces[index].address, test.pieces[index].bytes));
+    CHECK(cuMemRelease(test.handles[index]));
+}
+
+static unsigned long word_of(size_t index, size_t place)
+{
+    unsigned long value = (index + 1) * 0x9e3779b97f4a7c15ul + place * 0xbf58476d1ce4e5b9ul + test.round;
+    return value ^ value >> 29;
+}
+
+static void fill(size_t index)
+{
+    const struct piece *piece = &test.pieces[index];
+    for (size_t i = 0; i < piece->bytes / sizeof *test.host; i++)
+        test.host[i] = word_of(index, i);
+    CHECK(cuCtxSetCurrent(test.contexts[piece->device]));
+    CHECK(cuMemcpyHtoD_v2(piece->address, test.host, piece->bytes));
+}
+
+static void verify(size_t index)
+{
+    const struct piece *piece = &test.pieces[index];
+    CHECK(cuCtxSetCurrent(test.contexts[piece->device]));
+    CHECK(cuMemcpyDtoH_v2(test.host, piece->address, piece->bytes));
+    for (size_t i = 0; i < piece->bytes / sizeof *test.host; i++)
+        expect(test.host[i] == word_of(index, i), "the bytes are what they were");
+}
+
+/* By device, as pieces_list gives them; one in six has a gap before it in the host copy, where a part was freed. */
+static uint64_t make_pieces(void)
+{
+    uint64_t offset = 0;
+    test.count = 0;
+    for (int device = 0; device < test.devices; device++)
+        for (int i = 1 + rand_r(&test.seed) % (PIECES_MAX / test.devices); i > 0; i--) {
+            struct piece *piece = &test.pieces[test.count];
+            if (rand_r(&test.seed) % 6 == 0)
+                offset += (1 + (uint64_t)rand_r(&test.seed) % 3) * UNIT;
+            *piece = (struct piece){0, (1 + (size_t)rand_r(&test.seed) % LARGEST) * UNIT, device, offset};
+            offset += piece->bytes;
+            CHECK(cuMemAddressReserve(&piece->address, piece->bytes, 0, 0, 0));
+            map(test.count);
+            fill(test.count++);
+        }
+    return offset;
+}
+
+static int make_segment(const char *kind, uint64_t bytes)
+{
+    int is_memory = strcmp(kind, "memory") == 0;
+    int descriptor =
+        is_memory ? memfd_create("segment", MFD_ALLOW_SEALING) : open(kind, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    expect(descriptor >= 0 && ftruncate(descriptor, (off_t)bytes) == 0, "a segment is made");
+    if (is_memory) {
+        expect(fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0, "it is sealed");
+        expect(segments_add(dup(descriptor), 0, bytes) == EINVAL, "memory that is not populated is refused");
+        expect(posix_fallocate(descriptor, 0, (off_t)bytes) == 0, "it is populated");
+    }
+    return descriptor;
+}
+
+static void make_segments(const char *kind, uint64_t bytes)
+{
+    uint32_t number = 0;
+    for (uint64_t made = 0; made < bytes; number++) {
+        uint64_t part = (1 + (uint64_t)rand_r(&test.seed) % 40) * UNIT;
+        int descriptor = make_segment(kind, part);
+        expect(segments_add(dup(descriptor), number, part + UNIT) == EINVAL, "a short file is refused");
+        expect(segments_add(descriptor, number, part) == 0, "a segment is taken");
+        made += part;
+        expect(segments_bytes(number + 1) == made, "segments add up");
+    }
+    expect(segments_bytes(number + 1) == 0, "a missing segment is seen");
+    expect(segments_keep(number + 1) == EINVAL && segments_keep(number) == 0, "whole copies are kept");
+    expect(segments_add(-1, 0, UNIT) == EBUSY, "a kept copy does not change");
+}
+
+static int copy(enum mover_direction direction)
+{
+    struct mover_timing timing;
+    contexts_hold();
+    int failure = mover_copy(test.pieces, test.count, direction, &timing);
+    contexts_release();
+    expect(!failure == !timing.failed_step, "a failure names its step");
+    test.succeeded += failure == 0;
+    test.failed += failure != 0;
+    test.last_failure = failure ? failure : test.last_failure;
+    return failure;
+}
+
+static void limit_files(rlim_t bytes)
+{
+    struct rlimit limit = {bytes, RLIM_INFINITY};
+    expect(setrlimit(RLIMIT_FSIZE, &limit) == 0, "files are limited");
+}
+
+static void run_round(const char *kind, const char *option)
+{
+    int closes = strcmp(option, "close") == 0;
+    uint64_t bytes = make_pieces();
+    int first = dup(0);
+    make_segments(kind, bytes);
+    if (strcmp(option, "limit") == 0)
+        limit_files(10 << 20);
+    int failure = copy(MOVER_OUT);
+    for (size_t i = 0; i < test.count; i++)
+        verify(i);
+    if (failure && copy(MOVER_OUT)) {
+        segments_drop();
+    } else {
+        if (closes) /* what was opened before is the driver's */
+            close_range((unsigned)first, ~0u, 0);
+        for (size_t i = 0; i < test.count; i++) {
+            unmap(i);
+            map(i);
+            CHECK(cuCtxSetCurrent(test.contexts[test.pieces[i].device]));
+            CHECK(cuMemsetD8_v2(test.pieces[i].address, 0x5a, test.pieces[i].bytes));
+        }
+        if (copy(MOVER_IN))
+            expect(copy(MOVER_IN) == 0, "a copy in that failed can be repeated");
+        segments_drop();
+    }
+    if (!closes)
+        close(first);
+    for (size_t i = 0; i < test.count; i++) {
+        verify(i);
+        unmap(i);
+        CHECK(cuMemAddressFree(test.pieces[i].address, test.pieces[i].bytes));
+    }
+}
+
+int main(int count, char **arguments)
+{
+    expect(count >= 4, "usage: copying ROUNDS SEED memory|FOLDER [close|limit]");
+    test.seed = (unsigned)strtoul(arguments[2], NULL, 10);
+    begin();
+    for (test.round = (unsigned)atoi(arguments[1]); test.round > 0; test.round--)
+        run_round(arguments[3], count > 4 ? arguments[4] : "");
+    printf("%u %u %d\n", test.succeeded, test.failed, test.last_failure);
+    return 0;
+}
