@@ -11,6 +11,7 @@ from aliquot.gpu_hook.protocol import AgentPage, Credit, Hello, MessageType, Ref
 
 MIB = 1 << 20
 QUOTA = 512 * MIB
+NEWER = protocol.VERSION + 1
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +19,7 @@ def _a_kernel(a_holder: Any) -> None:
     assert a_holder.reserve()["ok"]
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", range(protocol.OLDEST_VERSION, NEWER))
 def test_a_hook_is_welcomed_in_its_own_version(a_node: Any, version: int) -> None:
     hook = a_node.a_hook()
     assert hook.hello(version=version) == protocol.Welcome(1)
@@ -64,11 +65,11 @@ def test_processes_of_both_versions_share_one_quota(a_node: Any) -> None:
 def test_a_newer_hook_is_told_which_versions_there_are(a_node: Any) -> None:
     hook = a_node.a_hook()
     hello = bytearray(protocol.pack(Hello(Role.PROCESS, os.getpid(), 0, "x")))
-    hello[4] = protocol.VERSION + 1
+    hello[4] = NEWER
     hook.send(bytes(hello))
     refusal = hook.receive()
     assert isinstance(refusal, protocol.Refuse)
     assert (refusal.reason, refusal.text) == (
         RefusalReason.VERSION,
-        f"got version {protocol.VERSION + 1}; this agent speaks 1 to {protocol.VERSION}",
+        f"got version {NEWER}; this agent speaks 1 to {protocol.VERSION}",
     )
