@@ -128,7 +128,7 @@ def _makes_room(devices: Sequence[DeviceState], entry: Pending) -> bool:
 
 def never_fits(devices: Sequence[DeviceState], request: Request, holds: tuple[Part, ...] = ()) -> AliquotError | None:
     """The error of a request that waiting cannot help; None for one that fits the empty node, where ``holds`` are."""
-    empty = [replace(d, free_hundredths=WHOLE, free_bytes=d.memory_bytes) for d in devices]
+    empty = [device.emptied() for device in devices]
     try:
         placed = _place(empty, request, holds)
     except AliquotError as error:
@@ -155,16 +155,7 @@ def _place(
 
 def _take(devices: Sequence[DeviceState], parts: tuple[Part, ...]) -> list[DeviceState]:
     by_uuid = {part.uuid: part for part in parts}
-    return [
-        replace(
-            device,
-            free_hundredths=device.free_hundredths - by_uuid[device.uuid].hundredths,
-            free_bytes=device.free_bytes - by_uuid[device.uuid].quota_bytes,
-        )
-        if device.uuid in by_uuid
-        else device
-        for device in devices
-    ]
+    return [device.without(by_uuid[device.uuid]) if device.uuid in by_uuid else device for device in devices]
 
 
 def _reason(devices: Sequence[DeviceState], entry: Pending, position: int, length: int) -> str:

@@ -44,7 +44,7 @@ def place_change(devices: Sequence[DeviceState], parts: Sequence[Part], request:
 
 def needs_room(devices: Sequence[DeviceState], parts: Sequence[Part], request: Request) -> bool:
     """Whether the change takes more of some device than the kernel holds there."""
-    empty = [replace(d, free_hundredths=WHOLE, free_bytes=d.memory_bytes) for d in devices]
+    empty = [device.emptied() for device in devices]
     placed = place_change(empty, parts, request)
     if isinstance(placed, Refusal):
         return True

@@ -141,8 +141,12 @@ class AgentClient:
         label: str = "",
         placement: Mapping[str, int] | None = None,
         attributes: Mapping[str, str] | None = None,
+        residency: str | None = None,
     ) -> KernelGrant:
-        """Reserve, or become another holder of the same reservation. Raises AgentRefused."""
+        """Reserve, or become another holder of the same reservation. Raises AgentRefused.
+
+        ``residency``: how the kernel's memory may leave its devices (``vmm``, ``managed``, ``off``; None: the node's).
+        """
         fields: dict[str, Any] = {
             "kernel_id": kernel_id,
             "owner": owner,
@@ -152,6 +156,8 @@ class AgentClient:
             "label": label,
             "attributes": dict(attributes or {}),
         }
+        if residency is not None:
+            fields["residency"] = residency
         if placement is not None:
             fields["placement"] = [{"uuid": uuid, "hundredths": part} for uuid, part in placement.items()]
         answer = await self.ask("reserve", **fields)
@@ -164,6 +170,17 @@ class AgentClient:
     async def release(self, kernel_id: str) -> bool:
         """End a reservation; tells whether it was there."""
         return bool((await self.ask("release", kernel_id=kernel_id)).get("released"))
+
+    async def resize(
+        self, kernel_id: str, *, hundredths: int, memory_limit: int | None = None, workload_class: str | None = None
+    ) -> KernelGrant:
+        """Give a running kernel another size or class, on the same devices; its generation grows. Raises AgentRefused.
+
+        ``no_room``: it has to grow and cannot now. What it has beyond a smaller limit it keeps until it is next out.
+        """
+        fields = {"hundredths": hundredths, "memory_limit": memory_limit, "workload_class": workload_class}
+        answer = await self.ask("resize", kernel_id=kernel_id, **fields)
+        return _readable(read_grant, answer.get("grant"))
 
     async def tell_activity(self, kernel_id: str, activity: KernelActivity) -> None:
         """Say what is open in a kernel; refused (``not_found``) for one without a grant. Holds no reservation."""

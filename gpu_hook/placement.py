@@ -20,7 +20,11 @@ DEVICE_LOST = "device_lost"
 
 @dataclass(frozen=True)
 class DeviceState:
-    """One device as a planner sees it: what it has, and what nobody has reserved."""
+    """One device as a planner sees it, for one class: what it has, and what may still be reserved (``free``).
+
+    Where more is reserved than there is, ``reservable`` says how much may be in all, and ``backed`` how much of what is
+    free the device itself has: who is placed beyond that takes turns. See oversubscription.py, which makes these.
+    """
 
     uuid: str
     index: int
@@ -28,16 +32,87 @@ class DeviceState:
     free_hundredths: int
     free_bytes: int
     lost: bool = False
+    reservable_hundredths: int = WHOLE
+    reservable_bytes: int | None = None  # None: the device's memory
+    backed_hundredths: int | None = None  # None: all that is free
+    backed_bytes: int | None = None
+
+    def emptied(self) -> DeviceState:
+        """As it would be with nothing reserved."""
+        most = self.memory_bytes if self.reservable_bytes is None else self.reservable_bytes
+        return replace(
+            self,
+            free_hundredths=self.reservable_hundredths,
+            free_bytes=most,
+            backed_hundredths=min(WHOLE, self.reservable_hundredths),
+            backed_bytes=min(self.memory_bytes, most),
+        )
+
+    def without(self, part: Part) -> DeviceState:
+        """As it is once ``part`` of it is reserved, too."""
+        hundredths, amount = self.backed
+        return replace(
+            self,
+            free_hundredths=self.free_hundredths - part.hundredths,
+            free_bytes=self.free_bytes - part.reserved_bytes,
+            backed_hundredths=max(0, hundredths - part.hundredths),
+            backed_bytes=max(0, amount - part.reserved_bytes),
+        )
+
+    @property
+    def backed(self) -> tuple[int, int]:
+        """Hundredths and bytes of the free ones that the device has itself."""
+        hundredths, amount = self.backed_hundredths, self.backed_bytes
+        return (
+            self.free_hundredths if hundredths is None else hundredths,
+            self.free_bytes if amount is None else amount,
+        )
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a request gets on one device."""
+    """What a request gets on one device: ``guarantee_bytes`` are reserved, up to ``quota_bytes`` it may take.
+
+    What lies between is elastic: used while it is free, given back when somebody's guarantee needs it.
+    """
 
     uuid: str
     index: int
     hundredths: int
     quota_bytes: int
+    guarantee_bytes: int | None = None  # None: all of the quota
+
+    @property
+    def reserved_bytes(self) -> int:
+        return self.quota_bytes if self.guarantee_bytes is None else self.guarantee_bytes
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request, and how much it takes of a device."""
+
+    hundredths: int
+    memory_limit: int | None
+    is_elastic: bool
+
+    def part(self, device: DeviceState, hundredths: int) -> Part:
+        quota = quota_bytes(device.memory_bytes, hundredths, self.hundredths, self.memory_limit)
+        share = quota_bytes(device.memory_bytes, hundredths, self.hundredths, None)
+        guarantee = share if self.is_elastic and share < quota else None
+        return Part(device.uuid, device.index, hundredths, quota, guarantee)
+
+    def fits(self, device: DeviceState, hundredths: int) -> bool:
+        part = self.part(device, hundredths)
+        return (
+            device.free_hundredths >= hundredths
+            and device.free_bytes >= part.reserved_bytes >= GRAIN_BYTES
+            and device.memory_bytes >= part.quota_bytes
+        )
+
+    def is_backed(self, device: DeviceState, hundredths: int) -> bool:
+        """Whether the device has what this takes: nobody has to take turns for it."""
+        backed = device.backed
+        return backed[0] >= hundredths and backed[1] >= self.part(device, hundredths).reserved_bytes
 
 
 @dataclass(frozen=True)
@@ -53,24 +128,64 @@ def place(
     hundredths: int,
     memory_limit: int | None = None,
     placement: Mapping[str, int] | None = None,
+    *,
+    is_elastic: bool = True,
+    host_bytes: int | None = None,
 ) -> tuple[Part, ...] | Refusal:
     """Place ``hundredths`` of GPUs, or say why not.
 
-    ``placement`` (uuid → hundredths) is a plan made elsewhere: it is checked, not changed.
+    ``placement`` (uuid → hundredths) is a plan made elsewhere: it is checked, not changed. A kernel that is not
+    ``is_elastic`` can never give memory back: its whole limit is reserved. ``host_bytes`` is the host memory left for
+    what devices do not have themselves (None: no limit).
     """
     refusal = _check_request(hundredths, memory_limit)
     if refusal is not None:
         return refusal
+    asked = _Asked(hundredths, memory_limit, is_elastic)
     if placement is not None:
-        return _place_as_planned(devices, hundredths, memory_limit, placement)
-    usable = [device for device in devices if not device.lost]
-    parts = _search(usable, hundredths, memory_limit)
-    if parts is not None:
+        parts = _place_as_planned(devices, asked, placement)
+    else:
+        usable = [device for device in devices if not device.lost]
+        found = _search(usable, asked)
+        if found is None:
+            if _search([device.emptied() for device in usable], asked) is None:
+                return _never_fits(devices, hundredths, memory_limit)
+            return _no_room(usable, asked)
+        parts = found
+    if isinstance(parts, Refusal) or host_bytes is None:
         return parts
-    empty = [replace(d, free_hundredths=WHOLE, free_bytes=d.memory_bytes) for d in usable]
-    if _search(empty, hundredths, memory_limit) is None:
-        return _never_fits(devices, hundredths, memory_limit)
-    return _no_room(usable, hundredths, memory_limit)
+    return _check_host(devices, parts, host_bytes)
+
+
+def resize(
+    devices: Sequence[DeviceState],
+    parts: Sequence[Part],
+    hundredths: int,
+    memory_limit: int | None,
+    *,
+    is_elastic: bool = True,
+    host_bytes: int | None = None,
+) -> tuple[Part, ...] | Refusal:
+    """Another size on the same devices, or why not. ``devices`` are as they are without this kernel's ``parts``."""
+    refusal = _check_request(hundredths, memory_limit)
+    if refusal is not None:
+        return refusal
+    plan = {part.uuid: part.hundredths for part in parts}
+    if sum(plan.values()) != hundredths:
+        if -(-hundredths // WHOLE) != len(parts):
+            return Refusal(
+                BAD_REQUEST,
+                f"asked {format_gpus(hundredths)}, the kernel runs on {len(parts)} device(s), and how many it has "
+                "does not change while it runs; restart it with the new size",
+            )
+        whole_first = sorted(plan, key=lambda uuid: -plan[uuid])
+        plan = dict.fromkeys(whole_first, WHOLE)
+        plan[whole_first[-1]] = hundredths % WHOLE or WHOLE
+        plan = {part.uuid: plan[part.uuid] for part in parts}  # CUDA numbers them in this order
+    resized = _place_as_planned(devices, _Asked(hundredths, memory_limit, is_elastic), plan)
+    if isinstance(resized, Refusal) or host_bytes is None:
+        return resized
+    return _check_host(devices, resized, host_bytes)
 
 
 def quota_bytes(memory_bytes: int, part: int, hundredths: int, memory_limit: int | None) -> int:
@@ -104,38 +219,36 @@ def _check_request(hundredths: int, memory_limit: int | None) -> Refusal | None:
     return None
 
 
-def _holds(device: DeviceState, part: int, hundredths: int, memory_limit: int | None) -> bool:
-    want = quota_bytes(device.memory_bytes, part, hundredths, memory_limit)
-    return device.free_hundredths >= part and device.free_bytes >= want >= GRAIN_BYTES
+def _search(usable: Sequence[DeviceState], asked: _Asked) -> tuple[Part, ...] | None:
+    """Greedy is complete here: a device that holds a whole part holds the rest as well, so no choice blocks another.
 
-
-def _search(usable: Sequence[DeviceState], hundredths: int, memory_limit: int | None) -> tuple[Part, ...] | None:
-    """Greedy is complete here: a device that holds a whole part holds the rest as well, so no choice blocks another."""
-    whole_count, rest = divmod(hundredths, WHOLE)
+    Devices that have it themselves come first; beyond that, kernels are spread, for they will take turns.
+    """
+    whole_count, rest = divmod(asked.hundredths, WHOLE)
     if whole_count + bool(rest) > MAX_DEVICES:
         return None
-    whole = [d for d in usable if _holds(d, WHOLE, hundredths, memory_limit)] if whole_count else []
-    whole.sort(key=lambda d: (d.memory_bytes, d.index))
+    whole = [d for d in usable if asked.fits(d, WHOLE)] if whole_count else []
+    whole.sort(key=lambda d: (not asked.is_backed(d, WHOLE), d.memory_bytes, -d.free_hundredths, d.index))
     if len(whole) < whole_count:
         return None
     chosen = [(device, WHOLE) for device in whole[:whole_count]]
     if rest:
         taken = {device.uuid for device, _ in chosen}
-        partial = [d for d in usable if d.uuid not in taken and _holds(d, rest, hundredths, memory_limit)]
+        partial = [d for d in usable if d.uuid not in taken and asked.fits(d, rest)]
         if not partial:
             return None
-        chosen.append((min(partial, key=lambda d: (d.free_hundredths, d.free_bytes, d.index)), rest))
-    return tuple(_part(device, part, hundredths, memory_limit) for device, part in chosen)
-
-
-def _part(device: DeviceState, part: int, hundredths: int, memory_limit: int | None) -> Part:
-    quota = quota_bytes(device.memory_bytes, part, hundredths, memory_limit)
-    return Part(device.uuid, device.index, part, quota)
+        backed = [d for d in partial if asked.is_backed(d, rest)]
+        if backed:
+            chosen.append((min(backed, key=lambda d: (*d.backed, d.index)), rest))
+        else:
+            chosen.append((min(partial, key=lambda d: (-d.free_hundredths, -d.free_bytes, d.index)), rest))
+    return tuple(asked.part(device, part) for device, part in chosen)
 
 
 def _place_as_planned(
-    devices: Sequence[DeviceState], hundredths: int, memory_limit: int | None, placement: Mapping[str, int]
+    devices: Sequence[DeviceState], asked: _Asked, placement: Mapping[str, int]
 ) -> tuple[Part, ...] | Refusal:
+    hundredths = asked.hundredths
     if any(not 0 < part <= WHOLE for part in placement.values()) or sum(placement.values()) != hundredths:
         parts = ", ".join(f"{part / WHOLE:g}" for part in placement.values()) or "none"
         return Refusal(BAD_REQUEST, f"asked {format_gpus(hundredths)}, but its placement has the parts {parts}")
@@ -145,22 +258,35 @@ def _place_as_planned(
     for uuid in placement:
         if uuid not in by_uuid or by_uuid[uuid].lost:
             return Refusal(DEVICE_LOST, f"asked a part of device {uuid}, which is gone from this node; plan again")
-    for uuid, part in placement.items():
+    for uuid, hundredths in placement.items():
         device = by_uuid[uuid]
-        want = quota_bytes(device.memory_bytes, part, hundredths, memory_limit)
-        if want > device.memory_bytes or want < GRAIN_BYTES:
+        part = asked.part(device, hundredths)
+        if part.quota_bytes > device.memory_bytes or part.quota_bytes < GRAIN_BYTES:
             return Refusal(
                 NEVER_FITS,
-                f"asked {part / WHOLE:g} of gpu{device.index} with {format_bytes(want)}; "
+                f"asked {hundredths / WHOLE:g} of gpu{device.index} with {format_bytes(part.quota_bytes)}; "
                 f"it has {format_bytes(device.memory_bytes)}",
             )
-        if not _holds(device, part, hundredths, memory_limit):
+        if not asked.fits(device, hundredths):
             return Refusal(
                 NO_ROOM,
-                f"asked {part / WHOLE:g} of gpu{device.index} ({format_bytes(want)}), {_free(device)} is free there; "
-                "queued",
+                f"asked {hundredths / WHOLE:g} of gpu{device.index} ({format_bytes(part.reserved_bytes)}), "
+                f"{_free(device)} is free there; queued",
             )
-    return tuple(_part(by_uuid[uuid], part, hundredths, memory_limit) for uuid, part in placement.items())
+    return tuple(asked.part(by_uuid[uuid], part) for uuid, part in placement.items())
+
+
+def _check_host(devices: Sequence[DeviceState], parts: Sequence[Part], host_bytes: int) -> tuple[Part, ...] | Refusal:
+    """What the devices lack has to have room on the host while others use them."""
+    backed = {device.uuid: device.backed[1] for device in devices}
+    short = sum(max(0, part.reserved_bytes - backed[part.uuid]) for part in parts)
+    if short <= host_bytes:
+        return tuple(parts)
+    return Refusal(
+        NO_ROOM,
+        f"asked {format_bytes(short)} more than the devices have, {format_bytes(max(0, host_bytes))} of host memory is "
+        "left for swapped copies; queued",
+    )
 
 
 def _free(device: DeviceState) -> str:
@@ -191,14 +317,14 @@ def _never_fits(devices: Sequence[DeviceState], hundredths: int, memory_limit: i
     return Refusal(NEVER_FITS, f"{asked}, {found}; {advice}")
 
 
-def _no_room(usable: Sequence[DeviceState], hundredths: int, memory_limit: int | None) -> Refusal:
-    asked = _asked(hundredths, memory_limit, usable)
-    whole_count, rest = divmod(hundredths, WHOLE)
-    whole_free = sum(_holds(device, WHOLE, hundredths, memory_limit) for device in usable)
+def _no_room(usable: Sequence[DeviceState], asked: _Asked) -> Refusal:
+    text = _asked(asked.hundredths, asked.memory_limit, usable)
+    whole_count, rest = divmod(asked.hundredths, WHOLE)
+    whole_free = sum(asked.fits(device, WHOLE) for device in usable)
     if whole_count and whole_free < whole_count + bool(rest):
-        return Refusal(NO_ROOM, f"{asked}, {whole_free} whole device(s) free; queued")
+        return Refusal(NO_ROOM, f"{text}, {whole_free} whole device(s) free; queued")
     best = max(usable, key=lambda d: (d.free_hundredths, d.free_bytes))
-    message = f"{asked}, largest free part is {best.free_hundredths / WHOLE:g} on gpu{best.index}"
+    message = f"{text}, largest free part is {best.free_hundredths / WHOLE:g} on gpu{best.index}"
     if best.free_hundredths >= rest:
         message += f", with {format_bytes(best.free_bytes)} free"
     return Refusal(NO_ROOM, f"{message}; queued")

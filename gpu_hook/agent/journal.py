@@ -43,6 +43,10 @@ class Reservation:
     generation: int = 1
     residency: str = "vmm"  # how its memory may leave its devices: vmm, managed or off
 
+    @property
+    def is_production(self) -> bool:
+        return self.workload_class == "production"
+
     def is_same_request(self, other: Reservation) -> bool:
         """Whether somebody asked for the same again; where it was placed, and how it is shown, is not the request."""
         return (self.owner, self.hundredths, self.memory_limit, self.workload_class) == (
@@ -131,7 +135,8 @@ def _is_possible(entry: Entry) -> bool:
     processes = (*entry.bound, *entry.sessions)
     return (
         all(0 < process.pid < _MAX_PID for process in processes)
-        and all(part.hundredths > 0 and 0 <= part.quota_bytes <= MAX_AMOUNT for part in asked.parts)
+        and all(part.hundredths > 0 and 0 <= part.reserved_bytes <= part.quota_bytes for part in asked.parts)
+        and all(part.quota_bytes <= MAX_AMOUNT for part in asked.parts)
         and 0 < asked.generation <= MAX_AMOUNT
         and math.isfinite(asked.created)
         and all(math.isfinite(tally.busy_seconds) for tally in (*entry.tallies, entry.host_tally))
@@ -148,12 +153,21 @@ def _read_reservation(data: Mapping[str, Any]) -> Reservation:
         workload_class=str(data["workload_class"]),
         label=str(data["label"]),
         attributes={str(key): str(value) for key, value in data["attributes"].items()},
-        parts=tuple(
-            Part(str(p["uuid"]), int(p["index"]), int(p["hundredths"]), int(p["quota_bytes"])) for p in data["parts"]
-        ),
+        parts=tuple(_read_part(part) for part in data["parts"]),
         created=float(data["created"]),
         generation=int(data["generation"]),
         residency=_read_mode(data.get("residency", "off")),  # its processes' hooks were told of none
+    )
+
+
+def _read_part(data: Mapping[str, Any]) -> Part:
+    guarantee = data.get("guarantee_bytes")
+    return Part(
+        str(data["uuid"]),
+        int(data["index"]),
+        int(data["hundredths"]),
+        int(data["quota_bytes"]),
+        None if guarantee is None else int(guarantee),
     )
 
 

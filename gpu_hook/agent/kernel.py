@@ -27,7 +27,7 @@ from .activity import Activity
 from .audit import KernelProcesses
 from .desks import KernelDesks
 from .entrance import Entrance
-from .journal import Entry, remove_folder, write_entry
+from .journal import Entry, Reservation, remove_folder, write_entry
 from .ledger import Account, DeviceAccount, Ledger, LedgerError
 from .pages import AgentSide, HookSide
 from .processes import Process, WatchedProcesses, read_boot_id
@@ -113,6 +113,14 @@ class Kernel:
     @property
     def host_account(self) -> Account:
         return self._ledger.host_account(self.kernel_id)
+
+    @property
+    def _class_word(self) -> protocol.WorkloadClass:
+        return protocol.WorkloadClass[self.reservation.workload_class.upper()]
+
+    @property
+    def _host_quota_word(self) -> int:
+        return protocol.NO_LIMIT if self.host_quota_bytes is None else self.host_quota_bytes
 
     @property
     def _all_accounts(self) -> dict[int, Account]:
@@ -222,6 +230,16 @@ class Kernel:
             if part.uuid == uuid:
                 self.usage.add_look(device, busy_seconds, covered_seconds, residents)
 
+    def resize(self, reservation: Reservation, host_quota_bytes: int | None) -> None:
+        """Another size or class is in force, and in the ledger already: tell its processes."""
+        self.reservation, self.host_quota_bytes = reservation, host_quota_bytes
+        for session in self._sessions.values():
+            if session.agent_side is not None:
+                session.agent_side.set_grant(
+                    reservation.parts, reservation.generation, self._class_word, self._host_quota_word
+                )
+        self.write_journal()
+
     def set_enforcer(self, enforcer: protocol.Enforcer) -> None:
         """Tell its processes what holds their limits."""
         self._enforcer = enforcer
@@ -260,10 +278,10 @@ class Kernel:
         self._adopt(session, hello)
         self._sessions[session.number] = session
         reservation = self.reservation
-        workload_class = protocol.WorkloadClass[reservation.workload_class.upper()]
         try:
-            host_quota = protocol.NO_LIMIT if self.host_quota_bytes is None else self.host_quota_bytes
-            agent_side = AgentSide(reservation.parts, reservation.generation, workload_class, hello.version, host_quota)
+            agent_side = AgentSide(
+                reservation.parts, reservation.generation, self._class_word, hello.version, self._host_quota_word
+            )
             agent_side.set_enforcer(self._enforcer)
             session.open_pages(agent_side, HookSide())
         except OSError as error:

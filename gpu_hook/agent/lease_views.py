@@ -87,7 +87,7 @@ class KernelView:
     is_asked_out: bool = False  # somebody asked to swap it out, whoever needs the room
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
     """The administrator's knobs."""
 

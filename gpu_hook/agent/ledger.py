@@ -2,9 +2,10 @@
 
 Pure data: no clock, no socket, no page. Written by the agent's event loop alone. Invariants, after every call:
 
-    for each device:  sum of the reserved bytes <= its memory, sum of the reserved hundredths <= 100
+    for each device:  sum of the reserved bytes and hundredths <= what it has, times the ratio of oversubscription
     for each kernel and device:  sum of the lent bytes <= its quota, save what was adopted
 
+Room is lent beyond what is reserved, up to a kernel's quota; whether the device has it now is for room.py to say.
 Page-locked host memory is lent like a device's and not reserved: the quotas of all kernels may exceed the machine.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.oversubscription import MOST_RATIO, Oversubscription, Reserved, device_state, host_bytes_left
 from aliquot.gpu_hook.placement import WHOLE, DeviceState, Part
 
 
@@ -59,26 +61,29 @@ class DeviceAccount(Account):
     """One kernel on one device."""
 
     part: Part
+    is_production: bool = True
 
 
 class Ledger:
     """Devices, reservations of kernels, loans of processes. ``host_memory_bytes`` is what the machine has."""
 
-    def __init__(self, host_memory_bytes: int = protocol.MAX_AMOUNT) -> None:
+    def __init__(
+        self, host_memory_bytes: int = protocol.MAX_AMOUNT, oversubscription: Oversubscription | None = None
+    ) -> None:
         self.host_memory_bytes = host_memory_bytes
+        self.oversubscription = oversubscription or Oversubscription()
         self._devices: dict[str, DeviceFacts] = {}
         self._lost: set[str] = set()
         self._kernels: dict[str, tuple[DeviceAccount, ...]] = {}
         self._host: dict[str, Account] = {}
-        self._reserved_bytes: dict[str, int] = {}
-        self._reserved_hundredths: dict[str, int] = {}
+        self._reserved: dict[str, Reserved] = {}
 
     def set_devices(self, devices: Iterable[DeviceFacts], lost: Iterable[str] = ()) -> None:
         """Tell which devices there are. A device that is gone stays known as lost while a kernel is on it."""
         found = {device.uuid: device for device in devices}
         missing = {uuid for uuid in self._devices if uuid not in found}
         for uuid in missing:
-            if self._reserved_hundredths.get(uuid):
+            if self.reserved(uuid).hundredths:
                 found[uuid] = self._devices[uuid]
         self._devices = dict(sorted(found.items(), key=lambda item: item[1].index))
         self._lost = (set(lost) | missing) & set(found)
@@ -92,7 +97,7 @@ class Ledger:
         for part in parts:
             if part.uuid not in seen:
                 before = self._devices.get(part.uuid)
-                memory = part.quota_bytes + (before.memory_bytes if before else 0)
+                memory = part.reserved_bytes + (before.memory_bytes if before else 0)
                 self._devices[part.uuid] = DeviceFacts(part.uuid, part.index, "unknown", memory)
                 self._lost.add(part.uuid)
 
@@ -103,46 +108,79 @@ class Ledger:
     def is_lost(self, uuid: str) -> bool:
         return uuid in self._lost
 
-    def device_states(self) -> tuple[DeviceState, ...]:
-        """A snapshot for ``placement.place``."""
+    def device_states(self, workload_class: str = "production", without: str = "") -> tuple[DeviceState, ...]:
+        """A snapshot for ``placement.place``: what a request of this class may reserve; one kernel may be left out."""
+        left_out = {a.part.uuid: _reservation(a.part, a.is_production, -1) for a in self._kernels.get(without, ())}
         return tuple(
-            DeviceState(
-                uuid=device.uuid,
-                index=device.index,
-                memory_bytes=device.memory_bytes,
-                free_hundredths=WHOLE - self._reserved_hundredths.get(device.uuid, 0),
-                free_bytes=device.memory_bytes - self._reserved_bytes.get(device.uuid, 0),
+            device_state(
+                device.uuid,
+                device.index,
+                device.memory_bytes,
+                _sum(self.reserved(device.uuid), left_out.get(device.uuid, Reserved())),
+                self.oversubscription,
+                workload_class,
                 lost=device.uuid in self._lost,
             )
             for device in self._devices.values()
         )
 
-    def reserved(self, uuid: str) -> tuple[int, int]:
-        """Hundredths and bytes of the device that are reserved."""
-        return self._reserved_hundredths.get(uuid, 0), self._reserved_bytes.get(uuid, 0)
+    def reserved(self, uuid: str) -> Reserved:
+        """What of the device is reserved."""
+        return self._reserved.get(uuid, Reserved())
 
-    def reserve(self, kernel_id: str, parts: Sequence[Part], host_quota_bytes: int | None = None) -> None:
-        """Enter a reservation whole, or raise LedgerError and enter nothing. ``None``: all host memory."""
+    def host_bytes_left(self, without: str = "") -> int | None:
+        """Host memory that reservations beyond the devices may count on; None: no limit."""
+        own = {a.part.uuid: a.part.reserved_bytes for a in self._kernels.get(without, ())}
+        devices = [(d.memory_bytes, self.reserved(d.uuid).bytes - own.get(d.uuid, 0)) for d in self._devices.values()]
+        if all(reserved <= memory for memory, reserved in devices):
+            return host_bytes_left(self.oversubscription, devices)
+        largest = max(sum(a.part.reserved_bytes for a in accounts) for accounts in self._kernels.values())
+        return host_bytes_left(self.oversubscription, devices, largest)
+
+    def reserve(
+        self,
+        kernel_id: str,
+        parts: Sequence[Part],
+        host_quota_bytes: int | None = None,
+        *,
+        is_production: bool = True,
+        is_restored: bool = False,
+    ) -> None:
+        """Enter a reservation whole, or raise LedgerError and enter nothing. ``None``: all host memory.
+
+        One that is restored was made under a rule that may have been another; but nobody ever had more than MOST_RATIO.
+        """
         if kernel_id in self._kernels:
             raise LedgerError(f"kernel {kernel_id} has a reservation already")
-        states = {state.uuid: state for state in self.device_states()}
-        for part in parts:
-            state = states.get(part.uuid)
-            if state is None or part.hundredths > state.free_hundredths or part.quota_bytes > state.free_bytes:
-                raise LedgerError(f"kernel {kernel_id} does not fit on device {part.uuid}")
-        self._kernels[kernel_id] = tuple(DeviceAccount(part.quota_bytes, part=part) for part in parts)
+        self._check_fit(kernel_id, parts, is_production, is_restored)
+        self._kernels[kernel_id] = tuple(
+            DeviceAccount(part.quota_bytes, part=part, is_production=is_production) for part in parts
+        )
         self._host[kernel_id] = Account(self.host_memory_bytes if host_quota_bytes is None else host_quota_bytes)
         for part in parts:
-            self._reserved_bytes[part.uuid] = self._reserved_bytes.get(part.uuid, 0) + part.quota_bytes
-            self._reserved_hundredths[part.uuid] = self._reserved_hundredths.get(part.uuid, 0) + part.hundredths
+            self._reserved[part.uuid] = _sum(self.reserved(part.uuid), _reservation(part, is_production))
+
+    def resize(
+        self, kernel_id: str, parts: Sequence[Part], host_quota_bytes: int | None, *, is_production: bool
+    ) -> None:
+        """Replace a reservation on the same devices, loans and all, or raise LedgerError and change nothing."""
+        accounts = self._kernels[kernel_id]
+        if [account.part.uuid for account in accounts] != [part.uuid for part in parts]:
+            raise LedgerError(f"kernel {kernel_id} is on other devices")
+        self._check_fit(kernel_id, parts, is_production, is_restored=False, without=kernel_id)
+        for account, part in zip(accounts, parts, strict=True):
+            own = _reservation(account.part, account.is_production, -1)
+            self._reserved[part.uuid] = _sum(_sum(self.reserved(part.uuid), own), _reservation(part, is_production))
+            account.part, account.quota_bytes, account.is_production = part, part.quota_bytes, is_production
+        self._host[kernel_id].quota_bytes = self.host_memory_bytes if host_quota_bytes is None else host_quota_bytes
 
     def release(self, kernel_id: str) -> bool:
         """Take a reservation out, with its loans; tells whether it was there."""
         accounts = self._kernels.pop(kernel_id, None)
         self._host.pop(kernel_id, None)
         for account in accounts or ():
-            self._reserved_bytes[account.part.uuid] -= account.part.quota_bytes
-            self._reserved_hundredths[account.part.uuid] -= account.part.hundredths
+            own = _reservation(account.part, account.is_production, -1)
+            self._reserved[account.part.uuid] = _sum(self.reserved(account.part.uuid), own)
         return accounts is not None
 
     def accounts(self, kernel_id: str) -> tuple[DeviceAccount, ...]:
@@ -221,16 +259,34 @@ class Ledger:
         """Raise LedgerError when an invariant is broken. For tests, and cheap enough for a sanity check."""
         for uuid, device in self._devices.items():
             accounts = [a for accounts in self._kernels.values() for a in accounts if a.part.uuid == uuid]
-            bytes_, hundredths = sum(a.part.quota_bytes for a in accounts), sum(a.part.hundredths for a in accounts)
-            if (hundredths, bytes_) != self.reserved(uuid):
+            total = Reserved()
+            for account in accounts:
+                total = _sum(total, _reservation(account.part, account.is_production))
+            if total != self.reserved(uuid):
                 raise LedgerError(f"device {uuid}: the sums of its reservations are off")
-            if bytes_ > device.memory_bytes or hundredths > WHOLE:
+            most = self.oversubscription.most
+            if total.bytes > device.memory_bytes * most or total.hundredths > WHOLE * most:
                 raise LedgerError(f"device {uuid}: reserved over what it has")
             if any(a.lent != sum(loan.bytes for loan in a.loans.values()) for a in accounts):
                 raise LedgerError(f"device {uuid}: the sums of its loans are off")
         for kernel_id, host in self._host.items():
             if host.lent != sum(loan.bytes for loan in host.loans.values()):
                 raise LedgerError(f"kernel {kernel_id}: the sum of its loans of host memory is off")
+
+    def _check_fit(
+        self, kernel_id: str, parts: Sequence[Part], is_production: bool, is_restored: bool, without: str = ""
+    ) -> None:
+        """Raises LedgerError."""
+        states = {s.uuid: s for s in self.device_states("production" if is_production else "opportunistic", without)}
+        for part in parts:
+            state = states.get(part.uuid)
+            if state is not None and is_restored:
+                reserved = self.reserved(part.uuid)
+                state = device_state(
+                    part.uuid, state.index, state.memory_bytes, reserved, Oversubscription(MOST_RATIO, MOST_RATIO)
+                )
+            if state is None or part.hundredths > state.free_hundredths or part.reserved_bytes > state.free_bytes:
+                raise LedgerError(f"kernel {kernel_id} does not fit on device {part.uuid}")
 
     @staticmethod
     def _add(account: Account, process: int, amount: int) -> None:
@@ -239,3 +295,17 @@ class Ledger:
         loan.most = max(loan.most, loan.bytes)
         loan.recent_most = max(loan.recent_most, loan.bytes)
         account.lent += amount
+
+
+def _reservation(part: Part, is_production: bool, sign: int = 1) -> Reserved:
+    hundredths, amount = sign * part.hundredths, sign * part.reserved_bytes
+    return Reserved(hundredths, amount, hundredths * is_production, amount * is_production)
+
+
+def _sum(one: Reserved, other: Reserved) -> Reserved:
+    return Reserved(
+        one.hundredths + other.hundredths,
+        one.bytes + other.bytes,
+        one.production_hundredths + other.production_hundredths,
+        one.production_bytes + other.production_bytes,
+    )

@@ -50,7 +50,7 @@ from .operations import CONTROL_VERSION, Node, Operations
 from .reservations import Reservations
 from .settings import AgentSettings, read_arguments
 from .softgpu_state import prepare, remove
-from .status import describe_devices, describe_kernel, describe_lost, describe_sighting
+from .status import describe_devices, describe_kernel, describe_lost, describe_oversubscription, describe_sighting
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,8 @@ class Agent:
         self._settings = settings
         self._node = node
         self._end = asyncio.Event()
-        self._ledger = Ledger(machine_memory_bytes())
+        machine_bytes = machine_memory_bytes()
+        self._ledger = Ledger(machine_bytes, settings.leases.oversubscription(machine_bytes))
         self._monitor = DeviceMonitor(source, self._saw_devices)
         self._reservations = Reservations(self._ledger, settings, self._tell_change, self._hurry)
         self._enforcement = Enforcement(choice, lambda: self._reservations.kernels)
@@ -173,6 +174,8 @@ class Agent:
             "enforcers": [asdict(report) for report in self._enforcement.reports],
             "devices": describe_devices(self._ledger, self._monitor.readings, kernels),
             "host_memory_bytes": self._ledger.host_memory_bytes,
+            "oversubscription": self._ledger.oversubscription.most,
+            "oversubscription_rule": describe_oversubscription(self._ledger),
             "kernels": kernels,
             "lost_kernels": [describe_lost(reservation) for reservation in self._reservations.lost],
             "foreign_processes": [describe_sighting(sighting) for sighting in found.foreign],
@@ -222,7 +225,8 @@ def _run_locked(
         os.environ.update(driver_env)  # read by the library in this process
     driver = libraries.driver(driver)
     may_be_shut_down = settings.exit_when_idle_seconds is not None
-    node = Node(platform.node() or "localhost", driver, driver_env, libraries, may_be_shut_down)
+    name, residency = platform.node() or "localhost", settings.leases.residency
+    node = Node(name, driver, driver_env, libraries, may_be_shut_down, residency)
     try:
         raise_descriptor_limit()
         choice = choose(settings.enforcer, enforcers(driver))

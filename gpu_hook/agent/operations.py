@@ -12,23 +12,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aliquot.gpu_hook.paths import KERNEL_ID, Driver
+from aliquot.gpu_hook.paths import Driver
 from aliquot.gpu_hook.placement import Part
 
 from .activity import Activity
 from .journal import Reservation
 from .libraries import Libraries
+from .request_fields import (
+    is_int,
+    read_attributes,
+    read_class,
+    read_int,
+    read_kernel_id,
+    read_placement,
+    read_residency,
+    read_seconds,
+    read_size,
+    read_text,
+)
 from .reservations import Refused, Reservations
 from .status import describe_grant
 
 log = logging.getLogger(__name__)
 
 CONTROL_VERSION = 1
-_MAX_AMOUNT = (1 << 62) - 1
-_MAX_TEXT = 256
-_LATEST = 1e12  # seconds since the epoch
-_MAX_ATTRIBUTES = 64
-_MAX_PARTS = 1024
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,7 @@ class Node:
     driver_env: Mapping[str, str]
     libraries: Libraries
     may_be_shut_down: bool
+    residency: str = "vmm"  # of kernels that ask for no mode
 
 
 class Operations:
@@ -69,6 +77,7 @@ class Operations:
             "reserve": self._reserve,
             "bind": self._bind,
             "release": self._release,
+            "resize": self._resize,
             "activity": self._take_activity,
             "subscribe": self._enter_subscriber,
             "shutdown": self._shutdown,
@@ -78,7 +87,7 @@ class Operations:
         """The answer to one parsed line of a connection."""
         number = request.get("id") if isinstance(request, dict) else None
         try:
-            if not isinstance(request, dict) or not _is_int(number):
+            if not isinstance(request, dict) or not is_int(number):
                 raise Refused("bad_request", "a request is an object with a whole number as its id, and an op")
             operation = self._table.get(str(request.get("op")))
             if operation is None:
@@ -98,7 +107,7 @@ class Operations:
             raise Refused(
                 "version", f"asked version {request.get('version')!r}; this agent speaks {CONTROL_VERSION}: restart it"
             )
-        log.info("event=hello connection=%d name=%r", connection, _text(request, "name", default=""))
+        log.info("event=hello connection=%d name=%r", connection, read_text(request, "name", default=""))
         return {
             "version": CONTROL_VERSION,
             "node": self._node.name,
@@ -107,45 +116,51 @@ class Operations:
         }
 
     def _reserve(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
-        limit = request.get("memory_limit")
-        workload_class = _text(request, "workload_class", default="production")
-        if workload_class not in ("production", "opportunistic"):
-            raise Refused("bad_request", f"asked class {workload_class!r}; there are production and opportunistic")
+        hundredths, memory_limit = read_size(request)
         asked = Reservation(
-            kernel_id=_kernel_id(request),
-            owner=_text(request, "owner"),
-            hundredths=_int(request, "hundredths", -_MAX_AMOUNT),
-            memory_limit=None if limit is None else _int(request, "memory_limit"),
-            workload_class=workload_class,
-            label=_text(request, "label", default=""),
-            attributes=_attributes(request),
+            kernel_id=read_kernel_id(request),
+            owner=read_text(request, "owner"),
+            hundredths=hundredths,
+            memory_limit=memory_limit,
+            workload_class=read_class(request, "production"),
+            label=read_text(request, "label", default=""),
+            attributes=read_attributes(request),
             parts=(),
             created=time.time(),
+            residency=read_residency(request, self._node.residency),
         )
-        kernel = self._reservations.reserve(asked, _placement(request), connection)
+        kernel = self._reservations.reserve(asked, read_placement(request), connection)
         node = self._node
         env = {**node.driver_env, **self._limits_env(kernel.reservation.parts)}
         kernel.note_libraries(node.libraries.folder.name)
         return {"grant": describe_grant(kernel, node.name, node.driver, node.libraries, env)}
 
     def _bind(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
-        pid = _int(request, "pid", 1)
+        pid = read_int(request, "pid", 1)
         if pid >= 1 << 31:
             raise Refused("bad_request", f"asked pid {pid}")
-        self._reservations.bind(_kernel_id(request), pid, _int(request, "start_time_ticks"))
+        self._reservations.bind(read_kernel_id(request), pid, read_int(request, "start_time_ticks"))
         return {}
 
     def _release(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
-        return {"released": self._reservations.release(_kernel_id(request))}
+        return {"released": self._reservations.release(read_kernel_id(request))}
+
+    def _resize(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        hundredths, memory_limit = read_size(request)
+        workload_class = None if request.get("workload_class") is None else read_class(request)
+        kernel = self._reservations.resize(read_kernel_id(request), hundredths, memory_limit, workload_class)
+        node = self._node
+        env = {**node.driver_env, **self._limits_env(kernel.reservation.parts)}
+        return {"grant": describe_grant(kernel, node.name, node.driver, node.libraries, env)}
 
     def _take_activity(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
-        since, waiting = _seconds(request, "since"), _seconds(request, "input")
-        activity = Activity(_int(request, "open"), _int(request, "work"), since, waiting)
+        since, waiting = read_seconds(request, "since"), read_seconds(request, "input")
+        activity = Activity(read_int(request, "open"), read_int(request, "work"), since, waiting)
         if activity.work > activity.open:
             raise Refused("bad_request", f"asked work {activity.work} of {activity.open} open requests")
         if activity.input is not None and not activity.work:
             raise Refused("bad_request", "asked input of a kernel without work: only a cell waits for input")
-        self._reservations.note_activity(_kernel_id(request), activity)
+        self._reservations.note_activity(read_kernel_id(request), activity)
         return {}
 
     def _enter_subscriber(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
@@ -159,65 +174,3 @@ class Operations:
             )
         self._shut_down()
         return {}
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _int(request: Mapping[str, Any], name: str, least: int = 0) -> int:
-    value = request.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MAX_AMOUNT:
-        raise Refused("bad_request", f"asked {name} {str(value)[:40]}; it is a whole number from {least} on")
-    return value
-
-
-def _seconds(request: Mapping[str, Any], name: str) -> float | None:
-    value = request.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _LATEST:
-        raise Refused(
-            "bad_request", f"asked {name} {str(value)[:40]}; it is a time in seconds since the epoch, or null"
-        )
-    return float(value)
-
-
-def _text(request: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    value = request.get(name, default)
-    if not isinstance(value, str) or len(value) > _MAX_TEXT:
-        raise Refused("bad_request", f"asked {name} {str(value)[:40]!r}; it is a text of at most {_MAX_TEXT} letters")
-    return value
-
-
-def _kernel_id(request: Mapping[str, Any]) -> str:
-    value = request.get("kernel_id")
-    if not isinstance(value, str) or not KERNEL_ID.fullmatch(value):
-        raise Refused(
-            "bad_request",
-            f"asked kernel_id {str(value)[:60]!r}; it has 1 to 36 letters, digits, '-', '_' or '.', and starts with "
-            "a letter or a digit",
-        )
-    return value
-
-
-def _attributes(request: Mapping[str, Any]) -> dict[str, str]:
-    value = request.get("attributes") or {}
-    if not isinstance(value, dict) or len(value) > _MAX_ATTRIBUTES:
-        raise Refused("bad_request", f"asked attributes that are no object of at most {_MAX_ATTRIBUTES} texts")
-    for key, text in value.items():
-        if not isinstance(text, str) or len(key) > _MAX_TEXT or len(text) > _MAX_TEXT:
-            raise Refused("bad_request", f"asked attribute {key[:40]!r}; it is a text of at most {_MAX_TEXT} letters")
-    return value
-
-
-def _placement(request: Mapping[str, Any]) -> dict[str, int] | None:
-    value = request.get("placement")
-    if value is None:
-        return None
-    if not isinstance(value, list) or len(value) > _MAX_PARTS or not all(isinstance(part, dict) for part in value):
-        raise Refused("bad_request", "asked a placement that is no list of {uuid, hundredths}")
-    placement = {_text(part, "uuid"): _int(part, "hundredths") for part in value}
-    if len(placement) != len(value):
-        raise Refused("bad_request", "asked a placement that names a device twice")
-    return placement

@@ -124,17 +124,12 @@ class AgentSide:
     ) -> None:
         self._page = _Page("aliquot-agent-page", other_side_writes=False)
         page = self._page
-        page.words[AgentPage.GENERATION // 8] = generation
-        page.half_words[AgentPage.WORKLOAD_CLASS // 4] = workload_class
         page.half_words[AgentPage.DEVICE_COUNT // 4] = len(parts)
         for device, part in enumerate(parts):
             start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
             page.set_bytes(start + AgentPage.UUID, protocol.device_uuid_bytes(part.uuid))
-            page.words[(start + AgentPage.QUOTA) // 8] = part.quota_bytes
-            page.half_words[(start + AgentPage.SHARE_HUNDREDTHS) // 4] = part.hundredths
         self._has_host_memory = version > 1
-        if self._has_host_memory:
-            page.words[AgentPage.HOST_QUOTA // 8] = host_quota_bytes
+        self.set_grant(parts, generation, workload_class, host_quota_bytes)
         if version > 2 and plan is not None:
             self._write_plan(plan)
         self._has_lease = version > 2
@@ -172,6 +167,21 @@ class AgentSide:
         for device in range(self.device_count):
             start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
             self._page.half_words[(start + AgentPage.ENFORCER) // 4] = enforcer
+
+    def set_grant(
+        self, parts: Sequence[Part], generation: int, workload_class: protocol.WorkloadClass, host_quota_bytes: int
+    ) -> None:
+        """The size and class in force, on the same devices. The generation comes last: who sees it sees the rest."""
+        words, half_words = self._page.words, self._page.half_words
+        half_words[AgentPage.WORKLOAD_CLASS // 4] = workload_class
+        for device, part in enumerate(parts):
+            start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
+            words[(start + AgentPage.QUOTA) // 8] = part.quota_bytes
+            half_words[(start + AgentPage.SHARE_HUNDREDTHS) // 4] = part.hundredths
+        if self._has_host_memory:
+            words[AgentPage.HOST_QUOTA // 8] = host_quota_bytes
+        _fence()
+        words[AgentPage.GENERATION // 8] = generation
 
     def set_lease(self, lease: protocol.Lease) -> None:
         """Whether its calls may go on. A hook of before knows no lease, and none is taken from it."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from aliquot.gpu_hook.placement import Refusal, place
+from aliquot.gpu_hook.placement import Refusal, place, resize
 
 from .activity import Activity
 from .audit import KernelProcesses
@@ -79,7 +79,14 @@ class Reservations:
             kernel.connections.add(connection)
             self._stop_timer(kernel)
             return kernel
-        parts = place(self.ledger.device_states(), asked.hundredths, asked.memory_limit, placement)
+        parts = place(
+            self.ledger.device_states(asked.workload_class),
+            asked.hundredths,
+            asked.memory_limit,
+            placement,
+            is_elastic=asked.residency != "off",
+            host_bytes=self.ledger.host_bytes_left(),
+        )
         if isinstance(parts, Refusal):
             log.info("event=refused kernel=%s code=%s message=%r", asked.kernel_id, parts.code, parts.message)
             raise Refused(parts.code, parts.message)
@@ -112,6 +119,42 @@ class Reservations:
         else:
             log.info("event=ending kernel=%s pids=%s", kernel_id, kernel.pids)
         return not was_ending
+
+    def resize(self, kernel_id: str, hundredths: int, memory_limit: int | None, workload_class: str | None) -> Kernel:
+        """Give a kernel another size or class while it runs, on the same devices. Raises Refused.
+
+        Nothing is taken from it: what it has beyond a smaller limit it keeps until it frees or is swapped.
+        """
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None or kernel.is_ending:
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
+        before = kernel.reservation
+        asked = replace(
+            before,
+            hundredths=hundredths,
+            memory_limit=memory_limit,
+            workload_class=workload_class or before.workload_class,
+        )
+        if before.is_same_request(asked):
+            return kernel
+        parts = resize(
+            self.ledger.device_states(asked.workload_class, without=kernel_id),
+            before.parts,
+            hundredths,
+            memory_limit,
+            is_elastic=asked.residency != "off",
+            host_bytes=self.ledger.host_bytes_left(without=kernel_id),
+        )
+        if isinstance(parts, Refusal):
+            log.info("event=resize_refused kernel=%s code=%s message=%r", kernel_id, parts.code, parts.message)
+            raise Refused(parts.code, parts.message)
+        host_quota = self._host_quota(hundredths)
+        self.ledger.resize(kernel_id, parts, host_quota, is_production=asked.is_production)
+        kernel.resize(replace(asked, parts=parts, generation=before.generation + 1), host_quota)
+        log.info("event=resized kernel=%s parts=%s", kernel_id, _show(kernel.reservation))
+        self._processes_changed()  # what else holds limits is to hold these
+        self._changed()
+        return kernel
 
     def note_activity(self, kernel_id: str, activity: Activity) -> None:
         """Keep what a kernel's relay said last. Raises Refused."""
@@ -146,7 +189,7 @@ class Reservations:
         self.ledger.add_lost(part for entry in entries for part in entry.reservation.parts)
         for entry in entries:
             try:
-                kernel = self._add(entry)
+                kernel = self._add(entry, is_restored=True)
             except Refused as error:
                 self._drop_folder(self._settings.runtime.kernel(entry.reservation.kernel_id), error)
                 continue
@@ -207,13 +250,18 @@ class Reservations:
             kernel.close(keep=kernel.is_held and not kernel.is_ending)
         self._kernels.clear()
 
-    def _add(self, entry: Entry) -> Kernel:
+    def _add(self, entry: Entry, is_restored: bool = False) -> Kernel:
         """Enter a reservation and open its kernel, or neither. Raises Refused."""
         reservation = entry.reservation
-        rule, device_count = self._settings.host_memory, len(self.ledger.devices)
-        host_quota = rule.quota(self.ledger.host_memory_bytes, reservation.hundredths, device_count)
+        host_quota = self._host_quota(reservation.hundredths)
         try:
-            self.ledger.reserve(reservation.kernel_id, reservation.parts, host_quota)
+            self.ledger.reserve(
+                reservation.kernel_id,
+                reservation.parts,
+                host_quota,
+                is_production=reservation.is_production,
+                is_restored=is_restored,
+            )
         except LedgerError as error:
             raise Refused("no_room", str(error)) from error
         folder = self._settings.runtime.kernel(reservation.kernel_id)
@@ -226,6 +274,10 @@ class Reservations:
         self._kernels[reservation.kernel_id] = kernel
         self._lost.pop(reservation.kernel_id, None)
         return kernel
+
+    def _host_quota(self, hundredths: int) -> int | None:
+        rule = self._settings.host_memory
+        return rule.quota(self.ledger.host_memory_bytes, hundredths, len(self.ledger.devices))
 
     def _left(self, kernel: Kernel, pid: int) -> None:
         """Called by a kernel when one of its processes left."""

@@ -12,6 +12,7 @@ from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 
 from .enforcers.choice import ENFORCERS
 from .host_memory import HostMemoryRule
+from .lease_settings import LeaseSettings, add_lease_arguments, read_lease_settings
 from .swap_settings import SwapSettings, add_swap_arguments, read_swap_settings
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -42,6 +43,7 @@ class AgentSettings:
     context_slack_bytes: int = 1 << 30
     host_memory: HostMemoryRule = field(default_factory=HostMemoryRule)
     swap: SwapSettings = field(default_factory=SwapSettings)
+    leases: LeaseSettings = field(default_factory=LeaseSettings)
     orphan_seconds: float = 2.0
     restart_grace_seconds: float = 10.0
     recall_seconds: float = 0.2
@@ -69,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="end after so long without a connection, a kernel and a process",
     )
     _add_memory_rules(parser)
+    add_lease_arguments(parser, parse_bytes)
     add_swap_arguments(parser, parse_bytes)
     _add_container_folders(parser)
     parser.add_argument("--log-file", type=Path, help="append the log to this file (default: stderr)")
@@ -146,6 +149,7 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         context_slack_bytes=options.context_slack,
         host_memory=HostMemoryRule(options.host_memory_fraction, options.host_memory_floor),
         swap=read_swap_settings(options, _absolute(options.swap_spill_dir)),
+        leases=read_lease_settings(options),
     )
 
 

@@ -29,7 +29,7 @@ def describe_devices(
             charged[device["uuid"]] = charged.get(device["uuid"], 0) + device["charged_bytes"]
     result = []
     for facts in ledger.devices:
-        hundredths, reserved = ledger.reserved(facts.uuid)
+        reserved = ledger.reserved(facts.uuid)
         reading = seen.get(facts.uuid, DeviceReading(facts, is_lost=True))
         result.append(
             {
@@ -37,8 +37,12 @@ def describe_devices(
                 "uuid": facts.uuid,
                 "name": facts.name,
                 "memory_bytes": facts.memory_bytes,
-                "reserved_bytes": reserved,
-                "reserved_hundredths": hundredths,
+                "reserved_bytes": reserved.bytes,
+                "reserved_hundredths": reserved.hundredths,
+                "reserved_by_production": {
+                    "bytes": reserved.production_bytes,
+                    "hundredths": reserved.production_hundredths,
+                },
                 "used_bytes": reading.used_bytes,
                 "charged_bytes": charged.get(facts.uuid, 0),
                 "utilization_percent": reading.utilization_percent,
@@ -69,6 +73,7 @@ def describe_kernel(kernel: Kernel, found: Findings, enforcement: Enforcement) -
         "hundredths": reservation.hundredths,
         "memory_limit": reservation.memory_limit,
         "workload_class": reservation.workload_class,
+        "residency_mode": reservation.residency,
         "generation": reservation.generation,
         "attributes": reservation.attributes,
         "created": reservation.created,
@@ -87,6 +92,7 @@ def describe_kernel(kernel: Kernel, found: Findings, enforcement: Enforcement) -
                 "index": account.part.index,
                 "hundredths": account.part.hundredths,
                 "quota_bytes": account.part.quota_bytes,
+                "guarantee_bytes": account.part.reserved_bytes,
                 "charged_bytes": use.charged_bytes,
                 "lent_bytes": account.lent,
                 "peak_bytes": use.peak_bytes,
@@ -130,6 +136,7 @@ def describe_grant(
                 "index": part.index,
                 "hundredths": part.hundredths,
                 "quota_bytes": part.quota_bytes,
+                "guarantee_bytes": part.reserved_bytes,
             }
             for part in reservation.parts
         ],
@@ -144,4 +151,15 @@ def describe_grant(
             "ALIQUOT_REAL_NVML": os.fspath(driver.nvml),
             **more_env,
         },
+    }
+
+
+def describe_oversubscription(ledger: Ledger) -> dict[str, Any]:
+    """By what a planner gets the agent's own answer. ``host_bytes_left``: for reservations beyond the devices."""
+    rule = ledger.oversubscription
+    return {
+        "production": rule.production,
+        "opportunistic": rule.opportunistic,
+        "host_bytes": rule.host_bytes,
+        "host_bytes_left": ledger.host_bytes_left(),
     }

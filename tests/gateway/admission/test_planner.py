@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from aliquot.gateway.ledger import Device, LedgerSnapshot, Node
 from aliquot.gateway.planner import Pending, Plan, plan
@@ -49,8 +51,9 @@ def test_several_devices_are_counted_whole() -> None:
 
 
 def test_memory_that_is_missing_is_named() -> None:
-    planned = a_plan([asks("a", 10, limit=6 * GIB)], a_device(0, reserved=50))
-    want_reason = "waiting for 0.1 GPU with 6.0 GiB: 0.5 free on gpu0 with 4.0 GiB, position 1 of 1"
+    device = replace(a_device(0, reserved=50), reserved_memory=Bytes(7 * GIB + GIB // 2))
+    planned = a_plan([asks("a", 10, limit=6 * GIB)], device)
+    want_reason = "waiting for 0.1 GPU with 6.0 GiB: 0.5 free on gpu0 with 512 MiB, position 1 of 1"
     assert planned.waiting[0].reason == want_reason
 
 

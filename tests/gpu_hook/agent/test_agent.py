@@ -22,7 +22,13 @@ class TestReservations:
     def test_a_grant_tells_all_that_a_process_needs(self, a_node: Any, a_holder: Any) -> None:
         grant = a_holder.reserve(label="0.5 GPU", attributes={"colour": "red"})["grant"]
         want_devices = [
-            {"uuid": "GPU-00000000-0000-0000-0000-0000000000a0", "index": 0, "hundredths": 50, "quota_bytes": QUOTA}
+            {
+                "uuid": "GPU-00000000-0000-0000-0000-0000000000a0",
+                "index": 0,
+                "hundredths": 50,
+                "quota_bytes": QUOTA,
+                "guarantee_bytes": QUOTA,
+            }
         ]
         assert grant["devices"] == want_devices
         assert grant["env"]["CUDA_VISIBLE_DEVICES"] == want_devices[0]["uuid"]

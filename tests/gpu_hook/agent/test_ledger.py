@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from aliquot.gpu_hook.agent.credit import CreditDesk
 from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger, LedgerError
+from aliquot.gpu_hook.oversubscription import Reserved
 from aliquot.gpu_hook.placement import Part
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -270,7 +271,7 @@ class TestLedger:
         ledger = a_ledger()
         ledger.lend("k", 0, 1, 500)
         assert [ledger.release("k"), ledger.release("k")] == [True, False]
-        assert ledger.reserved("GPU-a") == (0, 0)
+        assert ledger.reserved("GPU-a") == Reserved()
 
     def test_adoption_may_pass_the_quota_but_not_the_device(self) -> None:
         ledger = a_ledger()

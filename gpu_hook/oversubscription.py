@@ -1,0 +1,92 @@
+"""How much more than there is may be reserved, as the administrator says it, and what that leaves of a device.
+
+Pure, and shared: the agent reserves by it, and the gateway plans by what the agent's status tells, so that both get the
+same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .placement import WHOLE, DeviceState
+
+MOST_RATIO = 16.0
+
+
+@dataclass(frozen=True)
+class Oversubscription:
+    """Reservations of production may come to ``production`` times each device, of both classes together to the larger.
+
+    ``host_bytes`` is the budget of host copies; None: no limit. What is reserved beyond a device has to fit there.
+    """
+
+    production: float = 1.0
+    opportunistic: float = 1.0
+    host_bytes: int | None = None
+
+    def ratio(self, workload_class: str) -> float:
+        return self.production if workload_class == "production" else self.opportunistic
+
+    @property
+    def most(self) -> float:
+        return max(self.production, self.opportunistic)
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """What is reserved of one device: in all, and of that by production."""
+
+    hundredths: int = 0
+    bytes: int = 0
+    production_hundredths: int = 0
+    production_bytes: int = 0
+
+
+def device_state(
+    uuid: str,
+    index: int,
+    memory_bytes: int,
+    reserved: Reserved,
+    rule: Oversubscription,
+    workload_class: str = "production",
+    *,
+    lost: bool = False,
+) -> DeviceState:
+    """One device, as far as a request of this class may reserve of it."""
+    ratio = rule.ratio(workload_class)
+    free_hundredths = int(WHOLE * ratio) - reserved.hundredths
+    free_bytes = int(memory_bytes * ratio) - reserved.bytes
+    if workload_class == "production":  # what opportunistic kernels hold beyond is no reason to refuse production
+        free_hundredths = min(
+            int(WHOLE * ratio) - reserved.production_hundredths, int(WHOLE * rule.most) - reserved.hundredths
+        )
+        free_bytes = min(
+            int(memory_bytes * ratio) - reserved.production_bytes, int(memory_bytes * rule.most) - reserved.bytes
+        )
+    return DeviceState(
+        uuid=uuid,
+        index=index,
+        memory_bytes=memory_bytes,
+        free_hundredths=max(0, free_hundredths),
+        free_bytes=max(0, free_bytes),
+        lost=lost,
+        reservable_hundredths=int(WHOLE * ratio),
+        reservable_bytes=int(memory_bytes * ratio),
+        backed_hundredths=max(0, WHOLE - reserved.hundredths),
+        backed_bytes=max(0, memory_bytes - reserved.bytes),
+    )
+
+
+def host_bytes_left(
+    rule: Oversubscription, devices: Iterable[tuple[int, int]], largest_kernel_bytes: int = 0
+) -> int | None:
+    """Host memory that reservations beyond the devices may still count on; None: no limit.
+
+    ``devices``: memory and reserved bytes of each. As much as the largest kernel has stays free: to bring one in where
+    all is taken, another one has to go out first.
+    """
+    if rule.host_bytes is None:
+        return None
+    beyond = sum(max(0, reserved - memory) for memory, reserved in devices)
+    return max(0, rule.host_bytes - largest_kernel_bytes - beyond)
