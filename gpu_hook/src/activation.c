@@ -4,10 +4,12 @@
 #include "arrays.h"
 #include "captures.h"
 #include "contexts.h"
+#include "drain.h"
 #include "gate.h"
 #include "graph_memory.h"
 #include "launch.h"
 #include "log.h"
+#include "moves.h"
 #include "page.h"
 #include "pools.h"
 #include "quota.h"
@@ -63,6 +65,8 @@ static void forget_parent(void)
     contexts_reset();
     gate_reset();
     residency_reset();
+    moves_reset();
+    drain_reset();
     threads_reset();
     launch_reset();
 }
@@ -89,11 +93,13 @@ static void tell_registered(void)
 {
     quota_registered();
     residency_registered();
+    moves_registered();
 }
 
 static bool tick(void)
 {
     residency_tick();
+    moves_tick();
     return launch_tick();
 }
 
@@ -101,12 +107,12 @@ void activation_begin(void)
 {
     static const struct session_owner owner = {
         .describe = quota_describe,
-        .place = residency_describe,
+        .place = moves_place,
         .registered = tell_registered,
         .granted = quota_granted,
         .recalled = quota_recalled,
-        .segment = residency_segment,
-        .swap = residency_told,
+        .segment = moves_segment,
+        .swap = moves_ordered,
         .tick = tick,
     };
     if (!settings()->is_on)

@@ -4,7 +4,7 @@
 #include "allocations.h"
 #include "charge.h"
 #include "devices.h"
-#include "driver.h"
+#include "drain.h"
 #include "graph_memory.h"
 #include "launch.h"
 #include "pools.h"
@@ -14,6 +14,7 @@
 #include "vmm.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 /* Held over calls that make or end a context: a driver gives a new context the address of an ended one, whose
  * allocations must be refunded before anybody can allocate in the new one. */
@@ -26,6 +27,7 @@ void contexts_reset(void)
 {
     pthread_mutex_init(&state.lifecycle, NULL);
     state.has_doubts = false;
+    context_list_reset();
 }
 
 static bool begin_change(void)
@@ -48,6 +50,13 @@ static bool begin_creation(void)
         pthread_mutex_lock(&state.lifecycle);
     }
     return acts;
+}
+
+/* Before a context may end. */
+static bool begin_end(void)
+{
+    drain_await_end();
+    return begin_change();
 }
 
 static CUresult end_change(bool acts, CUresult result)
@@ -100,6 +109,7 @@ static bool refund_if_gone(const struct allocation *allocation, const void *ende
 static void refund_context(CUcontext context, int device)
 {
     struct ended ended = {context, device};
+    context_list_remove(context);
     allocations_take_all(refund_if_gone, &ended);
     pools_refresh_all();
     graph_memory_refresh();
@@ -121,34 +131,41 @@ static CUresult now_current(CUresult result)
     return end_change(true, result);
 }
 
+static CUresult created(bool acts, CUresult result, const CUcontext *context, CUdevice device)
+{
+    if (acts && result == CUDA_SUCCESS)
+        context_list_add(*context, device);
+    return now_current(end_change(acts, result));
+}
+
 CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
 {
     bool acts = begin_creation();
-    return now_current(end_change(acts, driver()->cuCtxCreate(context, flags, device)));
+    return created(acts, driver()->cuCtxCreate(context, flags, device), context, device);
 }
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
 {
     bool acts = begin_creation();
-    return now_current(end_change(acts, driver()->cuCtxCreate_v2(context, flags, device)));
+    return created(acts, driver()->cuCtxCreate_v2(context, flags, device), context, device);
 }
 
 CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *parameters, int count, unsigned int flags,
                         CUdevice device)
 {
     bool acts = begin_creation();
-    return now_current(end_change(acts, driver()->cuCtxCreate_v3(context, parameters, count, flags, device)));
+    return created(acts, driver()->cuCtxCreate_v3(context, parameters, count, flags, device), context, device);
 }
 
 CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
 {
     bool acts = begin_creation();
-    return now_current(end_change(acts, driver()->cuCtxCreate_v4(context, parameters, flags, device)));
+    return created(acts, driver()->cuCtxCreate_v4(context, parameters, flags, device), context, device);
 }
 
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
 {
-    bool acts = begin_change();
+    bool acts = begin_end();
     CUresult result = real(context);
     if (acts && result == CUDA_SUCCESS)
         refund_context(context, -1);
@@ -169,7 +186,7 @@ CUresult cuCtxDestroy_v2(CUcontext context)
  * counting uses, and a context that was ended answers to nothing. */
 CUresult cuCtxDetach(CUcontext context)
 {
-    bool acts = begin_change();
+    bool acts = begin_end();
     CUresult result = driver()->cuCtxDetach(context);
     unsigned int version;
     if (acts && result == CUDA_SUCCESS && driver()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS)
@@ -235,14 +252,38 @@ void contexts_release(void)
     pthread_mutex_unlock(&state.lifecycle);
 }
 
+bool contexts_list(struct live_context **list, size_t *count)
+{
+    size_t room = context_list_count();
+    *count = 0;
+    *list = calloc(room + (size_t)devices_count() + 1, sizeof **list);
+    if (!*list || !context_list_is_whole())
+        return false;
+    *count = context_list_read(*list, room);
+    for (int device = 0; device < devices_count(); device++) {
+        CUcontext primary = find_primary(device);
+        if (primary)
+            (*list)[(*count)++] = (struct live_context){primary, device};
+    }
+    return true;
+}
+
 CUcontext contexts_find(CUdevice device)
 {
-    return find_primary(device);
+    struct live_context *list;
+    size_t count;
+    CUcontext found = find_primary(device);
+    contexts_list(&list, &count);
+    for (size_t i = 0; i < count && !found; i++)
+        if (list[i].device == device)
+            found = list[i].context;
+    free(list);
+    return found;
 }
 
 static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice))
 {
-    bool acts = begin_change();
+    bool acts = begin_end();
     CUcontext context = acts ? find_primary(device) : NULL;
     CUresult result = real(device);
     if (context && result == CUDA_SUCCESS && !is_primary_active(device))
@@ -274,7 +315,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 CUresult cuGreenCtxDestroy(CUgreenCtx context)
 {
     CUcontext primaries[DEVICES_MAX] = {NULL};
-    bool acts = begin_change();
+    bool acts = begin_end();
     for (int device = 0; acts && device < devices_count(); device++)
         primaries[device] = find_primary(device);
     CUresult result = driver()->cuGreenCtxDestroy(context);

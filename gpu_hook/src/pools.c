@@ -302,6 +302,12 @@ void pools_release(int device)
         trim(device, &unused);
 }
 
+void pools_trim(int device)
+{
+    uint64_t unused;
+    trim(device, &unused);
+}
+
 /* With the mutex. Also of one that ended behind our back, when its handle is used again. */
 static void end_pool(struct pool *pool)
 {

@@ -44,6 +44,9 @@ bool pools_charge(int device, uint64_t bytes);
 /* After something was freed that the quota does not hold: waits until it is gone from the device. */
 void pools_release(int device);
 
+/* Makes the device's pools release what they hold unused. */
+void pools_trim(int device);
+
 /* Calls that make and end pools. */
 CUresult pools_create(CUmemoryPool *pool, const CUmemPoolProps *properties);
 CUresult pools_import(CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type, unsigned long long flags);

@@ -346,6 +346,18 @@ void quota_recalled(const struct aliquot_credit *recall)
     pthread_mutex_unlock(&locked->mutex);
 }
 
+void quota_return_spare(void)
+{
+    for (int device = 0; device < devices_count(); device++) {
+        struct account *locked = lock_device(device);
+        if (locked->spare) {
+            give_up_spare(device, locked, locked->spare, 0, false);
+            publish(device, locked);
+        }
+        pthread_mutex_unlock(&locked->mutex);
+    }
+}
+
 void quota_reset(void)
 {
     memset(state.accounts, 0, sizeof state.accounts);

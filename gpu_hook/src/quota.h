@@ -41,6 +41,9 @@ void quota_registered(void);
 void quota_granted(uint32_t page_index, uint64_t bytes);
 void quota_recalled(const struct aliquot_credit *recall);
 
+/* What is lent and not charged goes back: this process will not need it soon. */
+void quota_return_spare(void);
+
 /* In the child of a fork: nothing is lent. */
 void quota_reset(void);
 

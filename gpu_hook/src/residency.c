@@ -3,13 +3,17 @@
 #include "cancellation.h"
 #include "page.h"
 #include "session.h"
+#include "times.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#define FIRST_PAUSE_NANOSECONDS 10000
+#define LAST_PAUSE_NANOSECONDS 1000000
 #define LOOK_NANOSECONDS 5000000 /* the lease is a word of the page, which wakes nobody when it changes */
 
 static struct {
@@ -134,6 +138,67 @@ bool residency_hold(void)
     }
 }
 
+/* Two threads may write it: then the later place stands there in the end. */
+static void publish(void)
+{
+    uint32_t written;
+    do {
+        written = place();
+        __atomic_store_n(&page_hook()->residency, written, __ATOMIC_SEQ_CST);
+    } while (written != place());
+}
+
+static void move_to(enum aliquot_residency next)
+{
+    __atomic_store_n(&state.place, next, __ATOMIC_SEQ_CST);
+    publish();
+}
+
+static void let_on(void)
+{
+    __atomic_fetch_add(&state.changes, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &state.changes, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+void residency_begin_move(enum aliquot_residency way)
+{
+    move_to(way);
+    gate_stop();
+}
+
+static unsigned calls_inside(void)
+{
+    return threads_inside() + __atomic_load_n(&state.strangers, __ATOMIC_ACQUIRE);
+}
+
+unsigned residency_await_calls(const struct timespec *deadline)
+{
+    struct timespec pause = {0, FIRST_PAUSE_NANOSECONDS};
+    unsigned inside;
+    while ((inside = calls_inside()) && times_until(deadline).tv_sec >= 0) {
+        nanosleep(&pause, NULL);
+        pause.tv_nsec = pause.tv_nsec * 2 < LAST_PAUSE_NANOSECONDS ? pause.tv_nsec * 2 : LAST_PAUSE_NANOSECONDS;
+    }
+    return inside;
+}
+
+void residency_end_move(enum aliquot_residency next)
+{
+    if (next != ALIQUOT_RESIDENT)
+        __atomic_store_n(&state.has_woken, 0, __ATOMIC_RELEASE);
+    move_to(next);
+    if (next == ALIQUOT_RESIDENT)
+        gate_let_on();
+    let_on();
+}
+
+void residency_wake(void)
+{
+    uint32_t waiting = gate_count_waiting(0);
+    if (waiting && is_out())
+        wake_kernel(waiting);
+}
+
 uint32_t residency_describe(void)
 {
     return place();
@@ -141,29 +206,14 @@ uint32_t residency_describe(void)
 
 void residency_registered(void)
 {
-    struct aliquot_hook_page *page = page_hook();
-    __atomic_store_n(&page->residency, place(), __ATOMIC_RELEASE);
+    publish();
     gate_count_waiting(0);
     __atomic_store_n(&state.has_woken, 0, __ATOMIC_RELEASE); /* this agent has not heard of it */
 }
 
-void residency_segment(const struct aliquot_segment *segment, int descriptor)
-{
-    (void)segment;
-    close(descriptor);
-}
-
-void residency_told(const struct aliquot_swap *order)
-{
-    union socket_message answer = {.moved = {.outcome = ALIQUOT_MOVE_REFUSED, .residency = place(),
-                                             .text = "this hook does not move memory yet"}};
-    answer.header.sequence = order->header.sequence;
-    session_send(&answer, ALIQUOT_MOVED, sizeof answer.moved);
-}
-
 void residency_tick(void)
 {
-    __atomic_store_n(&page_hook()->calls_inside, threads_inside(), __ATOMIC_RELEASE);
+    __atomic_store_n(&page_hook()->calls_inside, calls_inside(), __ATOMIC_RELEASE);
 }
 
 void residency_reset(void)

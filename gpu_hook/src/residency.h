@@ -7,6 +7,7 @@
 #include "threads.h"
 
 #include <stdbool.h>
+#include <time.h>
 
 /* Around every driver call that touches device memory: between activation_enter and activation_leave, after credit is
  * there, before any lock of the hook's. Nests. */
@@ -36,11 +37,23 @@ static inline void residency_release(void)
     residency_leave();
 }
 
+/* Where the memory is: enum aliquot_residency. */
+uint32_t residency_describe(void);
+
+/* For the mover alone. From now on calls wait, and frees, too. */
+void residency_begin_move(enum aliquot_residency way);
+
+/* How many calls have not returned when the deadline passed; 0: nothing touches the device. */
+unsigned residency_await_calls(const struct timespec *deadline);
+
+/* Lets on those that may go on. */
+void residency_end_move(enum aliquot_residency place);
+
+/* Tells the agent of calls that came meanwhile. After MOVED, which is the first that it should hear. */
+void residency_wake(void);
+
 /* The session's questions, on its thread. */
-uint32_t residency_describe(void);   /* for HELLO: enum aliquot_residency */
-void residency_registered(void);     /* new pages, perhaps a new agent */
-void residency_segment(const struct aliquot_segment *segment, int descriptor);
-void residency_told(const struct aliquot_swap *order);
+void residency_registered(void); /* new pages, perhaps a new agent */
 void residency_tick(void);
 
 /* In the child of a fork, at its own cuInit. */

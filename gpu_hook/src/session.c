@@ -4,6 +4,7 @@
 #include "guest_thread.h"
 #include "log.h"
 #include "page.h"
+#include "times.h"
 #include "wake_pipe.h"
 
 #include <errno.h>
@@ -53,19 +54,6 @@ static struct {
            .connection = {.descriptor = -1},
            .candidate = {.descriptor = -1},
            .wake = WAKE_PIPE_NONE};
-
-static struct timespec deadline_after(unsigned milliseconds)
-{
-    struct timespec when;
-    clock_gettime(CLOCK_MONOTONIC, &when);
-    when.tv_sec += milliseconds / 1000;
-    when.tv_nsec += (long)(milliseconds % 1000) * 1000000;
-    if (when.tv_nsec >= 1000000000) {
-        when.tv_sec++;
-        when.tv_nsec -= 1000000000;
-    }
-    return when;
-}
 
 static void note_failure(int failure)
 {
@@ -135,7 +123,7 @@ static void answer_waiter(const struct aliquot_credit *answer)
     for (struct waiter *waiter = state.waiters; waiter; waiter = waiter->next) {
         if (waiter->sequence != answer->header.sequence || waiter->is_answered)
             continue;
-        waiter->deadline = deadline_after(REQUEST_MILLISECONDS);
+        waiter->deadline = times_after(REQUEST_MILLISECONDS);
         waiter->is_answered = answer->header.type == ALIQUOT_CREDIT_GRANT;
         waiter->granted = answer->bytes;
     }
@@ -274,7 +262,7 @@ void session_await(void)
         return;
     DEFER_CANCELLATION;
     pthread_mutex_lock(&state.mutex);
-    struct timespec deadline = deadline_after(START_MILLISECONDS);
+    struct timespec deadline = times_after(START_MILLISECONDS);
     while (state.is_running && !state.has_attempted)
         if (pthread_cond_timedwait(&state.changed, &state.mutex, &deadline) == ETIMEDOUT)
             break;
@@ -303,7 +291,7 @@ int session_request_credit(const uint8_t uuid[16], uint64_t bytes, uint64_t *gra
     pthread_mutex_lock(&state.mutex);
     bool was_registered = state.connections > 0;
     waiter.deadline =
-        deadline_after(was_registered ? REQUEST_MILLISECONDS : state.has_waited ? 0 : FIRST_REQUEST_MILLISECONDS);
+        times_after(was_registered ? REQUEST_MILLISECONDS : state.has_waited ? 0 : FIRST_REQUEST_MILLISECONDS);
     waiter.next = state.waiters;
     state.waiters = &waiter;
     while (state.is_running && !waiter.is_answered && !is_late) {
@@ -343,9 +331,22 @@ bool session_send_credit(uint32_t device, uint64_t bytes, uint32_t sequence)
     return session_send(&message, ALIQUOT_CREDIT_RETURN, sizeof message.credit);
 }
 
+uint32_t session_connections(void)
+{
+    return __atomic_load_n(&state.connections, __ATOMIC_ACQUIRE);
+}
+
 bool session_is_registered(void)
 {
     return __atomic_load_n(&state.connections, __ATOMIC_ACQUIRE) > 0;
+}
+
+bool session_is_connected(void)
+{
+    pthread_mutex_lock(&state.mutex);
+    bool is_connected = state.connection.descriptor >= 0;
+    pthread_mutex_unlock(&state.mutex);
+    return is_connected;
 }
 
 bool session_has_lost_agent(void)

@@ -41,6 +41,12 @@ bool session_send_credit(uint32_t device, uint64_t bytes, uint32_t sequence);
 
 bool session_is_registered(void);
 
+/* Now; an agent that is away may come back. */
+bool session_is_connected(void);
+
+/* How many times this process has registered: what was asked on an earlier connection is answered to nobody. */
+uint32_t session_connections(void);
+
 /* The agent was there, is not any more, and did not answer when it was looked for. */
 bool session_has_lost_agent(void);
 

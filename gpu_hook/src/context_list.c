@@ -1,0 +1,68 @@
+#include "context_list.h"
+
+#include "log.h"
+
+#include <stdlib.h>
+
+static struct {
+    struct live_context *list;
+    size_t count, capacity;
+    bool lacks_some;
+} state;
+
+void context_list_remove(CUcontext context)
+{
+    for (size_t i = 0; i < state.count; i++)
+        if (state.list[i].context == context) {
+            state.list[i] = state.list[--state.count];
+            return;
+        }
+}
+
+void context_list_add(CUcontext context, CUdevice device)
+{
+    context_list_remove(context); /* of one that ended behind our back */
+    if (state.count == state.capacity) {
+        size_t capacity = state.capacity ? 2 * state.capacity : 8;
+        struct live_context *larger = realloc(state.list, capacity * sizeof *larger);
+        if (!larger) {
+            state.lacks_some = true;
+            LOG("event=no_memory_for_record context=%p", (void *)context);
+            return;
+        }
+        state.list = larger;
+        state.capacity = capacity;
+    }
+    state.list[state.count++] = (struct live_context){context, device};
+}
+
+size_t context_list_read(struct live_context *list, size_t room)
+{
+    size_t count = 0;
+    for (size_t i = state.count; i-- > 0;) {
+        unsigned int version;
+        if (driver()->cuCtxGetApiVersion(state.list[i].context, &version) != CUDA_SUCCESS)
+            state.list[i] = state.list[--state.count];
+        else if (count < room)
+            list[count++] = state.list[i];
+    }
+    return count;
+}
+
+size_t context_list_count(void)
+{
+    return state.count;
+}
+
+bool context_list_is_whole(void)
+{
+    return !state.lacks_some;
+}
+
+void context_list_reset(void)
+{
+    state.count = 0; /* the parent's, whose memory is not ours to free */
+    state.capacity = 0;
+    state.list = NULL;
+    state.lacks_some = false;
+}
