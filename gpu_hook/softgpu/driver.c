@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checkpoint.h"
 #include "contexts.h"
 #include "enter.h"
 #include "implemented.h"
@@ -78,6 +79,7 @@ static CUresult take_seat(void)
         machine_close(&driver.seat);
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
+    checkpoint_attend();
     pools_set_chunk(settings.pool_chunk_bytes);
     contexts_set_footprint(settings.context_bytes);
     return CUDA_SUCCESS;

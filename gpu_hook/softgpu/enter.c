@@ -2,9 +2,13 @@
 #include "enter.h"
 
 #include <cuda.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "log.h"
 #include "settings.h"
@@ -23,7 +27,10 @@ static struct {
     int fault_count;
 } door = {.once = PTHREAD_ONCE_INIT};
 
+static _Atomic uint32_t runs; /* 0: nobody can stop it */
+
 atomic_int enter_watch = WATCH_BEFORE_INIT;
+_Atomic uint32_t *_Atomic enter_pause = &runs;
 __thread int enter_per_thread __attribute__((tls_model("initial-exec")));
 
 static int find_point(const char *name, size_t length)
@@ -92,8 +99,23 @@ void enter_initialised(void)
     atomic_fetch_and(&enter_watch, ~WATCH_BEFORE_INIT);
 }
 
+void enter_pause_on(_Atomic uint32_t *word)
+{
+    atomic_store(&enter_pause, word);
+}
+
+/* While the process is locked or checkpointed. Whoever dies meanwhile wakes nobody: look again from time to time. */
+static void wait_while_paused(void)
+{
+    const struct timespec look = {0, 100000000};
+    _Atomic uint32_t *word = atomic_load(&enter_pause);
+    for (uint32_t state = atomic_load(word); state; state = atomic_load(word))
+        syscall(SYS_futex, word, FUTEX_WAIT, state, &look, NULL, 0);
+}
+
 void enter_forked(void)
 {
+    atomic_store(&enter_pause, &runs); /* the machine is not mapped in the child */
     atomic_fetch_or(&enter_watch, WATCH_FORKED);
 }
 
@@ -132,6 +154,8 @@ CUresult enter_slow(int index)
         return (CUresult)fault;
     if ((watch & (WATCH_BEFORE_INIT | WATCH_FORKED)) && !is_always_open(enter_points[index].name))
         return CUDA_ERROR_NOT_INITIALIZED;
+    if (!is_always_open(enter_points[index].name))
+        wait_while_paused();
     return CUDA_SUCCESS;
 }
 

@@ -4,6 +4,7 @@
 #define SOFTGPU_ENTER_H
 
 #include <stdatomic.h>
+#include <stdint.h>
 
 #include <cuda.h>
 
@@ -22,6 +23,8 @@ struct enter_point {
 extern struct enter_point enter_points[];
 extern const int enter_point_count;
 extern atomic_int enter_watch;
+/* This process's state as its checkpointer wrote it; not 0: calls wait. */
+extern _Atomic uint32_t *_Atomic enter_pause;
 /* Set while a _ptsz or _ptds variant runs: stream 0 means the thread's own. */
 extern __thread int enter_per_thread __attribute__((tls_model("initial-exec")));
 
@@ -29,13 +32,16 @@ CUresult enter_slow(int index);
 CUresult enter_unsupported(int index);
 void enter_read_environment(void); /* once; log and fault list */
 void enter_initialised(void);
+void enter_pause_on(_Atomic uint32_t *word);
 void enter_forked(void);
 /* Any point with NAME:NTH=CODE, comma separated; 0, or -1 for a list that cannot be read. */
 int enter_set_faults(const char *list);
 
 static inline CUresult enter(int index)
 {
-    if (__builtin_expect(atomic_load_explicit(&enter_watch, memory_order_relaxed) != 0, 0))
+    const _Atomic uint32_t *pause = atomic_load_explicit(&enter_pause, memory_order_relaxed);
+    if (__builtin_expect((uint32_t)atomic_load_explicit(&enter_watch, memory_order_relaxed) |
+                             atomic_load_explicit(pause, memory_order_relaxed), 0))
         return enter_slow(index);
     return CUDA_SUCCESS;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint.h"
 #include "driver.h"
 #include "implemented.h"
 #include "ipc.h"
@@ -59,6 +60,7 @@ CUresult impl_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
                                    (uint32_t)found.id};
     memset(pHandle, 0, sizeof *pHandle);
     memcpy(pHandle, &handle, sizeof handle);
+    checkpoint_forbid(SLOT_HAS_IPC);
     return CUDA_SUCCESS;
 }
 
@@ -145,6 +147,7 @@ CUresult impl_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, u
     if (result == CUDA_SUCCESS) {
         opened->references++;
         *pdptr = opened->address;
+        checkpoint_forbid(SLOT_HAS_IPC);
     }
     pthread_mutex_unlock(&imports.mutex);
     return result;

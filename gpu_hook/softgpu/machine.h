@@ -12,7 +12,7 @@
 #include "settings.h"
 
 #define MACHINE_MAGIC 0x31465541514c4141ull
-#define MACHINE_VERSION 3u
+#define MACHINE_VERSION 4u
 #define MACHINE_DEVICES 8
 #define MACHINE_SLOTS 256
 #define MACHINE_BINS 64
@@ -60,10 +60,13 @@ struct limit { /* written under the lock */
 struct slot_device {
     _Atomic uint64_t bytes;
     _Atomic uint64_t busy_nanoseconds;
+    uint64_t saved_bytes; /* in the process's own memory while it is checkpointed; under the lock */
     _Atomic uint32_t contexts;
-    uint32_t reserved;
+    uint32_t saved_contexts;
     struct bin bins[MACHINE_BINS];
 };
+
+enum slot_unsaveable { SLOT_HAS_MANAGED = 1, SLOT_HAS_IPC = 2 };
 
 struct slot {
     _Atomic int32_t pid; /* as the process sees itself; 0: free */
@@ -73,6 +76,10 @@ struct slot {
     uint64_t start_ticks;
     char name[32];
     struct cgroup cgroups[MACHINE_CGROUPS]; /* its own first; inode 0: no more. Where it was when it joined */
+    _Atomic uint32_t process_state; /* CUprocessState: written under the lock; not 0: its calls wait on this word */
+    _Atomic uint32_t works;         /* queued and not yet done */
+    _Atomic uint32_t unsaveable;    /* bits of enum slot_unsaveable: what a checkpoint refuses */
+    uint32_t reserved_word;
     struct slot_device devices[MACHINE_DEVICES];
 };
 

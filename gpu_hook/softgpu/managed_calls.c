@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "capture.h"
+#include "checkpoint.h"
 #include "driver.h"
 #include "engine.h"
 #include "implemented.h"
@@ -18,8 +19,10 @@ CUresult impl_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     result = capture_check_unsafe();
     result = result ? result : managed_allocate(context, bytesize, flags, &address);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
+        checkpoint_forbid(SLOT_HAS_MANAGED);
         *dptr = address;
+    }
     return result;
 }
 

@@ -51,6 +51,9 @@ static void clear_slot(struct machine *machine, int index)
             machine->devices[d].used_bytes -= bytes;
     }
     memset(slot->devices, 0, sizeof slot->devices);
+    atomic_store_explicit(&slot->process_state, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->works, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->unsaveable, 0, memory_order_relaxed);
     if (pid)
         log_line("event=reaped process=%d slot=%d", pid, index);
 }

@@ -8,6 +8,7 @@
 
 #include "handles.h"
 #include "capture.h"
+#include "checkpoint.h"
 #include "machine.h"
 
 static struct {
@@ -43,6 +44,7 @@ static void execute(struct stream *stream, struct work *work)
     work->result = result;
     work->clock = stream->clock = clock;
     work->is_done = 1;
+    checkpoint_count_work(-1);
     stream->head = work->next;
     if (stream->head == NULL)
         stream->tail = NULL;
@@ -115,6 +117,7 @@ static CUresult append_plainly(struct stream *stream, struct work *work)
 {
     work->stream = stream;
     work->enqueued = machine_now();
+    checkpoint_count_work(1);
     if (stream->tail)
         stream->tail->next = work;
     else
