@@ -31,6 +31,7 @@ from .journal import Entry, Reservation, remove_folder, write_entry
 from .ledger import Account, DeviceAccount, Ledger, LedgerError
 from .pages import AgentSide, HookSide
 from .processes import Process, WatchedProcesses, read_boot_id
+from .residency import KernelResidency, SwapTools
 from .session import FromHook, HookSession
 from .usage import DeviceUse, KernelUsage
 
@@ -53,6 +54,7 @@ class Kernel:
         recall_seconds: float,
         left: Callable[[Kernel, int], None],
         host_quota_bytes: int | None,
+        swap: SwapTools,
     ) -> None:
         """Raises OSError when its folder or its socket cannot be made."""
         self.reservation = entry.reservation
@@ -73,6 +75,11 @@ class Kernel:
         self._sessions: dict[int, HookSession] = {}  # joined
         self._bound = WatchedProcesses(self._bound_ended)
         self._expected = WatchedProcesses(self._expected_ended)  # were connected to the agent before us, not yet to us
+        self._swap = swap
+        mode = protocol.ResidencyMode[entry.reservation.residency.upper()]
+        self.residency = KernelResidency(
+            self.kernel_id, mode, swap, lambda: self.accounts, self.write_journal, entry.is_swapped
+        )
         folder.mkdir(exist_ok=True)
         folder.chmod(_FOLDER_MODE)
         self._open()
@@ -149,6 +156,8 @@ class Kernel:
         """The grace for processes to come back is over."""
         self._expected.clear()
         self._resume()
+        if not self._sessions:
+            self.residency.emptied()
 
     def end(self) -> bool:
         """Let go of all holders; tells whether nothing of it is left on the devices.
@@ -179,6 +188,7 @@ class Kernel:
         if keep:
             self.keep_record()
         self._is_closed = True
+        self.residency.close()
         self._entrance.close()
         self._bound.clear()
         self._expected.clear()
@@ -201,6 +211,7 @@ class Kernel:
             ),
             tallies=self.usage.tallies,
             host_tally=self.usage.host_tally,
+            is_swapped=self.residency.is_lease_ended,
         )
         self._written = (entry.tallies, entry.host_tally)
         try:
@@ -279,16 +290,19 @@ class Kernel:
         self._sessions[session.number] = session
         reservation = self.reservation
         try:
+            plan = self._swap.settings.plan(self.residency.mode)
             agent_side = AgentSide(
-                reservation.parts, reservation.generation, self._class_word, hello.version, self._host_quota_word
+                reservation.parts, reservation.generation, self._class_word, hello.version, self._host_quota_word, plan
             )
             agent_side.set_enforcer(self._enforcer)
+            agent_side.set_lease(self.residency.lease)
             session.open_pages(agent_side, HookSide())
         except OSError as error:
             log.error("event=pages_failed kernel=%s error=%r", self.kernel_id, str(error))
             return session.close()
         self.sample()  # before the welcome: a process that reads its page at once reads the truth
         session.welcome()
+        self.residency.joined(session)
         log.info("event=joined kernel=%s pid=%d role=%s", self.kernel_id, session.pid, hello.role.name)
         if session.role is not Role.OBSERVER and self._expected.discard(session.pid):
             self._resume()
@@ -302,8 +316,10 @@ class Kernel:
             self.absolute_paths = "covered" if SelfCheck.ABSOLUTE_PATH in message.passed else "not covered"
             self.write_journal()
             return
-        if isinstance(message, Wake | Moved):
-            return  # of no lease yet
+        if isinstance(message, Wake):
+            return self.residency.woken()
+        if isinstance(message, Moved):
+            return self.residency.moved(session, message)
         self._desks.take(session, message)
         if self.is_ending and message.type is MessageType.CREDIT_RETURN:
             return self._drop_without_bytes(session)
@@ -320,6 +336,7 @@ class Kernel:
         if self._is_closed:
             return
         self._desks.left(session.number)
+        self.residency.left(session, is_expecting=self.is_expecting)
         self.sample()
         self.write_journal()
         self._left(self, session.pid)

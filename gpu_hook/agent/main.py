@@ -22,6 +22,7 @@ from aliquot.gpu_hook.paths import (
     softgpu_state_path,
 )
 
+from .arena import Arena, HostBudget
 from .audit import Audit, Auditor
 from .cdi import hook_spec, replace_file, softgpu_spec, write_specs
 from .control import ControlServer
@@ -48,6 +49,7 @@ from .lifecycle import (
 from .nvml import NvmlSource, softgpu_environment
 from .operations import CONTROL_VERSION, Node, Operations
 from .reservations import Reservations
+from .residency import SwapTools
 from .settings import AgentSettings, read_arguments
 from .softgpu_state import prepare, remove
 from .status import describe_devices, describe_kernel, describe_lost, describe_oversubscription, describe_sighting
@@ -69,7 +71,11 @@ class Agent:
         machine_bytes = machine_memory_bytes()
         self._ledger = Ledger(machine_bytes, settings.leases.oversubscription(machine_bytes))
         self._monitor = DeviceMonitor(source, self._saw_devices)
-        self._reservations = Reservations(self._ledger, settings, self._tell_change, self._hurry)
+        self._arena = Arena(
+            HostBudget(machine_memory_bytes() // 2), settings.swap.segment_bytes, settings.swap.spill_dir
+        )
+        swap = SwapTools(self._arena, settings.swap)
+        self._reservations = Reservations(self._ledger, settings, self._tell_change, self._hurry, swap)
         self._enforcement = Enforcement(choice, lambda: self._reservations.kernels)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
         self._operations = Operations(
@@ -126,6 +132,7 @@ class Agent:
     async def close(self) -> None:
         """Leave the folder to the next agent: kernels that live keep their grant.json."""
         self._reservations.close()  # before the connections that hold some of them
+        self._arena.close()
         await self._control.close()
         await self._monitor.close()
         with contextlib.suppress(OSError):

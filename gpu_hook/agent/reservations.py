@@ -20,6 +20,7 @@ from .journal import Entry, JournalError, Reservation, Tally, read_entry, remove
 from .kernel import Kernel
 from .ledger import Ledger, LedgerError
 from .processes import read_boot_id
+from .residency import SwapTools
 from .settings import AgentSettings
 
 log = logging.getLogger(__name__)
@@ -42,8 +43,10 @@ class Reservations:
         settings: AgentSettings,
         changed: Callable[[], None],
         processes_changed: Callable[[], None],
+        swap: SwapTools,
     ) -> None:
         self.ledger = ledger
+        self._swap = swap
         self._settings = settings
         self._changed = changed
         self._processes_changed = processes_changed
@@ -266,7 +269,8 @@ class Reservations:
             raise Refused("no_room", str(error)) from error
         folder = self._settings.runtime.kernel(reservation.kernel_id)
         try:
-            kernel = Kernel(entry, folder, self.ledger, self._settings.recall_seconds, self._left, host_quota)
+            recall_seconds = self._settings.recall_seconds
+            kernel = Kernel(entry, folder, self.ledger, recall_seconds, self._left, host_quota, self._swap)
         except OSError as error:
             self.ledger.release(reservation.kernel_id)
             remove_folder(folder)

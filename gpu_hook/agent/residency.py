@@ -1,0 +1,355 @@
+"""One kernel's memory between its devices and the host: moves it whole, over all its processes, or not at all.
+
+Does what it is told, by the table of ``residency_table``; when, and who instead, others decide from ``facts``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from aliquot.gpu_hook.protocol import Lease, Moved, Residency, ResidencyMode, Role, Staying
+
+from .arena import Arena
+from .idleness import Telemetry
+from .ledger import DeviceAccount
+from .residency_facts import DeviceBytes, Move, MoveRefusal, MoveResult, ResidencyFacts
+from .residency_moves import KernelMoves
+from .residency_process import ProcessResidency
+from .residency_table import ACTIONS, LEASE_HELD, Action, Event, KernelState
+from .residency_telemetry import launches, telemetry_of
+from .session import HookSession
+from .swap_settings import SwapSettings
+
+log = logging.getLogger(__name__)
+
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 2.0, 60.0
+_OLDEST_MOVING = 3  # version of the protocol
+
+
+@dataclass(frozen=True)
+class SwapTools:
+    """What all kernels of a node share for moving."""
+
+    arena: Arena
+    settings: SwapSettings
+
+
+class KernelResidency:
+    """``accounts`` are read anew each time; ``journal`` writes the kernel's down, with ``is_lease_ended``.
+
+    ``wants_wake`` is called when a call waits for the lease, once for each time that it is out; ``changed`` when the
+    state did. Both are set by the keeper of the leases.
+    """
+
+    def __init__(
+        self,
+        kernel_id: str,
+        mode: ResidencyMode,
+        tools: SwapTools,
+        accounts: Callable[[], Sequence[DeviceAccount]],
+        journal: Callable[[], None],
+        is_lease_ended: bool,
+    ) -> None:
+        self.kernel_id = kernel_id
+        self.mode = mode
+        self.wants_wake: Callable[[KernelResidency], None] = _nobody
+        self.changed: Callable[[KernelResidency], None] = _nobody
+        self.is_lease_ended = is_lease_ended
+        self.state = KernelState.SWAPPED if is_lease_ended else KernelState.STARTING
+        self._accounts = accounts
+        self._journal = journal
+        self._arena = tools.arena
+        self._processes: dict[int, ProcessResidency] = {}
+        self._moves = KernelMoves(kernel_id, mode, tools.arena, tools.settings, accounts)
+        self._loop = asyncio.get_running_loop()
+        self._since = self._loop.time()
+        self._task: asyncio.Task[Move] | None = None
+        self._refusal: MoveRefusal | None = None
+        self._waits_since: float | None = None
+        self._waited_seconds = 0.0
+        self._last: dict[Event, Move] = {}
+        self._counts = {Event.OUT: 0, Event.IN: 0}
+
+    async def swap_out(self, reason: str) -> Move:
+        """End its lease and take its memory to the host. Whatever but DONE leaves it as it was."""
+        why = self._why_not()
+        if why is not None:
+            return why
+        return await self._start(Event.OUT, reason)
+
+    async def swap_in(self) -> Move:
+        """Bring it back, and give it the lease. Its room is reserved already; whatever but DONE leaves it out."""
+        return await self._start(Event.IN, "wake")
+
+    async def prepare(self) -> bool:
+        """Make host memory for its copy ahead, warm, while it runs; tells whether there is enough."""
+        return self._why_not() is None and await self._moves.prepare(self._movable)
+
+    def call_off(self) -> None:
+        """It is wanted after all: a swap-out that is still making host memory is given up."""
+        self._moves.call_off()
+
+    @property
+    def lease(self) -> Lease:
+        """For the page of a process that joins."""
+        return Lease.ENDED if self.is_lease_ended else Lease.HELD
+
+    def joined(self, session: HookSession) -> None:
+        """A process was welcomed. Its memory may be out since before this agent."""
+        if session.role is not Role.PROCESS:
+            return
+        self._processes[session.number] = ProcessResidency(session, session.told_residency)
+        self._handle(Event.JOINED)
+
+    def left(self, session: HookSession, is_expecting: bool) -> None:
+        """A process's connection closed. ``is_expecting``: others may still come back, after the agent's restart."""
+        process = self._processes.pop(session.number, None)
+        if process is not None:
+            process.leave()
+            self._arena.leave(self.kernel_id, session.number)
+        if not self._processes and not is_expecting:
+            self.emptied()
+
+    def emptied(self) -> None:
+        """No process of it is left, nor expected. While it moves, the move's end sees that itself."""
+        self._handle(Event.EMPTIED)
+
+    def moved(self, session: HookSession, message: Moved) -> None:
+        """Raises MalformedError."""
+        process = self._processes[session.number]
+        was_awaited = process.take(message)
+        if message.sequence == 0 and process.is_out:
+            swapped = (process.swapped(i, account) for i, account in enumerate(self._accounts()))
+            said = sum(device.swapped_bytes for device in message.devices)
+            self._arena.adopt(self.kernel_id, session.number, min(said, self._lent(process)) or sum(swapped))
+        if was_awaited:
+            return
+        if not process.is_out:
+            self._arena.release(self.kernel_id, session.number)
+        self._look_for_strays()
+
+    def woken(self) -> None:
+        """A call waits for the lease."""
+        if self.state in LEASE_HELD:
+            return
+        if self._waits_since is None:
+            self._waits_since = self._loop.time()
+        self._ask_for_wake()
+
+    def note_trimmed(self) -> None:
+        """Its frameworks returned their caches."""
+        self._handle(Event.TRIMMED)
+
+    def close(self) -> None:
+        """The kernel ended here, or the agent does."""
+        if self._task is not None:
+            self._task.cancel()
+        self._handle(Event.ENDED)
+
+    def facts(self) -> ResidencyFacts:
+        """A snapshot for who decides."""
+        self.look()
+        processes = tuple(self._processes.values())
+        pages = [process.session.hook_side for process in processes]
+        staying = Staying(0)
+        for page in pages:
+            staying |= page.read_residency().staying if page is not None else Staying(0)
+        accounts = self._accounts()
+        why = self._why_never()
+        return ResidencyFacts(
+            kernel_id=self.kernel_id,
+            state=self.state,
+            mode=ResidencyMode.OFF if why else self.mode,
+            mode_reason=why,
+            since=self._since,
+            devices=tuple(_bytes_of(i, account, processes) for i, account in enumerate(accounts)),
+            staying=staying,
+            refusal=self._refusal,
+            waits_since=self._waits_since,
+            telemetry=self._telemetry(),
+            launches=sum(launches(page, len(accounts)) for page in pages if page is not None),
+            silent_pids=tuple(process.session.pid for process in processes if process.is_silent),
+            host_bytes=self._arena.kernel_bytes(self.kernel_id),
+            last_out=self._last.get(Event.OUT),
+            last_in=self._last.get(Event.IN),
+            swaps_out=self._counts[Event.OUT],
+            swaps_in=self._counts[Event.IN],
+            waited_seconds=self._waited_seconds,
+        )
+
+    def look(self) -> None:
+        """At the hooks' pages: who waits, and who works again."""
+        telemetry = self._telemetry()
+        if self.is_lease_ended and self._waits_since is None and any(page.waiting_calls for page in telemetry):
+            self.woken()
+        if self.state is KernelState.TRIMMED and any((page.last_call or 0.0) > self._since for page in telemetry):
+            self._handle(Event.USED)
+
+    def _telemetry(self) -> tuple[Telemetry, ...]:
+        pages = (process.session.hook_side for process in self._processes.values())
+        return tuple(telemetry_of(page) for page in pages if page is not None)
+
+    @property
+    def _movable(self) -> tuple[ProcessResidency, ...]:
+        return tuple(p for p in self._processes.values() if (p.session.version or 0) >= _OLDEST_MOVING)
+
+    def _why_never(self) -> str:
+        """Why it cannot be swapped at all; empty: it can."""
+        if self.mode is ResidencyMode.OFF:
+            return "its residency mode is off"
+        old = [p.session for p in self._processes.values() if (p.session.version or 0) < _OLDEST_MOVING]
+        if old:
+            return f"process {old[0].pid} has a hook of protocol {old[0].version}; restart the kernel"
+        return ""
+
+    def _why_not(self) -> Move | None:
+        why = self._why_never()
+        if why:
+            return Move(MoveResult.REFUSED, why)
+        silent = [process.session.pid for process in self._processes.values() if process.is_silent]
+        if silent:
+            return Move(MoveResult.SILENT, f"process {silent[0]} has not answered since it was last told to move")
+        return None
+
+    def _lent(self, process: ProcessResidency) -> int:
+        return sum(process.lent(account) for account in self._accounts())
+
+    async def _start(self, event: Event, reason: str) -> Move:
+        """Begin a move that the table allows, and wait for its end: who waits may be cancelled, the move goes on."""
+        if ACTIONS[self.state][event].action is Action.IGNORE:
+            return Move(MoveResult.IGNORED, f"it is {self.state.value}")
+        log.info("event=move_began kernel=%s to=%s reason=%r", self.kernel_id, event.value, reason)
+        self._handle(event)
+        assert self._task is not None  # as _handle made it
+        task = self._task
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():  # not who waits here
+                return Move(MoveResult.FAILED, "the kernel ended, or the agent does")
+            raise
+
+    def _handle(self, event: Event) -> None:
+        cell = ACTIONS[self.state][event]
+        if cell.action is Action.IGNORE:
+            return
+        if cell.to is not None and cell.to is not self.state:
+            self.state, self._since = cell.to, self._loop.time()
+        if cell.action is Action.TAKE_OUT:
+            self._run(Event.OUT, self._take_out())
+        elif cell.action is Action.BRING_IN:
+            self._run(Event.IN, self._bring_in())
+        elif cell.action is Action.LET_ON:
+            self._let_on()
+        elif cell.action is Action.STAY_OUT:
+            self._end_lease()
+            self.look()
+            self._ask_for_wake()
+        elif cell.action is Action.FORGET:
+            self._arena.clear(self.kernel_id)
+            self._let_on()
+        elif cell.action is Action.CLOSE:
+            self._arena.forget(self.kernel_id)
+        self.changed(self)
+
+    def _run(self, event: Event, work: Coroutine[None, None, tuple[Event, Move]]) -> None:
+        self._task = asyncio.create_task(self._move(event, work), name=f"move {self.kernel_id}")
+
+    async def _move(self, event: Event, work: Coroutine[None, None, tuple[Event, Move]]) -> Move:
+        """One move from its start to its end in the table."""
+        start, before = self._loop.time(), self._swapped_bytes()
+        try:
+            end, move = await work
+        except Exception:
+            log.exception("event=move_broke kernel=%s", self.kernel_id)
+            end, move = Event.STUCK, Move(MoveResult.FAILED, "a defect of the agent: see its log")
+        moved = before if event is Event.IN else self._swapped_bytes()
+        move = replace(move, seconds=self._loop.time() - start, moved_bytes=moved if move.is_done else 0)
+        self._note(event, move)
+        self._handle(end)
+        if not self._processes:
+            self.emptied()
+        self._look_for_strays()
+        return move
+
+    async def _take_out(self) -> tuple[Event, Move]:
+        if not await self._moves.prepare(self._movable):
+            return Event.FAILED, self._moves.why_unprepared
+        self._end_lease()
+        return await self._moves.take_out(self._movable)
+
+    async def _bring_in(self) -> tuple[Event, Move]:
+        return await self._moves.bring_in(self._movable)
+
+    def _note(self, event: Event, move: Move) -> None:
+        log.info(
+            "event=moved kernel=%s to=%s result=%s bytes=%d seconds=%.3f text=%r",
+            self.kernel_id,
+            event.value,
+            move.result.value,
+            move.moved_bytes,
+            move.seconds,
+            move.text,
+        )
+        if move.is_done:
+            self._last[event] = move
+            self._counts[event] += 1
+            self._refusal = None
+            return
+        attempts = 1 if self._refusal is None else self._refusal.attempts + 1
+        wait = min(_LONGEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2 ** min(attempts - 1, 10))
+        self._refusal = MoveRefusal(move.result, move.text, self._loop.time() + wait, attempts)
+
+    def _swapped_bytes(self) -> int:
+        accounts = self._accounts()
+        return sum(p.swapped(i, account) for p in self._processes.values() for i, account in enumerate(accounts))
+
+    def _end_lease(self) -> None:
+        self._set_lease(True)
+
+    def _let_on(self) -> None:
+        self._set_lease(False)
+        if self._waits_since is not None:
+            self._waited_seconds += self._loop.time() - self._waits_since
+            self._waits_since = None
+
+    def _set_lease(self, is_ended: bool) -> None:
+        """Written down before it ends and after it is given: what is found after a restart may be out, never is in."""
+        was, self.is_lease_ended = self.is_lease_ended, is_ended
+        if is_ended and not was:
+            self._journal()
+        for process in self._processes.values():
+            if process.session.agent_side is not None:
+                process.session.agent_side.set_lease(self.lease)
+        if was and not is_ended:
+            self._journal()
+
+    def _ask_for_wake(self) -> None:
+        if self._waits_since is not None and self.state in (KernelState.SWAPPED, KernelState.CHECKPOINTED):
+            self.wants_wake(self)
+
+    def _look_for_strays(self) -> None:
+        """Processes that are out while the kernel is not."""
+        if any(p.residency is Residency.SWAPPED and p.order is None for p in self._processes.values()):
+            self._handle(Event.FOUND)
+
+
+def _bytes_of(device: int, account: DeviceAccount, processes: Iterable[ProcessResidency]) -> DeviceBytes:
+    """Credit of who is no process of ours to move (a self-check) is on the device."""
+    ours = tuple(processes)
+    others = account.lent - sum(process.lent(account) for process in ours)
+    return DeviceBytes(
+        uuid=account.part.uuid,
+        lent_bytes=account.lent,
+        elastic_bytes=sum(process.elastic(device, account) for process in ours),
+        swapped_bytes=sum(process.swapped(device, account) for process in ours),
+        staying_bytes=others + sum(process.staying(device, account) for process in ours),
+        on_device_bytes=others + sum(process.on_device(device, account) for process in ours),
+    )
+
+
+def _nobody(_: KernelResidency) -> None:
+    """Until the keeper of the leases is there."""

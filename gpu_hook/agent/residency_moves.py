@@ -1,0 +1,152 @@
+"""The two moves of one kernel, over all its processes at once: all of them, or those that went come back.
+
+Host memory first, then the processes. Knows no state and no lease: ``residency`` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeGuard
+
+from aliquot.gpu_hook.protocol import MessageType, Moved, MoveOutcome, ResidencyMode
+
+from .arena import Arena, ArenaFullError
+from .ledger import DeviceAccount
+from .residency_facts import Move, MoveResult, slowest
+from .residency_process import Absence, Answer, ProcessResidency, move_of
+from .residency_table import Event
+from .segments import Segment
+from .swap_settings import SwapSettings
+
+_PATIENCE_SECONDS = 5.0  # of any order, beside what its bytes and its drain take
+_SLOWEST_BYTES_PER_SECOND = 128 << 20  # a spill file on a slow disk
+
+End = tuple[Event, Move]
+
+
+class KernelMoves:
+    """``accounts`` are read anew each time."""
+
+    def __init__(
+        self,
+        kernel_id: str,
+        mode: ResidencyMode,
+        arena: Arena,
+        settings: SwapSettings,
+        accounts: Callable[[], Sequence[DeviceAccount]],
+    ) -> None:
+        self.why_unprepared = Move(MoveResult.IGNORED, "called off")
+        self._kernel_id = kernel_id
+        self._mode = mode
+        self._arena = arena
+        self._settings = settings
+        self._accounts = accounts
+        self._preparing: set[asyncio.Future[list[Move]]] = set()
+        self._is_called_off = False
+
+    async def prepare(self, processes: Sequence[ProcessResidency]) -> bool:
+        """Host memory for all of them, kept warm; False: ``why_unprepared``."""
+        self._is_called_off = False
+        work = asyncio.gather(*(self._prepare(process) for process in processes))
+        self._preparing.add(work)
+        try:
+            found = await work
+        except asyncio.CancelledError:
+            if not self._is_called_off:
+                raise
+            self.why_unprepared = Move(MoveResult.IGNORED, "called off: it is wanted again")
+            return False
+        finally:
+            self._preparing.discard(work)
+        failed = [move for move in found if not move.is_done]
+        if failed:
+            self.why_unprepared = failed[0]
+        return not failed
+
+    def call_off(self) -> None:
+        """Whoever waits for host memory is told that it is not wanted."""
+        self._is_called_off = bool(self._preparing)
+        for work in self._preparing:
+            work.cancel()
+
+    async def take_out(self, processes: Sequence[ProcessResidency]) -> End:
+        """All out, or all as before; STUCK when one can neither go nor come back."""
+        answers = await asyncio.gather(*(self._take_out_one(process) for process in processes))
+        failed = [move for move in answers if not move.is_done]
+        if not failed:
+            return Event.DONE, slowest(answers)
+        back = await self._bring_all([process for process in processes if process.is_out])
+        is_back = all(move.is_done or move.result is MoveResult.SILENT for move in back)
+        return Event.FAILED if is_back else Event.STUCK, failed[0]
+
+    async def bring_in(self, processes: Sequence[ProcessResidency]) -> End:
+        """All in, or all out again. Nobody waits for a process that does not answer: its room is its own."""
+        out = [process for process in processes if process.is_out]
+        moves = await self._bring_all(out)
+        failed = [move for move in moves if not move.is_done and move.result is not MoveResult.SILENT]
+        if not failed:
+            for process in out:
+                self._settle(process)
+            return Event.DONE, slowest(moves)
+        came = [process for process, move in zip(out, moves, strict=True) if move.is_done]
+        await asyncio.gather(*(self._take_out_one(process) for process in came))
+        return Event.FAILED, failed[0]
+
+    async def _prepare(self, process: ProcessResidency) -> Move:
+        try:
+            await self._lend(process, self._elastic(process))
+        except ArenaFullError as error:
+            return Move(MoveResult.HOST_FULL, str(error))
+        finally:
+            self._settle(process)
+        return Move(MoveResult.DONE)
+
+    async def _take_out_one(self, process: ProcessResidency) -> Move:
+        """NO_SPACE is answered by more segments, once: it may have allocated since its page was read."""
+        wanted = self._elastic(process)
+        try:
+            for _ in range(2):
+                segments = await self._lend(process, wanted)
+                answer = await self._tell(process, MessageType.SWAP_OUT, segments)
+                if not _needs_space(answer) or not wanted < answer.wanted_bytes <= self._lent(process):
+                    break
+                wanted = answer.wanted_bytes
+        except ArenaFullError as error:
+            return Move(MoveResult.HOST_FULL, str(error))
+        finally:
+            self._settle(process)
+        return move_of(answer, self._accounts())
+
+    async def _bring_all(self, processes: Sequence[ProcessResidency]) -> list[Move]:
+        answers = await asyncio.gather(*(self._tell(process, MessageType.SWAP_IN, ()) for process in processes))
+        accounts = self._accounts()
+        return [move_of(answer, accounts) for answer in answers]
+
+    async def _tell(self, process: ProcessResidency, kind: MessageType, segments: Sequence[Segment]) -> Answer:
+        drain = self._settings.drain_milliseconds if kind is MessageType.SWAP_OUT else 0
+        patience = _PATIENCE_SECONDS + drain / 1000 + self._lent(process) / _SLOWEST_BYTES_PER_SECOND
+        if process.order is not None:
+            return Absence.SILENT
+        return await process.tell(kind, segments, drain, patience)
+
+    async def _lend(self, process: ProcessResidency, wanted: int) -> tuple[Segment, ...]:
+        """Unified memory is paged by the driver: no segment, and nothing of ours to count."""
+        if self._mode is ResidencyMode.MANAGED:
+            return ()
+        return await self._arena.lend(self._kernel_id, process.session.number, wanted)
+
+    def _settle(self, process: ProcessResidency) -> None:
+        """What holds no copy, nor may come to hold one, is warm from now on."""
+        if not process.is_out and process.order is None:
+            self._arena.release(self._kernel_id, process.session.number)
+
+    def _elastic(self, process: ProcessResidency) -> int:
+        return sum(process.elastic(device, account) for device, account in enumerate(self._accounts()))
+
+    def _lent(self, process: ProcessResidency) -> int:
+        return sum(process.lent(account) for account in self._accounts())
+
+
+def _needs_space(answer: Answer) -> TypeGuard[Moved]:
+    return isinstance(answer, Moved) and answer.outcome is MoveOutcome.NO_SPACE

@@ -1,0 +1,152 @@
+"""One process of a kernel: where its memory is, and what it was told to do. Bounds what it says by its loans.
+
+Knows no other process, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from enum import Enum
+
+from aliquot.gpu_hook.protocol import (
+    MalformedError,
+    MessageType,
+    Moved,
+    MoveOutcome,
+    Residency,
+    Segment as SegmentMessage,
+    Staying,
+    Swap,
+)
+
+from .ledger import DeviceAccount
+from .residency_facts import Move, MoveResult
+from .segments import Segment
+from .session import HookSession
+
+_NO_STAYING = Staying(0)
+
+
+_RESULTS = {
+    MoveOutcome.DONE: MoveResult.DONE,
+    MoveOutcome.BUSY: MoveResult.BUSY,
+    MoveOutcome.NO_SPACE: MoveResult.HOST_FULL,
+    MoveOutcome.NO_ROOM: MoveResult.NO_ROOM,
+    MoveOutcome.REFUSED: MoveResult.REFUSED,
+    MoveOutcome.FAILED: MoveResult.FAILED,
+}
+
+
+class Absence(Enum):
+    """Why there is no answer."""
+
+    GONE = "the process ended"
+    SILENT = "the process did not answer"
+
+
+Answer = Moved | Absence
+
+
+class ProcessResidency:
+    """``accounts`` are the kernel's, in the order of its grant."""
+
+    def __init__(self, session: HookSession, residency: Residency) -> None:
+        self.session = session
+        self.residency = residency
+        self.said_staying = _NO_STAYING
+        self.order: MessageType | None = None  # SWAP_OUT or SWAP_IN, not answered yet
+        self._sequence = 0
+        self._waiter: asyncio.Future[Answer] | None = None
+        self._has_left = False
+
+    @property
+    def is_out(self) -> bool:
+        """Whether its bytes, or some, are on the host."""
+        return self.residency is not Residency.RESIDENT
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it was told to move, and whoever told it has stopped waiting."""
+        return self.order is not None and self._waiter is None
+
+    async def tell(
+        self, kind: MessageType, segments: Sequence[Segment], drain_milliseconds: int, patience_seconds: float
+    ) -> Answer:
+        """Hand over the segments, tell it to move, and wait for what it says."""
+        if self._has_left:
+            return Absence.GONE
+        for number, segment in enumerate(segments):
+            message = SegmentMessage(number, segment.bytes)
+            if not await self.session.send_segment(message, segment.descriptor, patience_seconds):
+                return Absence.GONE if self._has_left else Absence.SILENT
+        self._sequence = self._sequence % 0xFFFFFFFF + 1
+        self.order = kind
+        waiter = self._waiter = asyncio.get_running_loop().create_future()
+        self.session.send(Swap(kind, self._sequence, drain_milliseconds, len(segments)))
+        try:
+            return await asyncio.wait_for(waiter, patience_seconds)
+        except asyncio.TimeoutError:
+            return Absence.SILENT
+        finally:
+            self._waiter = None
+
+    def take(self, moved: Moved) -> bool:
+        """It says where it is; tells whether somebody waited for that. Raises MalformedError."""
+        is_answer = self.order is not None and moved.sequence == self._sequence
+        if not is_answer and moved.sequence != 0:
+            raise MalformedError(f"got MOVED {moved.sequence}, which answers nothing")
+        self.residency, self.said_staying = moved.residency, moved.staying
+        if not is_answer:
+            return False
+        self.order = None
+        if self._waiter is None or self._waiter.done():
+            return False
+        self._waiter.set_result(moved)
+        return True
+
+    def leave(self) -> None:
+        """Its connection is closed."""
+        self._has_left = True
+        self.order = None
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(Absence.GONE)
+
+    def lent(self, account: DeviceAccount) -> int:
+        loan = account.loans.get(self.session.number)
+        return loan.bytes if loan is not None else 0
+
+    def elastic(self, device: int, account: DeviceAccount) -> int:
+        page = self.session.hook_side
+        return 0 if page is None else min(page.elastic(device), self.lent(account))
+
+    def swapped(self, device: int, account: DeviceAccount) -> int:
+        page = self.session.hook_side
+        return min(page.swapped(device), self.lent(account)) if page is not None and self.is_out else 0
+
+    def on_device(self, device: int, account: DeviceAccount) -> int:
+        """While it moves, all of it: the room is its own."""
+        is_out = self.residency is Residency.SWAPPED and self.order is None
+        return self.lent(account) - (self.swapped(device, account) if is_out else 0)
+
+    def staying(self, device: int, account: DeviceAccount) -> int:
+        if self.residency is Residency.SWAPPED:
+            return self.lent(account) - self.swapped(device, account)
+        return self.lent(account) - self.elastic(device, account)
+
+
+def move_of(answer: Answer, accounts: Sequence[DeviceAccount]) -> Move:
+    """What one process's answer says, as a Move: DONE, or why not. ``accounts`` bound its bytes."""
+    if answer is Absence.GONE:
+        return Move(MoveResult.DONE)
+    if isinstance(answer, Absence):
+        return Move(MoveResult.SILENT, answer.value)
+    most = sum(account.lent for account in accounts)
+    return Move(
+        _RESULTS[answer.outcome],
+        answer.text or answer.outcome.name.lower().replace("_", " "),
+        moved_bytes=min(most, sum(device.swapped_bytes for device in answer.devices)),
+        drain_seconds=answer.drain_nanoseconds / 1e9,
+        copy_seconds=answer.copy_nanoseconds / 1e9,
+        map_seconds=answer.map_nanoseconds / 1e9,
+    )

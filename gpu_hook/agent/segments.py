@@ -1,0 +1,93 @@
+"""Segments: host memory that holds the copy of a swapped process. Makes, empties and closes them; counts nothing.
+
+Memory is a sealed memfd whose pages are all there, so that a hook that maps it meets no signal; fresh, it is zeroed by
+the system. All of this blocks, and is called in a thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+from .spill import make_file
+
+STEP_BYTES = 64 << 20  # of making one, between two looks at whether it is still wanted
+_MADV_HUGEPAGE = 14
+_MADV_POPULATE_WRITE = 23  # Linux 5.14
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+_libc = ctypes.CDLL(None, use_errno=True)  # calls through it leave the interpreter to other threads
+_libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_libc.memset.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
+
+
+class NotWantedError(Exception):
+    """Who wanted the segment does not any more."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One open descriptor. Of one process for its whole life: it is never handed to another."""
+
+    descriptor: int
+    bytes: int
+    is_spilled: bool
+
+
+def make_segment(amount: int, folder: Path | None, is_unwanted: Event) -> Segment:
+    """Of memory, or a file in ``folder``. Raises OSError when there is not so much, and NotWantedError."""
+    if folder is None:
+        return Segment(_make_memory(amount, is_unwanted), amount, is_spilled=False)
+    return Segment(make_file(folder, amount, lambda: _look(is_unwanted)), amount, is_spilled=True)
+
+
+def empty_segment(segment: Segment) -> None:
+    """Close one that holds no copy, and free what is behind it even if a hook still has it open."""
+    _libc.fallocate(segment.descriptor, _PUNCH_HOLE | _KEEP_SIZE, 0, segment.bytes)
+    close_segment(segment)
+
+
+def close_segment(segment: Segment) -> None:
+    """Close ours. What holds a copy lives on for as long as the process that it belongs to keeps it open."""
+    os.close(segment.descriptor)
+
+
+def _look(is_unwanted: Event) -> None:
+    if is_unwanted.is_set():
+        raise NotWantedError
+
+
+def _make_memory(amount: int, is_unwanted: Event) -> int:
+    descriptor = os.memfd_create("aliquot-segment", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(descriptor, amount)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        with mmap.mmap(descriptor, amount) as view:
+            _populate(descriptor, view, amount, is_unwanted)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _populate(descriptor: int, view: mmap.mmap, amount: int, is_unwanted: Event) -> None:
+    """Pages are allocated before they are touched: what cannot be had is then an error and no signal."""
+    start = ctypes.c_char.from_buffer(view)
+    try:
+        address = ctypes.addressof(start)
+        _libc.madvise(address, amount, _MADV_HUGEPAGE)  # advice
+        for offset in range(0, amount, STEP_BYTES):
+            _look(is_unwanted)
+            part = min(STEP_BYTES, amount - offset)
+            os.posix_fallocate(descriptor, offset, part)
+            if _libc.madvise(address + offset, part, _MADV_POPULATE_WRITE) != 0:
+                _libc.memset(address + offset, 0, part)  # an older system
+    finally:
+        del start  # else the mapping stays
