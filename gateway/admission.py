@@ -136,11 +136,11 @@ class Admission:
         self._work.set()
         await asyncio.shield(done)
 
-    async def resize(self, kernel_id: str, request: Request) -> Grant | QueueEntry:
+    async def resize(self, kernel_id: str, request: Request, waits_since: float | None = None) -> Grant | QueueEntry:
         """Change what a running kernel holds. The new Grant; or, while there is no room, its place in the queue.
 
-        What it asked for before and still waits for is withdrawn. Raises what check raises, and GrantError for a
-        kernel that holds nothing here.
+        What it asked for before and still waits for is withdrawn. ``waits_since`` is as for submit. Raises what check
+        raises, and GrantError for a kernel that holds nothing here.
         """
         await self.withdraw_resize(kernel_id, "another size was asked for")
         holding = self._ledger.snapshot().holdings.get(kernel_id)
@@ -151,9 +151,11 @@ class Admission:
         self.check(holding.grant.owner, request, holding.grant)
         future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)
-        parts = held_parts(holding.grant)
-        pending = Pending(kernel_id, holding.grant.owner, request, self._clock.now(), holds=parts)
-        waiting = Waiting(holding.asker, pending, self._clock.wall(), future)
+        parts, shown = held_parts(holding.grant), self._clock.wall()
+        shown_since = shown if waits_since is None else min(waits_since, shown)
+        since = self._clock.now() - (shown - shown_since)
+        pending = Pending(kernel_id, holding.grant.owner, request, since, holds=parts)
+        waiting = Waiting(holding.asker, pending, shown_since, future)
         self._queue.add(waiting)
         self._work.set()
         looked = asyncio.ensure_future(waiting.looked_at.wait())
@@ -338,7 +340,7 @@ class Admission:
             return await self._agent.reserve(waiting.asker, request, admit.placement())
         self._committing[kernel_id] = asyncio.get_running_loop().create_future()
         try:
-            return await self._agent.resize(self._ledger.snapshot().holdings[kernel_id].grant, request)
+            return await self._agent.resize(kernel_id, request)
         finally:
             self._committing.pop(kernel_id).set_result(None)
 

@@ -26,7 +26,7 @@ from .adoption_plan import Decision, Fate, Remains, plan_adoption
 from .clock import Clock
 from .endings import EndedKernel, Endings
 from .kernel_manager import AliquotKernelManager
-from .kernel_memory import Heritage, read_heritage
+from .kernel_memory import Heritage, SizeWish, read_heritage, read_wish
 from .kernel_records import KernelRecords, KernelState
 from .kernel_remains import KernelRemains
 from .ledger import Asker, Holding
@@ -95,12 +95,29 @@ class Adoption:
         await self._adopt(kernel, heritage, remains.relay, remains.process)
         if decision.fate is Fate.START_AGAIN:
             self._manager.begin(kernel_id, kernel)
-        elif decision.fate is Fate.END and decision.asked is not None:
+            return
+        if decision.fate is Fate.END and decision.asked is not None:
             self._do(self._manager.end_kernel(kernel_id, decision.asked), f"end-{kernel_id}")
-        elif decision.record is None or decision.record.state is not KernelState.RUNNING:
+            return
+        self._ask_again(kernel, decision)
+        if decision.record is None or decision.record.state is not KernelState.RUNNING:
             kernel.note(KernelState.RUNNING)
             if kernel.grant is not None and remains.process is not None:
                 self._do(self._bind(kernel.grant, remains.process), f"bind-{kernel_id}")
+
+    def _ask_again(self, kernel: ManagedKernel, decision: Decision) -> None:
+        """The size that it waited for, at its place in the queue."""
+        wish = None if decision.record is None else read_wish(decision.record.wish)
+        if wish is not None and decision.fate is Fate.ADOPT:
+            kernel.wish = wish
+            self._do(self._resize(kernel.kernel_id, wish), f"resize-{kernel.kernel_id}")
+
+    async def _resize(self, kernel_id: str, wish: SizeWish) -> None:
+        try:
+            await self._manager.resize_kernel(kernel_id, wish.request, wish.since)
+        except AliquotError as error:
+            self._manager.forget_wish(kernel_id)
+            self._log.info("kernel=%s resize=refused reason=%s", kernel_id, error)
 
     async def _adopt(
         self, kernel: ManagedKernel, heritage: Heritage, relay: RelayRecord, process: KernelProcess | None

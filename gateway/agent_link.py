@@ -85,16 +85,28 @@ class AgentLink:
         names = Names(asker.label, asker.kernelspec)
         return await self._answered(reserve_again(self._connected(), grant, names))
 
-    async def resize(self, grant: Grant, request: Request) -> Grant:
+    async def resize(self, kernel_id: str, request: Request) -> Grant:
         """Change what a kernel holds, where it is. Raises AliquotError; NoRoomError where it cannot grow now."""
         resized = self._connected().ask(
             "resize",
-            kernel_id=grant.kernel_id,
+            kernel_id=kernel_id,
             hundredths=request.gpus.hundredths,
             memory_limit=None if request.memory_limit is None else int(request.memory_limit),
             workload_class=request.workload_class.value,
         )
         return read_answer(await self._answered(resized))
+
+    async def swap_out(self, kernel_id: str) -> None:
+        """Have its memory copied to the host. Raises AliquotError, with why it cannot leave."""
+        await self._answered(self._connected().ask("swap_out", kernel_id=kernel_id))
+
+    async def wake(self, kernel_id: str) -> None:
+        """Have its memory back as soon as there is room. Raises AliquotError."""
+        await self._answered(self._connected().ask("wake", kernel_id=kernel_id))
+
+    async def hint(self, kernel_id: str) -> None:
+        """Tell that it will be used soon. Raises AliquotError."""
+        await self._answered(self._connected().ask("hint", kernel_id=kernel_id))
 
     async def release(self, kernel_id: str) -> None:
         """End a reservation; one that is not there is no error. Raises AliquotError."""

@@ -36,6 +36,11 @@ class Aliquot(Configurable):
     user_limit_gpus = Float(
         0.0, help="The most GPUs that one user may hold or wait for on this server; 0 for no limit."
     ).tag(config=True)
+    production_for = List(
+        Unicode(),
+        ["*"],
+        help="Who may have kernels of the class production: users, @teams, * for everybody; administrators always may.",
+    ).tag(config=True)
     runtime_dir = Unicode(
         "", help="Folder of the node agent's sockets; empty for the usual places (see agent-protocol.md)."
     ).tag(config=True)

@@ -80,15 +80,22 @@ class ContainerPlanner:
         if start.session:
             env[SESSION_VARIABLE] = session_inside(start.session, mounts)
         home = self._folders.settings.home_target if self._folders.settings.home else ""
-        limits = limits_for(start.share, self._node(), self._rules)
         return replace(
             image.container,
             mounts=mounts,
             env=tuple(sorted(env.items())),
-            limits=image_limits(image, limits),
+            limits=self._limits(image, start.share),
             home=home,
             workdir=await asyncio.to_thread(working_folder, _notebooks_folder(start), mounts, home),
         )
+
+    def limits_of(self, kernel_name: str, share: GpuShare) -> ContainerLimits | None:
+        """The limits of a running kernel with another share; None where it has no container. Raises RequestError."""
+        image = self._catalogue.find(base_of(kernel_name))
+        return None if image is None else self._limits(image, share)
+
+    def _limits(self, image: CatalogueImage, share: GpuShare | None) -> ContainerLimits:
+        return image_limits(image, limits_for(share, self._node(), self._rules))
 
 
 def session_inside(session: str, mounts: Iterable[Mount]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aliquot.provisioner.errors import RequestError
+from aliquot.provisioner.resources import Bytes
 
 
 class Entry:
@@ -63,6 +64,19 @@ class Entry:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
             raise self.refused(field, value, "a number above 0")
         return value
+
+    def amount(self, field: str) -> Bytes | None:
+        """An amount of memory: bytes, or a text such as '8GiB'; 0 for an explicit null, None when it is not there."""
+        is_there, value = field in self._table, self._get(field, None)
+        if not is_there or value is None:
+            return Bytes(0) if is_there else None
+        try:
+            amount = Bytes.parse(value) if isinstance(value, str) else Bytes(value)
+        except (TypeError, ValueError, OverflowError):
+            amount = Bytes(0)
+        if isinstance(value, (bool, float)) or not 0 < amount < 1 << 62:
+            raise self.refused(field, value, "an amount of memory, such as '8GiB' or 8589934592, or null")
+        return amount
 
     def table(self, field: str) -> Entry:
         """A table in the table; an empty one when it is not there."""

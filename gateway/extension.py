@@ -14,6 +14,7 @@ from aliquot.gateway.adoption import Adoption
 from aliquot.gateway.agent_link import AgentLink
 from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider, users_by_name
 from aliquot.gateway.catalogue import ImageCatalogue
+from aliquot.gateway.class_policy import ClassPolicy
 from aliquot.gateway.clock import Clock, SystemClock
 from aliquot.gateway.config import Aliquot
 from aliquot.gateway.container_plans import ContainerPlanner
@@ -27,6 +28,7 @@ from aliquot.gateway.gateway_memory import GatewayMemory, claim_memory, orphan_s
 from aliquot.gateway.handlers import HANDLERS, SETTING, Sources
 from aliquot.gateway.host_limits import HostLimits, node_totals
 from aliquot.gateway.interception_guard import GuardRules, InterceptionGuard
+from aliquot.gateway.kernel_changes import KernelChanges
 from aliquot.gateway.kernel_containers import KernelContainers
 from aliquot.gateway.kernel_endings import KernelEndings
 from aliquot.gateway.kernel_manager import AliquotKernelManager
@@ -122,7 +124,11 @@ class AliquotExtension(ExtensionApp):
             self.log.warning("%s", remark)
         keep = None if self._manager is None else self._culler.keep
         metrics = ServerMetrics(self.scene)
-        self.settings[SETTING] = Sources(self.scene, metrics, knobs.largest(), self._folders, keep)
+        changes = None
+        if self._remote is None:
+            policy = ClassPolicy(tuple(knobs.production_for))
+            changes = KernelChanges(self._admission, self._link, self._manager, policy, self._watch, clock)
+        self.settings[SETTING] = Sources(self.scene, metrics, knobs.largest(), self._folders, keep, changes)
         self._is_made = True
         self._door.watch(server)
 
@@ -130,6 +136,8 @@ class AliquotExtension(ExtensionApp):
         # Kernels without a grant, whose folder would tell it, have their relays where ours are looked for.
         manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(self._runtime.path)}}))
         manager.admission = self._admission
+        manager.class_policy = ClassPolicy(tuple(knobs.production_for))
+        self._admission.observe_resizes(manager.take_outcome)
         manager.memory = self._kernel_memory(self._server(), knobs)
         manager.containers = self._container_planner(self._server())
         self._containers = ContainerRuntime(KernelContainers(parent=self._server()).settings(), self.log)

@@ -3,62 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from aliquot.gateway.auth import User, owns, user_of
 from aliquot.gateway.folder_reports import folder_report, folder_reports
-from aliquot.gateway.folders import Folders
+from aliquot.gateway.handler_base import SETTING, AliquotHandler, Sources
 from aliquot.gateway.http_errors import http_error
-from aliquot.gateway.metrics import ServerMetrics
+from aliquot.gateway.kernel_handlers import KERNEL_HANDLERS
 from aliquot.gateway.shared_folder import read_folder
 from aliquot.gateway.size_names import STEP, describe_grammar
 from aliquot.gateway.sizes import OfferedSize, SizedKernelSpecManager
-from aliquot.gateway.status import Scene, kernel_reports, status_report
+from aliquot.gateway.status import status_report
 from aliquot.gateway.stock_handlers import read_body
 from aliquot.provisioner.errors import AliquotError
-from aliquot.provisioner.resources import GpuShare
 from jupyter_server.auth.decorator import authorized
-from jupyter_server.base.handlers import APIHandler
 from prometheus_client import CONTENT_TYPE_LATEST
 from tornado.web import HTTPError, RequestHandler, authenticated
 
-SETTING = "aliquot_sources"
-
-
-@dataclass(frozen=True)
-class Sources:
-    """What the handlers ask. Made by the extension, found in the application's settings."""
-
-    scene: Callable[[], Scene]
-    metrics: ServerMetrics
-    largest: GpuShare
-    folders: Folders
-    # What the owner of a kernel asks who wants it to stay; None where nothing ends kernels by themselves.
-    keep: Callable[[str], str | None] | None = None
-
-
-class AliquotHandler(APIHandler):
-    """What all of ours share. Watching is no activity: a panel left open does not keep an idle server alive."""
-
-    auth_resource = "aliquot"
-    _track_activity = False
-
-    @property
-    def sources(self) -> Sources:
-        found: Sources = self.settings[SETTING]
-        return found
-
-    @property
-    def asker(self) -> User:
-        return user_of(self)
-
-    def answer(self, report: dict[str, Any]) -> None:
-        """Send JSON, never kept by a cache: it is another one for each user and each second."""
-        self.set_header("Cache-Control", "no-store")
-        self.finish(json.dumps(report))
+__all__ = ["HANDLERS", "SETTING", "AliquotHandler", "Sources"]
 
 
 class StatusHandler(AliquotHandler):
@@ -68,42 +29,6 @@ class StatusHandler(AliquotHandler):
     @authorized
     async def get(self) -> None:
         self.answer(status_report(self.sources.scene(), self.asker))
-
-
-class KernelsHandler(AliquotHandler):
-    """The kernels that the asker may see."""
-
-    @authenticated
-    @authorized
-    async def get(self) -> None:
-        self.answer({"kernels": kernel_reports(self.sources.scene(), self.asker)})
-
-
-class KernelHandler(AliquotHandler):
-    """One kernel. Somebody else's is not there."""
-
-    @authenticated
-    @authorized
-    async def get(self, kernel_id: str) -> None:
-        for report in kernel_reports(self.sources.scene(), self.asker):
-            if report["id"] == kernel_id:
-                return self.answer(report)
-        raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
-
-
-class KeepHandler(AliquotHandler):
-    """A kernel that would be ended for want of use is to stay. Somebody else's is not there."""
-
-    @authenticated
-    @authorized
-    async def post(self, kernel_id: str) -> None:
-        if kernel_id not in self.kernel_manager or not owns(self.asker, self.kernel_manager, kernel_id):
-            raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
-        refusal = None if self.sources.keep is None else self.sources.keep(kernel_id)
-        if refusal is not None:
-            raise HTTPError(409, refusal)
-        self.set_status(204)
-        self.finish()
 
 
 class SizesHandler(AliquotHandler):
@@ -179,9 +104,7 @@ class MetricsHandler(AliquotHandler):
 HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/status", StatusHandler),
     (r"/aliquot/api/sizes", SizesHandler),
-    (r"/aliquot/api/kernels", KernelsHandler),
-    (r"/aliquot/api/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)", KernelHandler),
-    (r"/aliquot/api/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)/keep", KeepHandler),
+    *KERNEL_HANDLERS,
     (r"/aliquot/api/folders", FoldersHandler),
     (r"/aliquot/api/folders/(?P<name>[^/]+)", FolderHandler),
     (r"/aliquot/api/metrics", MetricsHandler),

@@ -24,20 +24,20 @@ from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 from tornado.web import HTTPError
 from traitlets import Bool, default
 
-from .admission import Admission
 from .auth import current_user
+from .class_policy import ClassPolicy
 from .container_plans import REQUEST_ENV, ContainerPlanner
 from .http_errors import http_error
 from .kernel_records import KernelState
-from .lasting_kernels import LastingKernelManager
 from .managed_kernel import ManagedKernel
+from .resizable_kernels import ResizableKernelManager
 from .stock_handlers import requested_env
 
 # ZeroMQ's own 100 ms let a kernel that is up wait for its server: 70 ms on average, of a start of 300.
 _TRY_AGAIN_MILLISECONDS = 10
 
 
-class AliquotKernelManager(LastingKernelManager):
+class AliquotKernelManager(ResizableKernelManager):
     """Jupyter's kernel manager, with owners and grants. ``admission`` is the extension's; None: it is not loaded."""
 
     use_pending_kernels = Bool(
@@ -46,7 +46,7 @@ class AliquotKernelManager(LastingKernelManager):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.admission: Admission | None = None
+        self.class_policy = ClassPolicy()
         self.containers: ContainerPlanner | None = None
         self.container_runtime: ContainerRuntime | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -152,6 +152,7 @@ class AliquotKernelManager(LastingKernelManager):
             spec = specs.get_kernel_spec(kernel_name or self.default_kernel_name)
             request = stanza_request(spec.metadata)
             if request is not None and self.admission is not None:
+                self.class_policy.check(current_user(), request)
                 self.admission.check(owner, request)
         except AliquotError as error:
             raise http_error(error) from error

@@ -13,14 +13,34 @@ from typing import Any, Protocol
 
 from aliquot.gpu_hook.paths import RuntimeDir
 from aliquot.provisioner.endings import Asked
-from aliquot.provisioner.errors import StateError
-from aliquot.provisioner.grant_record import grant_record
+from aliquot.provisioner.errors import RequestError, StateError
+from aliquot.provisioner.grant_record import grant_record, read_request, request_record
 from aliquot.provisioner.relay.records import UnreadableRecordError, read_relay_record
-from aliquot.provisioner.resources import Grant
+from aliquot.provisioner.resources import Grant, Request
 
 from .kernel_records import KernelRecord, KernelRecords, KernelState
 
 FACTS_VERSION = 1
+
+
+@dataclass(frozen=True)
+class SizeWish:
+    """Another size that a running kernel waits for, ``since`` seconds since the epoch."""
+
+    request: Request
+    since: float
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**request_record(self.request), "since": self.since}
+
+
+def read_wish(record: Mapping[str, Any]) -> SizeWish | None:
+    """The inverse of SizeWish.record; None for an empty one. Raises RequestError."""
+    try:
+        return SizeWish(read_request(record), float(record["since"])) if record else None
+    except (KeyError, TypeError, ValueError) as error:
+        raise RequestError(f"the size that the kernel waited for cannot be read: {error!r}") from error
 
 
 class Remembered(Protocol):
@@ -31,6 +51,7 @@ class Remembered(Protocol):
     owner: str
     queued_at: float
     start_arguments: dict[str, Any]
+    wish: SizeWish | None
 
     @property
     def label(self) -> str:
@@ -70,6 +91,7 @@ class KernelMemory:
             boot_id=self.boot_id,
             label=kernel.label,
             arguments=lasting_arguments(kernel.start_arguments),
+            wish={} if kernel.wish is None else kernel.wish.record(),
             ended_for={} if asked is None else {"code": asked.code.value, "message": asked.message, "by": asked.by},
         )
         self._records.write(record)

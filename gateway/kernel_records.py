@@ -51,6 +51,8 @@ class KernelRecord:
     label: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     ended_for: Mapping[str, str] = field(default_factory=dict)
+    # The size that it waits for while it runs; empty for none.
+    wish: Mapping[str, Any] = field(default_factory=dict)
 
 
 class RecordError(Exception):
@@ -144,6 +146,7 @@ def _read(path: Path) -> KernelRecord:
             label=str(data["label"]),
             arguments=dict(data["arguments"]),
             ended_for={str(key): str(value) for key, value in data["ended_for"].items()},
+            wish=dict(data.get("wish", {})),
         )
     except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"{error!r}") from error

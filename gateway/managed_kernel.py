@@ -35,7 +35,7 @@ from .container_plans import (
     ContainerStart,
     refuse_without_planner,
 )
-from .kernel_memory import KernelMemory
+from .kernel_memory import KernelMemory, SizeWish
 from .kernel_records import KernelState
 from .ledger import Asker
 
@@ -60,13 +60,17 @@ class ManagedKernel(ServerKernelManager):
         # What the first start was asked with: a start that failed can be tried again.
         self.start_arguments: dict[str, Any] = {}
         self._grant: Grant | None = None
+        # The size that it waits for while it runs.
+        self.wish: SizeWish | None = None
         # How its process ended, once it did; why it was last restarted without anybody asking for it.
         self.process_end: ProcessEnd | None = None
         self.last_crash: Ending | None = None
         self.tell_failed: Callable[[ManagedKernel, BaseException], None] = _nobody_listens
 
     def request(self) -> Request | None:
-        """What its kernelspec asks for; None for a plain kernel. Raises RequestError."""
+        """What it has; before that, what its kernelspec asks for; None for a plain kernel. Raises RequestError."""
+        if self._grant is not None:
+            return self._grant.request
         return None if self.kernel_spec is None else stanza_request(self.kernel_spec.metadata)
 
     @property
@@ -94,6 +98,15 @@ class ManagedKernel(ServerKernelManager):
     def grant(self) -> Grant | None:
         """What it holds; None for a plain kernel, and for one that waits."""
         return self._grant
+
+    async def take_size(self, grant: Grant) -> str:
+        """Another grant while it runs, for restarts, too. Tells what could not be changed now. Raises AliquotError."""
+        self._grant = grant
+        provisioner, containers = self.provisioner, self.containers
+        if not isinstance(provisioner, AliquotProvisioner) or provisioner.grant is None:
+            return ""
+        limits = None if containers is None else containers.limits_of(self.kernel_name, grant.request.gpus)
+        return await provisioner.resize(grant, limits)
 
     async def adopt(self, relay: RelayRecord, process: KernelProcess | None, grant: Grant | None) -> None:
         """Take over one that was started by a gateway before us. ``process`` None: its relay stands alone."""

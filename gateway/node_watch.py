@@ -29,6 +29,7 @@ class NodeWatch:
         self._client: AgentClient | None = None
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
+        self._asking = asyncio.Lock()
         self._listeners: list[Callable[[NodeView], None]] = []
 
     def listen(self, listener: Callable[[NodeView], None]) -> None:
@@ -43,10 +44,15 @@ class NodeWatch:
         """Ask again at once: something changed."""
         self._hurry.set()
 
+    async def look(self) -> None:
+        """Ask now, and return when it has answered: who just changed something is told what came of it."""
+        async with self._asking:
+            await self._look()
+
     async def start(self) -> None:
         """Ask once, then go on in the background."""
         if self._task is None:
-            await self._look()
+            await self.look()
             self._task = asyncio.create_task(self._run(), name="aliquot-node-watch")
 
     async def stop(self) -> None:
@@ -60,7 +66,7 @@ class NodeWatch:
         while True:
             await self._wait()
             try:
-                await self._look()
+                await self.look()
             except Exception:
                 self._log.exception("node_watch=failed; it goes on")
 

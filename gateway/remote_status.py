@@ -6,18 +6,22 @@ Only to whom this server's kernels are: its administrators. Paths of notebooks a
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
-from aliquot.gateway.handlers import (
-    AliquotHandler,
+from aliquot.gateway.handler_base import AliquotHandler
+from aliquot.gateway.handlers import SizesHandler, StatusHandler
+from aliquot.gateway.kernel_handlers import (
+    HintHandler,
     KeepHandler,
     KernelHandler,
     KernelsHandler,
-    SizesHandler,
-    StatusHandler,
+    ResizeHandler,
+    SwapOutHandler,
+    WakeHandler,
 )
 from aliquot.gateway.local_kernels import session_labels
-from aliquot.gateway.stock_handlers import with_cause
+from aliquot.gateway.stock_handlers import read_body, with_cause
 from aliquot.gpu_hook.waiting import within
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.gateway.gateway_client import GatewayClient, gateway_request
@@ -94,6 +98,16 @@ class RemoteKernelHandler(KernelHandler):
             return await with_cause(super().get, kernel_id)
         self.answer(report)
 
+    @authenticated
+    @authorized
+    async def patch(self, kernel_id: str) -> None:
+        if not self.asker.is_admin:
+            return await with_cause(super().patch, kernel_id)
+        body = json.dumps(read_body(self.get_json_body))
+        report = await ask_gateway(f"kernels/{url_escape(kernel_id)}", method="PATCH", body=body)
+        self.set_status(202 if report["resize"] else 200)
+        self.answer(report)
+
 
 class RemoteKeepHandler(KeepHandler):
     """One of them is to stay."""
@@ -104,6 +118,56 @@ class RemoteKeepHandler(KeepHandler):
         if not self.asker.is_admin:
             return await with_cause(super().post, kernel_id)
         await ask_gateway(f"kernels/{url_escape(kernel_id)}/keep", method="POST", body="{}")
+        self.set_status(204)
+        self.finish()
+
+
+class RemoteResizeHandler(ResizeHandler):
+    """The size that one of them waits for."""
+
+    @authenticated
+    @authorized
+    async def delete(self, kernel_id: str) -> None:
+        if not self.asker.is_admin:
+            return await with_cause(super().delete, kernel_id)
+        await ask_gateway(f"kernels/{url_escape(kernel_id)}/resize", method="DELETE")
+        self.set_status(204)
+        self.finish()
+
+
+class RemoteSwapOutHandler(SwapOutHandler):
+    """The memory of one of them is to leave its devices."""
+
+    @authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        if not self.asker.is_admin:
+            return await with_cause(super().post, kernel_id)
+        self.set_status(202)
+        self.answer(await ask_gateway(f"kernels/{url_escape(kernel_id)}/swap-out", method="POST", body="{}"))
+
+
+class RemoteWakeHandler(WakeHandler):
+    """It is to come back."""
+
+    @authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        if not self.asker.is_admin:
+            return await with_cause(super().post, kernel_id)
+        self.set_status(202)
+        self.answer(await ask_gateway(f"kernels/{url_escape(kernel_id)}/wake", method="POST", body="{}"))
+
+
+class RemoteHintHandler(HintHandler):
+    """One of them will be used soon."""
+
+    @authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        if not self.asker.is_admin:
+            return await with_cause(super().post, kernel_id)
+        await ask_gateway(f"kernels/{url_escape(kernel_id)}/hint", method="POST", body="{}")
         self.set_status(204)
         self.finish()
 
@@ -127,6 +191,16 @@ class RemoteSizesHandler(SizesHandler):
 
 def remote_handlers(routes: tuple[tuple[str, type[RequestHandler]], ...]) -> list[tuple[str, type[RequestHandler]]]:
     """The same routes, with ours where the gateway is asked."""
-    ours = (RemoteStatusHandler, RemoteKernelsHandler, RemoteKernelHandler, RemoteKeepHandler, RemoteSizesHandler)
+    ours = (
+        RemoteStatusHandler,
+        RemoteKernelsHandler,
+        RemoteKernelHandler,
+        RemoteKeepHandler,
+        RemoteResizeHandler,
+        RemoteSwapOutHandler,
+        RemoteWakeHandler,
+        RemoteHintHandler,
+        RemoteSizesHandler,
+    )
     stands_for: dict[type, type[RequestHandler]] = {handler.__bases__[0]: handler for handler in ours}
     return [(route, stands_for.get(handler, handler)) for route, handler in routes]

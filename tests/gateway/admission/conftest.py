@@ -106,18 +106,18 @@ class HandAgent:
         placement = {quota.uuid: quota.share.hundredths for quota in grant.quotas}
         return await self.reserve(asker, grant.request, placement)
 
-    async def resize(self, grant: Grant, request: Request) -> Grant:
+    async def resize(self, kernel_id: str, request: Request) -> Grant:
         await self._answer()
         error, self.refuse_next = self.refuse_next, None
         if error is not None:
             raise error
-        before = self.held[grant.kernel_id]
+        before = self.held[kernel_id]
         placed = place_change([self._device(i).state() for i in range(self._count)], held_parts(before), request)
         if isinstance(placed, Refusal):
             raise NoRoomError(placed.message)
         quotas = tuple(Quota(p.uuid, p.index, GpuShare(p.hundredths), Bytes(p.quota_bytes)) for p in placed)
         changed = replace(before, request=request, quotas=quotas, generation=before.generation + 1)
-        self.held[grant.kernel_id] = changed
+        self.held[kernel_id] = changed
         await self._answer()
         self.tell()
         return changed

@@ -77,7 +77,10 @@ def escaped(**other: Any) -> dict[str, Any]:
 
 
 class FakeAgent:
-    """Answers at `path` between start and stop. Tests change what it says by its attributes; it has never any room."""
+    """Answers at `path` between start and stop. Tests change what it says by its attributes.
+
+    Without ``gives_room`` it has never any; with it, it grants all that is asked, and changes it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -86,6 +89,11 @@ class FakeAgent:
         self.devices = [device()]
         self.kernels: list[dict[str, Any]] = []
         self.node: dict[str, Any] = {}  # more of the status
+        self.gives_room = False
+        # What was asked of kernels: op and kernel id, in their order.
+        self.asked: list[tuple[str, str]] = []
+        # Op to how it is refused: code and message.
+        self.refusals: dict[str, tuple[str, str]] = {}
 
     async def start(self) -> None:
         self._server = await asyncio.start_unix_server(self._serve, self._path)
@@ -104,10 +112,16 @@ class FakeAgent:
         self._writers.append(writer)
         while line := await reader.readline():
             question = json.loads(line)
-            writer.write(json.dumps({"id": question["id"], **self._answer(question["op"])}).encode() + b"\n")
+            answer = self._answer(question["op"], question)
+            writer.write(json.dumps({"id": question["id"], **answer}).encode() + b"\n")
             await writer.drain()
 
-    def _answer(self, op: str) -> dict[str, Any]:
+    def tell_changed(self) -> None:
+        """Room may have returned."""
+        for writer in self._writers:
+            writer.write(b'{"event": "changed"}\n')
+
+    def _answer(self, op: str, question: dict[str, Any]) -> dict[str, Any]:
         node = {"ok": True, "node": "a node", "driver": "softgpu"}
         if op == "hello":
             return {**node, "version": 1, "pid": 1}
@@ -120,6 +134,30 @@ class FakeAgent:
                 "connections": 1,
                 **self.node,
             }
-        if op == "reserve":
+        if "kernel_id" in question:
+            self.asked.append((op, question["kernel_id"]))
+        if op in self.refusals:
+            code, message = self.refusals[op]
+            return {"ok": False, "code": code, "message": message}
+        if op == "reserve" and not self.gives_room:
             return {"ok": False, "code": "no_room", "message": "asked 0.9 GPU, 0.75 free on gpu0"}
+        if op in ("reserve", "resize"):
+            return {"ok": True, "grant": self._hold(question)}
         return {"ok": True, "released": False}
+
+    def _hold(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Have the kernel with what was asked for it on the first device, and tell its grant."""
+        kernel_id, hundredths = asked["kernel_id"], asked["hundredths"]
+        held = next((one for one in self.kernels if one["kernel_id"] == kernel_id), None)
+        if held is None:
+            held = kernel(kernel_id, asked["owner"], label=asked["label"], generation=0)
+            self.kernels.append(held)
+        limit = asked["memory_limit"]
+        quota = 16 * GIB * hundredths // 100 if limit is None else limit
+        held.update(hundredths=hundredths, memory_limit=limit, workload_class=asked["workload_class"])
+        held["generation"] += 1
+        held["devices"][0].update(hundredths=hundredths, quota_bytes=quota)
+        part = {"uuid": UUID, "index": 0, "hundredths": hundredths, "quota_bytes": quota}
+        same = ("kernel_id", "owner", "generation", "hundredths", "memory_limit", "workload_class")
+        folder = str(self._path.parent / "kernels" / kernel_id)
+        return {**{name: held[name] for name in same}, "node": "n", "devices": [part], "kernel_dir": folder, "env": {}}

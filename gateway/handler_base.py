@@ -1,0 +1,53 @@
+"""What all handlers of /aliquot/api share: what they ask, who asks them, and how they answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aliquot.gateway.auth import User, user_of
+from aliquot.gateway.folders import Folders
+from aliquot.gateway.kernel_changes import KernelChanges
+from aliquot.gateway.metrics import ServerMetrics
+from aliquot.gateway.status import Scene
+from aliquot.provisioner.resources import GpuShare
+from jupyter_server.base.handlers import APIHandler
+
+SETTING = "aliquot_sources"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What the handlers ask. Made by the extension, found in the application's settings."""
+
+    scene: Callable[[], Scene]
+    metrics: ServerMetrics
+    largest: GpuShare
+    folders: Folders
+    # What the owner of a kernel asks who wants it to stay; None where nothing ends kernels by themselves.
+    keep: Callable[[str], str | None] | None = None
+    # None on a server in gateway mode, whose kernels are the gateway's.
+    changes: KernelChanges | None = None
+
+
+class AliquotHandler(APIHandler):
+    """What all of ours share. Watching is no activity: a panel left open does not keep an idle server alive."""
+
+    auth_resource = "aliquot"
+    _track_activity = False
+
+    @property
+    def sources(self) -> Sources:
+        found: Sources = self.settings[SETTING]
+        return found
+
+    @property
+    def asker(self) -> User:
+        return user_of(self)
+
+    def answer(self, report: dict[str, Any]) -> None:
+        """Send JSON, never kept by a cache: it is another one for each user and each second."""
+        self.set_header("Cache-Control", "no-store")
+        self.finish(json.dumps(report))

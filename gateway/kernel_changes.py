@@ -1,0 +1,176 @@
+"""What a kernel's owner may ask of it while it runs: another size or class, and where its memory is to be.
+
+Checks what this server can know; who may ask for which kernel, the handlers have checked. Admission and the node agent
+have the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from aliquot.gateway.admission import Admission
+from aliquot.gateway.auth import User
+from aliquot.gateway.class_policy import ClassPolicy
+from aliquot.gateway.clock import Clock
+from aliquot.gateway.entries import Entry
+from aliquot.gateway.node_watch import NodeWatch
+from aliquot.gateway.request_queue import QueueEntry
+from aliquot.gateway.resizable_kernels import ResizableKernelManager
+from aliquot.gpu_hook.agent_reports import KernelStatus
+from aliquot.provisioner.errors import GrantError, RequestError
+from aliquot.provisioner.grant_record import read_request
+from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
+
+# A hint that follows another so soon says nothing new.
+_HINT_SECONDS = 1.0
+_MOST_HINTS = 4096
+
+
+class ResidencyAgent(Protocol):
+    """The part of the agent's link that moves memory. All raise AliquotError."""
+
+    async def resize(self, kernel_id: str, request: Request) -> Grant: ...
+
+    async def swap_out(self, kernel_id: str) -> None: ...
+
+    async def wake(self, kernel_id: str) -> None: ...
+
+    async def hint(self, kernel_id: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What of a kernel is to change; None: it stays. ``memory_limit`` 0: the share's part, which is no own limit."""
+
+    gpus: GpuShare | None = None
+    memory_limit: Bytes | None = None
+    workload_class: WorkloadClass | None = None
+
+    def applied_to(self, request: Request) -> Request:
+        """The whole request after the change."""
+        limit = request.memory_limit if self.memory_limit is None else self.memory_limit or None
+        return Request(self.gpus or request.gpus, limit, self.workload_class or request.workload_class)
+
+
+def read_wish(body: object, largest: GpuShare) -> Wish:
+    """A request's body, ``{gpus, memory, class}``. Raises RequestError."""
+    entry = Entry("the body", body)
+    share = entry.number("gpus")
+    wish = Wish(
+        gpus=None if share is None else _share(share, largest),
+        memory_limit=entry.amount("memory"),
+        workload_class=_class(entry),
+    )
+    entry.finish()
+    if wish == Wish():
+        raise RequestError("asked to change nothing; write one or more of gpus, memory and class")
+    return wish
+
+
+def _share(gpus: float, largest: GpuShare) -> GpuShare:
+    share = GpuShare(round(gpus * 100))
+    if abs(gpus * 100 - share.hundredths) > 1e-6 or not 0 < share.hundredths <= largest.hundredths:
+        raise RequestError(f"asked {gpus:g} GPUs; found here are sizes from 0.01 to {largest} in steps of 0.01")
+    return share
+
+
+def _class(entry: Entry) -> WorkloadClass | None:
+    asked = entry.text("class", "")
+    try:
+        return WorkloadClass(asked) if asked else None
+    except ValueError:
+        raise entry.refused("class", asked, " or ".join(one.value for one in WorkloadClass)) from None
+
+
+class KernelChanges:
+    """Made by the extension; found by handlers in Sources."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        agent: ResidencyAgent,
+        manager: ResizableKernelManager | None,
+        policy: ClassPolicy,
+        watch: NodeWatch,
+        clock: Clock,
+    ) -> None:
+        self._admission = admission
+        self._agent = agent
+        self._manager = manager
+        self._policy = policy
+        self._watch = watch
+        self._clock = clock
+        self._hinted: dict[str, float] = {}
+
+    async def resize(self, asker: User, kernel_id: str, wish: Wish) -> Grant | QueueEntry:
+        """The new grant; or, while there is no room, the place in the queue. Raises AliquotError."""
+        held = next((h for h in self._admission.snapshot().holdings if h.grant.kernel_id == kernel_id), None)
+        before = held.grant.request if held is not None else self._request_elsewhere(kernel_id)
+        if before is None:
+            raise _no_gpu(kernel_id)
+        request = wish.applied_to(before)
+        self._policy.check(asker, request, before.workload_class)
+        if held is None:
+            # Its own program asked the agent for it, and nobody here queues for it.
+            done: Grant | QueueEntry = await self._agent.resize(kernel_id, request)
+        elif self._manager is not None and kernel_id in self._manager:
+            done = await self._manager.resize_kernel(kernel_id, request)
+        else:
+            done = await self._admission.resize(kernel_id, request)
+        await self._watch.look()
+        return done
+
+    async def withdraw_resize(self, kernel_id: str) -> bool:
+        """Give up a change of size that waits for room; tells whether one did."""
+        withdrawn = await self._admission.withdraw_resize(kernel_id)
+        if self._manager is not None:
+            self._manager.forget_wish(kernel_id)
+        return withdrawn
+
+    async def swap_out(self, kernel_id: str) -> None:
+        """Ask that its memory leave its devices. Raises AliquotError, with why it cannot."""
+        self._check_gpu(kernel_id)
+        await self._agent.swap_out(kernel_id)
+        await self._watch.look()
+
+    async def wake(self, kernel_id: str) -> None:
+        """Ask that its memory come back. Raises AliquotError."""
+        self._check_gpu(kernel_id)
+        await self._agent.wake(kernel_id)
+        await self._watch.look()
+
+    async def hint(self, kernel_id: str) -> None:
+        """Somebody is about to use it. Cheap: of several within a second the agent hears one. Raises AliquotError."""
+        self._check_gpu(kernel_id)
+        now = self._clock.now()
+        if now - self._hinted.get(kernel_id, float("-inf")) < _HINT_SECONDS:
+            return
+        if len(self._hinted) >= _MOST_HINTS:
+            self._hinted = {one: at for one, at in self._hinted.items() if now - at < _HINT_SECONDS}
+        self._hinted[kernel_id] = now
+        await self._agent.hint(kernel_id)
+
+    def _check_gpu(self, kernel_id: str) -> None:
+        is_held = any(held.grant.kernel_id == kernel_id for held in self._admission.snapshot().holdings)
+        if not is_held and self._known().get(kernel_id) is None:
+            raise _no_gpu(kernel_id)
+
+    def _request_elsewhere(self, kernel_id: str) -> Request | None:
+        known = self._known().get(kernel_id)
+        if known is None:
+            return None
+        record = {"hundredths": known.hundredths, "memory_limit": known.memory_limit}
+        return read_request({**record, "workload_class": known.workload_class})
+
+    def _known(self) -> Mapping[str, KernelStatus]:
+        status = self._watch.view().status
+        return {kernel.kernel_id: kernel for kernel in status.kernels} if status else {}
+
+
+def _no_gpu(kernel_id: str) -> GrantError:
+    return GrantError(
+        f"asked a change of kernel {kernel_id}; it holds no GPU. A kernel gets its GPU when it starts: start one of a "
+        "kernelspec with a size, such as python3.gpu-0.25"
+    )

@@ -1,0 +1,165 @@
+"""REST for one kernel under /aliquot/api: what it has, and what its owner may ask of it while it runs.
+
+Whose kernel it is, is checked here: somebody else's answers exactly as one that does not exist.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from aliquot.gateway.auth import owns
+from aliquot.gateway.handler_base import AliquotHandler
+from aliquot.gateway.http_errors import http_error
+from aliquot.gateway.kernel_changes import KernelChanges, read_wish
+from aliquot.gateway.request_queue import QueueEntry
+from aliquot.gateway.status import Report, kernel_reports
+from aliquot.gateway.stock_handlers import read_body
+from aliquot.provisioner.errors import AliquotError
+from jupyter_server.auth.decorator import authorized
+from tornado.web import HTTPError, RequestHandler, authenticated
+
+_RUNNING = ("resident", "swapped", "waking", "checkpointed")
+
+
+class OneKernelHandler(AliquotHandler):
+    """What those share that are asked about one kernel."""
+
+    def report(self, kernel_id: str) -> Report:
+        """What is told of the kernel. Raises HTTPError 404 for one that the asker may not see."""
+        for report in kernel_reports(self.sources.scene(), self.asker):
+            if report["id"] == kernel_id:
+                return report
+        raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+
+    def changes_of(self, kernel_id: str) -> KernelChanges:
+        """What changes this kernel. Raises HTTPError: 404 as report does, 409 for one that does not run."""
+        try:
+            state = str(self.report(kernel_id)["state"])
+        except HTTPError:
+            # A plain kernel is not told of, and is its owner's all the same: he hears that it has no GPU.
+            if kernel_id not in self.kernel_manager or not owns(self.asker, self.kernel_manager, kernel_id):
+                raise
+            state = "resident"
+        if state not in _RUNNING:
+            told = "end it, and start one of another size" if state == "pending" else "wait until it runs"
+            told = "start another one" if state == "ended" else told
+            raise HTTPError(409, f"asked a change of kernel {kernel_id}; it is {state}: {told}")
+        if self.sources.changes is None:
+            raise HTTPError(409, "asked a change of a kernel; this server's kernels are another gateway's: ask there")
+        return self.sources.changes
+
+
+@contextlib.contextmanager
+def told_as_http() -> Iterator[None]:
+    """Errors of ours, as those of HTTP."""
+    try:
+        yield
+    except AliquotError as error:
+        raise http_error(error) from error
+
+
+class KernelsHandler(AliquotHandler):
+    """The kernels that the asker may see."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        self.answer({"kernels": kernel_reports(self.sources.scene(), self.asker)})
+
+
+class KernelHandler(OneKernelHandler):
+    """One kernel, and another size or class for it."""
+
+    @authenticated
+    @authorized
+    async def get(self, kernel_id: str) -> None:
+        self.answer(self.report(kernel_id))
+
+    @authenticated
+    @authorized
+    async def patch(self, kernel_id: str) -> None:
+        changes = self.changes_of(kernel_id)
+        with told_as_http():
+            wish = read_wish(read_body(self.get_json_body), self.sources.largest)
+            outcome = await changes.resize(self.asker, kernel_id, wish)
+        self.set_status(202 if isinstance(outcome, QueueEntry) else 200)
+        self.answer(self.report(kernel_id))
+
+
+class ResizeHandler(OneKernelHandler):
+    """A change of size that waits for room."""
+
+    @authenticated
+    @authorized
+    async def delete(self, kernel_id: str) -> None:
+        with told_as_http():
+            withdrawn = await self.changes_of(kernel_id).withdraw_resize(kernel_id)
+        if not withdrawn:
+            raise HTTPError(404, f"asked to withdraw a change of kernel {kernel_id}'s size; none waits for room")
+        self.set_status(204)
+        self.finish()
+
+
+class SwapOutHandler(OneKernelHandler):
+    """Its memory is to leave its devices."""
+
+    @authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        with told_as_http():
+            await self.changes_of(kernel_id).swap_out(kernel_id)
+        self.set_status(202)
+        self.answer(self.report(kernel_id))
+
+
+class WakeHandler(OneKernelHandler):
+    """Its memory is to come back."""
+
+    @authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        with told_as_http():
+            await self.changes_of(kernel_id).wake(kernel_id)
+        self.set_status(202)
+        self.answer(self.report(kernel_id))
+
+
+class HintHandler(OneKernelHandler):
+    """It will be used soon."""
+
+    @authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        with told_as_http():
+            await self.changes_of(kernel_id).hint(kernel_id)
+        self.set_status(204)
+        self.finish()
+
+
+class KeepHandler(AliquotHandler):
+    """A kernel that would be ended for want of use is to stay. Somebody else's is not there."""
+
+    @authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        if kernel_id not in self.kernel_manager or not owns(self.asker, self.kernel_manager, kernel_id):
+            raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+        refusal = None if self.sources.keep is None else self.sources.keep(kernel_id)
+        if refusal is not None:
+            raise HTTPError(409, refusal)
+        self.set_status(204)
+        self.finish()
+
+
+_KERNEL = r"/aliquot/api/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)"
+
+KERNEL_HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
+    (r"/aliquot/api/kernels", KernelsHandler),
+    (_KERNEL, KernelHandler),
+    (f"{_KERNEL}/keep", KeepHandler),
+    (f"{_KERNEL}/resize", ResizeHandler),
+    (f"{_KERNEL}/swap-out", SwapOutHandler),
+    (f"{_KERNEL}/wake", WakeHandler),
+    (f"{_KERNEL}/hint", HintHandler),
+)

@@ -1,0 +1,246 @@
+"""Another size, and where memory is to be, by REST: by whom, with what is wrong, and with what has to wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aliquot.gateway.clock import SystemClock
+from jupyter_server.serverapp import ServerApp
+from traitlets.config import Config
+
+from .conftest import Ask
+from .fake_agent import GIB, FakeAgent, device, kernel
+from .test_contract import check, until
+
+KERNEL = "/aliquot/api/kernels/{kernel_id}"
+WHO = ("nobody", "bob", "alice", "ada")
+PATHS = (
+    ("PATCH", "", {"gpus": 0.5}, (403, 404, 200, 200)),
+    ("DELETE", "/resize", None, (403, 404, 404, 404)),
+    ("POST", "/swap-out", {}, (403, 404, 202, 202)),
+    ("POST", "/wake", {}, (403, 404, 202, 202)),
+    ("POST", "/hint", {}, (403, 404, 204, 204)),
+)
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: Config) -> Config:
+    jp_server_config.Aliquot.user_limit_gpus = 0.9
+    jp_server_config.Aliquot.production_for = ["alice"]
+    return jp_server_config
+
+
+async def a_kernel_of_alice(ask: Ask, agent: FakeAgent, size: str = "0.25") -> str:
+    """One that runs with a grant of this server."""
+    agent.devices = [device(reserved_bytes=0, reserved_hundredths=0)]
+    agent.gives_room = True
+    await agent.start()
+    started = await ask("alice", "POST", "api/kernels", body={"name": f"python3.gpu-{size}"})
+    assert started.status == 201, started.body
+    kernel_id = str(started.json["id"])
+
+    async def state() -> Any:
+        return (await ask("alice", "GET", "aliquot/api/kernels", kernel_id)).json["state"]
+
+    await until(state, lambda state: state == "resident")
+    return kernel_id
+
+
+@pytest.mark.parametrize(("method", "path", "body", "want"), PATHS, ids=[f"{m} {p}" for m, p, _, _ in PATHS])
+async def test_changes_are_the_owners_and_administrators(
+    ask: Ask, an_agent: FakeAgent, method: str, path: str, body: Any, want: tuple[int, ...]
+) -> None:
+    """A kernel that another program started: the agent alone holds it, and its owner is who it says."""
+    an_agent.kernels = [kernel("k1", "alice")]
+    an_agent.gives_room = True
+    await an_agent.start()
+    route = KERNEL + path
+    got = {}
+    for who in WHO:
+        answer = await ask(who, method, "aliquot/api/kernels/k1" + path, body=body)
+        got[who] = answer.status
+        if answer.status != 204:
+            check(answer, route, method.lower())
+    assert got == dict(zip(WHO, want, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "want"),
+    [
+        (None, 400, "found no table"),
+        ({}, 400, "asked to change nothing"),
+        ([], 400, "no JSON object"),
+        (b"{", 400, "Invalid JSON"),
+        ({"gpu": 0.5}, 400, "found no such fields"),
+        ({"gpus": "0.5"}, 400, "write a number above 0"),
+        ({"gpus": 0}, 400, "write a number above 0"),
+        ({"gpus": -1}, 400, "write a number above 0"),
+        ({"gpus": True}, 400, "write a number above 0"),
+        ({"gpus": 0.255}, 400, "steps of 0.01"),
+        ({"gpus": 9}, 400, "sizes from 0.01 to 8"),
+        ({"memory": "much"}, 400, "an amount of memory"),
+        ({"memory": 0}, 400, "an amount of memory"),
+        ({"memory": 1.5}, 400, "an amount of memory"),
+        ({"memory": 1 << 70}, 400, "an amount of memory"),
+        ({"memory": 1}, 400, "ask for at least 2 MiB"),
+        ({"class": "low"}, 400, "write production or opportunistic"),
+        ({"class": 7}, 400, "write a text"),
+        ({"memory": "17GiB"}, 409, "it has 16.0 GiB"),
+        ({"gpus": 1.5}, 409, "takes 2 devices; the kernel has 0.25 GPU on 1 device"),
+        ({"gpus": 0.95}, 403, "may have 0.9 in all"),
+    ],
+)
+async def test_a_wrong_wish_is_refused_with_what_is_wrong_in_it(
+    ask: Ask, an_agent: FakeAgent, body: Any, status: int, want: str
+) -> None:
+    kernel_id = await a_kernel_of_alice(ask, an_agent)
+    answer = await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body=body)
+    assert (answer.status, want in answer.json["message"]) == (status, True), answer.json
+    assert ("resize", kernel_id) not in an_agent.asked
+
+
+async def test_a_granted_size_is_told_and_stays_over_a_restart(
+    ask: Ask, an_agent: FakeAgent, a_server: ServerApp
+) -> None:
+    kernel_id = await a_kernel_of_alice(ask, an_agent)
+    wish = {"gpus": 0.5, "memory": "12GiB", "class": "opportunistic"}
+    told = check(await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body=wish), KERNEL, "patch")
+    assert (told["gpus"], told["memory_limit_bytes"], told["workload_class"]) == (0.5, 12 * GIB, "opportunistic")
+    assert (told["resize"], told["quota_bytes"]) == (None, 12 * GIB)
+    managed = a_server.kernel_manager.get_kernel(kernel_id)
+
+    async def held() -> Any:
+        grant = managed.provisioner.grant
+        return grant.request.gpus.hundredths, managed.grant.generation == grant.generation
+
+    await until(held, lambda found: found == (50, True))
+    assert (await ask("alice", "POST", "api/kernels", kernel_id, "restart", body={})).status == 200
+    assert await held() == (50, True)
+    again = check(await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"memory": None}), KERNEL, "patch")
+    assert (again["memory_limit_bytes"], again["quota_bytes"]) == (None, 8 * GIB)
+
+
+async def test_a_size_that_waits_is_pending_until_there_is_room(ask: Ask, an_agent: FakeAgent) -> None:
+    kernel_id = await a_kernel_of_alice(ask, an_agent)
+    an_agent.devices = [device(reserved_bytes=16 * GIB, reserved_hundredths=100)]
+    answer = await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"gpus": 0.5})
+    assert answer.status == 202
+    told = check(answer, KERNEL, "patch")
+    assert (told["gpus"], told["state"]) == (0.25, "resident"), "it goes on as it is"
+    resize = told["resize"]
+    assert (resize["state"], resize["gpus"], resize["position"]) == ("pending", 0.5, 1)
+    assert resize["reason"].startswith("waiting to grow to 0.5 GPU: 0 free on gpu0")
+    other = await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"gpus": 0.75})
+    assert other.json["resize"]["gpus"] == 0.75, "a new wish replaces the one that waited"
+    assert (await ask("alice", "GET", "aliquot/api/status")).json["queue"] == {"length": 1}
+
+    async def mine() -> Any:
+        return (await ask("alice", "GET", "aliquot/api/kernels", kernel_id)).json
+
+    an_agent.devices = [device(reserved_bytes=4 * GIB, reserved_hundredths=25)]
+    an_agent.tell_changed()
+    report = await until(mine, lambda report: report["gpus"] == 0.75)
+    assert report["resize"] is None
+
+
+async def test_a_wish_can_be_withdrawn_once(ask: Ask, an_agent: FakeAgent) -> None:
+    kernel_id = await a_kernel_of_alice(ask, an_agent)
+    an_agent.devices = [device(reserved_bytes=16 * GIB, reserved_hundredths=100)]
+    path = ("aliquot/api/kernels", kernel_id)
+    assert (await ask("alice", "PATCH", *path, body={"gpus": 0.5})).status == 202
+    assert (await ask("bob", "DELETE", *path, "resize")).status == 404
+    assert (await ask("alice", "DELETE", *path, "resize")).status == 204
+    assert (await ask("alice", "DELETE", *path, "resize")).status == 404
+    assert (await ask("alice", "GET", *path)).json["resize"] is None
+    assert (await ask("alice", "PATCH", *path, body={"gpus": 0.5})).status == 202
+    assert (await ask("alice", "DELETE", "api/kernels", kernel_id)).status == 204
+    assert (await ask("ada", "GET", "aliquot/api/status")).json["queue"] == {"length": 0}
+
+
+async def test_a_class_is_had_by_policy(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.kernels = [kernel("k1", "bob", workload_class="opportunistic"), kernel("k2", "bob")]
+    an_agent.gives_room = True
+    await an_agent.start()
+    to_production = await ask("bob", "PATCH", "aliquot/api/kernels/k1", body={"class": "production"})
+    assert (to_production.status, "production_for" in to_production.json["message"]) == (403, True)
+    assert (await ask("bob", "PATCH", "aliquot/api/kernels/k2", body={"gpus": 0.5})).status == 200, "it has it already"
+    assert (await ask("ada", "PATCH", "aliquot/api/kernels/k1", body={"class": "production"})).status == 200
+    started = await ask("bob", "POST", "api/kernels", body={"name": "python3.gpu-0.25"})
+    assert (started.status, "ends in -low" in started.json["message"]) == (403, True)
+    assert (await ask("bob", "POST", "api/kernels", body={"name": "python3.gpu-0.25-low"})).status == 201
+
+
+async def test_a_kernel_that_waits_to_start_cannot_be_changed(ask: Ask, an_agent: FakeAgent) -> None:
+    await an_agent.start()
+    kernel_id = (await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.9"})).json["id"]
+    answer = await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"gpus": 0.5})
+    assert (answer.status, "it is pending: end it" in answer.json["message"]) == (409, True)
+
+
+async def test_hints_within_a_second_reach_the_agent_once(
+    ask: Ask, an_agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SystemClock, "now", lambda _: 1000.0)
+    an_agent.kernels = [kernel("k1", "alice"), kernel("k2", "alice")]
+    await an_agent.start()
+    for kernel_id in ("k1", "k1", "k2", "k1"):
+        assert (await ask("alice", "POST", f"aliquot/api/kernels/{kernel_id}/hint", body={})).status == 204
+    assert an_agent.asked == [("hint", "k1"), ("hint", "k2")]
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("bad_request", 400), ("not_found", 409), ("no_room", 503), ("internal", 503)]
+)
+async def test_what_the_agent_refuses_is_told_in_its_words(
+    ask: Ask, an_agent: FakeAgent, code: str, status: int
+) -> None:
+    an_agent.kernels = [kernel("k1", "alice")]
+    an_agent.refusals = {"swap_out": (code, "asked to swap k1; it shares memory by IPC")}
+    await an_agent.start()
+    answer = await ask("alice", "POST", "aliquot/api/kernels/k1/swap-out", body={})
+    assert (answer.status, answer.json["message"]) == (status, "asked to swap k1; it shares memory by IPC")
+
+
+async def test_without_an_agent_a_change_says_so(ask: Ask, an_agent: FakeAgent) -> None:
+    kernel_id = await a_kernel_of_alice(ask, an_agent)
+    await an_agent.stop()
+
+    async def state() -> Any:
+        return (await ask("alice", "GET", "aliquot/api/status")).json["node"]["agent"]
+
+    await until(state, lambda state: state == "unavailable")
+    swapped = await ask("alice", "POST", "aliquot/api/kernels", kernel_id, "swap-out", body={})
+    assert swapped.status == 503
+    resized = check(await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"gpus": 0.5}), KERNEL, "patch")
+    assert "node agent unavailable" in resized["resize"]["reason"]
+
+
+async def test_states_and_waits_are_shown_as_the_agent_tells_them(ask: Ask, an_agent: FakeAgent) -> None:
+    swapped = {"state": "swapped", "mode": "vmm", "since": 1_800_000_000.0, "swapped_bytes": GIB, "elastic_bytes": GIB}
+    waits = {"reason": "room for 1 GiB on gpu0", "seconds": 2.4, "before": 1, "expected_seconds": 3}
+    staying = [{"reason": "ipc", "bytes": 512}]
+    an_agent.kernels = [
+        kernel("out", "alice", residency={**swapped, "staying": staying}),
+        kernel("waits", "alice", residency={**swapped, "waits": waits}),
+        kernel("off", "alice", residency={"state": "resident", "mode": "off", "mode_reason": "its hook is of before"}),
+        kernel("plain", "alice"),
+    ]
+    an_agent.node = {"oversubscription": 2.5, "host_copies": {"used_bytes": GIB, "budget_bytes": 4 * GIB}}
+    await an_agent.start()
+    status = check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
+    told = {found["id"]: found for found in status["kernels"]}
+    assert {name: found["state"] for name, found in told.items()} == {
+        "out": "swapped",
+        "waits": "waking",
+        "off": "resident",
+        "plain": "resident",
+    }
+    assert told["out"]["residency"]["staying"] == staying
+    assert told["waits"]["residency"]["waits"] == waits
+    assert told["waits"]["reason"] == (
+        "waiting 2 s for GPU memory: room for 1 GiB on gpu0; 1 before it; about 3 s left"
+    )
+    assert (told["off"]["residency"]["refusal"], told["plain"]["residency"]) == ("its hook is of before", None)
+    assert status["node"]["oversubscription"] == 2.5
+    assert status["node"]["host_copies"] == {"used_bytes": GIB, "budget_bytes": 4 * GIB, "spilled_bytes": 0}
