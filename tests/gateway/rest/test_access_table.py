@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .conftest import Answer, Ask
+from .test_contract import until
 
 WHO = ("nobody", "bob", "alice", "ada")
 
@@ -105,6 +106,10 @@ async def make_things(ask: Ask) -> Things:
     """Alice's kernel with a session; and a session for everybody, of which ada's is bound to that kernel, too."""
     alices = await start_session(ask, "alice", {"name": "python3"})
     kernel = alices["kernel"]["id"]
+    # Python that is interrupted while it starts may hang, with Aliquot and without.
+    await until(
+        lambda: ask("alice", "GET", "api/kernels", kernel), lambda found: found.json["execution_state"] == "idle"
+    )
     bobs = await start_session(ask, "bob", {"name": "python3"})
     adas = await start_session(ask, "ada", {"id": kernel})
     second = await start_session(ask, "alice", {"id": kernel})

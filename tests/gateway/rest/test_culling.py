@@ -17,8 +17,9 @@ KERNEL = "/aliquot/api/kernels/{kernel_id}"
 
 @pytest.fixture
 def jp_server_config(jp_server_config: Config) -> Config:
-    jp_server_config.Culling.idle_seconds = 0.5
-    jp_server_config.Culling.warning_seconds = 1.5
+    # Told after a second of rest, and ended two seconds later: time enough between for the few requests of a test.
+    jp_server_config.Culling.idle_seconds = 3.0
+    jp_server_config.Culling.warning_seconds = 2.0
     return jp_server_config
 
 
@@ -69,7 +70,7 @@ async def test_a_cell_is_spared_its_kernel_announced_kept_and_ended(ask: Ask, a_
     assert seen == [None] * len(seen), "a silent cell that runs longer than the idle time is work"
 
     soon = await until(somebody.soon, bool)
-    assert (soon["reason"], soon["can_keep"]) == ("kernels that are idle for 0.5 s are ended", True)
+    assert (soon["reason"], soon["can_keep"]) == ("kernels that are idle for 3 s are ended", True)
     assert await somebody.keep("bob") == 404, "somebody else's kernel is not there"
     assert await somebody.keep("nobody") == 403
     assert await somebody.keep() == 204
@@ -79,7 +80,7 @@ async def test_a_cell_is_spared_its_kernel_announced_kept_and_ended(ask: Ask, a_
 
     report = await until(somebody.report, lambda report: report is not None and report["state"] == "ended")
     assert report["ending"]["code"] == "culled"
-    assert report["reason"] == report["ending"]["message"] == "the kernel was ended after 0.5 s idle"
+    assert report["reason"] == report["ending"]["message"] == "the kernel was ended after 3 s idle"
     assert report["ending"]["at"] >= again["at"]
     assert somebody.kernel_id not in somebody.manager
     status = (await somebody.ask("alice", "GET", "aliquot/api/status")).json
@@ -103,7 +104,7 @@ async def test_a_kernel_that_waits_for_input_is_at_work(ask: Ask, a_server: Serv
         async def wait_for_a_look_or_more(_: Any) -> None:
             asked.set_result(None)
             await until(somebody.soon, lambda soon: soon is None)
-            for _look in range(60):
+            for _look in range(70):
                 assert await somebody.soon() is None
                 await asyncio.sleep(0.05)
             client.input("done")

@@ -29,7 +29,7 @@ def test_threads_that_use_everything_at_once_are_clean(
     node = make_machine(build, quota)
     env = node.plain_env if quota is None else node.hooked_env
     done = subprocess.run(
-        [str(program), str(ROUNDS)], env=env, capture_output=True, text=True, check=False, timeout=100
+        [str(program), str(ROUNDS)], env=env, capture_output=True, text=True, check=False, timeout=250
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
