@@ -5,12 +5,14 @@
 #include "captures.h"
 #include "contexts.h"
 #include "drain.h"
+#include "elastic.h"
 #include "gate.h"
 #include "graph_memory.h"
 #include "launch.h"
 #include "log.h"
 #include "moves.h"
 #include "page.h"
+#include "pieces.h"
 #include "pools.h"
 #include "quota.h"
 #include "residency.h"
@@ -18,6 +20,7 @@
 #include "segments.h"
 #include "settings.h"
 #include "sparse.h"
+#include "staying.h"
 #include "vmm.h"
 
 #include <pthread.h>
@@ -56,6 +59,9 @@ static void forget_parent(void)
     ring_reset();
     quota_reset();
     allocations_reset();
+    elastic_reset();
+    pieces_reset();
+    staying_reset();
     vmm_reset();
     sparse_reset();
     pools_reset();

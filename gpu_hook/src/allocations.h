@@ -9,6 +9,7 @@
 enum allocation_kind {
     ALLOCATION_NONE = 0,
     ALLOCATION_LINEAR, /* dies with its context; managed memory too */
+    ALLOCATION_ELASTIC, /* the same, and elastic.c's to free */
     ALLOCATION_POOL,   /* stream-ordered: charged by its pool; whether it outlives a context is the driver's affair */
     ALLOCATION_ARRAY,  /* an array or a mipmapped one; dies with its context */
     ALLOCATION_HOST,   /* page-locked: allocated or registered; whether it outlives its context the driver knows */
@@ -24,13 +25,8 @@ struct allocation {
     void *context;  /* NULL for handles */
     int32_t device; /* CUdevice, or QUOTA_HOST */
     enum allocation_kind kind;
-    union {
-        void *pool; /* of ALLOCATION_POOL */
-        struct {
-            uint32_t references; /* of a handle: releases that are still due */
-            uint32_t mappings;   /* of a handle */
-        };
-    };
+    uint32_t staying; /* one bit of enum aliquot_staying, or STAYING_NOT */
+    void *pool;       /* of ALLOCATION_POOL */
 };
 
 /* Returns false when there is no memory for the record. A stale record of the same key, whose memory was freed

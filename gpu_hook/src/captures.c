@@ -2,6 +2,7 @@
 
 #include "activation.h"
 #include "driver.h"
+#include "elastic.h"
 #include "residency.h"
 
 #include <stdint.h>
@@ -65,6 +66,7 @@ static CUresult end(CUstream stream, CUgraph *graph, capture_query query, CUresu
     CUresult result = real(stream, graph);
     if (was_capturing && !is_capturing(stream, query))
         __atomic_fetch_sub(&state.count, 1, __ATOMIC_ACQ_REL);
+    elastic_sweep();
     activation_leave();
     return result;
 }

@@ -2,10 +2,13 @@
 
 #include "activation.h"
 #include "devices.h"
+#include "elastic.h"
 #include "gate.h"
 #include "log.h"
 #include "page.h"
 #include "pools.h"
+#include "residency.h"
+#include "staying.h"
 
 static bool charge_or_refuse(int device, uint64_t bytes)
 {
@@ -44,6 +47,9 @@ CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool lo
         activation_leave();
         return charge_refusal();
     }
+    charge->is_on_device = charge->device != QUOTA_HOST;
+    if (charge->is_on_device)
+        residency_enter();
     return CUDA_SUCCESS;
 }
 
@@ -59,8 +65,16 @@ bool charge_change(struct charge *charge, uint64_t bytes)
     return true;
 }
 
+/* Pools are charged by what they have reserved, not by their allocations. */
+static void count_staying(const struct allocation *allocation, int sign)
+{
+    if (allocation->device != QUOTA_HOST && allocation->kind != ALLOCATION_POOL)
+        staying_change(allocation->device, allocation->staying, sign * (int64_t)allocation->bytes);
+}
+
 void charge_refund(const struct allocation *allocation)
 {
+    count_staying(allocation, -1);
     if (allocation->device != QUOTA_HOST)
         quota_count(allocation->device, -1);
     if (allocation->kind == ALLOCATION_POOL)
@@ -76,6 +90,7 @@ bool charge_record(const struct allocation *allocation)
         LOG("event=no_memory_for_record key=%llx", (unsigned long long)allocation->key);
         return false;
     }
+    count_staying(allocation, 1);
     if (allocation->device != QUOTA_HOST)
         quota_count(allocation->device, 1);
     if (replaced.kind != ALLOCATION_NONE)
@@ -83,10 +98,19 @@ bool charge_record(const struct allocation *allocation)
     return true;
 }
 
+static uint32_t reason_to_stay(const struct charge *charge, enum allocation_kind kind)
+{
+    if (charge->staying || kind == ALLOCATION_ELASTIC || kind == ALLOCATION_HANDLE || charge->device == QUOTA_HOST)
+        return charge->staying;
+    uint32_t refusal = elastic_refusal(charge->device, charge->bytes);
+    return kind == ALLOCATION_ARRAY && refusal != ALIQUOT_STAYS_MODE ? ALIQUOT_STAYS_ARRAY : refusal;
+}
+
 static bool record(const struct charge *charge, uint64_t key, enum allocation_kind kind)
 {
     struct allocation allocation = {
-        .key = key, .bytes = charge->bytes, .device = charge->device, .kind = kind, .references = 1};
+        .key = key, .bytes = charge->bytes, .device = charge->device, .kind = kind,
+        .staying = reason_to_stay(charge, kind)};
     CUcontext context = NULL;
     if (kind != ALLOCATION_HANDLE)
         driver()->cuCtxGetCurrent(&context);
@@ -103,6 +127,8 @@ bool charge_end(struct charge *charge, CUresult result, uint64_t key, enum alloc
     if (is_charged && (result != CUDA_SUCCESS || !is_recorded))
         quota_refund(charge->device, charge->bytes);
     pools_refresh();
+    if (charge->is_on_device)
+        residency_leave();
     activation_leave();
     return is_recorded;
 }

@@ -9,14 +9,17 @@
 struct charge {
     bool acts;    /* false: the call is forwarded as it is */
     bool is_late; /* nothing is charged yet: the driver should refuse the call; if it does not, charge_end charges */
+    bool is_on_device; /* between residency_enter and residency_leave */
     int device;
     uint64_t bytes;
+    uint32_t staying; /* a bit of enum aliquot_staying, when the caller knows better than its kind */
 };
 
 #define CHARGE_CURRENT (-1) /* the current context's device */
 #define CHARGE_NOTHING (-2) /* the call takes no memory that is charged */
 
-/* Returns CUDA_SUCCESS, or out of memory when the quota does not hold it. `device`: a CUdevice, QUOTA_HOST, or one of
+/* Returns CUDA_SUCCESS, or out of memory when the quota does not hold it. Memory of a device is taken while the process is
+ * resident: until charge_end it does not move. `device`: a CUdevice, QUOTA_HOST, or one of
  * these. `looks_wrong`: the driver will refuse the arguments; its own error is the right one, also over quota. */
 CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool looks_wrong);
 

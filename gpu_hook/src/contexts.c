@@ -5,6 +5,8 @@
 #include "charge.h"
 #include "devices.h"
 #include "drain.h"
+#include "driver.h"
+#include "elastic.h"
 #include "graph_memory.h"
 #include "launch.h"
 #include "pools.h"
@@ -64,6 +66,7 @@ static CUresult end_change(bool acts, CUresult result)
     launch_forget_device();
     if (acts) {
         pthread_mutex_unlock(&state.lifecycle);
+        elastic_sweep();
         residency_leave();
         activation_leave();
     }
@@ -82,7 +85,8 @@ static bool is_gone(const struct allocation *allocation, const struct ended *end
     bool may_be_gone = is_own || allocation->kind == ALLOCATION_POOL || allocation->device == ended->device;
     if (!may_be_gone || allocation->kind == ALLOCATION_HANDLE)
         return false;
-    if (allocation->kind == ALLOCATION_ARRAY) /* of which the driver does not tell; of its context it does */
+    /* Of arrays the driver does not tell, and elastic memory outlives every context; of its context it does. */
+    if (allocation->kind == ALLOCATION_ARRAY || allocation->kind == ALLOCATION_ELASTIC)
         return is_own || driver()->cuCtxGetApiVersion(allocation->context, &version) != CUDA_SUCCESS;
     void *answer = NULL;
     CUpointer_attribute attribute = allocation->kind == ALLOCATION_POOL ? CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
@@ -102,7 +106,10 @@ static bool refund_if_gone(const struct allocation *allocation, const void *ende
 {
     if (!is_gone(allocation, ended))
         return false;
-    charge_refund(allocation);
+    if (allocation->kind == ALLOCATION_ELASTIC)
+        elastic_orphan(allocation);
+    else
+        charge_refund(allocation);
     return true;
 }
 
@@ -111,6 +118,8 @@ static void refund_context(CUcontext context, int device)
     struct ended ended = {context, device};
     context_list_remove(context);
     allocations_take_all(refund_if_gone, &ended);
+    if (context && elastic_has_dying())
+        elastic_forget_context(context);
     pools_refresh_all();
     graph_memory_refresh();
     if (sparse_is_used()) {

@@ -10,6 +10,22 @@
 /* An inline function in cuda.h, an export in the driver. */
 CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **pfn, int version, cuuint64_t flags,
                                   CUdriverProcAddressQueryResult *status);
+/* They name memory by handles, so that the hook stands before them; headers before their release lack them. */
+#if CUDA_VERSION < 13010
+CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle object, CUdevice device, size_t at,
+                               CUmemGenericAllocationHandle memory, size_t offset, size_t bytes,
+                               unsigned long long flags);
+CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle object, CUdevice device, size_t at, CUdeviceptr pointer,
+                                size_t bytes, unsigned long long flags);
+#endif
+#if CUDA_VERSION < 13030
+typedef cuuint32_t CUlogicalEndpointId;
+CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId endpoint, CUdevice device, cuuint64_t at,
+                                  CUmemGenericAllocationHandle memory, cuuint64_t offset, cuuint64_t bytes,
+                                  unsigned long long flags);
+CUresult cuLogicalEndpointBindAddr(CUlogicalEndpointId endpoint, CUdevice device, cuuint64_t at, void *pointer,
+                                   cuuint64_t bytes, unsigned long long flags);
+#endif
 #pragma GCC visibility pop
 
 struct driver {

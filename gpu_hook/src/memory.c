@@ -1,6 +1,8 @@
 /* Entry points of linear, pitched and managed memory: each charges, calls, and records or refunds. Managed memory is
  * charged in full, wherever it lies: the quota bounds it when all of it comes to the device. */
 #include "charge.h"
+#include "elastic.h"
+#include "log.h"
 
 /* A pitch is a multiple of this on every device so far; the true one is known after the call. */
 #define PITCH_GRAIN 512u
@@ -20,12 +22,54 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *pointer, unsigned int bytes)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* A device that is full of what pools hold unused is not full: the driver, asked for plain memory, makes them let go. */
+static CUresult make_room(size_t bytes)
+{
+    CUdeviceptr plain;
+    CUresult result = driver()->cuMemAlloc_v2(&plain, bytes);
+    return result == CUDA_SUCCESS ? driver()->cuMemFree_v2(plain) : result;
+}
+
+/* Between charge_begin and charge_end. False: the allocation is to be plain. */
+static bool allocate_elastic(struct charge *charge, CUdeviceptr *pointer, size_t bytes, CUresult *result)
+{
+    CUcontext context = NULL;
+    if (!charge->acts || charge->is_late || !elastic_wants(charge->device, bytes))
+        return false;
+    *result = driver()->cuMemFree_v2(0); /* tells what an allocation would: a broken context, a strict capture */
+    if (*result != CUDA_SUCCESS)
+        return true;
+    if (!charge_change(charge, elastic_rounded(charge->device, bytes))) {
+        *result = charge_refusal();
+        return true;
+    }
+    elastic_sweep();
+    driver()->cuCtxGetCurrent(&context);
+    *result = elastic_allocate(charge->device, context, bytes, pointer);
+    if (*result == CUDA_ERROR_OUT_OF_MEMORY && make_room(bytes) == CUDA_SUCCESS)
+        *result = elastic_allocate(charge->device, context, bytes, pointer);
+    if (*result == CUDA_SUCCESS || *result == CUDA_ERROR_OUT_OF_MEMORY)
+        return true;
+    LOG("event=allocation_is_plain device=%d bytes=%zu code=%d", charge->device, bytes, (int)*result);
+    return false;
+}
+
+static CUresult end_elastic(struct charge *charge, const CUdeviceptr *pointer, CUresult result)
+{
+    if (charge_end(charge, result, result == CUDA_SUCCESS ? *pointer : 0, ALLOCATION_ELASTIC))
+        return result;
+    elastic_undo(*pointer);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
     struct charge charge;
     CUresult result = charge_begin(&charge, CHARGE_CURRENT, quota_rounded(bytes), !pointer);
     if (result != CUDA_SUCCESS)
         return result;
+    if (allocate_elastic(&charge, pointer, bytes, &result))
+        return end_elastic(&charge, pointer, result);
     result = driver()->cuMemAlloc_v2(pointer, bytes);
     if (charge_end(&charge, result, result == CUDA_SUCCESS ? *pointer : 0, ALLOCATION_LINEAR))
         return result;
@@ -47,6 +91,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flag
     CUresult result = charge_begin(&charge, CHARGE_CURRENT, managed_bytes(bytes), looks_wrong);
     if (result != CUDA_SUCCESS)
         return result;
+    charge.staying = ALIQUOT_STAYS_MANAGED;
     result = driver()->cuMemAllocManaged(pointer, bytes, flags);
     if (charge_end(&charge, result, result == CUDA_SUCCESS ? *pointer : 0, ALLOCATION_LINEAR))
         return result;
@@ -86,6 +131,35 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *pointer, unsigned int *pitch, unsigned 
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+/* Rows start at multiples of a number that the driver tells by example, once. 0: it does not. */
+static size_t pitch_grain(void)
+{
+    static size_t grain; /* every thread writes the same */
+    size_t found = __atomic_load_n(&grain, __ATOMIC_RELAXED);
+    CUdeviceptr example;
+    if (!found && driver()->cuMemAllocPitch_v2(&example, &found, 1, 1, 4) == CUDA_SUCCESS) {
+        driver()->cuMemFree_v2(example);
+        __atomic_store_n(&grain, found, __ATOMIC_RELAXED);
+    }
+    return found;
+}
+
+static bool allocate_elastic_pitch(struct charge *charge, CUdeviceptr *pointer, size_t *pitch, size_t width,
+                                   size_t height, CUresult *result)
+{
+    size_t bytes, wide;
+    if (!charge->acts || charge->is_late || !elastic_wants(charge->device, charge->bytes))
+        return false;
+    size_t grain = pitch_grain();
+    if (!grain || __builtin_add_overflow(width, grain - 1, &wide) ||
+        __builtin_mul_overflow(wide / grain * grain, height, &bytes) || !elastic_wants(charge->device, bytes) ||
+        !allocate_elastic(charge, pointer, bytes, result))
+        return false;
+    if (*result == CUDA_SUCCESS)
+        *pitch = wide / grain * grain;
+    return true;
+}
+
 CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
                             unsigned int element_bytes)
 {
@@ -94,6 +168,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, s
                                    is_pitched_badly(pointer, pitch, width, element_bytes));
     if (result != CUDA_SUCCESS)
         return result;
+    if (allocate_elastic_pitch(&charge, pointer, pitch, width, height, &result))
+        return end_elastic(&charge, pointer, result);
     result = driver()->cuMemAllocPitch_v2(pointer, pitch, width, height, element_bytes);
     bool fits = result != CUDA_SUCCESS || charge_change(&charge, quota_rounded((uint64_t)*pitch * height));
     if (charge_end(&charge, fits ? result : CUDA_ERROR_OUT_OF_MEMORY, result == CUDA_SUCCESS ? *pointer : 0,
@@ -113,10 +189,21 @@ CUresult cuMemFree(CUdeviceptr_v1 pointer)
     return result;
 }
 
+/* Refunds by itself, perhaps later. */
+static CUresult free_elastic(struct release *release)
+{
+    CUresult result = elastic_free(&release->allocation);
+    release->is_known = result != CUDA_SUCCESS;
+    release_end(release, result);
+    return result;
+}
+
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
     struct release release;
     release_begin(&release, pointer, SPACE_POINTER);
+    if (release.is_known && release.allocation.kind == ALLOCATION_ELASTIC)
+        return free_elastic(&release);
     CUresult result = driver()->cuMemFree_v2(pointer);
     release_end(&release, result);
     return result;

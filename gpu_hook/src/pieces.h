@@ -40,4 +40,10 @@ uint32_t pieces_staying(int device, uint64_t *bytes);
 uint64_t pieces_elastic_bytes(int device);
 uint64_t pieces_swapped_bytes(int device);
 
+/* Memory of this process is shared by legacy IPC: one more reason for what stays. */
+void pieces_shared(void);
+
+/* In the child of a fork. */
+void pieces_reset(void);
+
 #endif

@@ -2,6 +2,7 @@
  * allocation makes a node of a graph and takes nothing now: graph_memory.c charges it when the graph is launched. */
 #include "activation.h"
 #include "charge.h"
+#include "elastic.h"
 #include "pools.h"
 #include "residency.h"
 
@@ -97,25 +98,29 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemo
 
 /* Within a capture the call makes a node, and the memory lives on. */
 static CUresult free_async(CUdeviceptr pointer, CUstream stream, capture_query query,
-                           CUresult (*real)(CUdeviceptr, CUstream))
+                           CUresult (*real)(CUdeviceptr, CUstream), CUresult (*record)(CUevent, CUstream))
 {
     if (takes_nothing_now(stream, query))
         return real(pointer, stream);
     struct release release;
     release_begin(&release, pointer, SPACE_POINTER);
-    CUresult result = real(pointer, stream);
+    bool is_elastic = release.is_known && release.allocation.kind == ALLOCATION_ELASTIC;
+    CUresult result = is_elastic ? elastic_free_async(&release.allocation, stream, record) : real(pointer, stream);
+    if (is_elastic && result == CUDA_SUCCESS)
+        release.is_known = false; /* refunded when it is gone */
     release_end(&release, result);
     return result;
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
-    return free_async(pointer, stream, driver()->cuStreamIsCapturing, driver()->cuMemFreeAsync);
+    return free_async(pointer, stream, driver()->cuStreamIsCapturing, driver()->cuMemFreeAsync, driver()->cuEventRecord);
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 {
-    return free_async(pointer, stream, driver()->cuStreamIsCapturing_ptsz, driver()->cuMemFreeAsync_ptsz);
+    return free_async(pointer, stream, driver()->cuStreamIsCapturing_ptsz, driver()->cuMemFreeAsync_ptsz,
+                      driver()->cuEventRecord_ptsz);
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
@@ -166,6 +171,7 @@ static CUresult refresh(CUresult result)
 {
     if (activation_enter()) {
         pools_refresh();
+        elastic_sweep();
         activation_leave();
     }
     return result;
@@ -175,7 +181,7 @@ static CUresult refresh(CUresult result)
     CUresult name parameters                                          \
     {                                                                 \
         CUresult result = driver()->name arguments;                   \
-        return pools_have_unused() ? refresh(result) : result;         \
+        return pools_have_unused() || elastic_has_dying() ? refresh(result) : result; \
     }
 
 DEFINE_SYNCHRONIZATION(cuStreamSynchronize, (CUstream stream), (stream))

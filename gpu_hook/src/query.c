@@ -2,6 +2,7 @@
 #include "activation.h"
 #include "devices.h"
 #include "driver.h"
+#include "page.h"
 #include "quota.h"
 
 #include <limits.h>
@@ -16,7 +17,14 @@ static unsigned int saturate(uint64_t bytes)
     return bytes < UINT_MAX ? (unsigned int)bytes : UINT_MAX;
 }
 
-/* What is free is also bounded by what is really free: other kernels may have borrowed it. */
+/* What is free is also bounded by what is really free: others may be on the device. Where memory leaves and comes back it
+ * is not: whoever has borrowed the room gives it back for this kernel, and what this kernel has is its own, here or out. */
+static uint64_t show_free(const struct quota_view *view, uint64_t real_free, uint64_t real_total)
+{
+    bool is_lent = __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_RELAXED) != ALIQUOT_RESIDENCY_OFF;
+    return is_lent && view->total_bytes <= real_total ? view->free_bytes : lesser(view->free_bytes, real_free);
+}
+
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     size_t real_free = 0, real_total = 0;
@@ -29,7 +37,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
         if (!quota_view(devices_current(), &view))
             view = (struct quota_view){.total_bytes = real_total, .free_bytes = 0};
         if (free_bytes)
-            *free_bytes = lesser(view.free_bytes, real_free);
+            *free_bytes = show_free(&view, real_free, real_total);
         if (total_bytes)
             *total_bytes = lesser(view.total_bytes, real_total);
     }

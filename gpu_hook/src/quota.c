@@ -3,6 +3,7 @@
 #include "devices.h"
 #include "log.h"
 #include "page.h"
+#include "pieces.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -82,13 +83,15 @@ static void publish_host(struct aliquot_hook_page *page, const struct account *l
     page_write(&page->host_refusals, locked->refusals);
 }
 
-static void publish_device(struct aliquot_hook_device *words, const struct account *locked)
+static void publish_device(int device, struct aliquot_hook_device *words, const struct account *locked)
 {
     page_write(&words->charged_bytes, locked->lent - locked->spare);
     page_write(&words->peak_bytes, locked->peak);
     page_write(&words->credit_bytes, locked->spare);
     page_write(&words->allocations, locked->allocations);
     page_write(&words->refusals, locked->refusals);
+    page_write(&words->elastic_bytes, pieces_elastic_bytes(device));
+    page_write(&words->swapped_bytes, pieces_swapped_bytes(device));
 }
 
 /* With the device locked. */
@@ -101,7 +104,7 @@ static void publish(int device, const struct account *locked)
     if (device == QUOTA_HOST)
         publish_host(page, locked);
     else
-        publish_device(&page->devices[index], locked);
+        publish_device(device, &page->devices[index], locked);
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     page_write(&page->last_call_nanoseconds, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);

@@ -1,7 +1,9 @@
 #include "sparse.h"
 
+#include "aliquot_protocol.h"
 #include "log.h"
 #include "vmm.h"
+#include "vmm_access.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -10,6 +12,7 @@ struct tile {
     struct tile *next;
     void *array;   /* or mipmapped array */
     void *context; /* that the array belongs to, as far as is known */
+    struct handle *handle;
     CUarrayMapInfo where;
 };
 
@@ -74,7 +77,7 @@ static void unmap(const void *array, const void *context, const CUarrayMapInfo *
             continue;
         }
         *link = tile->next;
-        vmm_change_mappings(tile->where.memHandle.memHandle, -1);
+        handles_change(tile->handle, 0, -1);
         free(tile);
         __atomic_fetch_sub(&state.count, 1, __ATOMIC_RELAXED);
     }
@@ -92,16 +95,32 @@ void sparse_forget_context(const void *context)
 
 static void map(const CUarrayMapInfo *where, void *context)
 {
-    if (!vmm_change_mappings(where->memHandle.memHandle, 1))
+    struct handle *handle = handles_find(where->memHandle.memHandle);
+    if (!handle)
         return;
+    handles_hold(handle, ALIQUOT_STAYS_ARRAY);
+    handles_change(handle, 0, 1);
     struct tile *tile = malloc(sizeof *tile);
     if (!tile) {
         LOG("event=no_memory_for_record key=%llx", (unsigned long long)where->memHandle.memHandle);
         return; /* the handle stays charged: too much rather than too little */
     }
-    *tile = (struct tile){.next = state.all, .array = array_of(where), .context = context, .where = *where};
+    *tile = (struct tile){.next = state.all, .array = array_of(where), .context = context, .handle = handle, .where = *where};
     state.all = tile;
     __atomic_fetch_add(&state.count, 1, __ATOMIC_RELAXED);
+}
+
+/* The list as the driver knows its handles. NULL: no memory for it. */
+static CUarrayMapInfo *name_for_driver(const CUarrayMapInfo *list, unsigned int count)
+{
+    CUarrayMapInfo *copy = malloc(count * sizeof *copy);
+    for (unsigned int i = 0; copy && i < count; i++) {
+        struct handle *handle;
+        copy[i] = list[i];
+        if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP)
+            copy[i].memHandle.memHandle = vmm_real(list[i].memHandle.memHandle, &handle);
+    }
+    return copy;
 }
 
 /* The change happens in the stream's order; it is counted now. */
@@ -110,7 +129,11 @@ static CUresult change(CUarrayMapInfo *list, unsigned int count, CUstream stream
 {
     CUcontext context = NULL;
     bool acts = vmm_begin();
-    CUresult result = real(list, count, stream);
+    CUarrayMapInfo *named = acts && list && count ? name_for_driver(list, count) : NULL;
+    if (acts && list && count && !named)
+        return vmm_end(acts, CUDA_ERROR_OUT_OF_MEMORY);
+    CUresult result = real(named ? named : list, count, stream);
+    free(named);
     if (acts && result == CUDA_SUCCESS) {
         driver()->cuCtxGetCurrent(&context);
         for (unsigned int i = 0; i < count; i++) {

@@ -1,32 +1,27 @@
+/* Handles and their mappings, as a program sees them: a program's handle may be a name of ours (handles.h), and what is
+ * out looks as it did. */
 #include "vmm.h"
 
 #include "activation.h"
 #include "charge.h"
+#include "elastic.h"
 #include "gate.h"
+#include "handles.h"
 #include "log.h"
+#include "page.h"
+#include "residency.h"
+#include "vmm_access.h"
 
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
-struct mapping {
-    CUdeviceptr start;
-    size_t bytes;
-    CUmemGenericAllocationHandle handle;
-};
-
-/* Guarded by the mutex, which is held over the driver's call: a handle's or an address's value may be used again as
- * soon as the driver let it go. These calls take tens of microseconds, so one sorted array is not felt. */
 static struct {
-    pthread_mutex_t mutex;
-    struct mapping *mappings; /* of handles that are charged, in ascending order of address */
-    size_t count, capacity;
+    pthread_mutex_t mutex; /* handles.h says what it guards */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 void vmm_reset(void)
 {
     pthread_mutex_init(&state.mutex, NULL);
-    state.count = 0;
+    handles_reset();
 }
 
 void vmm_lock(void)
@@ -44,8 +39,21 @@ bool vmm_begin(void)
     bool acts = activation_enter();
     if (acts && !gate_is_open())
         gate_pass();
-    if (acts)
+    if (acts) {
+        residency_enter();
         vmm_lock();
+    }
+    return acts;
+}
+
+bool vmm_hold(bool *is_resident)
+{
+    bool acts = activation_enter();
+    *is_resident = true;
+    if (acts) {
+        *is_resident = residency_hold();
+        vmm_lock();
+    }
     return acts;
 }
 
@@ -53,55 +61,16 @@ CUresult vmm_end(bool acts, CUresult result)
 {
     if (acts) {
         vmm_unlock();
+        residency_leave();
         activation_leave();
     }
     return result;
 }
 
-/* First mapping that ends after the address. With the mutex. */
-static size_t find_mapping(CUdeviceptr address)
+CUmemGenericAllocationHandle vmm_real(CUmemGenericAllocationHandle name, struct handle **handle)
 {
-    size_t low = 0, high = state.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (state.mappings[middle].start + state.mappings[middle].bytes <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static bool reserve_mapping(void)
-{
-    if (state.count < state.capacity)
-        return true;
-    size_t capacity = state.capacity ? state.capacity * 2 : 64;
-    struct mapping *larger = realloc(state.mappings, capacity * sizeof *larger);
-    if (!larger)
-        return false;
-    state.mappings = larger;
-    state.capacity = capacity;
-    return true;
-}
-
-/* Refunds the handle when no use is left. With the mutex. False: it is not charged. */
-static bool change_uses(CUmemGenericAllocationHandle handle, int references, int mappings)
-{
-    struct allocation allocation, replaced;
-    if (!allocations_take(handle, SPACE_HANDLE, &allocation))
-        return false;
-    allocation.references += (uint32_t)references;
-    allocation.mappings += (uint32_t)mappings;
-    bool is_gone = allocation.references == 0 && allocation.mappings == 0;
-    if (is_gone || !allocations_add(&allocation, &replaced))
-        charge_refund(&allocation);
-    return true;
-}
-
-bool vmm_change_mappings(CUmemGenericAllocationHandle handle, int change)
-{
-    return change_uses(handle, 0, change);
+    *handle = handles_find(name);
+    return *handle ? (*handle)->real : name;
 }
 
 /* Whose quota the memory counts on. */
@@ -120,6 +89,19 @@ static bool is_bad_request(const CUmemGenericAllocationHandle *handle, size_t by
            (grain && bytes % grain);
 }
 
+/* With the lock. NULL: no memory for the record. */
+static struct handle *record(const struct charge *charge, CUmemGenericAllocationHandle real, size_t bytes,
+                             const CUmemAllocationProp *properties)
+{
+    uint32_t mode = __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_RELAXED);
+    bool is_named = charge->acts && mode == ALIQUOT_RESIDENCY_VMM;
+    struct handle *handle = handles_add(real, bytes, properties, is_named,
+                                        is_named && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE);
+    if (!handle)
+        LOG("event=no_memory_for_record key=%llx", (unsigned long long)real);
+    return handle;
+}
+
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
                      unsigned long long flags)
 {
@@ -131,15 +113,24 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     if (result != CUDA_SUCCESS)
         return result;
     result = driver()->cuMemCreate(handle, bytes, properties, flags);
-    if (charge.acts)
-        pthread_mutex_lock(&state.mutex);
-    bool is_recorded = charge_end(&charge, result, result == CUDA_SUCCESS ? *handle : 0, ALLOCATION_HANDLE);
-    if (charge.acts)
-        pthread_mutex_unlock(&state.mutex);
-    if (is_recorded)
+    if (!charge.acts)
         return result;
-    driver()->cuMemRelease(*handle);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+    vmm_lock();
+    struct handle *made = result == CUDA_SUCCESS ? record(&charge, *handle, bytes, properties) : NULL;
+    CUmemGenericAllocationHandle real = made ? made->real : result == CUDA_SUCCESS ? *handle : 0;
+    if (made) {
+        *handle = made->name.start;
+        charge.staying = made->staying;
+    }
+    bool has_failed = result == CUDA_SUCCESS && !made;
+    bool is_recorded = charge_end(&charge, has_failed ? CUDA_ERROR_OUT_OF_MEMORY : result,
+                                  made ? made->name.start : 0, ALLOCATION_HANDLE);
+    if (made && !is_recorded)
+        handles_change(made, -1, 0); /* releases the driver's, too */
+    vmm_unlock();
+    if (has_failed)
+        driver()->cuMemRelease(real);
+    return has_failed || !is_recorded ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
 /* Memory of whoever created it, who is charged. When that is this process, it may be one more use of its handle. */
@@ -148,58 +139,89 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 {
     bool acts = vmm_begin();
     CUresult result = driver()->cuMemImportFromShareableHandle(handle, os_handle, type);
-    if (acts && result == CUDA_SUCCESS)
-        change_uses(*handle, 1, 0);
+    struct handle *own = acts && result == CUDA_SUCCESS ? handles_of_real(*handle) : NULL;
+    if (own) {
+        driver()->cuMemRelease(own->real);
+        handles_change(own, 1, 0);
+        *handle = own->name.start;
+    }
     return vmm_end(acts, result);
 }
 
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+CUresult cuMemRelease(CUmemGenericAllocationHandle name)
 {
-    bool acts = vmm_begin();
-    CUresult result = driver()->cuMemRelease(handle);
-    if (acts && result == CUDA_SUCCESS)
-        change_uses(handle, -1, 0);
-    return vmm_end(acts, result);
+    bool is_resident, acts = vmm_hold(&is_resident);
+    struct handle *handle = acts ? handles_find(name) : NULL;
+    if (!handle)
+        return vmm_end(acts, driver()->cuMemRelease(name));
+    if (!handle->references)
+        return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
+    handles_change(handle, -1, 0);
+    return vmm_end(acts, CUDA_SUCCESS);
 }
 
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+/* Elastic memory has no handle that a program may have, as cuMemAlloc's has none. */
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *name, void *address)
 {
+    struct elastic_view view;
+    bool is_resident, acts = vmm_hold(&is_resident);
+    struct mapping *mapping = acts && name ? handles_mapping_at((CUdeviceptr)address) : NULL;
+    if (mapping) {
+        handles_change(mapping->handle, 1, 0);
+        *name = mapping->handle->name.start;
+        return vmm_end(acts, CUDA_SUCCESS);
+    }
+    if (acts && elastic_is_used() && elastic_find((CUdeviceptr)address, &view))
+        return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
+    return vmm_end(acts, driver()->cuMemRetainAllocationHandle(name, address));
+}
+
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties, CUmemGenericAllocationHandle name)
+{
+    bool is_resident, acts = vmm_hold(&is_resident);
+    const struct handle *handle = acts ? handles_find(name) : NULL;
+    if (!handle)
+        return vmm_end(acts, driver()->cuMemGetAllocationPropertiesFromHandle(properties, name));
+    if (!properties || !handle->references)
+        return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
+    if (is_resident)
+        return vmm_end(acts, driver()->cuMemGetAllocationPropertiesFromHandle(properties, handle->real));
+    *properties = handle->told;
+    return vmm_end(acts, CUDA_SUCCESS);
+}
+
+/* Whoever holds the descriptor holds this very memory: it cannot leave any more. */
+CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle name,
+                                      CUmemAllocationHandleType type, unsigned long long flags)
+{
+    struct handle *handle = NULL;
     bool acts = vmm_begin();
-    CUresult result = driver()->cuMemRetainAllocationHandle(handle, address);
-    if (acts && result == CUDA_SUCCESS)
-        change_uses(*handle, 1, 0);
+    CUmemGenericAllocationHandle real = acts ? vmm_real(name, &handle) : name;
+    if (handle && !handle->references)
+        return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
+    CUresult result = driver()->cuMemExportToShareableHandle(shareable, real, type, flags);
+    if (handle && result == CUDA_SUCCESS)
+        handles_hold(handle, ALIQUOT_STAYS_EXPORTED);
     return vmm_end(acts, result);
 }
 
-CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle name,
                   unsigned long long flags)
 {
+    struct handle *handle = NULL;
     bool acts = vmm_begin();
-    if (acts && !reserve_mapping()) {
+    CUmemGenericAllocationHandle real = acts ? vmm_real(name, &handle) : name;
+    if (handle && !handle->references)
+        return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
+    CUresult result = driver()->cuMemMap(pointer, bytes, offset, real, flags);
+    if (!handle || result != CUDA_SUCCESS)
+        return vmm_end(acts, result);
+    if (offset) /* no driver takes one today; a copy starts at the beginning */
+        handles_hold(handle, ALIQUOT_STAYS_MODE);
+    if (!handles_map(handle, pointer, bytes)) {
         LOG("event=no_memory_for_record key=%llx", (unsigned long long)pointer);
-        return vmm_end(acts, CUDA_ERROR_OUT_OF_MEMORY);
-    }
-    CUresult result = driver()->cuMemMap(pointer, bytes, offset, handle, flags);
-    if (acts && result == CUDA_SUCCESS && change_uses(handle, 0, 1)) {
-        size_t place = find_mapping(pointer);
-        memmove(&state.mappings[place + 1], &state.mappings[place],
-                (state.count - place) * sizeof *state.mappings);
-        state.mappings[place] = (struct mapping){pointer, bytes, handle};
-        state.count++;
-    }
-    return vmm_end(acts, result);
-}
-
-CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
-{
-    bool acts = vmm_begin();
-    CUresult result = driver()->cuMemUnmap(pointer, bytes);
-    if (acts && result == CUDA_SUCCESS) {
-        size_t first = find_mapping(pointer), last = first;
-        while (last < state.count && state.mappings[last].start < pointer + bytes)
-            change_uses(state.mappings[last++].handle, 0, -1);
-        memmove(&state.mappings[first], &state.mappings[last], (state.count - last) * sizeof *state.mappings);
-        state.count -= last - first;
+        driver()->cuMemUnmap(pointer, bytes);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     return vmm_end(acts, result);
 }

@@ -16,9 +16,6 @@ CUresult vmm_end(bool acts, CUresult result);
 void vmm_lock(void);
 void vmm_unlock(void);
 
-/* With the lock: counts mappings of a handle, and refunds it with its last use. False: it is not charged. */
-bool vmm_change_mappings(CUmemGenericAllocationHandle handle, int change);
-
 /* In the child of a fork. */
 void vmm_reset(void);
 

@@ -3,6 +3,7 @@ there: the software GPU, or with ALIQUOT_TEST_GPU=1 the machine's own."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -14,6 +15,7 @@ from types import ModuleType
 
 import pytest
 from aliquot.gpu_hook import paths
+from aliquot.gpu_hook.protocol import ResidencyMode
 
 HERE = Path(__file__).parent
 EXIT_SKIPPED = 77
@@ -87,9 +89,27 @@ def bare_env(the_driver: paths.Driver, tmp_path: Path) -> Iterator[dict[str, str
 @pytest.fixture
 def hooked_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
     """The same through the hook, with a quota that nothing reaches."""
+    with _hooked(bare_env, the_driver, a_kernel_dir) as env:
+        yield env
+
+
+@pytest.fixture
+def elastic_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
+    """The same where every linear allocation is elastic, however small, and most are of several chunks."""
+    words = {"residency_mode": ResidencyMode.VMM, "least_elastic": 1, "chunk": 2 << 20}
+    with _hooked(bare_env, the_driver, a_kernel_dir, **words) as env:
+        yield env
+
+
+@contextlib.contextmanager
+def _hooked(
+    bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path, **words: int
+) -> Iterator[dict[str, str]]:
     stand_in = _hook_tests()
     uuids = _uuids(bare_env, the_driver)
     agent = stand_in.StandIn(a_kernel_dir, [stand_in.Device(uuid, QUOTA_BYTES) for uuid in uuids])
+    for name, value in words.items():
+        setattr(agent, name, value)
     agent.start()
     yield {
         **bare_env,

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import AgentPage, Credit, Hello, HookPage, MessageType, Role
+from aliquot.gpu_hook.protocol import AgentPage, Credit, Hello, HookPage, MessageType, ResidencyMode, Role
 
+MIB = 1 << 20
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
@@ -63,6 +64,9 @@ class StandIn:
         self.welcomes = True  # False: takes connections as a stopped process's socket does, and says nothing
         self.refusal: protocol.Refuse | None = None
         self.version = protocol.VERSION  # the newest that it speaks
+        self.residency_mode = ResidencyMode.OFF
+        self.least_elastic = MIB
+        self.chunk = 64 * MIB
         self._process_sequence = 0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -244,6 +248,9 @@ class StandIn:
         struct.pack_into("=I", connection.agent_page, AgentPage.DEVICE_COUNT, len(self.devices))
         if hello.version > 1:
             struct.pack_into("=Q", connection.agent_page, AgentPage.HOST_QUOTA, self.host_quota)
+        if hello.version > 2:
+            words = (self.residency_mode, self.least_elastic, self.chunk)
+            struct.pack_into("=IQQ", connection.agent_page, AgentPage.RESIDENCY_MODE, *words)
         for index, one in enumerate(self.devices):
             at = AgentPage.DEVICES + index * AgentPage.DEVICE_BYTES
             struct.pack_into("=16sQ", connection.agent_page, at, one.uuid, one.quota)

@@ -1,0 +1,204 @@
+/* The physical side of elastic allocations: what a device offers, and the driver's calls that make, map and release
+ * chunks. Keeps no table. */
+#include "devices.h"
+#include "elastic.h"
+#include "log.h"
+#include "page.h"
+
+#include <string.h>
+
+#define LEAST_GRAIN ((size_t)2 << 20)
+#define USUAL_CHUNK ((size_t)64 << 20)
+
+struct facts { /* of a device; never change, so several threads may find them out at once */
+    uint32_t is_known; /* written last */
+    uint32_t has_virtual_memory;
+    size_t grain;
+    uint64_t peers; /* bits of devices that reach its memory, itself included */
+};
+
+static struct {
+    struct facts devices[DEVICES_MAX];
+    uint32_t is_stopped; /* elastic_stop */
+} state;
+
+static CUmemAllocationProp properties_on(int device)
+{
+    CUmemAllocationProp properties;
+    memset(&properties, 0, sizeof properties);
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device;
+    return properties;
+}
+
+/* Plain memory is copied between any two devices, whether a context let the other in or not; memory of the virtual kind
+ * only where the device may reach it. So every device that can may. */
+static uint64_t find_peers(int device)
+{
+    uint64_t peers = 1ull << device;
+    for (int other = 0; other < devices_count() && other < DEVICES_MAX; other++) {
+        int can_reach = 0;
+        if (other != device && driver()->cuDeviceCanAccessPeer(&can_reach, other, device) == CUDA_SUCCESS && can_reach)
+            peers |= 1ull << other;
+    }
+    return peers;
+}
+
+static const struct facts *facts_of(int device)
+{
+    struct facts *facts = &state.devices[device];
+    if (__atomic_load_n(&facts->is_known, __ATOMIC_ACQUIRE))
+        return facts;
+    int has_virtual_memory = 0;
+    size_t grain = 0;
+    CUmemAllocationProp properties = properties_on(device);
+    driver()->cuDeviceGetAttribute(&has_virtual_memory, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
+    if (has_virtual_memory && driver()->cuMemGetAllocationGranularity(
+                                  &grain, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) != CUDA_SUCCESS)
+        has_virtual_memory = 0;
+    if (!has_virtual_memory)
+        LOG("event=memory_stays device=%d reason=\"the device has no virtual memory management\"", device);
+    facts->grain = grain > LEAST_GRAIN ? grain : LEAST_GRAIN;
+    facts->peers = has_virtual_memory ? find_peers(device) : 0;
+    facts->has_virtual_memory = has_virtual_memory != 0;
+    __atomic_store_n(&facts->is_known, 1, __ATOMIC_RELEASE);
+    return facts;
+}
+
+static bool is_mode_on(void)
+{
+    return __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_RELAXED) == ALIQUOT_RESIDENCY_VMM;
+}
+
+bool elastic_wants(int device, size_t bytes)
+{
+    return is_mode_on() && bytes && bytes >= page_read(&page_agent()->least_elastic_bytes) && device < DEVICES_MAX &&
+           !__atomic_load_n(&state.is_stopped, __ATOMIC_RELAXED) && facts_of(device)->has_virtual_memory;
+}
+
+uint32_t elastic_refusal(int device, size_t bytes)
+{
+    if (!is_mode_on() || device >= DEVICES_MAX || !facts_of(device)->has_virtual_memory)
+        return ALIQUOT_STAYS_MODE;
+    if (bytes < page_read(&page_agent()->least_elastic_bytes))
+        return ALIQUOT_STAYS_SMALL;
+    return __atomic_load_n(&state.is_stopped, __ATOMIC_RELAXED) ? ALIQUOT_STAYS_IPC : ALIQUOT_STAYS_BEFORE;
+}
+
+void elastic_stop(void)
+{
+    __atomic_store_n(&state.is_stopped, 1, __ATOMIC_RELAXED);
+}
+
+void elastic_chunks_reset(void)
+{
+    state.is_stopped = 0;
+}
+
+static size_t round_up(size_t bytes, size_t grain)
+{
+    return bytes > SIZE_MAX - grain ? SIZE_MAX / grain * grain : (bytes + grain - 1) / grain * grain;
+}
+
+size_t elastic_grain(int device)
+{
+    return facts_of(device)->grain;
+}
+
+size_t elastic_chunk_bytes(int device)
+{
+    size_t asked = page_read(&page_agent()->chunk_bytes), grain = elastic_grain(device);
+    return asked ? (asked > grain ? asked / grain * grain : grain) : round_up(USUAL_CHUNK, grain);
+}
+
+uint64_t elastic_rounded(int device, size_t bytes)
+{
+    return round_up(bytes, elastic_grain(device));
+}
+
+size_t elastic_accesses(int device, CUmemAccessDesc accesses[ELASTIC_ACCESSES_MAX])
+{
+    uint64_t peers = facts_of(device)->peers;
+    size_t count = 0;
+    for (int other = 0; other < DEVICES_MAX; other++)
+        if (peers >> other & 1)
+            accesses[count++] = (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = other},
+                                                  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return count;
+}
+
+static size_t bytes_of_chunk(const struct elastic *elastic, size_t index)
+{
+    size_t before = index * elastic->chunk_bytes, left = elastic->span.bytes - before;
+    return left < elastic->chunk_bytes ? left : elastic->chunk_bytes;
+}
+
+static void release(struct elastic *elastic, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (elastic->chunks[i])
+            driver()->cuMemRelease(elastic->chunks[i]);
+        elastic->chunks[i] = 0;
+    }
+}
+
+CUresult elastic_create_chunks(struct elastic *elastic)
+{
+    CUmemAllocationProp properties = properties_on(elastic->device);
+    for (size_t i = 0; i < elastic->chunk_count; i++) {
+        CUresult result = driver()->cuMemCreate(&elastic->chunks[i], bytes_of_chunk(elastic, i), &properties, 0);
+        if (result != CUDA_SUCCESS) {
+            elastic->chunks[i] = 0;
+            release(elastic, i);
+            return result;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+void elastic_release_chunks(struct elastic *elastic)
+{
+    release(elastic, elastic->chunk_count);
+}
+
+/* A peer that refuses now costs that peer its access, and nobody the memory. */
+static CUresult open_to_devices(const struct elastic *elastic)
+{
+    CUmemAccessDesc accesses[ELASTIC_ACCESSES_MAX];
+    size_t count = elastic_accesses(elastic->device, accesses);
+    CUresult result = driver()->cuMemSetAccess(elastic->span.start, elastic->span.bytes, accesses, count);
+    if (result == CUDA_SUCCESS || count < 2)
+        return result;
+    accesses[0].location.id = elastic->device;
+    return driver()->cuMemSetAccess(elastic->span.start, elastic->span.bytes, accesses, 1);
+}
+
+CUresult elastic_map_chunks(struct elastic *elastic)
+{
+    CUresult result = CUDA_SUCCESS;
+    size_t mapped = 0;
+    for (; result == CUDA_SUCCESS && mapped < elastic->chunk_count; mapped++)
+        result = driver()->cuMemMap(elastic->span.start + mapped * elastic->chunk_bytes, bytes_of_chunk(elastic, mapped),
+                                    0, elastic->chunks[mapped], 0);
+    if (result == CUDA_SUCCESS)
+        result = open_to_devices(elastic);
+    else
+        mapped--;
+    if (result != CUDA_SUCCESS && mapped) {
+        size_t bytes = mapped * elastic->chunk_bytes;
+        driver()->cuMemUnmap(elastic->span.start, bytes < elastic->span.bytes ? bytes : elastic->span.bytes);
+    }
+    if (result == CUDA_SUCCESS && elastic->syncs) {
+        unsigned int is_on = 1;
+        for (size_t i = 0; i < elastic->chunk_count; i++)
+            driver()->cuPointerSetAttribute(&is_on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                            elastic->span.start + i * elastic->chunk_bytes);
+    }
+    return result;
+}
+
+CUresult elastic_unmap_chunks(struct elastic *elastic)
+{
+    return driver()->cuMemUnmap(elastic->span.start, elastic->span.bytes);
+}
