@@ -34,6 +34,7 @@ class RelayWish:
     orphan_seconds: float | None = None
     is_independent: bool = False
     tells_agent: bool = False
+    waiting_notice: bool = True
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -171,6 +172,7 @@ def _request(manager: Any, kernel_id: str, wish: RelayWish) -> RelayRequest:
         owner_pid=owner,
         owner_start_time_ticks=None if owner is None else start_time_ticks(owner),
         tells_agent=wish.tells_agent,
+        waiting_notice=wish.waiting_notice,
         facts={"kernelspec": manager.kernel_name, "connection_file": manager.connection_file, **wish.facts},
         curve_publickey=public,
         curve_secretkey=secret,

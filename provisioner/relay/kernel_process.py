@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,12 @@ from typing import Any
 
 from .peer import Refusal
 from .process_facts import is_process, start_time_ticks
-from .records import ProcessId
+from .records import Ended, ProcessId, read_ended_in
 
 _WORDS_BYTES = 4096
 _WORDS_LINES = 20
+_HOST_WRITES_SECONDS = 1.0
+_LOOK_SECONDS = 0.01
 # No parent: 1 tells ipykernel that there is none to watch, and that nobody reads its terminal.
 _PARENT = {"JPY_PARENT_PID": "1"}
 
@@ -188,3 +191,14 @@ def last_words(log: Path, start: int) -> str:
     except OSError:
         return ""
     return "\n".join(text.strip().splitlines()[-_WORDS_LINES:])
+
+
+def what_the_host_saw(folder: Path, process: ProcessId) -> Ended | None:
+    """The host inherits the children of a relay that was killed, and writes down how they end."""
+    deadline = time.monotonic() + _HOST_WRITES_SECONDS
+    while time.monotonic() < deadline:
+        found = read_ended_in(folder)
+        if found is not None and found.pid == process.pid:
+            return found
+        time.sleep(_LOOK_SECONDS)
+    return None

@@ -11,18 +11,18 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from . import kernel_process, lives
 from .back import Back
 from .clearing import empty_folder, remove_folder
 from .host_log import log
-from .kernel_process import RunningKernel
+from .kernel_process import RunningKernel, what_the_host_saw
 from .links import Links
 from .loop import Loop
 from .peer import Peer, Record, Refusal
 from .process_facts import is_process
-from .records import Ended, ProcessId, RelayRequest, forget_ended, read_ended_in, write_ended, write_whole
+from .records import Ended, RelayRequest, forget_ended, write_ended, write_whole
 from .relay_record import OwnRecord
 from .traffic import Traffic, activity_record
 
@@ -32,7 +32,16 @@ _SLOW_LOOK_SECONDS = 0.05  # where somebody else starts it
 _RARE_LOOK_SECONDS = 0.5
 _EAGER_SECONDS = 60.0
 _LAST_MESSAGES_SECONDS = 0.25  # a child of the kernel may hold its sockets open
-_HOST_WRITES_SECONDS = 1.0
+
+
+class Chore(Protocol):
+    """Something else to be looked at in each turn of the loop."""
+
+    def due_in(self) -> float | None:
+        """Seconds until ``turn`` has something to do of itself; None: when something happens."""
+
+    def turn(self) -> None:
+        """Do what is due."""
 
 
 class Relay:
@@ -70,6 +79,7 @@ class Relay:
         self._log_start = 0
         self._owner_descriptor: int | None = None
         self.links: Links
+        self.chores: Sequence[Chore] = ()
         self.is_terminated = False  # set by SIGTERM
         self.is_done = False
         self.leaves_nothing = False
@@ -91,6 +101,8 @@ class Relay:
             self._loop.turn(self._patience(time.monotonic()))
             now = time.monotonic()
             self._look_at_kernel(now)
+            for chore in self.chores:
+                chore.turn()
             self._traffic.settle()
             self._tell_news(now)
             self._walk_to_end(now)
@@ -99,7 +111,7 @@ class Relay:
                 self._tick(now)
 
     def _patience(self, now: float) -> float:
-        waits = [self._next_tick - now]
+        waits = [self._next_tick - now, *(due for chore in self.chores if (due := chore.due_in()) is not None)]
         if self._back.is_away and self._leaving_at is None and self._is_expected():
             look = _LOOK_SECONDS if self._kernel is not None else _SLOW_LOOK_SECONDS
             waits.append(look if now < self._looking_since + _EAGER_SECONDS else _RARE_LOOK_SECONDS)
@@ -221,7 +233,7 @@ class Relay:
         if kernel is None:
             return Ended(None, None, None, None, time.time(), words, reason)
         status = kernel.status
-        if not kernel.is_child and (seen := self._what_the_host_saw(kernel.id)) is not None:
+        if not kernel.is_child and (seen := what_the_host_saw(self._folder, kernel.id)) is not None:
             return seen
         return Ended(
             kernel.id.pid,
@@ -232,16 +244,6 @@ class Relay:
             words,
             reason,
         )
-
-    def _what_the_host_saw(self, process: ProcessId) -> Ended | None:
-        """The host inherits the children of a relay that was killed, and writes down how they end."""
-        deadline = time.monotonic() + _HOST_WRITES_SECONDS
-        while time.monotonic() < deadline:
-            found = read_ended_in(self._folder)
-            if found is not None and found.pid == process.pid:
-                return found
-            time.sleep(_LOOK_SECONDS)
-        return None
 
     # ---- what is asked
 

@@ -21,6 +21,7 @@ from .front import Front
 from .links import Links
 from .loop import Loop
 from .messages import Signer, new_id
+from .notices import Notices
 from .peer import listen
 from .relay import Relay
 from .relay_record import OwnRecord
@@ -92,6 +93,8 @@ def _made(runtime: RuntimeDir, own: OwnRecord) -> Relay:
     if request.tells_agent:
         traffic.teller = AgentTeller(loop, runtime.agent_socket, request.kernel_id, _told(tracker))
     relay = Relay(loop, own, back, traffic, lambda: _describe(store, spill), _give_memory_back)
+    if traffic.teller is not None and request.waiting_notice:
+        relay.chores = (Notices(traffic, signer, traffic.teller),)
     relay.links = traffic.links = Links(loop, listen(folder / "link.sock"), store, delivery, relay)
     relay.prepare()
     return relay

@@ -31,6 +31,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "owner_start_time_ticks": (int, type(None)),
     "orphan_seconds": (int, float),
     "tells_agent": (bool,),
+    "waiting_notice": (bool,),
     "memory_bytes": (int,),
     "store_bytes": (int,),
     "log_bytes": (int,),

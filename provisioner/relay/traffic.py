@@ -36,6 +36,7 @@ _BATCH_BYTES = 1 << 20
 _REQUEST_CHANNELS = ("shell", "control", "stdin")
 _YOUNG_SECONDS = 10.0
 _SMALL = 1 << 16  # a message below this is copied: its frames would hold larger buffers of ZMQ's
+_OWN_TOPIC = b"stream"
 # What a notebook can do without, if too much waits; a comm that was not opened would be missed.
 _NO_OUTPUT = (b'"comm_open"', b'"comm_close"')
 
@@ -244,11 +245,23 @@ class Traffic:
         elif self.tracker.closed(parent, time.time()):
             self.has_news = True
 
+    def publish(self, message: Sequence[bytes]) -> None:
+        """A message of the relay's own on iopub, for all who would get the kernel's: kept and numbered like those."""
+        if self._topics:
+            send(self._front.sockets["iopub"], [_OWN_TOPIC, *message])
+        if self.is_kept:
+            self._store_message("iopub", None, message, sum(map(len, message)), is_output=True)
+
     def _keep(self, channel: str, session: str | None, message: Sequence[Any], is_output: bool) -> None:
         if not self.is_kept:
             return
         size = sum(len(frame) for frame in message)
         kept = [frame.bytes for frame in message] if size <= _SMALL else [frame.buffer for frame in message]
+        self._store_message(channel, session, kept, size, is_output)
+
+    def _store_message(
+        self, channel: str, session: str | None, kept: Sequence[Any], size: int, is_output: bool
+    ) -> None:
         entry = self._store.add(channel, session, kept, size, is_output)
         self._delivery.added(entry)
         self._fresh.append(entry)

@@ -3,59 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import os
 import signal
-import socket
-import threading
-from pathlib import Path
 from typing import Any
 
 from aliquot.gpu_hook.client import AgentClient
 from relay_house import Gateway, House, until
-
-
-class Agent:
-    """Stands where the node agent listens, on a thread of its own."""
-
-    def __init__(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
-        self.heard: list[dict[str, Any]] = []
-        self._connections: list[socket.socket] = []
-        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listening.bind(str(path))
-        self._listening.listen()
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    @property
-    def work(self) -> int:
-        told = [line for line in self.heard if line["op"] == "activity"]
-        return int(told[-1]["work"]) if told else -1
-
-    def told(self, field: str) -> Any:
-        """Of the last activity; None where there was none."""
-        told = [line for line in self.heard if line["op"] == "activity"]
-        return told[-1][field] if told else None
-
-    def _serve(self) -> None:
-        try:
-            while True:
-                connection, _ = self._listening.accept()
-                self._connections.append(connection)
-                for line in connection.makefile():
-                    self.heard.append(json.loads(line))
-                    connection.sendall(b'{"ok": true}\n')
-        except OSError:
-            pass
-
-    def close(self) -> None:
-        for connection in (self._listening, *self._connections):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-            connection.close()
-        self._thread.join(10)
+from scripted_agent import Agent
 
 
 def test_work_is_told_while_the_kernel_has_not_seen_it(a_house: House) -> None:
