@@ -6,6 +6,7 @@
 #include "entry_points.h"
 #include "log.h"
 #include "page.h"
+#include "residency.h"
 #include "session.h"
 
 #include <errno.h>
@@ -138,16 +139,24 @@ bool gate_is_off(void)
     return true;
 }
 
-void *entry_gate(unsigned index)
+/* Where the hook is off a record is made, too: a thread that has one takes the fast way. */
+void *entry_gate(unsigned index, uint32_t *is_marked)
 {
     void *target = entry_resolve(index);
-    if (activation_enter()) {
-        gate_pass();
+    *is_marked = activation_enter();
+    if (*is_marked) {
+        residency_enter();
         activation_leave();
-    } else {
-        gate_is_off();
+    } else if (gate_is_off()) {
+        threads_take();
     }
     return target;
+}
+
+void entry_gate_leave(uint32_t is_marked)
+{
+    if (is_marked)
+        residency_leave();
 }
 
 static CUresult answer_not_permitted(void)

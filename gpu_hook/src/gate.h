@@ -42,8 +42,9 @@ void gate_reset(void);
 /* The hook does not act: no call need take the slow way again. Returns whether that is so. */
 bool gate_is_off(void);
 
-/* Called by the forwarders; return where to jump. */
-void *entry_gate(unsigned index);
+/* Called by the forwarders; return where to go. The gate's calls, and is told after the return what it had noted. */
+void *entry_gate(unsigned index, uint32_t *is_marked);
+void entry_gate_leave(uint32_t is_marked);
 void *entry_deny(unsigned index);
 
 #endif

@@ -21,6 +21,8 @@ _NVML_REPLACED = re.compile(r"^\s*REPLACED\((\w+)\)", re.M)
 # Exported by the real library and declared nowhere: nvidia-smi does not start without it.
 _NVML_UNDECLARED = {"nvmlInternalGetExportTable"}
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+# Take a handle of 64 bytes by value, which x86-64 puts on the stack.
+_WIDE = {"cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"}
 _WAYS = {table.PASS: assembly.RESOLVE, table.GATE: assembly.GATE, table.DENY: assembly.DENY, table.HOOK: None}
 
 
@@ -38,6 +40,13 @@ def read_nvml(header: Path, newer: Path, calls: Path) -> dict[str, str]:
     if missing := sorted(replaced - names):
         raise table.TableError(f"asked to replace {', '.join(missing)}; not declared in {header}")
     return {name: table.HOOK if name in replaced else table.PASS for name in sorted(names)}
+
+
+def stack_words(name: str, entry: table.Entry | None) -> int:
+    """Return how many words of arguments on the stack a call of it may have; of an undeclared one nobody knows."""
+    if entry is not None and not entry.is_declared:
+        return int(assembly.MOST_STACK_WORDS)
+    return 8 if name in _WIDE else 4
 
 
 def write_names(names: list[str]) -> str:
@@ -108,7 +117,8 @@ def main() -> int:
     names = list(classes)
     called = {name for name, entry in entries.items() if needs_real(entry)}
     forwarders = [
-        assembly.Forwarder(name, index, _WAYS[classes[name]], name in called) for index, name in enumerate(names)
+        assembly.Forwarder(name, index, _WAYS[classes[name]], name in called, stack_words(name, entries.get(name)))
+        for index, name in enumerate(names)
     ]
     code = assembly.write_assembly(asked.machine, forwarders, lambda name: classes[name] != table.PASS)
     write_if_changed(asked.output.with_suffix(".S"), code)
