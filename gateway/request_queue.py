@@ -47,7 +47,7 @@ class Waiting:
     @property
     def is_growth(self) -> bool:
         """Whether it runs, and is to change its size."""
-        return self.pending.held is not None
+        return bool(self.pending.holds)
 
 
 class RequestQueue:
@@ -133,8 +133,4 @@ class RequestQueue:
 
 def _more(pending: Pending) -> int:
     """Hundredths beyond what it holds already."""
-    return max(0, pending.request.gpus.hundredths - _held(pending))
-
-
-def _held(pending: Pending) -> int:
-    return sum(part.hundredths for part in pending.held.parts) if pending.held else 0
+    return max(0, pending.request.gpus.hundredths - sum(part.hundredths for part in pending.holds))
