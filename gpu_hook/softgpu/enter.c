@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,11 +15,14 @@
 #include "settings.h"
 
 #define FAULTS_MAX 64
+#define THREAD_NAME 16 /* of the kernel's */
 
 struct fault {
     int point;
     unsigned long nth; /* 0: every call */
     int code;
+    char thread[THREAD_NAME]; /* "": any; else only calls by threads whose name begins so count */
+    _Atomic unsigned long calls; /* by such threads */
 };
 
 static struct {
@@ -41,12 +45,22 @@ static int find_point(const char *name, size_t length)
     return -1;
 }
 
-/* function:nth=code, or function=code for every call. */
+/* function:nth=code, or function=code for every call; function@thread for calls by threads of that name only. */
 static int parse_fault(const char *text, const char **end, struct fault *fault)
 {
-    size_t name = strcspn(text, ":=,");
+    size_t name = strcspn(text, "@:=,");
     char *rest = (char *)text + name;
     fault->point = find_point(text, name);
+    fault->thread[0] = '\0';
+    atomic_store(&fault->calls, 0);
+    if (*rest == '@') {
+        size_t length = strcspn(++rest, ":=,");
+        if (length == 0 || length >= sizeof fault->thread)
+            return -1;
+        memcpy(fault->thread, rest, length);
+        fault->thread[length] = '\0';
+        rest += length;
+    }
     fault->nth = *rest == ':' ? strtoul(rest + 1, &rest, 10) : 0;
     if (fault->point < 0 || *rest != '=')
         return -1;
@@ -130,16 +144,30 @@ static int is_always_open(const char *name)
     return 0;
 }
 
+static int is_thread(const char *begin)
+{
+    char name[THREAD_NAME] = "";
+    prctl(PR_GET_NAME, name);
+    return strncmp(name, begin, strlen(begin)) == 0;
+}
+
 static int injected(int index, int watch)
 {
     if (!(watch & WATCH_FAULTS))
         return 0;
-    unsigned long call = 1 + atomic_fetch_add(&enter_points[index].calls, 1);
-    for (int i = 0; i < door.fault_count; i++)
-        if (door.faults[i].point == index && (door.faults[i].nth == 0 || door.faults[i].nth == call)) {
-            log_line("event=fault function=%s call=%lu code=%d", enter_points[index].name, call, door.faults[i].code);
-            return door.faults[i].code;
+    unsigned long calls = 1 + atomic_fetch_add(&enter_points[index].calls, 1);
+    for (int i = 0; i < door.fault_count; i++) {
+        struct fault *fault = &door.faults[i];
+        unsigned long call = calls;
+        if (fault->point != index || (fault->thread[0] && !is_thread(fault->thread)))
+            continue;
+        if (fault->thread[0])
+            call = 1 + atomic_fetch_add(&fault->calls, 1);
+        if (fault->nth == 0 || fault->nth == call) {
+            log_line("event=fault function=%s call=%lu code=%d", enter_points[index].name, call, fault->code);
+            return fault->code;
         }
+    }
     return 0;
 }
 

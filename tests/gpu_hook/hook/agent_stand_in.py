@@ -67,6 +67,7 @@ class StandIn:
         self.residency_mode = ResidencyMode.OFF
         self.least_elastic = MIB
         self.chunk = 64 * MIB
+        self.ring = 0  # page-locked bytes of each process that copies; 0: the hook's own choice
         self._process_sequence = 0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -249,8 +250,8 @@ class StandIn:
         if hello.version > 1:
             struct.pack_into("=Q", connection.agent_page, AgentPage.HOST_QUOTA, self.host_quota)
         if hello.version > 2:
-            words = (self.residency_mode, self.least_elastic, self.chunk)
-            struct.pack_into("=IQQ", connection.agent_page, AgentPage.RESIDENCY_MODE, *words)
+            words = (self.residency_mode, self.least_elastic, self.chunk, self.ring)
+            struct.pack_into("=IQQQ", connection.agent_page, AgentPage.RESIDENCY_MODE, *words)
         for index, one in enumerate(self.devices):
             at = AgentPage.DEVICES + index * AgentPage.DEVICE_BYTES
             struct.pack_into("=16sQ", connection.agent_page, at, one.uuid, one.quota)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import json
@@ -34,6 +35,7 @@ def _load(name: str) -> ModuleType:
 
 
 stand_in, hook_program = _load("agent_stand_in"), _load("hook_program")
+swap_orders = _load("swap_orders")
 family_machine, family_walk = _load("family_machine"), _load("family_walk")
 
 
@@ -201,6 +203,12 @@ def make_node(a_folder: Path) -> Iterator[Callable[..., Node]]:
 def families() -> Any:
     """The state machine over every family of memory, and a seeded walk over its rules."""
     return SimpleNamespace(configure=family_machine.configure, walk=family_walk.walk)
+
+
+@pytest.fixture
+def make_orders() -> Callable[..., Any]:
+    """Swaps a process: ``with make_orders(agent, connection, sizes of segments) as orders``."""
+    return lambda *arguments, **options: contextlib.closing(swap_orders.Orders(*arguments, **options))
 
 
 @pytest.fixture

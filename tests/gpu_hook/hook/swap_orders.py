@@ -1,0 +1,78 @@
+"""What an agent does to one process to swap it: host memory that it populates, orders, and the answers to them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from typing import Any
+
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.protocol import MessageType, Moved, MoveOutcome, Segment, Swap, Wake
+
+MIB = 1 << 20
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+
+
+class Orders:
+    """Orders to the process of a connection, one at a time."""
+
+    def __init__(self, agent: Any, connection: Any, sizes: list[int], drain_milliseconds: int = 30_000) -> None:
+        self._agent, self._connection = agent, connection
+        self._sequence = 1000
+        self._heard = 0
+        self._drain = drain_milliseconds
+        self._sizes = sizes
+        self._memory: list[int] = []
+
+    def add_segment(self, size: int) -> None:
+        """For the next swap out; whole units of 2 MiB."""
+        self._sizes.append(-(-size // (2 * MIB)) * 2 * MIB)
+
+    def swap_out(self) -> Moved:
+        """With every segment that there is."""
+        while len(self._memory) < len(self._sizes):
+            self._memory.append(_make_segment(self._sizes[len(self._memory)]))
+        for number, descriptor in enumerate(self._memory):
+            segment = protocol.pack(Segment(number, self._sizes[number]))
+            socket.send_fds(self._connection.socket, [segment], [descriptor])
+        return self._order(MessageType.SWAP_OUT, len(self._memory))
+
+    def swap_in(self) -> Moved:
+        """What the segments hold afterwards is nobody's any more, and is spoilt."""
+        moved = self._order(MessageType.SWAP_IN, 0)
+        if moved.outcome is MoveOutcome.DONE:
+            for number, descriptor in enumerate(self._memory):
+                for at in range(0, self._sizes[number], MIB):
+                    os.pwrite(descriptor, b"spoilt" * 8, at)
+        return moved
+
+    def await_wake(self) -> None:
+        """Until a call waits, in the time since the last order."""
+        self._agent.wait_for(lambda: any(isinstance(one, Wake) for one in self._agent.heard[self._heard :]), 30)
+
+    def close(self) -> None:
+        for descriptor in self._memory:
+            os.close(descriptor)
+
+    def _order(self, kind: MessageType, count: int) -> Moved:
+        self._sequence += 1
+        self._heard = len(self._agent.heard)
+        order = Swap(kind, self._sequence, drain_milliseconds=self._drain, segment_count=count)
+        self._connection.socket.send(protocol.pack(order))
+        found: list[Moved] = []
+
+        def is_answered() -> bool:
+            heard = self._agent.heard[self._heard :]
+            found[:] = [one for one in heard if isinstance(one, Moved) and one.sequence == self._sequence]
+            return bool(found)
+
+        self._agent.wait_for(is_answered, 60)
+        return found[0]
+
+
+def _make_segment(size: int) -> int:
+    descriptor = os.memfd_create("segment", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.posix_fallocate(descriptor, 0, size)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+    return descriptor
