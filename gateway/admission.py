@@ -26,7 +26,7 @@ from .clock import Clock
 from .ledger import Asker, Holding, Ledger
 from .planner import Admit, Pending, plan
 from .request_queue import QueueEntry, RequestQueue, Waiting
-from .size_changes import held_parts
+from .size_changes import held_of
 
 __all__ = ["Admission", "AdmissionSettings", "AdmissionSnapshot", "Agent", "Asker", "QueueEntry"]
 
@@ -151,10 +151,10 @@ class Admission:
         self.check(holding.grant.owner, request, holding.grant)
         future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)
-        parts, shown = held_parts(holding.grant), self._clock.wall()
+        shown = self._clock.wall()
         shown_since = shown if waits_since is None else min(waits_since, shown)
         since = self._clock.now() - (shown - shown_since)
-        pending = Pending(kernel_id, holding.grant.owner, request, since, holds=parts)
+        pending = Pending(kernel_id, holding.grant.owner, request, since, held=held_of(holding.grant))
         waiting = Waiting(holding.asker, pending, shown_since, future)
         self._queue.add(waiting)
         self._work.set()
@@ -345,6 +345,9 @@ class Admission:
             self._committing.pop(kernel_id).set_result(None)
 
     def _deliver(self, waiting: Waiting, grant: Grant) -> None:
+        # The agent keeps how memory may leave, and its grants do not tell.
+        asked = replace(grant.request, residency=waiting.pending.request.residency)
+        grant = replace(grant, request=asked)
         if waiting.is_growth:
             return self._deliver_size(waiting, grant)
         self._ledger.commit(granted=[Holding(grant, waiting.asker, waiting.shown_since)])

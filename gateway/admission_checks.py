@@ -11,7 +11,7 @@ from .admission_values import AdmissionSettings
 from .ledger import LedgerSnapshot
 from .planner import never_fits
 from .request_queue import Waiting
-from .size_changes import held_parts
+from .size_changes import held_of
 
 
 def check_request(
@@ -26,9 +26,9 @@ def check_request(
 
     Raises NeverFitsError, DeviceLostError, RequestError, LimitError, and GrantError for another number of devices.
     """
-    devices = [device.state() for device in snapshot.node.devices]
     # Before the agent was first heard nobody knows; the first cycle then refuses.
-    error = never_fits(devices, request, held_parts(before) if before else ()) if devices else None
+    is_known = bool(snapshot.node.devices)
+    error = never_fits(snapshot.room(), request, held_of(before) if before else None) if is_known else None
     if error is not None:
         raise error
     held, more = snapshot.held_by(owner), request.gpus.hundredths

@@ -9,13 +9,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from aliquot.gpu_hook.agent_reports import UnreadableReportError, read_grant
 from aliquot.gpu_hook.client import AgentClient, AgentClientError, DeviceStatus, NodeStatus
 from aliquot.gpu_hook.waiting import end_task
 from aliquot.provisioner.agent_errors import answered, greet
-from aliquot.provisioner.errors import AgentProtocolError, AgentUnavailableError, AliquotError
+from aliquot.provisioner.errors import AgentUnavailableError, AliquotError
 from aliquot.provisioner.grant_hold import Names, reserve_again
 from aliquot.provisioner.grant_record import agent_grant
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
@@ -77,6 +76,7 @@ class AgentLink:
             label=asker.label,
             placement=placement,
             attributes={"kernelspec": asker.kernelspec},
+            residency=request.residency or None,
         )
         return agent_grant(await self._answered(reserved))
 
@@ -87,14 +87,13 @@ class AgentLink:
 
     async def resize(self, kernel_id: str, request: Request) -> Grant:
         """Change what a kernel holds, where it is. Raises AliquotError; NoRoomError where it cannot grow now."""
-        resized = self._connected().ask(
-            "resize",
-            kernel_id=kernel_id,
+        resized = self._connected().resize(
+            kernel_id,
             hundredths=request.gpus.hundredths,
             memory_limit=None if request.memory_limit is None else int(request.memory_limit),
             workload_class=request.workload_class.value,
         )
-        return read_answer(await self._answered(resized))
+        return agent_grant(await self._answered(resized))
 
     async def swap_out(self, kernel_id: str) -> None:
         """Have its memory copied to the host. Raises AliquotError, with why it cannot leave."""
@@ -190,20 +189,15 @@ class AgentLink:
             listener()
 
 
-def read_answer(answer: Mapping[str, Any]) -> Grant:
-    """The grant in an agent's answer. Raises AgentProtocolError."""
-    try:
-        return agent_grant(read_grant(answer.get("grant") or {}))
-    except UnreadableReportError as error:
-        raise AgentProtocolError(str(error)) from error
-
-
 def read_node(status: NodeStatus) -> Node:
     """The agent's status in the ledger's nouns."""
-    return Node(status.node, status.driver, tuple(_device(device) for device in status.devices))
+    devices = tuple(_device(device) for device in status.devices)
+    rule = status.oversubscription_rule
+    return Node(status.node, status.driver, devices, rule.rule(), rule.host_bytes_left)
 
 
 def _device(device: DeviceStatus) -> Device:
+    own = device.reserved_by_production
     return Device(
         uuid=device.uuid,
         index=device.index,
@@ -212,4 +206,5 @@ def _device(device: DeviceStatus) -> Device:
         reserved=GpuShare(device.reserved_hundredths),
         reserved_memory=Bytes(device.reserved_bytes),
         is_lost=device.lost,
+        by_production=None if own is None else (GpuShare(own.hundredths), Bytes(own.bytes)),
     )

@@ -18,7 +18,7 @@ from aliquot.gateway.entries import Entry
 from aliquot.gateway.size_names import parse_size, parse_size_name
 from aliquot.provisioner.container_plan import ContainerLimits, ContainerPlan, Pull
 from aliquot.provisioner.errors import RequestError, SizeNameError
-from aliquot.provisioner.grant_record import PROVISIONER_NAME
+from aliquot.provisioner.grant_record import PROVISIONER_NAME, RESIDENCY_MODES
 from aliquot.provisioner.resources import Bytes, Request
 from jupyter_client.kernelspec import KernelSpec
 from traitlets import List, TraitError, Unicode, validate
@@ -59,6 +59,8 @@ class CatalogueImage:
     logos: str
     limits: ContainerLimits
     container: ContainerPlan
+    # How the memory of its kernels may leave a GPU; empty: as the server has it.
+    residency: str = ""
 
     def is_for(self, user: User) -> bool:
         """Whether `user` may pick it. An entry without users and teams is everybody's; administrators use all."""
@@ -135,6 +137,7 @@ def read_image(table: object, number: int = 0) -> CatalogueImage:
         logos=_read_logos(entry, base.language),
         limits=_read_limits(entry.table("limits")),
         container=_read_container(entry, base),
+        residency=_read_residency(entry),
     )
     entry.finish()
     return image
@@ -146,6 +149,8 @@ def image_kernel_spec(image: CatalogueImage) -> KernelSpec:
         "kernel_provisioner": {"provisioner_name": PROVISIONER_NAME, "config": {}},
         "aliquot": {"base": image.name, "image": image.container.image, "description": image.description},
     }
+    if image.residency:
+        metadata["aliquot"]["residency"] = image.residency
     if image.base.argv == _PYTHON:
         metadata["debugger"] = True
     return KernelSpec(
@@ -216,6 +221,13 @@ def _read_size(entry: Entry) -> Request | None:
         return parse_size(size) if size else None
     except SizeNameError as error:
         raise entry.refused("default_size", size, f"a size such as '0.25' ({error})") from None
+
+
+def _read_residency(entry: Entry) -> str:
+    mode = entry.text("residency", "")
+    if mode and mode not in RESIDENCY_MODES:
+        raise entry.refused("residency", mode, f"one of {', '.join(RESIDENCY_MODES)}, or leave it out")
+    return mode
 
 
 def _read_limits(entry: Entry) -> ContainerLimits:

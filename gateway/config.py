@@ -12,8 +12,9 @@ from typing import Any
 from aliquot.gateway.gateway_folder import GATEWAY_NAME
 from aliquot.gateway.size_names import parse_size
 from aliquot.provisioner.errors import SizeNameError
+from aliquot.provisioner.grant_record import RESIDENCY_MODES
 from aliquot.provisioner.resources import Bytes, GpuShare, Request
-from traitlets import Bool, Enum, Float, HasTraits, Int, List, TraitError, TraitType, Unicode, validate
+from traitlets import Bool, Dict, Enum, Float, HasTraits, Int, List, TraitError, TraitType, Unicode, validate
 from traitlets.config import Configurable
 
 DRIVERS = ("auto", "nvidia", "softgpu")
@@ -40,6 +41,16 @@ class Aliquot(Configurable):
         Unicode(),
         ["*"],
         help="Who may have kernels of the class production: users, @teams, * for everybody; administrators always may.",
+    ).tag(config=True)
+    residency = Enum(
+        ("", *RESIDENCY_MODES),
+        "",
+        help="How memory of idle kernels may leave their GPU: vmm, managed or off; empty: as the node agent has it.",
+    ).tag(config=True)
+    size_residency = Dict(
+        key_trait=Unicode(),
+        value_trait=Enum(RESIDENCY_MODES),
+        help="The same for single sizes: {'0.25-low': 'managed'}. An image's own `residency` comes before.",
     ).tag(config=True)
     runtime_dir = Unicode(
         "", help="Folder of the node agent's sockets; empty for the usual places (see agent-protocol.md)."
@@ -94,6 +105,11 @@ class Aliquot(Configurable):
         """The presets, read; each once."""
         return list(dict.fromkeys(parse_size(preset) for preset in self.presets))
 
+    def residency_of(self, request: Request) -> str:
+        """How memory of kernels of this size may leave their GPU; empty: as the node agent has it."""
+        modes = {parse_size(size): mode for size, mode in self.size_residency.items()}
+        return str(modes.get(request, self.residency))
+
     def largest(self) -> GpuShare:
         """The largest share that one kernel may ask for."""
         return GpuShare(round(self.largest_gpus * 100))
@@ -115,6 +131,16 @@ class Aliquot(Configurable):
             except SizeNameError as error:
                 raise TraitError(f"c.Aliquot.presets: {error}") from None
         return presets
+
+    @validate("size_residency")
+    def _modes_are_of_sizes(self, proposal: dict[str, Any]) -> dict[str, str]:
+        modes: dict[str, str] = proposal["value"]
+        for size in modes:
+            try:
+                parse_size(size)
+            except SizeNameError as error:
+                raise TraitError(f"c.Aliquot.size_residency: {error}") from None
+        return modes
 
     @validate("largest_gpus")
     def _largest_is_a_share(self, proposal: dict[str, Any]) -> float:

@@ -7,7 +7,7 @@ have the last word.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from aliquot.gateway.admission import Admission
@@ -51,7 +51,8 @@ class Wish:
     def applied_to(self, request: Request) -> Request:
         """The whole request after the change."""
         limit = request.memory_limit if self.memory_limit is None else self.memory_limit or None
-        return Request(self.gpus or request.gpus, limit, self.workload_class or request.workload_class)
+        share, workload_class = self.gpus or request.gpus, self.workload_class or request.workload_class
+        return replace(request, gpus=share, memory_limit=limit, workload_class=workload_class)
 
 
 def read_wish(body: object, largest: GpuShare) -> Wish:

@@ -9,8 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from aliquot.gpu_hook.placement import DeviceState
+from aliquot.gpu_hook.oversubscription import Oversubscription, Reserved
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant
+
+from .room import Room, RoomDevice, room_now
+from .size_changes import held_of
 
 
 @dataclass(frozen=True)
@@ -34,17 +37,13 @@ class Device:
     reserved: GpuShare
     reserved_memory: Bytes
     is_lost: bool = False
+    # Of what is reserved, what production kernels have; None: all of it.
+    by_production: tuple[GpuShare, Bytes] | None = None
 
-    def state(self) -> DeviceState:
-        """The same device as placement sees it."""
-        return DeviceState(
-            uuid=self.uuid,
-            index=self.index,
-            memory_bytes=int(self.memory),
-            free_hundredths=max(0, 100 - self.reserved.hundredths),
-            free_bytes=max(0, int(self.memory) - int(self.reserved_memory)),
-            lost=self.is_lost,
-        )
+    def all_reserved(self) -> Reserved:
+        """As oversubscription.py takes it."""
+        share, memory = self.by_production or (self.reserved, self.reserved_memory)
+        return Reserved(self.reserved.hundredths, int(self.reserved_memory), share.hundredths, int(memory))
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,9 @@ class Node:
     name: str = ""
     driver: str = ""
     devices: tuple[Device, ...] = ()
+    rule: Oversubscription = field(default_factory=Oversubscription)
+    # Host memory that reservations beyond the devices may still count on; None: no limit.
+    host_left: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,16 +76,17 @@ class LedgerSnapshot:
     node: Node = field(default_factory=Node)
     holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
 
-    def device_states(self) -> list[DeviceState]:
+    def room(self) -> Room:
         """What may be planned with: the room of a holding that is not renewed yet is not free for others."""
-        doubtful = [q for h in self.holdings.values() if not h.is_confirmed for q in h.grant.quotas]
-        states = []
-        for device in self.node.devices:
-            own = [quota for quota in doubtful if quota.uuid == device.uuid]
-            reserved = GpuShare(device.reserved.hundredths + sum(quota.share.hundredths for quota in own))
-            reserved_memory = Bytes(device.reserved_memory + sum(quota.memory for quota in own))
-            states.append(replace(device, reserved=reserved, reserved_memory=reserved_memory).state())
-        return states
+        node = self.node
+        devices = tuple(RoomDevice(d.uuid, d.index, int(d.memory), d.is_lost) for d in node.devices)
+        reserved = {device.uuid: device.all_reserved() for device in node.devices}
+        room = room_now(devices, node.rule, reserved, node.host_left)
+        for holding in self.holdings.values():
+            if not holding.is_confirmed:
+                held = held_of(holding.grant)
+                room = room.take(held.parts, held.workload_class)
+        return room
 
     def held_by(self, owner: str) -> GpuShare:
         """What one user holds in all."""

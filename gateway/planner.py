@@ -13,14 +13,11 @@ from dataclasses import dataclass, replace
 from aliquot.gpu_hook.placement import (
     BAD_REQUEST,
     DEVICE_LOST,
-    NEVER_FITS,
     WHOLE,
     DeviceState,
     Part,
-    Refusal,
     format_bytes,
     format_gpus,
-    place,
 )
 from aliquot.provisioner.errors import (
     AliquotError,
@@ -32,14 +29,15 @@ from aliquot.provisioner.errors import (
 from aliquot.provisioner.resources import Request
 
 from .ledger import LedgerSnapshot
-from .size_changes import close_devices, give_back, needs_room, place_change
+from .room import Held, Room
+from .size_changes import check_devices, needs_room
 
 
 @dataclass(frozen=True)
 class Pending:
     """One request in the queue, in order of arrival. ``deadline``: until when its asker waits; None: for ever.
 
-    ``holds``: what it has already, of a running kernel that is to change its size.
+    ``held``: what it has already, of a running kernel that is to change its size.
     """
 
     kernel_id: str
@@ -47,7 +45,7 @@ class Pending:
     request: Request
     since: float
     deadline: float | None = None
-    holds: tuple[Part, ...] = ()
+    held: Held | None = None
 
 
 @dataclass(frozen=True)
@@ -90,88 +88,86 @@ class Plan:
 
 def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Plan:
     """Admit the heads that fit, in order; refuse what can never fit or has waited too long; let the rest wait."""
-    known = snapshot.device_states()
-    free = known
+    room = snapshot.room()
     admissions: list[Admit] = []
     blocked: list[Pending] = []
     refusals: list[Refuse] = []
     is_blocked = False
-    for entry in sorted(pending, key=lambda entry: not _makes_room(known, entry)):
-        error = never_fits(known, entry.request, entry.holds)
+    for entry in _makers_of_room_first(room, pending):
+        error = never_fits(room, entry.request, entry.held)
         if error is not None:
             refusals.append(Refuse(entry.kernel_id, error))
             continue
-        placed = _place(free, entry.request, entry.holds) if not is_blocked else None
+        placed = None if is_blocked else room.place(entry.request, entry.held)
         if isinstance(placed, tuple):
             admissions.append(Admit(entry.kernel_id, placed))
-            free = _take(give_back(free, entry.holds), placed)
-            known = _take(give_back(known, entry.holds), placed)
+            room = room if entry.held is None else room.give_back(entry.held)
+            room = room.take(placed, entry.request.workload_class)
         elif entry.deadline is not None and now >= entry.deadline:
-            refusals.append(Refuse(entry.kernel_id, _waited_too_long(known, entry, len(blocked) + 1, now)))
+            refusals.append(Refuse(entry.kernel_id, _waited_too_long(room, entry, len(blocked) + 1, now)))
         else:
             blocked.append(entry)
-            is_blocked = is_blocked or not entry.holds
-            free = close_devices(free, entry.holds)
+            is_blocked = is_blocked or entry.held is None
+            room = room if entry.held is None else room.close(entry.held.parts)
     waiting = tuple(
-        Wait(entry.kernel_id, position, _reason(known, entry, position, len(blocked)))
+        Wait(entry.kernel_id, position, _reason(room, entry, position, len(blocked)))
         for position, entry in enumerate(blocked, 1)
     )
     return Plan(tuple(admissions), waiting, tuple(refusals))
 
 
-def _makes_room(devices: Sequence[DeviceState], entry: Pending) -> bool:
+def _makers_of_room_first(room: Room, pending: Sequence[Pending]) -> list[Pending]:
+    return sorted(pending, key=lambda entry: not _makes_room(room, entry))
+
+
+def _makes_room(room: Room, entry: Pending) -> bool:
     """Whether it changes its size and takes no more of any device: these go before all others."""
-    if not entry.holds or never_fits(devices, entry.request, entry.holds) is not None:
+    if entry.held is None or never_fits(room, entry.request, entry.held) is not None:
         return False
-    return not needs_room(devices, entry.holds, entry.request)
+    return not needs_room(room, entry.held, entry.request)
 
 
-def never_fits(devices: Sequence[DeviceState], request: Request, holds: tuple[Part, ...] = ()) -> AliquotError | None:
-    """The error of a request that waiting cannot help; None for one that fits the empty node, where ``holds`` are."""
-    empty = [device.emptied() for device in devices]
+def never_fits(room: Room, request: Request, held: Held | None = None) -> AliquotError | None:
+    """The error of a request that waiting cannot help; None for one that fits the empty node, where ``held`` is."""
     try:
-        placed = _place(empty, request, holds)
+        if held is not None:
+            check_devices(held, request)
     except AliquotError as error:
         return error
+    empty = room.emptied()
+    if held is not None:
+        empty = empty.take(held.parts, held.workload_class)
+    placed = empty.place(request, held)
     if isinstance(placed, tuple):
         return None
     if placed.code == BAD_REQUEST:
         return RequestError(placed.message)
-    if placed.code == DEVICE_LOST:
-        return DeviceLostError(placed.message)
-    found = [replace(d, lost=False) for d in empty]
-    if placed.code == NEVER_FITS and not holds and isinstance(_place(found, request), tuple):
+    if placed.code == DEVICE_LOST or isinstance(empty.found().place(request, held), tuple):
         return DeviceLostError(placed.message)
     return NeverFitsError(placed.message)
 
 
-def _place(
-    devices: Sequence[DeviceState], request: Request, holds: tuple[Part, ...] = ()
-) -> tuple[Part, ...] | Refusal:
-    if holds:
-        return place_change(devices, holds, request)
-    return place(devices, request.gpus.hundredths, request.memory_limit)
-
-
-def _take(devices: Sequence[DeviceState], parts: tuple[Part, ...]) -> list[DeviceState]:
-    by_uuid = {part.uuid: part for part in parts}
-    return [device.without(by_uuid[device.uuid]) if device.uuid in by_uuid else device for device in devices]
-
-
-def _reason(devices: Sequence[DeviceState], entry: Pending, position: int, length: int) -> str:
+def _reason(room: Room, entry: Pending, position: int, length: int) -> str:
+    devices = _seen(room, entry.request)
     what = f"waiting for {_asked(entry.request)}"
-    if entry.holds:
-        own = {part.uuid for part in entry.holds}
+    if entry.held is not None:
+        own = {part.uuid for part in entry.held.parts}
         what = f"waiting to grow to {_asked(entry.request)}"
         devices = [device for device in devices if device.uuid in own]
     return f"{what}: {_free(devices, entry.request)}, position {position} of {length}"
 
 
-def _waited_too_long(devices: Sequence[DeviceState], entry: Pending, position: int, now: float) -> QueueTimeoutError:
+def _seen(room: Room, request: Request) -> list[DeviceState]:
+    """What is free for its class, whoever waits for it first."""
+    return replace(room, closed=frozenset()).states(request.workload_class)
+
+
+def _waited_too_long(room: Room, entry: Pending, position: int, now: float) -> QueueTimeoutError:
     ahead = position - 1
     before = "nobody" if ahead == 0 else f"{ahead} request" + ("s" if ahead > 1 else "")
+    free = _free(_seen(room, entry.request), entry.request)
     return QueueTimeoutError(
-        f"asked {_asked(entry.request)}; {_free(devices, entry.request)}; waited {now - entry.since:.0f} s in the "
+        f"asked {_asked(entry.request)}; {free}; waited {now - entry.since:.0f} s in the "
         f"queue with {before} before it. Ask for less, end a kernel that is not needed, or try again"
     )
 

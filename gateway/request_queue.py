@@ -47,7 +47,7 @@ class Waiting:
     @property
     def is_growth(self) -> bool:
         """Whether it runs, and is to change its size."""
-        return bool(self.pending.holds)
+        return self.pending.held is not None
 
 
 class RequestQueue:
@@ -133,4 +133,8 @@ class RequestQueue:
 
 def _more(pending: Pending) -> int:
     """Hundredths beyond what it holds already."""
-    return max(0, pending.request.gpus.hundredths - sum(part.hundredths for part in pending.holds))
+    return max(0, pending.request.gpus.hundredths - _held(pending))
+
+
+def _held(pending: Pending) -> int:
+    return sum(part.hundredths for part in pending.held.parts) if pending.held else 0

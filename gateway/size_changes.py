@@ -5,75 +5,54 @@ A kernel keeps its devices for its life, for CUDA has numbered them: only their 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
-from aliquot.gpu_hook.placement import WHOLE, DeviceState, Part, Refusal, format_gpus, place
+from aliquot.gpu_hook.placement import WHOLE, Part, Refusal, format_gpus
 from aliquot.provisioner.errors import GrantError
 from aliquot.provisioner.resources import Grant, Request
 
+from .room import Held, Room
 
-def held_parts(grant: Grant) -> tuple[Part, ...]:
+
+def held_of(grant: Grant) -> Held:
     """What a grant holds, as placement names it."""
-    return tuple(
-        Part(uuid=quota.uuid, index=quota.index, hundredths=quota.share.hundredths, quota_bytes=int(quota.memory))
-        for quota in grant.quotas
+    return Held(
+        tuple(
+            Part(
+                uuid=quota.uuid,
+                index=quota.index,
+                hundredths=quota.share.hundredths,
+                quota_bytes=int(quota.memory),
+                guarantee_bytes=None if quota.guarantee is None else int(quota.guarantee),
+            )
+            for quota in grant.quotas
+        ),
+        grant.request.workload_class,
     )
 
 
-def changed_placement(parts: Sequence[Part], request: Request) -> dict[str, int]:
-    """uuid → hundredths after the change: whole devices stay first. Raises GrantError for another number of them."""
-    whole, rest = divmod(request.gpus.hundredths, WHOLE)
-    shares = [WHOLE] * whole + ([rest] if rest else [])
-    if len(shares) != len(parts):
-        held = format_gpus(sum(part.hundredths for part in parts))
+def check_devices(held: Held, request: Request) -> None:
+    """Raises GrantError for a size that takes another number of devices."""
+    has, takes = len(held.parts), -(-request.gpus.hundredths // WHOLE)
+    if takes != has:
+        size = format_gpus(sum(part.hundredths for part in held.parts))
         raise GrantError(
-            f"asked {format_gpus(request.gpus.hundredths)}, which takes {_devices(len(shares))}; the kernel has "
-            f"{held} on {_devices(len(parts))}, and a kernel keeps its devices while it runs. Ask for a size on "
-            f"{_devices(len(parts))}, or start a kernel of the other size"
+            f"asked {format_gpus(request.gpus.hundredths)}, which takes {_devices(takes)}; the kernel has "
+            f"{size} on {_devices(has)}, and a kernel keeps its devices while it runs. Ask for a size on "
+            f"{_devices(has)}, or start a kernel of the other size"
         )
-    first = sorted(parts, key=lambda part: -part.hundredths)
-    return {part.uuid: share for part, share in zip(first, shares, strict=True)}
 
 
-def place_change(devices: Sequence[DeviceState], parts: Sequence[Part], request: Request) -> tuple[Part, ...] | Refusal:
-    """Where the kernel is after the change, or why not. Its own parts are free for it. Raises GrantError."""
-    placement = changed_placement(parts, request)
-    return place(give_back(devices, parts), request.gpus.hundredths, request.memory_limit, placement)
-
-
-def needs_room(devices: Sequence[DeviceState], parts: Sequence[Part], request: Request) -> bool:
-    """Whether the change takes more of some device than the kernel holds there."""
-    empty = [device.emptied() for device in devices]
-    placed = place_change(empty, parts, request)
-    if isinstance(placed, Refusal):
+def needs_room(room: Room, held: Held, request: Request) -> bool:
+    """Whether the change takes more of some device than the kernel has there, or its part is another class's."""
+    placed = room.emptied().take(held.parts, held.workload_class).place(request, held)
+    if isinstance(placed, Refusal) or (
+        request.workload_class is not held.workload_class and room.rule.production != room.rule.opportunistic
+    ):
         return True
-    held = {part.uuid: part for part in parts}
+    before = {part.uuid: part for part in held.parts}
     return any(
-        part.hundredths > held[part.uuid].hundredths or part.quota_bytes > held[part.uuid].quota_bytes
+        part.hundredths > before[part.uuid].hundredths or part.reserved_bytes > before[part.uuid].reserved_bytes
         for part in placed
     )
-
-
-def give_back(devices: Sequence[DeviceState], parts: Sequence[Part]) -> list[DeviceState]:
-    """The devices as they would be without these parts."""
-    held = {part.uuid: part for part in parts}
-    return [
-        replace(
-            device,
-            free_hundredths=device.free_hundredths + held[device.uuid].hundredths,
-            free_bytes=device.free_bytes + held[device.uuid].quota_bytes,
-        )
-        if device.uuid in held
-        else device
-        for device in devices
-    ]
-
-
-def close_devices(devices: Sequence[DeviceState], parts: Sequence[Part]) -> list[DeviceState]:
-    """The devices with no room where these parts are: who waits there first is not overtaken there."""
-    held = {part.uuid for part in parts}
-    return [replace(d, free_hundredths=0, free_bytes=0) if d.uuid in held else d for d in devices]
 
 
 def _devices(count: int) -> str:

@@ -169,7 +169,7 @@ class SizedKernelSpecManager(KernelSpecManager):
     def _derive(self, name: str, sized: SizedName) -> KernelSpec:
         image = self._own_image(sized.base)
         if image is not None:
-            return sized_kernel_spec(image_kernel_spec(image), sized)
+            return sized_kernel_spec(image_kernel_spec(image), sized, self.settings.residency_of(sized.request))
         folder = self._find_spec_directory(sized.base.lower())
         if folder is None:
             raise NoSuchBase(
@@ -185,7 +185,7 @@ class SizedKernelSpecManager(KernelSpecManager):
                 f"asked {name!r}: the kernelspec {sized.base!r} is started by the provisioner {provisioner!r}, "
                 f"which has no sizes. Take {sized.base!r} itself",
             )
-        return sized_kernel_spec(base, sized)
+        return sized_kernel_spec(base, sized, self.settings.residency_of(sized.request))
 
     def _own_image(self, name: str) -> CatalogueImage | None:
         """The image of this name, where the asker may use it; for all others there is none."""
@@ -253,13 +253,18 @@ class SizedKernelSpecManager(KernelSpecManager):
         return folder is not None and not self._is_ours(name, folder)
 
 
-def sized_kernel_spec(base: KernelSpec, sized: SizedName) -> KernelSpec:
-    """The kernelspec that asks for `sized` and runs what `base` runs. A copy: the base is left alone."""
+def sized_kernel_spec(base: KernelSpec, sized: SizedName, residency: str = "") -> KernelSpec:
+    """The kernelspec that asks for `sized` and runs what `base` runs. A copy: the base is left alone.
+
+    ``residency``: how memory may leave the GPU, where the base says nothing of it in its own metadata.
+    """
     request = sized.request
     config = {"gpus": str(request.gpus), "workload_class": request.workload_class.value}
     if request.memory_limit is not None:
         config["memory_limit"] = f"{request.memory_limit >> 30}GiB"
     metadata = copy.deepcopy(base.metadata)
+    if mode := metadata.get("aliquot", {}).get("residency") or residency:
+        config["residency"] = str(mode)
     metadata["kernel_provisioner"] = {"provisioner_name": PROVISIONER_NAME, "config": config}
     metadata["aliquot"] = {**metadata.get("aliquot", {}), "base": sized.base.lower(), **config}
     return type(base)(

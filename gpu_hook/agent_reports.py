@@ -9,7 +9,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast
 
-from .residency_reports import HostCopies, ResidencyStatus, read_host_copies, read_residency
+from .residency_reports import (
+    HostCopies,
+    OversubscriptionStatus,
+    ReservedShare,
+    ResidencyStatus,
+    read_host_copies,
+    read_oversubscription,
+    read_residency,
+)
 
 _Kind = TypeVar("_Kind")
 
@@ -34,6 +42,8 @@ class DeviceGrant:
     index: int
     hundredths: int
     quota_bytes: int
+    # What is reserved of the quota; None: all of it.
+    guarantee_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,8 @@ class DeviceStatus:
     temperature_celsius: int | None
     power_watts: float | None
     lost: bool
+    # None from an agent of before: then it is all of it.
+    reserved_by_production: ReservedShare | None = None
 
 
 @dataclass(frozen=True)
@@ -183,6 +195,7 @@ class NodeStatus:
     lost_kernels: tuple[LostKernel, ...] = ()
     # How much of the node may be promised, 1 for what it has.
     oversubscription: float = 1.0
+    oversubscription_rule: OversubscriptionStatus = field(default_factory=OversubscriptionStatus)
     host_copies: HostCopies | None = None
 
 
@@ -207,15 +220,23 @@ def read_status(report: Mapping[str, Any]) -> NodeStatus:
         return _read(
             NodeStatus,
             report,
-            devices=tuple(_read(DeviceStatus, device) for device in report["devices"]),
+            devices=tuple(_read_device(device) for device in report["devices"]),
             kernels=tuple(_read_kernel(kernel) for kernel in report["kernels"]),
             enforcers=tuple(_read(EnforcerStatus, enforcer) for enforcer in report.get("enforcers", ())),
             foreign_processes=_read_processes(report.get("foreign_processes", ())),
             lost_kernels=tuple(_read(LostKernel, kernel) for kernel in report.get("lost_kernels", ())),
+            oversubscription_rule=read_oversubscription(report.get("oversubscription_rule")),
             host_copies=read_host_copies(report.get("host_copies")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UnreadableReportError(f"the agent sent a status that cannot be read: {error!r}") from error
+
+
+def _read_device(report: Mapping[str, Any]) -> DeviceStatus:
+    by_class = report.get("reserved_by_production")
+    return _read(
+        DeviceStatus, report, reserved_by_production=None if by_class is None else _read(ReservedShare, by_class)
+    )
 
 
 def _read_kernel(report: Mapping[str, Any]) -> KernelStatus:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .oversubscription import Oversubscription
+
 
 @dataclass(frozen=True)
 class Staying:
@@ -58,6 +60,41 @@ class HostCopies:
     used_bytes: int = 0
     budget_bytes: int | None = None
     spilled_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class ReservedShare:
+    """What is reserved of a device by one class."""
+
+    hundredths: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class OversubscriptionStatus:
+    """How much more may be reserved than there is; ``host_bytes_left``: for what no device has. None: no limit."""
+
+    production: float = 1.0
+    opportunistic: float = 1.0
+    host_bytes: int | None = None
+    host_bytes_left: int | None = None
+
+    def rule(self) -> Oversubscription:
+        """As placement takes it."""
+        return Oversubscription(self.production, self.opportunistic, self.host_bytes)
+
+
+def read_oversubscription(report: Mapping[str, Any] | None) -> OversubscriptionStatus:
+    """An agent that says nothing reserves what there is. Raises what read_residency raises."""
+    if report is None:
+        return OversubscriptionStatus()
+    budget, left = report.get("host_bytes"), report.get("host_bytes_left")
+    return OversubscriptionStatus(
+        production=float(report["production"]),
+        opportunistic=float(report["opportunistic"]),
+        host_bytes=None if budget is None else int(budget),
+        host_bytes_left=None if left is None else int(left),
+    )
 
 
 def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:

@@ -229,9 +229,10 @@ async def _reserve(client: AgentClient, grant: Grant, request: Request, names: N
             label=names.label,
             placement={quota.uuid: quota.share.hundredths for quota in grant.quotas} if is_same else None,
             attributes=names.attributes(),
+            residency=grant.request.residency or None,
         )
     )
-    return agent_grant(answer)
+    return agent_grant(answer, grant.request.residency)
 
 
 async def _held_request(client: AgentClient, grant: Grant) -> Request | None:

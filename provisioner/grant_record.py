@@ -14,6 +14,7 @@ from .errors import AgentProtocolError, RequestError
 from .resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
 
 PROVISIONER_NAME = "aliquot"
+RESIDENCY_MODES = ("vmm", "managed", "off")
 
 
 def request_record(request: Request) -> dict[str, Any]:
@@ -22,6 +23,7 @@ def request_record(request: Request) -> dict[str, Any]:
         "hundredths": request.gpus.hundredths,
         "memory_limit": None if request.memory_limit is None else int(request.memory_limit),
         "workload_class": request.workload_class.value,
+        "residency": request.residency,
     }
 
 
@@ -33,12 +35,13 @@ def read_request(record: Mapping[str, Any]) -> Request:
             gpus=GpuShare(int(record["hundredths"])),
             memory_limit=None if limit is None else Bytes(limit),
             workload_class=WorkloadClass(record.get("workload_class", WorkloadClass.PRODUCTION.value)),
+            residency=_residency(str(record.get("residency") or "")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise RequestError(f"the request cannot be read: {error!r} in {dict(record)!r}") from error
 
 
-def parse_request(gpus: str, memory_limit: str = "", workload_class: str = "") -> Request:
+def parse_request(gpus: str, memory_limit: str = "", workload_class: str = "", residency: str = "") -> Request:
     """The request that a kernelspec's provisioner stanza writes as text. Raises RequestError."""
     try:
         share = GpuShare.parse(gpus)
@@ -47,9 +50,17 @@ def parse_request(gpus: str, memory_limit: str = "", workload_class: str = "") -
         limit = Bytes.parse(memory_limit) if memory_limit else None
         if limit is not None and limit <= 0:
             raise ValueError(f"asked {memory_limit!r} as memory limit; leave it out for the share's part")
-        return Request(share, limit, WorkloadClass(workload_class or WorkloadClass.PRODUCTION.value))
+        return Request(
+            share, limit, WorkloadClass(workload_class or WorkloadClass.PRODUCTION.value), _residency(residency)
+        )
     except ValueError as error:
         raise RequestError(str(error)) from error
+
+
+def _residency(mode: str) -> str:
+    if mode and mode not in RESIDENCY_MODES:
+        raise ValueError(f"asked residency {mode!r}; there are {', '.join(RESIDENCY_MODES)}")
+    return mode
 
 
 def stanza_request(metadata: Mapping[str, Any]) -> Request | None:
@@ -60,13 +71,13 @@ def stanza_request(metadata: Mapping[str, Any]) -> Request | None:
     config = stanza.get("config", {})
     if not isinstance(config, Mapping):
         raise RequestError(f"asked kernel_provisioner with config = {config!r} in kernel.json; it has to be an object")
-    given = (config.get(name) for name in ("gpus", "memory_limit", "workload_class"))
+    given = (config.get(name) for name in ("gpus", "memory_limit", "workload_class", "residency"))
     gpus, *rest = ("" if value is None else str(value) for value in given)
     return parse_request(gpus, *rest) if gpus else None
 
 
-def agent_grant(answer: KernelGrant) -> Grant:
-    """The agent's answer as the noun that goes down."""
+def agent_grant(answer: KernelGrant, residency: str = "") -> Grant:
+    """The agent's answer as the noun that goes down. ``residency``: as it was asked; the agent does not repeat it."""
     return Grant(
         kernel_id=answer.kernel_id,
         owner=answer.owner,
@@ -74,10 +85,17 @@ def agent_grant(answer: KernelGrant) -> Grant:
             gpus=GpuShare(answer.hundredths),
             memory_limit=None if answer.memory_limit is None else Bytes(answer.memory_limit),
             workload_class=WorkloadClass(answer.workload_class),
+            residency=residency,
         ),
         node=answer.node,
         quotas=tuple(
-            Quota(device.uuid, device.index, GpuShare(device.hundredths), Bytes(device.quota_bytes))
+            Quota(
+                device.uuid,
+                device.index,
+                GpuShare(device.hundredths),
+                Bytes(device.quota_bytes),
+                None if device.guarantee_bytes is None else Bytes(device.guarantee_bytes),
+            )
             for device in answer.devices
         ),
         kernel_dir=answer.kernel_dir,
@@ -100,6 +118,7 @@ def grant_record(grant: Grant) -> dict[str, Any]:
                 "index": quota.index,
                 "hundredths": quota.share.hundredths,
                 "quota_bytes": int(quota.memory),
+                "guarantee_bytes": None if quota.guarantee is None else int(quota.guarantee),
             }
             for quota in grant.quotas
         ],
@@ -122,6 +141,7 @@ def read_grant(record: Mapping[str, Any]) -> Grant:
                     index=int(device["index"]),
                     share=GpuShare(int(device["hundredths"])),
                     memory=Bytes(device["quota_bytes"]),
+                    guarantee=None if device.get("guarantee_bytes") is None else Bytes(device["guarantee_bytes"]),
                 )
                 for device in record["devices"]
             ),

@@ -180,8 +180,9 @@ async def _reserve_now(question: Question, client: AgentClient) -> Grant:
         workload_class=request.workload_class.value,
         label=question.names.label,
         attributes=question.names.attributes(),
+        residency=request.residency or None,
     )
-    return agent_grant(await answered(reserved))
+    return agent_grant(await answered(reserved), request.residency)
 
 
 async def _waited_too_long(question: Question, client: AgentClient, waited: float) -> QueueTimeoutError:

@@ -52,6 +52,10 @@ class AliquotProvisioner(LocalProvisioner):
         "", help="Memory limit, such as 8GiB; empty: the share's part of each device's memory."
     ).tag(config=True)
     workload_class = Unicode("production", help="production or opportunistic.").tag(config=True)
+    residency = Unicode(
+        "",
+        help="How memory may leave the GPU while the kernel is idle: vmm, managed or off; empty: as the node has it.",
+    ).tag(config=True)
     wait_seconds = Float(
         50.0, help="How long a kernel that asks for its grant by itself waits; below its client's start time-out."
     ).tag(config=True)
@@ -118,7 +122,9 @@ class AliquotProvisioner(LocalProvisioner):
 
     def request(self) -> Request | None:
         """What the kernelspec asks for. Raises RequestError."""
-        return parse_request(self.gpus, self.memory_limit, self.workload_class) if self.gpus else None
+        if not self.gpus:
+            return None
+        return parse_request(self.gpus, self.memory_limit, self.workload_class, self.residency)
 
     async def _get_grant(self, given: Grant | None, names: Names) -> None:
         request = self.request()

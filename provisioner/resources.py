@@ -72,21 +72,27 @@ class WorkloadClass(str, Enum):
 
 @dataclass(frozen=True)
 class Request:
-    """What a kernel asks for. ``memory_limit`` None: the share's part of each device's memory."""
+    """What a kernel asks for. ``memory_limit`` None: the share's part of each device's memory.
+
+    ``residency``: how its memory may leave its devices (vmm, managed, off), settled at its start; empty: as the node
+    has it. It is no part of what makes two requests the same.
+    """
 
     gpus: GpuShare
     memory_limit: Bytes | None = None
     workload_class: WorkloadClass = WorkloadClass.PRODUCTION
+    residency: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
 class Quota:
-    """The limit in force on one device of a node."""
+    """The limit in force on one device of a node. ``guarantee``: what of it is reserved; None: all of it."""
 
     uuid: str
     index: int
     share: GpuShare
     memory: Bytes
+    guarantee: Bytes | None = None
 
 
 @dataclass(frozen=True)

@@ -147,6 +147,8 @@ class Arena:
         if stack is not None:
             stack.holds = False
             self._drop(stack, [segment for segment in stack.segments if segment.is_spilled])  # no faster than new ones
+            while stack.segments and self._used() - self._leaving > self._budget.memory_bytes:  # it shrank
+                self._drop(stack, stack.segments[-1:])
 
     def leave(self, kernel_id: str, process: int) -> None:
         """The process left. It may live and come back, so what may hold its copy is closed and not emptied."""

@@ -86,7 +86,7 @@ class KernelResidency:
 
     async def prepare(self) -> bool:
         """Make host memory for its copy ahead, warm, while it runs; tells whether there is enough."""
-        return self._why_not() is None and await self._moves.prepare(self._movable)
+        return self._why_not() is None and await self._moves.prepare(self._movable, is_held=False)
 
     def call_off(self) -> None:
         """It is wanted after all: a swap-out that is still making host memory is given up."""
@@ -276,7 +276,7 @@ class KernelResidency:
         return move
 
     async def _take_out(self) -> tuple[Event, Move]:
-        if not await self._moves.prepare(self._movable):
+        if not await self._moves.prepare(self._movable, is_held=True):
             return Event.FAILED, self._moves.why_unprepared
         self._end_lease()
         return await self._moves.take_out(self._movable)

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
-from aliquot.gpu_hook.protocol import MessageType, Moved, MoveOutcome, ResidencyMode
+from aliquot.gpu_hook.protocol import MessageType, Moved, MoveOutcome, Residency, ResidencyMode
 
 from .arena import Arena, ArenaFullError
 from .ledger import DeviceAccount
@@ -19,8 +19,9 @@ from .residency_table import Event
 from .segments import Segment
 from .swap_settings import SwapSettings
 
-_PATIENCE_SECONDS = 5.0  # of any order, beside what its bytes and its drain take
 _SLOWEST_BYTES_PER_SECOND = 128 << 20  # a spill file on a slow disk
+
+_CALLED_OFF = Move(MoveResult.IGNORED, "called off: it is wanted again")
 
 End = tuple[Event, Move]
 
@@ -36,7 +37,7 @@ class KernelMoves:
         settings: SwapSettings,
         accounts: Callable[[], Sequence[DeviceAccount]],
     ) -> None:
-        self.why_unprepared = Move(MoveResult.IGNORED, "called off")
+        self.why_unprepared = _CALLED_OFF
         self._kernel_id = kernel_id
         self._mode = mode
         self._arena = arena
@@ -45,23 +46,24 @@ class KernelMoves:
         self._preparing: set[asyncio.Future[list[Move]]] = set()
         self._is_called_off = False
 
-    async def prepare(self, processes: Sequence[ProcessResidency]) -> bool:
-        """Host memory for all of them, kept warm; False: ``why_unprepared``."""
-        self._is_called_off = False
+    async def prepare(self, processes: Sequence[ProcessResidency], is_held: bool) -> bool:
+        """Host memory for all, held for ``take_out`` or only warm. False: ``why_unprepared`` says why."""
+        self._is_called_off, is_kept = False, False
         work = asyncio.gather(*(self._prepare(process) for process in processes))
         self._preparing.add(work)
         try:
-            found = await work
+            failed = [move for move in await work if not move.is_done]
+            self.why_unprepared = failed[0] if failed else _CALLED_OFF
+            is_kept = is_held and not failed
         except asyncio.CancelledError:
             if not self._is_called_off:
                 raise
-            self.why_unprepared = Move(MoveResult.IGNORED, "called off: it is wanted again")
+            self.why_unprepared = _CALLED_OFF
             return False
         finally:
             self._preparing.discard(work)
-        failed = [move for move in found if not move.is_done]
-        if failed:
-            self.why_unprepared = failed[0]
+            for process in () if is_kept else processes:
+                self._settle(process)
         return not failed
 
     def call_off(self) -> None:
@@ -98,8 +100,6 @@ class KernelMoves:
             await self._lend(process, self._elastic(process))
         except ArenaFullError as error:
             return Move(MoveResult.HOST_FULL, str(error))
-        finally:
-            self._settle(process)
         return Move(MoveResult.DONE)
 
     async def _take_out_one(self, process: ProcessResidency) -> Move:
@@ -116,16 +116,16 @@ class KernelMoves:
             return Move(MoveResult.HOST_FULL, str(error))
         finally:
             self._settle(process)
-        return move_of(answer, self._accounts())
+        return move_of(answer, Residency.SWAPPED, self._accounts())
 
     async def _bring_all(self, processes: Sequence[ProcessResidency]) -> list[Move]:
         answers = await asyncio.gather(*(self._tell(process, MessageType.SWAP_IN, ()) for process in processes))
         accounts = self._accounts()
-        return [move_of(answer, accounts) for answer in answers]
+        return [move_of(answer, Residency.RESIDENT, accounts) for answer in answers]
 
     async def _tell(self, process: ProcessResidency, kind: MessageType, segments: Sequence[Segment]) -> Answer:
         drain = self._settings.drain_milliseconds if kind is MessageType.SWAP_OUT else 0
-        patience = _PATIENCE_SECONDS + drain / 1000 + self._lent(process) / _SLOWEST_BYTES_PER_SECOND
+        patience = self._settings.patience_seconds + drain / 1000 + self._lent(process) / _SLOWEST_BYTES_PER_SECOND
         if process.order is not None:
             return Absence.SILENT
         return await process.tell(kind, segments, drain, patience)

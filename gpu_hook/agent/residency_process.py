@@ -135,15 +135,18 @@ class ProcessResidency:
         return self.lent(account) - self.elastic(device, account)
 
 
-def move_of(answer: Answer, accounts: Sequence[DeviceAccount]) -> Move:
-    """What one process's answer says, as a Move: DONE, or why not. ``accounts`` bound its bytes."""
+def move_of(answer: Answer, wanted: Residency, accounts: Sequence[DeviceAccount]) -> Move:
+    """What one process's answer says, as a Move: DONE when it is where it is wanted, or why not.
+
+    ``accounts`` bound its bytes. A process that was there already refuses, and is as good as moved.
+    """
     if answer is Absence.GONE:
         return Move(MoveResult.DONE)
     if isinstance(answer, Absence):
         return Move(MoveResult.SILENT, answer.value)
     most = sum(account.lent for account in accounts)
     return Move(
-        _RESULTS[answer.outcome],
+        MoveResult.DONE if answer.residency is wanted else _RESULTS[answer.outcome],
         answer.text or answer.outcome.name.lower().replace("_", " "),
         moved_bytes=min(most, sum(device.swapped_bytes for device in answer.devices)),
         drain_seconds=answer.drain_nanoseconds / 1e9,

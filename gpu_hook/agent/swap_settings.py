@@ -17,7 +17,10 @@ _LARGEST_COUNT = 64
 
 @dataclass(frozen=True)
 class SwapSettings:
-    """``drain_milliseconds``: how long a swap-out waits for what runs on the devices."""
+    """``drain_milliseconds``: how long a swap-out waits for what runs on the devices.
+
+    ``patience_seconds``: how long a process may take to answer, beside that and what its bytes take.
+    """
 
     spill_dir: Path | None = None
     segment_bytes: int = 1 << 30
@@ -27,6 +30,7 @@ class SwapSettings:
     copy_streams: int = 2
     chunk_bytes: int = 64 << 20
     least_elastic_bytes: int = 1 << 20
+    patience_seconds: float = 5.0
 
     def plan(self, mode: ResidencyMode) -> ResidencyPlan:
         """What the processes of a kernel in this mode are told."""

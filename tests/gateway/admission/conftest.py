@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from aliquot.gateway.admission import Admission, AdmissionSettings
-from aliquot.gateway.ledger import Asker, Device, Node
-from aliquot.gateway.size_changes import held_parts, place_change
+from aliquot.gateway.ledger import Asker, Device, LedgerSnapshot, Node
+from aliquot.gateway.room import Room
+from aliquot.gateway.size_changes import held_of
 from aliquot.gpu_hook.placement import NEVER_FITS, NO_ROOM, Refusal, place
 from aliquot.provisioner.errors import AgentUnavailableError, AliquotError, NeverFitsError, NoRoomError, RequestError
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
@@ -112,7 +113,7 @@ class HandAgent:
         if error is not None:
             raise error
         before = self.held[kernel_id]
-        placed = place_change([self._device(i).state() for i in range(self._count)], held_parts(before), request)
+        placed = self._room().place(request, held_of(before))
         if isinstance(placed, Refusal):
             raise NoRoomError(placed.message)
         quotas = tuple(Quota(p.uuid, p.index, GpuShare(p.hundredths), Bytes(p.quota_bytes)) for p in placed)
@@ -142,8 +143,11 @@ class HandAgent:
         reserved = self.reserved(index)
         return Device(f"GPU-{index}", index, "Stub", MEMORY, GpuShare(reserved), Bytes(int(MEMORY) * reserved // 100))
 
+    def _room(self) -> Room:
+        return LedgerSnapshot(node=Node(devices=tuple(self._device(index) for index in range(self._count)))).room()
+
     def _place(self, asker: Asker, request: Request, placement: Mapping[str, int]) -> Grant:
-        states = [self._device(index).state() for index in range(self._count)]
+        states = self._room().states(request.workload_class)
         placed = place(states, request.gpus.hundredths, request.memory_limit, placement)
         if isinstance(placed, Refusal):
             raise {NO_ROOM: NoRoomError, NEVER_FITS: NeverFitsError}.get(placed.code, RequestError)(placed.message)

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from aliquot.gateway.ledger import Device, LedgerSnapshot, Node
 from aliquot.gateway.planner import Pending, Plan, plan
+from aliquot.gpu_hook.oversubscription import Oversubscription
 from aliquot.provisioner import errors
-from aliquot.provisioner.resources import Bytes, GpuShare, Request
+from aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
 
 GIB = 1 << 30
 
@@ -91,3 +92,42 @@ def test_every_request_is_in_exactly_one_part_of_the_plan(count: int) -> None:
     planned = a_plan(pending, *[a_device(n) for n in range(count)])
     parts = [*planned.admissions, *planned.waiting, *planned.refusals]
     assert sorted(part.kernel_id for part in parts) == [entry.kernel_id for entry in pending]
+
+
+def low(name: str, hundredths: int) -> Pending:
+    return Pending(name, "ada", Request(GpuShare(hundredths), None, WorkloadClass.OPPORTUNISTIC), since=0.0)
+
+
+def beyond(*devices: Device, left: int | None = None, **ratios: float) -> LedgerSnapshot:
+    return LedgerSnapshot(node=Node("n", "stub", devices, Oversubscription(**ratios), left))
+
+
+def test_more_than_there_is_may_be_promised_up_to_the_ratio() -> None:
+    snapshot = beyond(a_device(0, reserved=100), production=2.0, opportunistic=2.0)
+    planned = plan(snapshot, [asks("a", 75), asks("b", 25), asks("c", 1)], 0.0)
+    assert [admit.kernel_id for admit in planned.admissions] == ["a", "b"]
+    assert [wait.kernel_id for wait in planned.waiting] == ["c"]
+
+
+def test_each_class_has_its_own_ratio() -> None:
+    snapshot = beyond(a_device(0, reserved=100), production=1.0, opportunistic=1.5)
+    planned = plan(snapshot, [low("low", 50), low("late", 25)], 0.0)
+    assert [admit.kernel_id for admit in planned.admissions] == ["low"]
+    assert plan(snapshot, [asks("production", 25)], 0.0).admissions == ()
+
+
+def test_what_devices_lack_has_to_have_room_on_the_host() -> None:
+    want = plan(beyond(a_device(0, reserved=75), left=4 * GIB, production=2.0), [asks("a", 50)], 0.0)
+    assert [admit.kernel_id for admit in want.admissions] == ["a"], "2 GiB beyond the device"
+    planned = plan(beyond(a_device(0, reserved=75), left=4 * GIB, production=2.0), [asks("a", 75), asks("b", 25)], 0.0)
+    assert [admit.kernel_id for admit in planned.admissions] == ["a"], "all that the host has is taken"
+    assert [wait.kernel_id for wait in planned.waiting] == ["b"]
+
+
+def test_a_limit_beyond_the_share_is_elastic_and_reserves_nothing() -> None:
+    planned = a_plan([asks("a", 50, limit=8 * GIB), asks("b", 50)], a_device(0))
+    assert [admit.kernel_id for admit in planned.admissions] == ["a", "b"]
+    [part] = planned.admissions[0].parts
+    assert (part.quota_bytes, part.reserved_bytes) == (8 * GIB, 4 * GIB)
+    fixed = Pending("c", "ada", Request(GpuShare(50), Bytes(8 * GIB), residency="off"), since=0.0)
+    assert a_plan([fixed], a_device(0, reserved=25)).admissions == (), "what is never swapped is reserved whole"

@@ -262,3 +262,14 @@ def test_a_kernel_that_ends_while_the_agent_answers_leaves_nothing(play: Any, se
         assert queue_of(admission) == []
 
     play(scene)
+
+
+def test_a_larger_limit_is_elastic_and_waits_for_nobody(play: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        await submit(admission, "a", 50)
+        await submit(admission, "b", 50)
+        grant = await admission.resize("a", size(50, memory_limit=Bytes(8 << 30)))
+        assert isinstance(grant, Grant)
+        assert int(grant.quotas[0].memory) == 8 << 30
+
+    play(scene)

@@ -141,3 +141,21 @@ def test_offered_sizes_are_the_listed_ones(a_manager: SizedKernelSpecManager) ->
     offered = a_manager.offered_sizes()
     assert [size.name for size in offered] == list(a_manager.get_all_specs())[1:]
     assert {size.base for size in offered} == {"julia"}
+
+
+def test_how_memory_may_leave_is_the_kernelspecs_then_the_sizes_then_the_servers(
+    write_kernelspec: WriteKernelSpec, make_manager: Make
+) -> None:
+    write_kernelspec("plain")
+    write_kernelspec("own", metadata={"aliquot": {"residency": "off"}})
+    manager = make_manager(residency="vmm", size_residency={"0.25-LOW": "managed"})
+
+    def mode(name: str) -> str:
+        request = stanza_request(manager.get_kernel_spec(name).metadata)
+        assert request is not None
+        return request.residency
+
+    assert mode("plain.gpu-0.25") == "vmm"
+    assert mode("plain.gpu-0.25-low") == "managed"
+    assert mode("own.gpu-0.25-low") == "off"
+    assert stanza_request(make_manager().get_kernel_spec("plain.gpu-1").metadata).residency == ""

@@ -25,6 +25,7 @@ from aliquot.gpu_hook.client import AgentClientError, query
 from aliquot.gpu_hook.protocol import Credit, HookPage, Message, MessageType, Role
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # for what several files of this folder share
 MIB = 1 << 20
 Found = TypeVar("Found")
 
