@@ -35,6 +35,7 @@ class RelayWish:
     is_independent: bool = False
     tells_agent: bool = False
     waiting_notice: bool = True
+    trim: bool = True
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -173,6 +174,7 @@ def _request(manager: Any, kernel_id: str, wish: RelayWish) -> RelayRequest:
         owner_start_time_ticks=None if owner is None else start_time_ticks(owner),
         tells_agent=wish.tells_agent,
         waiting_notice=wish.waiting_notice,
+        trim=wish.trim,
         facts={"kernelspec": manager.kernel_name, "connection_file": manager.connection_file, **wish.facts},
         curve_publickey=public,
         curve_secretkey=secret,

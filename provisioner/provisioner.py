@@ -67,6 +67,9 @@ class AliquotProvisioner(LocalProvisioner):
         True,
         help="Whether a relay stands before each kernel; without one a kernel ends with its client or server.",
     ).tag(config=True)
+    trim = Bool(
+        True, help="Whether an idle ipykernel returns the unused GPU memory that torch and CuPy keep, when asked to."
+    ).tag(config=True)
     waiting_notice = Bool(
         True, help="Whether a cell that waits for GPU memory is told so, why and how long, on its stderr."
     ).tag(config=True)
@@ -169,7 +172,7 @@ class AliquotProvisioner(LocalProvisioner):
         if containers is not None:
             await containers.ensure_relay_host(runtime)
         wish = relay_wish(self.relay_facts, self.grant, self.container is not None, arguments)
-        wish = replace(wish, waiting_notice=self.waiting_notice)
+        wish = replace(wish, waiting_notice=self.waiting_notice, trim=self.trim)
         self._relay = await KernelRelay.start(manager, runtime, self.kernel_id, wish, self.log)
 
     def _start_without(self, reason: NoRelayError) -> None:

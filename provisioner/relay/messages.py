@@ -120,7 +120,11 @@ class Signer:
             "date": datetime.now(timezone.utc).isoformat().replace("+00:00", "Z"),
             "version": _VERSION,
         }
-        parts = [json.dumps(header).encode(), parent, b"{}", json.dumps(content).encode()]
+        return self.signed(json.dumps(header).encode(), parent, json.dumps(content).encode())
+
+    def signed(self, header: bytes, parent: bytes, content: bytes) -> list[bytes]:
+        """The frames of a message, from its delimiter on."""
+        parts = [header, parent, b"{}", content]
         return [DELIMITER, self._sign(parts), *parts]
 
     def _sign(self, parts: Sequence[Any]) -> bytes:

@@ -36,7 +36,8 @@ class RelayRequest:
     ``gateway`` names who will come back for the kernel: its output is kept, and it ends ``orphan_seconds`` after the
     last link to a gateway was lost and the last cell ended. ``owner_pid`` names a process with which the kernel ends.
     ``tells_agent``: the node agent is told when work begins. ``waiting_notice``: cells are told when they wait for GPU
-    memory. Bytes bound what is kept: in memory, and in all.
+    memory; ``trim``: an idle kernel may be asked to return its frameworks' caches. Bytes bound what is kept: in memory,
+    and in all.
     Curve keys (Z85, empty: none) are the front's: clients that have them speak CurveZMQ.
     """
 
@@ -50,6 +51,7 @@ class RelayRequest:
     orphan_seconds: float = 3600.0
     tells_agent: bool = False
     waiting_notice: bool = True
+    trim: bool = True
     memory_bytes: int = 4 << 20
     store_bytes: int = 1 << 30
     log_bytes: int = 1 << 20

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,14 @@ from .links import Links
 from .loop import Loop
 from .messages import Signer, new_id
 from .notices import Notices
+from .own_requests import OwnRequests
 from .peer import listen
-from .relay import Relay
+from .relay import Chore, Relay
 from .relay_record import OwnRecord
 from .spill import Spill
 from .store import Bounds, Store
 from .traffic import Traffic
+from .trimmer import Trimmer
 
 _NAME = b"aliquot-relay"
 _PR_SET_NAME = 15
@@ -93,11 +96,22 @@ def _made(runtime: RuntimeDir, own: OwnRecord) -> Relay:
     if request.tells_agent:
         traffic.teller = AgentTeller(loop, runtime.agent_socket, request.kernel_id, _told(tracker))
     relay = Relay(loop, own, back, traffic, lambda: _describe(store, spill), _give_memory_back)
-    if traffic.teller is not None and request.waiting_notice:
-        relay.chores = (Notices(traffic, signer, traffic.teller),)
+    relay.chores = _chores(traffic, signer, own)
     relay.links = traffic.links = Links(loop, listen(folder / "link.sock"), store, delivery, relay)
     relay.prepare()
     return relay
+
+
+def _chores(traffic: Traffic, signer: Signer, own: OwnRecord) -> Sequence[Chore]:
+    """What a relay does for a kernel with a grant, beside forwarding."""
+    teller, request = traffic.teller, own.request
+    if teller is None:
+        return ()
+    chores: list[Chore] = [Notices(traffic, signer, teller)] if request.waiting_notice else []
+    if request.trim:
+        traffic.own = OwnRequests(signer)
+        chores.append(Trimmer(traffic, traffic.own, teller, request.kernel_id, own.folder / "k"))
+    return chores
 
 
 def _told(tracker: ActivityTracker) -> Any:

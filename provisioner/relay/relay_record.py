@@ -32,6 +32,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "orphan_seconds": (int, float),
     "tells_agent": (bool,),
     "waiting_notice": (bool,),
+    "trim": (bool,),
     "memory_bytes": (int,),
     "store_bytes": (int,),
     "log_bytes": (int,),

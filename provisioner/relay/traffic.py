@@ -28,6 +28,7 @@ from .messages import (
     read_object,
     read_request,
 )
+from .own_requests import OwnRequests
 from .store import Entry, Store
 from .wire import receive, send
 
@@ -68,6 +69,7 @@ class Traffic:
         self._topics: set[bytes] = set()
         self.tracker = tracker
         self.teller: AgentTeller | None = None
+        self.own: OwnRequests | None = None
         self.links: Links | None = None
         self.is_kept = False
         self.has_news = False  # of activity
@@ -81,6 +83,11 @@ class Traffic:
     def held(self) -> int:
         """Requests that wait for a kernel."""
         return len(self._held)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether a kernel is there that nobody asked anything which is not answered."""
+        return self._back.is_ready and not self._held and not self.tracker.open
 
     def settle(self) -> None:
         """At the end of a turn: send what came, and bring what could not be sent within its bounds."""
@@ -118,6 +125,8 @@ class Traffic:
         for socket in self._back.sockets.values():
             self._loop.forget(socket)
         self._held = deque(item for item in self._held if item[2] is None or not item[2].is_for_one_kernel)
+        if self.own is not None:
+            self.own.kernel_ended()
         if self.tracker.clear(time.time()):
             self.has_news = True
 
@@ -125,7 +134,11 @@ class Traffic:
         """A shutdown_request of the relay's own."""
         if self._back.is_ready:
             message = self._signer.message("shutdown_request", {"restart": False})
-            send(self._back.sockets["control"], [self._prefix, *message])
+            self.send_own("control", message)
+
+    def send_own(self, channel: str, message: Sequence[bytes]) -> None:
+        """A request of the relay's own. Its reply is not forwarded."""
+        send(self._back.sockets[channel], [self._prefix, *message])
 
     # ---- towards the kernel
 
@@ -169,6 +182,8 @@ class Traffic:
             self.has_news = True
             if request.is_work and self.teller is not None:
                 self.teller.tell(time.monotonic())  # before the kernel can know of it
+        if request is not None and self.own is not None:
+            self.own.saw_request(channel, frames[find_delimiter(frames) :])
         send(self._back.sockets[channel], frames)
 
     def _cell_header(self, frames: Sequence[Any], request: Request) -> bytes:
@@ -190,7 +205,11 @@ class Traffic:
                 self._asks(frames)
             identity = bytes(frames[0])
             if identity == self._prefix:
-                continue  # the answer to a request of our own
+                if self.own is not None:
+                    self.own.took_reply(frames)
+                continue
+            if self.own is not None and self.own.is_ipykernel is None:
+                self.own.saw_reply(frames)
             if identity.startswith(self._prefix):
                 session = identity[len(self._prefix) :].decode(errors="replace")
                 self._keep(channel, session, frames[1:], is_output=False)
@@ -218,6 +237,8 @@ class Traffic:
 
     def _broadcast(self, frames: Sequence[Any]) -> None:
         """To who is there first; what it tells of the kernel is read afterwards, and no more of it than needed."""
+        if self.own is not None and self.own.may_be_heard and self.own.took_status(frames[find_delimiter(frames) :]):
+            return
         if self._topics:
             send(self._front.sockets["iopub"], frames)
         delimiter = find_delimiter(frames)

@@ -51,7 +51,8 @@ class Agent:
         """To all that are connected."""
         line = json.dumps({"event": event, "kernel_id": kernel_id, **fields}).encode() + b"\n"
         for connection in tuple(self._connections):
-            connection.sendall(line)
+            with contextlib.suppress(OSError):  # one that has hung up
+                connection.sendall(line)
 
     def asked(self, op: str) -> list[dict[str, Any]]:
         return [line for line in self.heard if line["op"] == op]
