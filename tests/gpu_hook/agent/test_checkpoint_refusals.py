@@ -1,0 +1,59 @@
+"""Whose context may leave, as a table of sentences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from aliquot.gpu_hook.agent.checkpoint_refusals import Circumstances, why_not
+from aliquot.gpu_hook.agent.residency_facts import DeviceBytes, MoveRefusal, MoveResult, ResidencyFacts
+from aliquot.gpu_hook.agent.residency_table import KernelState
+from aliquot.gpu_hook.protocol import Enforcer, ResidencyMode, Staying
+
+PLAIN = ResidencyFacts(
+    kernel_id="k",
+    state=KernelState.SWAPPED,
+    mode=ResidencyMode.VMM,
+    mode_reason="",
+    since=0.0,
+    devices=(DeviceBytes("GPU-1", 10, 10, 10, 0, 0),),
+    staying=Staying.SMALL | Staying.POOL | Staying.ARRAY | Staying.GRAPH,
+    refusal=None,
+    waits_since=None,
+    telemetry=(),
+    launches=0,
+    silent_pids=(),
+    host_bytes=10,
+)
+MIG = replace(PLAIN, devices=(DeviceBytes("MIG-1", 10, 10, 10, 0, 0),))
+BUSY = replace(PLAIN, refusal=MoveRefusal(MoveResult.BUSY, "a persistent kernel", 0.0))
+HOST_FULL = replace(PLAIN, refusal=MoveRefusal(MoveResult.HOST_FULL, "full", 0.0))
+OFF = replace(PLAIN, mode=ResidencyMode.OFF, mode_reason="its hook is old")
+
+
+def test_small_memory_pools_arrays_and_graphs_leave_with_the_context() -> None:
+    assert why_not(PLAIN, Circumstances()) == ""
+    assert why_not(HOST_FULL, Circumstances()) == ""
+
+
+@pytest.mark.parametrize(
+    ("facts", "here", "word"),
+    [
+        (replace(PLAIN, staying=Staying.IPC), Circumstances(), "IPC"),
+        (replace(PLAIN, staying=Staying.EXPORTED), Circumstances(), "descriptor"),
+        (replace(PLAIN, staying=Staying.MULTICAST), Circumstances(), "multicast"),
+        (replace(PLAIN, staying=Staying.MANAGED), Circumstances(), "unified"),
+        (replace(PLAIN, mode=ResidencyMode.MANAGED), Circumstances(), "managed"),
+        (OFF, Circumstances(), "its hook is old"),
+        (replace(PLAIN, silent_pids=(7,)), Circumstances(), "process 7"),
+        (BUSY, Circumstances(), "persistent"),
+        (MIG, Circumstances(), "MIG"),
+        (PLAIN, Circumstances(enforcer=Enforcer.MPS), "MPS"),
+        (PLAIN, Circumstances(machine="aarch64"), "aarch64"),
+        (PLAIN, Circumstances(driver_version="610.57.04"), "610.57.04"),
+    ],
+)
+def test_what_the_driver_refuses_or_harms_is_refused_before(
+    facts: ResidencyFacts, here: Circumstances, word: str
+) -> None:
+    assert word in why_not(facts, here)
