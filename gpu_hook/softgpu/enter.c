@@ -156,19 +156,20 @@ static int injected(int index, int watch)
     if (!(watch & WATCH_FAULTS))
         return 0;
     unsigned long calls = 1 + atomic_fetch_add(&enter_points[index].calls, 1);
-    for (int i = 0; i < door.fault_count; i++) {
+    int code = 0;
+    for (int i = 0; i < door.fault_count; i++) { /* to the end: each counts its own calls */
         struct fault *fault = &door.faults[i];
         unsigned long call = calls;
         if (fault->point != index || (fault->thread[0] && !is_thread(fault->thread)))
             continue;
         if (fault->thread[0])
             call = 1 + atomic_fetch_add(&fault->calls, 1);
-        if (fault->nth == 0 || fault->nth == call) {
-            log_line("event=fault function=%s call=%lu code=%d", enter_points[index].name, call, fault->code);
-            return fault->code;
+        if (code == 0 && (fault->nth == 0 || fault->nth == call)) {
+            code = fault->code;
+            log_line("event=fault function=%s call=%lu code=%d", enter_points[index].name, call, code);
         }
     }
-    return 0;
+    return code;
 }
 
 CUresult enter_slow(int index)
