@@ -65,6 +65,13 @@ class ControlServer:
     def subscribe(self, connection: int) -> None:
         self._subscribers.add(connection)
 
+    def send(self, connection: int, event: dict[str, Any]) -> None:
+        """An event for one connection; nothing for one that is gone."""
+        writer = self._writers.get(connection)
+        if writer is not None:
+            writer.write(_encode(event))
+            self._drop_if_slow(connection, writer)
+
     def tell_change(self) -> None:
         """Tell subscribers, once for all changes of this turn of the loop."""
         if not self._is_change_due:

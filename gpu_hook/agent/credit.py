@@ -1,7 +1,8 @@
 """Byte credit of one kernel on one device, or of host memory: lend, recall from its other processes, answer.
 
 Knows no sockets: it speaks to its kernel's processes through a ``Courier``. An answer is all of what was asked, or 0:
-a hook asks for a chunk first and, refused, again for exactly what it needs. Requests are answered in their order.
+a hook asks for a chunk first and, refused, again for exactly what it needs. Requests are answered in their order. What
+the quota allows and the device has no room for waits, until the keeper of the leases gives room or refuses it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,15 @@ from typing import Protocol
 from .ledger import Ledger
 
 _NOT_HOLDING, _WAITING, _REFUSING = range(3)
+_WAIT_SECONDS = 0.5  # between two words of patience; a hook is told that they come once a second
+_OLD_PATIENCE_SECONDS = 3.0  # of a hook that knows no such word: it waits 5 for its credit
+
+HasRoom = Callable[[int, int], bool]  # whether this many bytes of this device, by index, are there now
+
+
+def always(device: int, amount: int) -> bool:
+    """Where nobody keeps leases, room is the driver's business."""
+    return True
 
 
 class Timer(Protocol):
@@ -28,6 +38,9 @@ class Courier(Protocol):
     def grant(self, process: int, device: int, amount: int, sequence: int) -> None: ...
 
     def recall(self, process: int, device: int, amount: int, sequence: int) -> None: ...
+
+    def ask_patience(self, process: int, device: int, sequence: int) -> bool:
+        """Tell it to wait on; False: it does not know how to."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +64,11 @@ class CreditDesk:
         courier: Courier,
         call_later: Callable[[float, Callable[[], None]], Timer],
         recall_seconds: float,
+        has_room: HasRoom = always,
     ) -> None:
         self._ledger = ledger
+        self._has_room = has_room
+        self._room_timer: Timer | None = None  # set while the request at the desk waits for room
         self._kernel_id = kernel_id
         self._device = device
         self._courier = courier
@@ -65,6 +81,27 @@ class CreditDesk:
         self._next_sequence = 1
         self._is_open = True
         self._holding = _NOT_HOLDING
+
+    @property
+    def wanted_bytes(self) -> int:
+        """What the request at the desk waits for: its kernel may have it, and the device has no room."""
+        return self._queue[0].amount if self._room_timer is not None else 0
+
+    def give_room(self) -> None:
+        """The room that was waited for is there, and nobody else's."""
+        if self._room_timer is not None:
+            self._end_room_wait()
+            request = self._queue[0]
+            lent = self._ledger.lend(self._kernel_id, self._device, request.process, request.amount)
+            self._answer(request.amount if lent else 0)  # 0: the kernel was made smaller meanwhile
+            self._serve()
+
+    def refuse_room(self) -> None:
+        """There will be no room: what has it cannot leave."""
+        if self._room_timer is not None:
+            self._end_room_wait()
+            self._answer(0)
+            self._serve()
 
     def request(self, process: int, amount: int, sequence: int) -> None:
         """A process wants ``amount`` bytes; it is answered now or within the recall's deadline."""
@@ -87,6 +124,7 @@ class CreditDesk:
         self._unanswered.pop(process, None)
         self._awaited.discard(process)
         if at_the_desk is not None and at_the_desk.process == process and self._holding == _NOT_HOLDING:
+            self._end_room_wait()
             self._leave_desk()
             self._serve()
         else:
@@ -111,6 +149,7 @@ class CreditDesk:
         """The kernel's grant ends: answer everybody with 0, now and from now on."""
         self._is_open = False
         self._holding = _NOT_HOLDING
+        self._end_room_wait()
         self._leave_desk()
         self._serve()
 
@@ -121,16 +160,32 @@ class CreditDesk:
 
     def _serve(self) -> None:
         """Answer the queue until it is empty, or until the first request has to wait."""
-        while self._queue and self._holding != _WAITING:
+        while self._queue and self._holding != _WAITING and self._room_timer is None:
             request = self._queue[0]
             if not self._is_open or self._holding == _REFUSING or self._is_beyond_quota(request):
                 self._answer(0)
-            elif self._ledger.lend(self._kernel_id, self._device, request.process, request.amount):
-                self._answer(request.amount)
+            elif request.amount <= self._ledger.account(self._kernel_id, self._device).room:
+                if not self._has_room(self._device, request.amount):
+                    return self._wait_for_room(0.0)
+                lent = self._ledger.lend(self._kernel_id, self._device, request.process, request.amount)
+                self._answer(request.amount if lent else 0)
             elif not self._recall(request):
                 self._answer(0)
             else:
                 return
+
+    def _wait_for_room(self, waited_seconds: float) -> None:
+        """Keep the process patient for as long as it takes; one that knows no patience is refused in its time."""
+        request = self._queue[0]
+        is_patient = self._courier.ask_patience(request.process, self._device, request.sequence)
+        if not is_patient and waited_seconds >= _OLD_PATIENCE_SECONDS:
+            return self.refuse_room()
+        self._room_timer = self._call_later(_WAIT_SECONDS, lambda: self._wait_for_room(waited_seconds + _WAIT_SECONDS))
+
+    def _end_room_wait(self) -> None:
+        if self._room_timer is not None:
+            self._room_timer.cancel()
+            self._room_timer = None
 
     def _is_beyond_quota(self, request: _Request) -> bool:
         account = self._ledger.account(self._kernel_id, self._device)
@@ -165,11 +220,10 @@ class CreditDesk:
             self._settle()
 
     def _settle(self) -> None:
-        """End the recall: lend if it is enough now, else refuse."""
+        """End the recall: go on if it is enough now, else refuse."""
         self._leave_desk()
-        request = self._queue[0]
-        lent = self._ledger.lend(self._kernel_id, self._device, request.process, request.amount)
-        self._answer(request.amount if lent else 0)
+        if self._queue[0].amount > self._ledger.account(self._kernel_id, self._device).room:
+            self._answer(0)
         self._serve()
 
     def _answer(self, amount: int) -> None:

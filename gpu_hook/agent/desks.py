@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from aliquot.gpu_hook.protocol import Credit, MalformedError, MessageType
+from aliquot.gpu_hook.protocol import HOST_MEMORY, Credit, MalformedError, MessageType
 
-from .credit import CreditDesk
+from .credit import CreditDesk, HasRoom, always
 from .ledger import Ledger
 from .session import HookSession
 
 _PATIENCE_SECONDS = 3.0  # a hook waits 5 for its credit
+_OLDEST_PATIENT = 3  # version of the protocol
 
 
 class KernelDesks:
@@ -24,13 +25,38 @@ class KernelDesks:
         devices: Iterable[int],
         sessions: Mapping[int, HookSession],
         recall_seconds: float,
+        has_room: HasRoom,
     ) -> None:
         self._sessions = sessions
         self._recall_seconds = recall_seconds
         call_later = asyncio.get_running_loop().call_later
         self._desks = {
-            device: CreditDesk(ledger, kernel_id, device, self, call_later, recall_seconds) for device in devices
+            device: CreditDesk(
+                ledger,
+                kernel_id,
+                device,
+                self,
+                call_later,
+                recall_seconds,
+                always if device == HOST_MEMORY else has_room,
+            )
+            for device in devices
         }
+
+    @property
+    def wanted_bytes(self) -> Mapping[int, int]:
+        """What requests wait for, by device: the kernel may have it, and the device has no room."""
+        return {device: desk.wanted_bytes for device, desk in self._desks.items() if desk.wanted_bytes}
+
+    def give_room(self) -> None:
+        """All that requests wait for is there."""
+        for desk in self._desks.values():
+            desk.give_room()
+
+    def refuse_room(self) -> None:
+        """What they wait for will not be there."""
+        for desk in self._desks.values():
+            desk.refuse_room()
 
     def take(self, session: HookSession, message: Credit) -> None:
         """A process asks for credit, or returns some. Raises MalformedError, LedgerError."""
@@ -69,3 +95,10 @@ class KernelDesks:
     def recall(self, process: int, device: int, amount: int, sequence: int) -> None:
         deadline = int(self._recall_seconds * 1000)
         self._sessions[process].send(Credit(MessageType.CREDIT_RECALL, device, amount, sequence, deadline))
+
+    def ask_patience(self, process: int, device: int, sequence: int) -> bool:
+        session = self._sessions[process]
+        if (session.version or 0) < _OLDEST_PATIENT:
+            return False
+        session.send(Credit(MessageType.CREDIT_WAIT, device, 0, sequence))
+        return True

@@ -25,6 +25,7 @@ from aliquot.gpu_hook.protocol import (
 
 from .activity import Activity
 from .audit import KernelProcesses
+from .credit import HasRoom, always
 from .desks import KernelDesks
 from .entrance import Entrance
 from .journal import Entry, Reservation, remove_folder, write_entry
@@ -65,6 +66,7 @@ class Kernel:
         self.connections: set[int] = set()
         self.is_ending = False
         self.activity: Activity | None = None  # not told since this agent runs
+        self.has_room: HasRoom = always  # set by who keeps the leases
         self.usage = KernelUsage(entry.tallies, entry.host_tally)
         self._ledger = ledger
         self._recall_seconds = recall_seconds
@@ -150,7 +152,7 @@ class Kernel:
         for process in entry.sessions:
             self._expected.add(process)
         if self._expected:
-            self._desks.hold()
+            self.desks.hold()
 
     def stop_expecting(self) -> None:
         """The grace for processes to come back is over."""
@@ -170,7 +172,7 @@ class Kernel:
         self.stop_expecting()
         self._bound.clear()
         self._entrance.close()
-        self._desks.close()
+        self.desks.close()
         for session in list(self._sessions.values()):
             if not session.is_alive:
                 session.close()
@@ -320,7 +322,7 @@ class Kernel:
             return self.residency.woken()
         if isinstance(message, Moved):
             return self.residency.moved(session, message)
-        self._desks.take(session, message)
+        self.desks.take(session, message)
         if self.is_ending and message.type is MessageType.CREDIT_RETURN:
             return self._drop_without_bytes(session)
         self.sample()
@@ -335,7 +337,7 @@ class Kernel:
         log.info("event=left kernel=%s pid=%d returned_bytes=%d", self.kernel_id, session.pid, returned)
         if self._is_closed:
             return
-        self._desks.left(session.number)
+        self.desks.left(session.number)
         self.residency.left(session, is_expecting=self.is_expecting)
         self.sample()
         self.write_journal()
@@ -343,8 +345,13 @@ class Kernel:
 
     def _open(self) -> None:
         self._entrance = Entrance(self.kernel_id, self.folder, self)
-        self._desks = KernelDesks(
-            self._ledger, self.kernel_id, self._all_accounts, self._sessions, self._recall_seconds
+        self.desks = KernelDesks(
+            self._ledger,
+            self.kernel_id,
+            self._all_accounts,
+            self._sessions,
+            self._recall_seconds,
+            lambda device, amount: self.has_room(device, amount),
         )
 
     def _adopt(self, session: HookSession, hello: Hello) -> None:
@@ -379,4 +386,4 @@ class Kernel:
 
     def _resume(self) -> None:
         if not self._expected:
-            self._desks.resume()
+            self.desks.resume()

@@ -248,6 +248,10 @@ class Ledger:
                 total += loan.bytes
         return total
 
+    def lent(self, uuid: str) -> int:
+        """What all kernels were lent of a device; what is swapped of it, too."""
+        return sum(a.lent for accounts in self._kernels.values() for a in accounts if a.part.uuid == uuid)
+
     def begin_look(self) -> None:
         """From here on ``recent_most`` counts for the next look at the devices."""
         for accounts in self._kernels.values():

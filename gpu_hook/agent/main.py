@@ -35,6 +35,9 @@ from .enforcers.driver import DriverEnforcer
 from .enforcers.hook import HookEnforcer
 from .enforcers.mps import MpsEnforcer
 from .host_memory import machine_memory_bytes
+from .lease_keeper import LeaseKeeper
+from .lease_operations import LeaseOperations, describe_lease
+from .lease_records import read_moment
 from .ledger import Ledger
 from .libraries import Libraries, installed, mounted_folders, prune, publish
 from .lifecycle import (
@@ -71,17 +74,26 @@ class Agent:
         machine_bytes = machine_memory_bytes()
         self._ledger = Ledger(machine_bytes, settings.leases.oversubscription(machine_bytes))
         self._monitor = DeviceMonitor(source, self._saw_devices)
-        self._arena = Arena(
-            HostBudget(machine_memory_bytes() // 2), settings.swap.segment_bytes, settings.swap.spill_dir
-        )
+        budget = HostBudget(settings.leases.host.bytes(machine_bytes))
+        self._arena = Arena(budget, settings.swap.segment_bytes, settings.swap.spill_dir)
         swap = SwapTools(self._arena, settings.swap)
-        self._reservations = Reservations(self._ledger, settings, self._tell_change, self._hurry, swap)
+        self._leases = LeaseKeeper(
+            settings.leases.policy, read_moment, self._ledger.lent, self._host_room, self._tell_lease
+        )
+        self._reservations = Reservations(self._ledger, settings, self._tell_change, self._hurry, swap, self._leases)
         self._enforcement = Enforcement(choice, lambda: self._reservations.kernels)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
+        self._lease_operations = LeaseOperations(self._leases, lambda c, event: self._control.send(c, event))
         self._operations = Operations(
-            node, self._reservations, self._describe, self._subscribe, self._end.set, choice.enforcer.environment
+            node,
+            self._reservations,
+            self._lease_operations,
+            self._describe,
+            self._subscribe,
+            self._end.set,
+            choice.enforcer.environment,
         )
-        self._control = ControlServer(self._operations.answer, self._reservations.drop_connection)
+        self._control = ControlServer(self._operations.answer, self._drop_connection)
 
     async def serve(self) -> None:
         """Raises StartError; after that, runs until a signal, ``shutdown``, or the idle time."""
@@ -104,6 +116,7 @@ class Agent:
             self._monitor.run(settings.device_period_seconds),
             self._enforcement.run(settings.device_period_seconds),
             self._sample_pages(),
+            self._leases.run(),
         ]
         if settings.exit_when_idle_seconds is not None:
             jobs.append(end_when_idle(self._is_idle, settings.exit_when_idle_seconds, self._end))
@@ -131,6 +144,7 @@ class Agent:
 
     async def close(self) -> None:
         """Leave the folder to the next agent: kernels that live keep their grant.json."""
+        await self._leases.close()
         self._reservations.close()  # before the connections that hold some of them
         self._arena.close()
         await self._control.close()
@@ -153,6 +167,7 @@ class Agent:
         self._ledger.set_devices((r.facts for r in readings), (r.facts.uuid for r in readings if r.is_lost))
         self._auditor.look(readings, self._reservations.processes(), asyncio.get_running_loop().time())
         self._reservations.book_looks(readings)
+        self._leases.room.look(readings, self._reservations.on_devices())
         if before and self._ledger.device_states() != before:
             log.warning("event=devices_changed lost=%s", [s.index for s in self._ledger.device_states() if s.lost])
             self._tell_change()
@@ -161,6 +176,20 @@ class Agent:
         """Processes of a kernel came or went: their last GPU time is still to be had, their limits are to be set."""
         self._monitor.hurry()
         self._enforcement.hurry()
+
+    def _host_room(self) -> int | None:
+        """What host copies may take yet: warm segments are given up for it. Spill files have their own limit."""
+        use = self._arena.use
+        if self._settings.swap.spill_dir is not None:
+            return None
+        return use.budget_bytes - use.used_bytes + use.warm_bytes
+
+    def _tell_lease(self, kernel_id: str) -> None:
+        self._lease_operations.tell(kernel_id)
+
+    def _drop_connection(self, connection: int) -> None:
+        self._lease_operations.drop_connection(connection)
+        self._reservations.drop_connection(connection)
 
     def _subscribe(self, connection: int) -> None:
         self._control.subscribe(connection)
@@ -173,7 +202,13 @@ class Agent:
 
     def _describe(self) -> dict[str, Any]:
         found = self._auditor.findings
-        kernels = [describe_kernel(kernel, found, self._enforcement) for kernel in self._reservations.kernels]
+        kernels = [
+            {
+                **describe_kernel(kernel, found, self._enforcement),
+                "residency": describe_lease(self._leases, kernel.kernel_id),
+            }
+            for kernel in self._reservations.kernels
+        ]
         return {
             "node": self._node.name,
             "driver": self._node.driver.kind,
@@ -181,6 +216,7 @@ class Agent:
             "enforcers": [asdict(report) for report in self._enforcement.reports],
             "devices": describe_devices(self._ledger, self._monitor.readings, kernels),
             "host_memory_bytes": self._ledger.host_memory_bytes,
+            "host_copies": asdict(self._arena.use),
             "oversubscription": self._ledger.oversubscription.most,
             "oversubscription_rule": describe_oversubscription(self._ledger),
             "kernels": kernels,

@@ -17,6 +17,7 @@ from aliquot.gpu_hook.placement import Part
 
 from .activity import Activity
 from .journal import Reservation
+from .lease_operations import LeaseOperations
 from .libraries import Libraries
 from .request_fields import (
     is_int,
@@ -60,6 +61,7 @@ class Operations:
         self,
         node: Node,
         reservations: Reservations,
+        leases: LeaseOperations,
         describe: Callable[[], dict[str, Any]],
         subscribe: Callable[[int], None],
         shut_down: Callable[[], None],
@@ -80,6 +82,7 @@ class Operations:
             "resize": self._resize,
             "activity": self._take_activity,
             "subscribe": self._enter_subscriber,
+            **leases.table,
             "shutdown": self._shutdown,
         }
 

@@ -18,6 +18,7 @@ from .audit import KernelProcesses
 from .devices import DeviceReading
 from .journal import Entry, JournalError, Reservation, Tally, read_entry, remove_folder
 from .kernel import Kernel
+from .lease_keeper import LeaseKeeper
 from .ledger import Ledger, LedgerError
 from .processes import read_boot_id
 from .residency import SwapTools
@@ -44,8 +45,10 @@ class Reservations:
         changed: Callable[[], None],
         processes_changed: Callable[[], None],
         swap: SwapTools,
+        leases: LeaseKeeper,
     ) -> None:
         self.ledger = ledger
+        self._leases = leases
         self._swap = swap
         self._settings = settings
         self._changed = changed
@@ -165,6 +168,7 @@ class Reservations:
         if kernel is None:
             raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
         kernel.activity = activity
+        self._leases.hurry()
 
     def drop_connection(self, connection: int) -> None:
         """A control connection closed: it holds nothing any more."""
@@ -219,6 +223,15 @@ class Reservations:
         for kernel in self._kernels.values():
             if kernel.is_shared:
                 kernel.sample()
+
+    def on_devices(self) -> dict[str, int]:
+        """What processes of kernels say that they have on each device now."""
+        total: dict[str, int] = {}
+        for kernel in self._kernels.values():
+            swapped = {device.uuid: device.swapped_bytes for device in kernel.residency.facts().devices}
+            for part, use in zip(kernel.reservation.parts, kernel.report(), strict=True):
+                total[part.uuid] = total.get(part.uuid, 0) + max(0, use.charged_bytes - swapped.get(part.uuid, 0))
+        return total
 
     def processes(self) -> list[KernelProcesses]:
         """What the audit asks, of all kernels. Before ``book_looks`` forgets who departed."""
@@ -277,7 +290,17 @@ class Reservations:
             raise Refused("internal", f"cannot make the kernel's folder {folder}: {error.strerror}") from error
         self._kernels[reservation.kernel_id] = kernel
         self._lost.pop(reservation.kernel_id, None)
+        self._enter_lease(kernel)
         return kernel
+
+    def _enter_lease(self, kernel: Kernel) -> None:
+        """What happens to it is the keeper's business: who waits for room, and for its memory."""
+        leases, residency = self._leases, kernel.residency
+        residency.wants_wake = residency.changed = lambda _: leases.hurry()
+        kernel.has_room = lambda device, amount: leases.has_room(
+            kernel.kernel_id, kernel.reservation.parts[device].uuid, amount
+        )
+        leases.add(kernel, residency)
 
     def _host_quota(self, hundredths: int) -> int | None:
         rule = self._settings.host_memory
@@ -287,6 +310,7 @@ class Reservations:
         """Called by a kernel when one of its processes left."""
         self._departed[pid] = (kernel.kernel_id, 0)
         self._processes_changed()
+        self._leases.hurry()
         self._check_holders(kernel)
 
     def _check_holders(self, kernel: Kernel) -> None:
@@ -317,6 +341,7 @@ class Reservations:
         del self._kernels[kernel.kernel_id]
         kernel.close(keep=False)
         self.ledger.release(kernel.kernel_id)
+        self._leases.remove(kernel.kernel_id)
         log.info("event=released kernel=%s", kernel.kernel_id)
         self._changed()
 

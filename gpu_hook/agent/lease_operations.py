@@ -1,0 +1,140 @@
+"""The control operations about residency: swap_out, wake, hint, watch. They wish; the keeper of the leases decides.
+
+Each answers at once: what became of a wish is in the kernel's status, and in the events of who watches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .lease_keeper import LeaseKeeper
+from .lease_records import HINT_SECONDS, LeaseRecord, read_moment
+from .lease_views import Reason, Wait
+from .request_fields import read_kernel_id
+from .reservations import Refused
+from .residency_facts import describe_residency
+
+_WORDS = {
+    Reason.COMING: "its memory is being copied back",
+    Reason.LINK: "another kernel's memory is being copied",
+    Reason.MOVING: "others' memory is being moved out",
+    Reason.HOLD: "others came in a moment ago",
+    Reason.TURN: "others have their turn",
+    Reason.QUEUE: "others came before",
+    Reason.BUSY: "those that hold the room are busy",
+    Reason.HOST: "host memory for what would have to leave is full",
+    Reason.STUCK: "what holds the room cannot be moved",
+}
+
+Operation = Callable[[Mapping[str, Any], int], dict[str, Any]]
+Send = Callable[[int, dict[str, Any]], None]
+
+
+class LeaseOperations:
+    """``send`` hands an event to a connection."""
+
+    def __init__(self, leases: LeaseKeeper, send: Send) -> None:
+        self._leases = leases
+        self._send = send
+        self._watchers: dict[str, set[int]] = {}
+        self.table: Mapping[str, Operation] = {
+            "swap_out": self._swap_out,
+            "wake": self._wake,
+            "hint": self._hint,
+            "watch": self._watch,
+        }
+
+    def tell(self, kernel_id: str) -> None:
+        """Its state or wait changed, or it still waits: tell who watches it."""
+        for connection in tuple(self._watchers.get(kernel_id, ())):
+            self._send(connection, {"event": "lease", **self._describe(kernel_id)})
+
+    def drop_connection(self, connection: int) -> None:
+        for kernel_id, watchers in list(self._watchers.items()):
+            watchers.discard(connection)
+            if not watchers:
+                del self._watchers[kernel_id]
+
+    def _swap_out(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        kernel_id = read_kernel_id(request)
+        record = self._find(kernel_id)
+        record.view(read_moment())
+        facts = record.facts
+        if not facts.is_swappable:
+            raise Refused("conflict", f"kernel {kernel_id} cannot be swapped out: {facts.mode_reason}")
+        if record.is_resident and record.idle_since is None:
+            raise Refused("conflict", f"kernel {kernel_id} is busy: {record.idle_reason}; try again when it is idle")
+        if record.wants_since is not None:
+            raise Refused("conflict", f"kernel {kernel_id} is wanted: it waits for room; try again when it is idle")
+        record.is_asked_out, record.is_asked_in, record.hinted_until = record.is_resident, False, 0.0
+        self._leases.hurry()
+        return {"state": facts.state.value}
+
+    def _wake(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        record = self._find(read_kernel_id(request))
+        record.is_asked_in, record.is_asked_out = not record.is_resident, False
+        self._leases.hurry()
+        return {"state": record.residency.state.value}
+
+    def _hint(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        record = self._find(read_kernel_id(request))
+        record.hinted_until = read_moment().monotonic + HINT_SECONDS
+        self._leases.hurry()
+        return {"state": record.residency.state.value}
+
+    def _watch(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        kernel_id = read_kernel_id(request)
+        self._find(kernel_id)
+        self._watchers.setdefault(kernel_id, set()).add(connection)
+        return self._describe(kernel_id)
+
+    def _find(self, kernel_id: str) -> LeaseRecord:
+        record = self._leases.record(kernel_id)
+        if record is None:
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
+        return record
+
+    def _describe(self, kernel_id: str) -> dict[str, Any]:
+        record, wait = self._leases.record(kernel_id), self._leases.wait(kernel_id)
+        since = None if record is None or wait is None else record.wants_since
+        calls = 0 if record is None else sum(page.waiting_calls for page in record.facts.telemetry)
+        growing = 0 if record is None else len(record.kernel.desks.wanted_bytes)
+        return {
+            "kernel_id": kernel_id,
+            "state": "ended" if record is None else record.residency.state.value,
+            "waits_seconds": None if since is None else round(read_moment().monotonic - since, 3),
+            "waiting_calls": calls + growing,
+            "position": None if wait is None else wait.position,
+            "before": 0 if wait is None else len(wait.before),
+            "reason": None if wait is None else wait.reason.value,
+            "expected_seconds": _seconds(wait),
+        }
+
+
+def describe_lease(leases: LeaseKeeper, kernel_id: str) -> dict[str, Any] | None:
+    """One kernel's residency, for the status, with what it waits for."""
+    record, wait = leases.record(kernel_id), leases.wait(kernel_id)
+    if record is None:
+        return None
+    now = read_moment()
+    since = now.monotonic if record.wants_since is None else record.wants_since
+    waits = None
+    if wait is not None:
+        waits = {
+            "reason": _WORDS[wait.reason],
+            "seconds": round(now.monotonic - since, 3),
+            "position": wait.position,
+            "before": len(wait.before),
+            "expected_seconds": _seconds(wait),
+        }
+    return {
+        **describe_residency(record.residency.facts(), now),
+        "idle_seconds": None if record.idle_since is None else round(now.monotonic - record.idle_since, 3),
+        "idle_reason": record.idle_reason,
+        "waits": waits,
+    }
+
+
+def _seconds(wait: Wait | None) -> float | None:
+    return None if wait is None or wait.expected_seconds is None else round(max(0.0, wait.expected_seconds), 1)

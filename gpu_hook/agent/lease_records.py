@@ -1,0 +1,177 @@
+"""What the keeper of the leases remembers of one kernel between its decisions, and the view that it makes of it.
+
+Reads a kernel's facts; moves nothing and decides nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+from .activity import Activity
+from .idleness import Moment, judge
+from .journal import Reservation
+from .lease_views import NEVER, Holding, KernelView, State, Want
+from .residency_facts import Move, ResidencyFacts
+from .residency_table import KernelState
+
+HINT_SECONDS = 30.0
+_STATES = {
+    KernelState.SWAPPING_OUT: State.SWAPPING_OUT,
+    KernelState.CHECKPOINTING: State.SWAPPING_OUT,
+    KernelState.SWAPPED: State.SWAPPED,
+    KernelState.CHECKPOINTED: State.SWAPPED,
+    KernelState.SWAPPING_IN: State.SWAPPING_IN,
+    KernelState.RESTORING: State.SWAPPING_IN,
+}  # all others: RESIDENT
+
+
+def read_moment() -> Moment:
+    """Now. The event loop's clock is the machine's monotonic one, which hooks tell of, too."""
+    return Moment(time.monotonic(), time.time())
+
+
+class Movable(Protocol):
+    """The residency of one kernel, as the keeper uses it."""
+
+    @property
+    def state(self) -> KernelState: ...
+
+    def facts(self) -> ResidencyFacts: ...
+
+    async def swap_out(self, reason: str) -> Move: ...
+
+    async def swap_in(self) -> Move: ...
+
+
+class Desks(Protocol):
+    """Where its processes ask for credit. ``wanted_bytes``: what they wait for, by device."""
+
+    @property
+    def wanted_bytes(self) -> Mapping[int, int]: ...
+
+    def give_room(self) -> None: ...
+
+    def refuse_room(self) -> None: ...
+
+
+class Leased(Protocol):
+    """A kernel, as the keeper uses it."""
+
+    @property
+    def kernel_id(self) -> str: ...
+
+    @property
+    def reservation(self) -> Reservation: ...
+
+    @property
+    def activity(self) -> Activity | None: ...
+
+    @property
+    def is_expecting(self) -> bool: ...
+
+    @property
+    def desks(self) -> Desks: ...
+
+
+class LeaseRecord:
+    """One kernel. Written by the keeper alone; times are monotonic."""
+
+    def __init__(self, kernel: Leased, residency: Movable, now: float) -> None:
+        self.kernel = kernel
+        self.residency = residency
+        self.facts = residency.facts()
+        self.held_since = now
+        self.turn_since = now
+        self.wants_since: float | None = None
+        self.idle_since: float | None = None
+        self.idle_reason = ""
+        self.hinted_until = 0.0
+        self.is_asked_in = False  # by its user: as if a cell had come
+        self.is_asked_out = False
+        self.not_before = 0.0  # after a move that failed and does not say when to try again
+        self.is_beginning: State | None = None  # a move that was decided, and shows in the facts in a moment
+        self.is_postponed = False  # it failed to come in, and tries again later
+        self._known_since = now
+        self._was_idle = False
+
+    def view(self, now: Moment) -> KernelView:
+        """As it is now."""
+        self.facts = facts = self.residency.facts()
+        state = self.is_beginning or _STATES.get(facts.state, State.RESIDENT)
+        idleness = judge(self.kernel.activity, facts.telemetry, now, known_since=self._known_since)
+        self.idle_since, self.idle_reason = idleness.since, idleness.reason
+        if self._was_idle and idleness.since is None:
+            self.turn_since = now.monotonic
+        self._was_idle = idleness.since is not None
+        wanted = self.kernel.desks.wanted_bytes
+        want = self._want(state, bool(wanted), now.monotonic)
+        self.is_postponed = want is not Want.NONE and state is State.SWAPPED and self.retry_at > now.monotonic
+        if want is Want.NONE:
+            self.wants_since = None
+        elif self.wants_since is None:
+            since = facts.waits_since
+            self.wants_since = now.monotonic if since is None else min(now.monotonic, since)
+        return KernelView(
+            kernel_id=self.kernel.kernel_id,
+            holdings=self._holdings(wanted),
+            state=state,
+            is_production=self.kernel.reservation.is_production,
+            want=Want.NONE if self.is_postponed else want,
+            wants_since=now.monotonic if self.wants_since is None else self.wants_since,
+            idle_since=idleness.since,
+            held_since=self.held_since,
+            turn_since=max(self.turn_since, self.held_since),
+            moving_since=facts.since,
+            movable_at=self._movable_at(now.monotonic),
+            is_asked_out=self.is_asked_out,
+        )
+
+    def came_in(self, now: float) -> None:
+        """Its hold and its turn begin."""
+        self.held_since = self.turn_since = now
+        self.is_asked_in, self.hinted_until = False, 0.0
+
+    @property
+    def is_resident(self) -> bool:
+        return self.is_beginning is None and self.residency.state not in _STATES
+
+    @property
+    def retry_at(self) -> float:
+        """After a move that failed: when the next one makes sense."""
+        refusal = self.facts.refusal
+        return self.not_before if refusal is None else max(self.not_before, refusal.retry_at)
+
+    def _want(self, state: State, is_growing: bool, now: float) -> Want:
+        if is_growing or self.facts.waits_since is not None:
+            return Want.CALL
+        if state is State.RESIDENT:
+            return Want.NONE
+        activity = self.kernel.activity
+        if self.is_asked_in or (activity is not None and activity.work and activity.input is None):
+            return Want.CELL
+        return Want.HINT if now < self.hinted_until else Want.NONE
+
+    def _movable_at(self, now: float) -> float:
+        if not self.facts.is_swappable:
+            return NEVER
+        if self.kernel.is_expecting:
+            return now + 1.0  # after the agent's restart its processes first say what they have
+        if self.facts.silent_pids:
+            return now + 1.0  # it may still answer
+        return self.retry_at
+
+    def _holdings(self, wanted: Mapping[int, int]) -> tuple[Holding, ...]:
+        parts = self.kernel.reservation.parts
+        return tuple(
+            Holding(
+                uuid=device.uuid,
+                held_bytes=device.on_device_bytes,
+                elastic_bytes=max(0, device.on_device_bytes - device.staying_bytes),
+                away_bytes=device.swapped_bytes,
+                wanted_bytes=wanted.get(number, 0),
+                guarantee_bytes=part.reserved_bytes,
+            )
+            for number, (device, part) in enumerate(zip(self.facts.devices, parts, strict=True))
+        )

@@ -1,0 +1,66 @@
+"""Physical room on the devices: what kernels may hold of each, beside contexts and whoever else is there.
+
+From looks at the devices, which are old by up to a second; decides nothing. The rates of the links are kept here, too.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from .devices import DeviceReading
+from .lease_views import DeviceView
+
+_LOOKS = 3  # a move that ends between a look and its booking spoils one of them, never two
+_FIRST_RATE = 10e9  # bytes per second, until one was measured
+_WEIGHT = 0.3  # of the newest measurement
+_LEAST_MEASURED_BYTES = 64 << 20  # smaller moves measure their own overhead
+
+
+class Room:
+    """What each device has for kernels. Written by looks and finished moves."""
+
+    def __init__(self) -> None:
+        self._memory: dict[str, int] = {}
+        self._others: dict[str, deque[int]] = {}  # what nobody charged, in the last looks
+        self._rates: dict[tuple[str, bool], float] = {}  # device, whether out
+
+    def look(self, readings: Iterable[DeviceReading], on_device: Mapping[str, int]) -> None:
+        """``on_device``: what kernels' processes charged of each device and have there, at the same time."""
+        for reading in readings:
+            uuid = reading.facts.uuid
+            self._memory[uuid] = 0 if reading.is_lost else reading.facts.memory_bytes
+            if not reading.is_lost:
+                others = max(0, reading.used_bytes - on_device.get(uuid, 0))
+                self._others.setdefault(uuid, deque(maxlen=_LOOKS)).append(others)
+
+    def memory_bytes(self, uuid: str) -> int:
+        """All that the device has; 0: it is lost, or was never seen."""
+        return self._memory.get(uuid, 0)
+
+    def capacity_bytes(self, uuid: str) -> int:
+        """What kernels may hold of it together."""
+        others = self._others.get(uuid)
+        return max(0, self.memory_bytes(uuid) - (int(statistics.median_low(others)) if others else 0))
+
+    def book_move(self, uuids: Iterable[str], is_out: bool, moved_bytes: int, seconds: float) -> None:
+        """A finished move measures the links that it used; its devices moved at once, so each had its part."""
+        devices = tuple(uuids)
+        if moved_bytes < _LEAST_MEASURED_BYTES or seconds <= 0 or not devices:
+            return
+        rate = moved_bytes / len(devices) / seconds
+        for uuid in devices:
+            before = self._rates.get((uuid, is_out))
+            self._rates[uuid, is_out] = rate if before is None else before + _WEIGHT * (rate - before)
+
+    def views(self) -> tuple[DeviceView, ...]:
+        return tuple(
+            DeviceView(
+                uuid,
+                self.capacity_bytes(uuid),
+                out_rate=self._rates.get((uuid, True), _FIRST_RATE),
+                in_rate=self._rates.get((uuid, False), _FIRST_RATE),
+            )
+            for uuid in self._memory
+        )
