@@ -53,13 +53,24 @@ CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool lo
     return CUDA_SUCCESS;
 }
 
+/* Between begin and end. Outside for the moment: credit may have to wait until this very process is moved. */
+static bool charge_more(const struct charge *charge, uint64_t bytes)
+{
+    if (charge->is_on_device)
+        residency_leave();
+    bool is_charged = charge_or_refuse(charge->device, bytes);
+    if (charge->is_on_device)
+        residency_enter();
+    return is_charged;
+}
+
 bool charge_change(struct charge *charge, uint64_t bytes)
 {
     if (!charge->acts || bytes == charge->bytes)
         return true;
     if (!charge->is_late && bytes < charge->bytes)
         quota_refund(charge->device, charge->bytes - bytes);
-    else if (!charge->is_late && !charge_or_refuse(charge->device, bytes - charge->bytes))
+    else if (!charge->is_late && !charge_more(charge, bytes - charge->bytes))
         return false;
     charge->bytes = bytes;
     return true;
@@ -122,7 +133,7 @@ bool charge_end(struct charge *charge, CUresult result, uint64_t key, enum alloc
 {
     if (!charge->acts)
         return true;
-    bool is_charged = !charge->is_late || (result == CUDA_SUCCESS && charge_or_refuse(charge->device, charge->bytes));
+    bool is_charged = !charge->is_late || (result == CUDA_SUCCESS && charge_more(charge, charge->bytes));
     bool is_recorded = result != CUDA_SUCCESS || (is_charged && record(charge, key, kind));
     if (is_charged && (result != CUDA_SUCCESS || !is_recorded))
         quota_refund(charge->device, charge->bytes);
