@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 _SUFFIX = re.compile(r"(_v\d+)?(_ptds|_ptsz)?$")
@@ -13,6 +13,8 @@ _TOUCHES = re.compile(
     r"|Memcpy|Memset|Cpy|Prefetch|Discard|Decompress|MemAdvise|WaitValue|WriteValue|MemOp"
     r"|Launch|Subgrid|ModuleLoad|LibraryLoad|GetGlobal|(Tex|Surf)ObjectCreate|GraphInstantiate|GraphUpload|MemMap"
 )
+# Of x86-64: registers for whole numbers and pointers, and how many of them one argument takes at most.
+_REGISTERS, _MOST_REGISTERS_OF_ONE, _WORD_BYTES = 6, 2, 8
 # A graph that was not instantiated is a description in host memory; reading a description moves nothing.
 _DESCRIBES = re.compile(
     r"cuGraph(Add\w+Node|\w+Node[GS]etParams)$|cuGraphMemAllocNodeGetParams$|cuTensorMapSetAllocationClass$"
@@ -84,6 +86,37 @@ def find_ungated(table: Mapping[str, Entry]) -> list[str]:
         for name, entry in table.items()
         if entry.kind == "pass" and _TOUCHES.search(name) and not _DESCRIBES.match(_SUFFIX.sub("", name))
     ]
+
+
+def count_stack_words(types: Iterable[str], sizes: Mapping[str, int]) -> int:
+    """Return how many words of arguments x86-64 puts on the stack; other machines put fewer. A type that ``sizes``
+    does not name takes a word."""
+    free, words = _REGISTERS, 0
+    for size in (sizes.get(kind, _WORD_BYTES) for kind in types):
+        needed = -(-size // _WORD_BYTES)
+        if needed > _MOST_REGISTERS_OF_ONE or needed > free:
+            words += needed
+        else:
+            free -= needed
+    return words
+
+
+def find_wide(
+    table: Mapping[str, Entry],
+    releases: Mapping[str, Release],
+    sizes: Mapping[str, int],
+    copied: Callable[[str], int],
+) -> list[str]:
+    """A function whose forwarder calls it, and copies fewer words of its arguments (``copied``) than there are."""
+    found = []
+    for version, release in releases.items():
+        for name, types in release.functions.items():
+            words = count_stack_words(types, sizes)
+            if name in table and table[name].kind == "gate" and words > copied(name):
+                found.append(
+                    f"{name}: {words} words on the stack in CUDA {version}, its forwarder copies {copied(name)}"
+                )
+    return found
 
 
 def find_all(table: Mapping[str, Entry], releases: Mapping[str, Release]) -> Iterable[str]:

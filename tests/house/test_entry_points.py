@@ -145,3 +145,21 @@ def test_types_are_compared_without_names_and_spaces() -> None:
         "CUdevice",
     )
     assert headers._types("void") == ()
+
+
+def test_arguments_on_the_stack_are_counted(tmp_path: Path) -> None:
+    sizes = {"Handle": 64, "Pair": 16}
+    assert checks.count_stack_words(["int"] * 6, sizes) == 0
+    assert checks.count_stack_words(["int"] * 8, sizes) == 2
+    assert checks.count_stack_words(["void*", "Handle", "int"], sizes) == 8
+    assert checks.count_stack_words(["int"] * 5 + ["Pair", "int"], sizes) == 2
+
+
+def test_a_forwarder_that_copies_too_few_arguments_is_found(tmp_path: Path) -> None:
+    release = a_release(
+        tmp_path / "one", "CUresult CUDAAPI cuMemcpyX(int a, int b, int c, int d, int e, int f, int g);\n"
+    )
+    entries = table.parse_table("gate:\n  cuMemcpy{,_ptds,X}\n")
+    assert checks.find_wide(entries, {"1.0": release}, {}, lambda name: 1) == []
+    found = checks.find_wide(entries, {"1.0": release}, {}, lambda name: 0)
+    assert found == ["cuMemcpyX: 1 words on the stack in CUDA 1.0, its forwarder copies 0"]

@@ -67,6 +67,7 @@ class StandIn:
         self.residency_mode = ResidencyMode.OFF
         self.least_elastic = MIB
         self.chunk = 64 * MIB
+        self.lease = protocol.Lease.HELD  # of processes that come
         self.ring = 0  # page-locked bytes of each process that copies; 0: the hook's own choice
         self._process_sequence = 0
         self._changed = threading.Condition()
@@ -133,6 +134,18 @@ class StandIn:
     def recall(self, connection: Connection, amount: int, device: int = 0, sequence: int = 77) -> None:
         recall = Credit(MessageType.CREDIT_RECALL, device, amount, sequence, deadline_milliseconds=1000)
         connection.socket.send(protocol.pack(recall))
+
+    def keep_waiting(self, times: int, pause_seconds: float) -> None:
+        """Answer the request that was left unanswered: not yet, so often, and then with what it asks."""
+        self.wait_for(lambda: bool(self.of(MessageType.CREDIT_REQUEST)))
+        request = self.of(MessageType.CREDIT_REQUEST)[-1]
+        kinds = [MessageType.CREDIT_WAIT] * times + [MessageType.CREDIT_GRANT]
+        for kind in kinds:
+            answer = Credit(kind, request.device, request.bytes, request.sequence)
+            self.connections[-1].socket.send(protocol.pack(answer))
+            if kind is MessageType.CREDIT_WAIT:
+                threading.Event().wait(pause_seconds)
+        self.connections[-1].lent[request.device] = self.connections[-1].lent.get(request.device, 0) + request.bytes
 
     def of(self, kind: MessageType) -> list[Credit]:
         return [one for one in self.heard if isinstance(one, Credit) and one.type is kind]
@@ -250,6 +263,7 @@ class StandIn:
         if hello.version > 1:
             struct.pack_into("=Q", connection.agent_page, AgentPage.HOST_QUOTA, self.host_quota)
         if hello.version > 2:
+            struct.pack_into("=I", connection.agent_page, AgentPage.LEASE, self.lease)
             words = (self.residency_mode, self.least_elastic, self.chunk, self.ring)
             struct.pack_into("=IQQQ", connection.agent_page, AgentPage.RESIDENCY_MODE, *words)
         for index, one in enumerate(self.devices):

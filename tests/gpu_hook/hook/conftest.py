@@ -144,7 +144,7 @@ def null_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert compiler, "a C compiler is needed: install gcc"
     include = cuda_include()
     command = [compiler, "-shared", "-fPIC", "-O2", "-w", f"-I{include}", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic"]
-    sources = [str(HERE / name) for name in ("null_driver.c", "null_families.c", "null_graphs.c")]
+    sources = [str(HERE / name) for name in ("null_driver.c", "null_families.c", "null_forwarded.c", "null_graphs.c")]
     subprocess.run([*command, *sources, "-o", str(library)], check=True)
     return library
 

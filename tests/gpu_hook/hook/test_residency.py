@@ -1,0 +1,279 @@
+"""A process whose memory is away, or whose kernel does not hold the lease: who waits, who does not, who is told."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.protocol import (
+    AgentPage,
+    HookPage,
+    Lease,
+    Moved,
+    MoveOutcome,
+    Residency,
+    ResidencyMode,
+    Wake,
+    WorkloadClass,
+)
+
+MIB = 1 << 20
+KEPT = "kept.append(alloc({bytes})[1]) or call('cuMemsetD8_v2', U64(kept[-1]), 7, SIZE({bytes}))"
+FILL = "call('cuMemsetD8_v2', U64(kept[0]), 7, SIZE(4096))"
+NOT_INITIALIZED = 3
+
+
+class Kernel:
+    """A kernel of one process, which holds a little memory, and the agent that swaps it."""
+
+    def __init__(self, node: Any, agent: Any, program: Any, make_orders: Callable[..., Any], stack: ExitStack) -> None:
+        self.node, self.agent, self.program = node, agent, program
+        self._make_orders, self._stack = make_orders, stack
+        self.orders = self.new_orders()
+
+    def new_orders(self, drain_milliseconds: int = 10_000) -> Any:
+        """Also for a process that has registered again."""
+        made = self._make_orders(self.agent, self.process, [8 * MIB], drain_milliseconds=drain_milliseconds)
+        return self._stack.enter_context(made)
+
+    @property
+    def process(self) -> Any:
+        return self.agent.process(self.program.pid)
+
+    def half(self, offset: int) -> int:
+        return int(struct.unpack_from("=I", self.process.hook_page, offset)[0])
+
+    def set_lease(self, lease: Lease) -> None:
+        struct.pack_into("=I", self.process.agent_page, AgentPage.LEASE, lease)
+
+    def await_waiting(self, count: int) -> None:
+        self.agent.wait_for(lambda: self.half(HookPage.WAITING_CALLS) == count, 30)
+
+    def wakes(self) -> int:
+        return sum(isinstance(one, Wake) for one in self.agent.heard)
+
+    def swap_out(self) -> None:
+        moved = self.orders.swap_out()
+        assert (moved.outcome, moved.residency) == (MoveOutcome.DONE, Residency.SWAPPED), moved
+
+    def swap_in(self) -> None:
+        moved = self.orders.swap_in()
+        assert (moved.outcome, moved.residency) == (MoveOutcome.DONE, Residency.RESIDENT), moved
+
+
+@pytest.fixture
+def make_kernel(make_node: Callable[..., Any], make_orders: Callable[..., Any]) -> Iterator[Callable[..., Kernel]]:
+    with ExitStack() as stack:
+
+        def make(mode: ResidencyMode = ResidencyMode.VMM, held: int = 4 * MIB, **softgpu: object) -> Kernel:
+            node = make_node(devices=1, memory="256MiB", **softgpu)
+            node.agent.residency_mode = mode
+            node.agent.host_quota = 1 << 40
+            program = node.program()
+            program("init()")
+            agent = node.grant((program("uuid()"), 128 * MIB))
+            assert program("use()") == 0
+            assert program("globals().update(kept=[])") is None
+            if held:
+                assert program(KEPT.format(bytes=held)) == 0
+            return Kernel(node, agent, program, make_orders, stack)
+
+        yield make
+
+
+@pytest.fixture
+def a_kernel(make_kernel: Callable[..., Kernel]) -> Kernel:
+    return make_kernel()
+
+
+def test_calls_of_a_swapped_process_wake_it_once_and_wait(a_kernel: Kernel) -> None:
+    a_kernel.swap_out()
+    a_kernel.program.ask(f"in_threads(3, lambda: use() or {FILL})")
+    a_kernel.await_waiting(3)
+    assert a_kernel.wakes() == 1
+    assert a_kernel.half(HookPage.RESIDENCY) == Residency.SWAPPED
+    a_kernel.swap_in()
+    assert a_kernel.program.answer() == [0, 0, 0]
+    a_kernel.await_waiting(0)
+    a_kernel.swap_out()
+    a_kernel.program.ask(FILL)
+    a_kernel.agent.wait_for(lambda: a_kernel.wakes() == 2)
+    a_kernel.swap_in()
+    assert a_kernel.program.answer() == 0
+
+
+WAITING = [
+    FILL,
+    "call('cuMemcpyHtoD_v2', U64(kept[0]), bytes(4096), SIZE(4096))",
+    "alloc(4096)[0]",
+    f"alloc({4 * MIB})[0]",
+    "alloc_async(4096)[0]",
+    "create(1 << 21)[0]",
+    "new_context()[0]",
+    "spin(1)",
+]
+
+
+@pytest.mark.parametrize("call", WAITING)
+def test_what_needs_the_device_waits(call: str, a_kernel: Kernel) -> None:
+    a_kernel.swap_out()
+    a_kernel.program.ask(call)
+    a_kernel.await_waiting(1)
+    a_kernel.swap_in()
+    assert a_kernel.program.answer() == 0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "info()[0]",
+        "total()[0]",
+        "call('cuPointerGetAttribute', ctypes.byref(ctypes.c_int()), 2, U64(kept[0]))",
+        "call('cuMemGetAddressRange_v2', ctypes.byref(U64()), ctypes.byref(SIZE()), U64(kept[0]))",
+        "call('cuCtxGetDevice', ctypes.byref(ctypes.c_int()))",
+        "call('cuCtxSynchronize')",
+        "call('cuStreamQuery', None)",
+        "call('cuMemAllocHost_v2', ctypes.byref(ctypes.c_void_p()), SIZE(4096))",
+        "free(kept.pop())",
+    ],
+)
+def test_questions_and_frees_do_not_wait(call: str, a_kernel: Kernel) -> None:
+    a_kernel.swap_out()
+    assert a_kernel.program(call) == 0
+    assert a_kernel.wakes() == 0
+    a_kernel.swap_in()
+
+
+def test_spare_credit_goes_back_with_the_memory(make_kernel: Callable[..., Kernel]) -> None:
+    a_kernel = make_kernel(held=0)
+    assert a_kernel.program("[free(alloc(4096)[1])]") == [0]
+    assert a_kernel.process.lent[0] > 0
+    a_kernel.swap_out()
+    a_kernel.agent.wait_for(lambda: a_kernel.process.lent[0] == 0)
+
+
+def test_a_process_waits_for_the_lease_though_nothing_was_moved(
+    make_kernel: Callable[..., Kernel], tmp_path: Path
+) -> None:
+    a_kernel, end = make_kernel(held=0), tmp_path / "end"
+    a_kernel.set_lease(Lease.ENDED)
+    a_kernel.program.ask(f"{{free(alloc(4096)[1]) for _ in iter(lambda: os.path.exists({str(end)!r}), True)}} == {{0}}")
+    a_kernel.await_waiting(1)
+    a_kernel.agent.wait_for(lambda: a_kernel.wakes() == 1)
+    end.touch()
+    a_kernel.set_lease(Lease.HELD)
+    assert a_kernel.program.answer() is True
+
+
+def test_a_kernel_without_the_lease_gets_no_new_context(a_kernel: Kernel) -> None:
+    a_kernel.agent.lease = Lease.ENDED
+    second = a_kernel.node.program()
+    assert second("init()") == 0
+    second.ask("use()")
+    process = a_kernel.agent.process(second.pid)
+    a_kernel.agent.wait_for(lambda: struct.unpack_from("=I", process.hook_page, HookPage.WAITING_CALLS)[0] == 1, 30)
+    struct.pack_into("=I", process.agent_page, AgentPage.LEASE, Lease.HELD)
+    assert second.answer() == 0
+
+
+def test_mode_off_is_refused_and_nothing_stops(make_kernel: Callable[..., Kernel]) -> None:
+    a_kernel = make_kernel(ResidencyMode.OFF)
+    moved = a_kernel.orders.swap_out()
+    assert (moved.outcome, moved.residency) == (MoveOutcome.REFUSED, Residency.RESIDENT)
+    assert "mode" in moved.text
+    assert a_kernel.program(FILL) == 0
+
+
+def test_a_device_that_does_not_come_to_rest_keeps_everything(a_kernel: Kernel) -> None:
+    hurried = a_kernel.new_orders(drain_milliseconds=20)
+    assert a_kernel.program("spin(1500, waits=False)") == 0
+    moved = hurried.swap_out()
+    assert (moved.outcome, moved.residency) == (MoveOutcome.BUSY, Residency.RESIDENT), moved
+    assert a_kernel.program(FILL) == 0
+    a_kernel.swap_out()  # now it waits long enough
+    a_kernel.swap_in()
+    assert a_kernel.program(FILL) == 0
+
+
+def test_a_context_can_end_while_a_late_wait_is_in_it(a_kernel: Kernel) -> None:
+    hurried = a_kernel.new_orders(drain_milliseconds=20)
+    made = a_kernel.program("new_context()")
+    assert made[0] == 0
+    assert a_kernel.program("spin(700, waits=False)") == 0
+    assert hurried.swap_out().outcome is MoveOutcome.BUSY
+    assert a_kernel.program(f"end_context({made[1]})") == 0
+    assert a_kernel.program(f"use() or {FILL}") == 0
+    a_kernel.swap_out()
+    a_kernel.swap_in()
+
+
+def test_a_capture_under_way_is_not_hurt(a_kernel: Kernel) -> None:
+    program = a_kernel.program
+    assert program("call('cuStreamCreate', ctypes.byref(streams.setdefault('one', U64())), 1)") == 0
+    assert program("call('cuStreamBeginCapture_v2', streams['one'], 0)") == 0
+    moved = a_kernel.orders.swap_out()
+    assert (moved.outcome, moved.residency) == (MoveOutcome.BUSY, Residency.RESIDENT)
+    assert "capture" in moved.text
+    assert program("call('cuStreamEndCapture', streams['one'], ctypes.byref(ctypes.c_void_p()))") == 0
+    a_kernel.swap_out()
+    a_kernel.swap_in()
+
+
+def test_a_second_order_in_the_same_direction_changes_nothing(a_kernel: Kernel) -> None:
+    assert a_kernel.orders.swap_in().outcome is MoveOutcome.REFUSED
+    a_kernel.swap_out()
+    moved = a_kernel.orders.swap_out()
+    assert (moved.outcome, moved.residency) == (MoveOutcome.REFUSED, Residency.SWAPPED)
+    a_kernel.swap_in()
+    assert a_kernel.program(FILL) == 0
+
+
+@pytest.mark.parametrize("workload_class", list(WorkloadClass))
+def test_a_swapped_process_waits_for_the_next_agent(workload_class: WorkloadClass, a_kernel: Kernel) -> None:
+    a_kernel.agent.set_workload_class(workload_class)
+    a_kernel.swap_out()
+    a_kernel.agent.stop()
+    a_kernel.program.ask(FILL)
+    a_kernel.agent.heard.clear()
+    a_kernel.agent.start()
+    hello = a_kernel.process.hello
+    assert hello.residency is Residency.SWAPPED
+    a_kernel.agent.wait_for(lambda: a_kernel.wakes() == 1)
+    told = [one for one in a_kernel.agent.heard if isinstance(one, Moved)]
+    assert [(one.sequence, one.residency) for one in told] == [(0, Residency.SWAPPED)]
+    a_kernel.await_waiting(1)
+    moved = a_kernel.new_orders().swap_in()
+    assert (moved.outcome, moved.residency) == (MoveOutcome.DONE, Residency.RESIDENT), moved
+    assert a_kernel.program.answer() == 0
+
+
+def test_a_forked_child_neither_waits_nor_moves(a_kernel: Kernel) -> None:
+    a_kernel.swap_out()
+    assert a_kernel.program(f"in_fork(lambda: [{FILL}, info()[0]])") == [NOT_INITIALIZED, NOT_INITIALIZED]
+    assert a_kernel.wakes() == 0
+    a_kernel.swap_in()
+    assert a_kernel.program(FILL) == 0
+
+
+@pytest.mark.parametrize("is_out", [False, True])
+def test_a_killed_process_leaves_nothing_behind(is_out: bool, a_kernel: Kernel) -> None:
+    outsider = a_kernel.node.outsider()
+    assert outsider("begin()") == 0
+    if is_out:
+        a_kernel.swap_out()
+    pid = a_kernel.program.pid
+    a_kernel.program.kill()
+    a_kernel.agent.wait_for(lambda: all(one.hello.pid != pid for one in a_kernel.agent.connections))
+    a_kernel.agent.wait_for(lambda: outsider(f"[free(alloc({240 * MIB})[1])]") == [0])
+
+
+def test_credit_that_waits_for_room_is_waited_for(make_kernel: Callable[..., Kernel]) -> None:
+    a_kernel = make_kernel(held=0)
+    a_kernel.agent.is_silent = True
+    a_kernel.program.ask(f"alloc({4 * MIB})[0]")
+    a_kernel.agent.keep_waiting(times=14, pause_seconds=0.5)
+    assert a_kernel.program.answer() == 0
