@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from aliquot.gateway.residency_view import residency_text, waiting_text
 from aliquot.gateway.unhooked import process_text
 from aliquot.gpu_hook.agent_reports import DeviceStatus, KernelStatus, NodeStatus
 from aliquot.provisioner.resources import Bytes, GpuShare
@@ -21,7 +22,7 @@ def status_view(status: NodeStatus, queue: Sequence[tuple[str, ...]] | None) -> 
     """A node: its devices, its kernels, and who waits (None: no gateway was asked)."""
     driver = DRIVER_NAMES.get(status.driver, status.driver)
     parts: list[RenderableType] = [
-        Text(f"node {status.node} · {driver} · quota by {status.enforcer}"),
+        Text(f"node {status.node} · {driver} · quota by {status.enforcer}{_promises(status)}"),
         devices_table(status.devices),
         kernels_table(status.kernels) if status.kernels else Text("no kernel holds a GPU"),
     ]
@@ -33,16 +34,33 @@ def status_view(status: NodeStatus, queue: Sequence[tuple[str, ...]] | None) -> 
     return Group(*parts)
 
 
+def _promises(status: NodeStatus) -> str:
+    """What may be promised beyond the devices, and what of the host's memory that takes."""
+    parts = [f" · up to {status.oversubscription:g} times its memory promised"] if status.oversubscription > 1 else []
+    copies = status.host_copies
+    if copies is not None and (copies.used_bytes or status.oversubscription > 1):
+        of = "" if copies.budget_bytes is None else f" of {Bytes(copies.budget_bytes)}"
+        parts.append(f" · {Bytes(copies.used_bytes)}{of} of host memory for copies")
+    return "".join(parts)
+
+
 def warnings(status: NodeStatus) -> list[str]:
-    """What goes past the hook, and limits that do not hold: one line each."""
+    """Who waits for memory, what goes past the hook, and limits that do not hold: one line each."""
     lines = []
     for kernel in status.kernels:
         name = printable(kernel.label or kernel.kernel_id[:8])
         lines += [f"kernel {name}: {printable(process_text(process))}" for process in kernel.unhooked_processes]
+        waits, over = waiting_text(kernel.residency), _over_quota(kernel)
+        lines += [f"kernel {name}: {printable(waits)}"] if waits else []
+        lines += [f"kernel {name}: {Bytes(over)} over its quota; it gets no new memory until below"] if over else []
         if kernel.enforcement not in ("holds", "pending"):
             lines.append(f"kernel {name}: limits by {status.enforcer} {printable(kernel.enforcement)}")
     lines += [f"no kernel's: {printable(process_text(process))}" for process in status.foreign_processes]
     return lines
+
+
+def _over_quota(kernel: KernelStatus) -> int:
+    return sum(max(0, device.charged_bytes - device.quota_bytes) for device in kernel.devices)
 
 
 def devices_table(devices: Sequence[DeviceStatus]) -> Table:
@@ -65,7 +83,8 @@ def devices_table(devices: Sequence[DeviceStatus]) -> Table:
 def kernels_table(kernels: Sequence[KernelStatus]) -> Table:
     """One row a kernel: what it may hold, holds, and held at most."""
     table = plain_table(
-        "kernel", "owner", "size", "quota", "used", "peak", "context", "host", "GPU time", "hook", "processes", "age"
+        *("kernel", "owner", "size", "quota", "used", "peak", "context", "host", "GPU time"),
+        *("residency", "hook", "processes", "age"),
     )
     for kernel in sorted(kernels, key=lambda kernel: kernel.created):
         table.add_row(
@@ -78,6 +97,7 @@ def kernels_table(kernels: Sequence[KernelStatus]) -> Table:
             str(Bytes(sum(device.context_bytes for device in kernel.devices))),
             str(Bytes(kernel.host_memory.charged_bytes)),
             seconds_text(sum(device.busy_seconds for device in kernel.devices)),
+            printable(residency_text(kernel.residency)),
             printable(kernel.interception),
             " ".join(map(str, kernel.pids)) or "–",
             age_text(time.time() - kernel.created),
@@ -89,6 +109,14 @@ def queue_table(queue: Sequence[tuple[str, ...]]) -> Table:
     """One row a request that waits."""
     table = plain_table("waiting", "owner", "size", "since", "why")
     for row in queue:
+        table.add_row(*row)
+    return table
+
+
+def ended_table(ended: Sequence[tuple[str, ...]]) -> Table:
+    """One row a kernel that is no more."""
+    table = plain_table("ended", "owner", "size", "since", "code", "why")
+    for row in ended:
         table.add_row(*row)
     return table
 

@@ -7,20 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from aliquot.gateway.commands.command import JSON_FLAG, Command, CommandError
-from aliquot.gateway.tables import console, status_view
-from aliquot.gateway.waiting import ask_gateway, queue_rows
+from aliquot.gateway.kernel_rows import ended_kernels, ended_rows, queue_rows, waiting_kernels
+from aliquot.gateway.own_gateway import GatewayRefusal, NoGatewayHere, OwnGateway
+from aliquot.gateway.tables import console, ended_table, status_view
 from aliquot.gpu_hook.client import AgentClientError, query, read_status
 from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from traitlets import Unicode
+
+_ANSWER_SECONDS = 3.0
 
 
 class StatusCommand(Command):
     """Prints a table, or JSON for programs."""
 
     name = "aliquot status"
-    description = """The devices of this machine, the kernels that hold a part of them, and the kernels that wait.
+    description = """The devices of this machine, the kernels that hold a part of them and where their memory is, the
+    kernels that wait, and the last that ended.
 
-    It asks the node agent, and the gateway for those that wait; it works without a gateway."""
+    It asks the node agent, and the gateway for those that wait or ended; it works without a gateway."""
     examples = """
     aliquot status
     aliquot status --json
@@ -38,11 +42,25 @@ class StatusCommand(Command):
         except AgentClientError as error:
             raise CommandError(str(error)) from None
         runtime = RuntimeDir(Path(self.runtime_dir).absolute()) if self.runtime_dir else find_runtime_dir()
-        waiting = ask_gateway(runtime)
+        kernels = known_to_gateway(runtime)
+        waiting = None if kernels is None else waiting_kernels(kernels)
+        ended = [] if kernels is None else ended_kernels(kernels)
         if self.json_output:
-            print(json.dumps({**_payload(answer), "queue": waiting}, indent=2, ensure_ascii=False))
-        else:
-            console().print(status_view(status, None if waiting is None else queue_rows(waiting)))
+            print(json.dumps({**_payload(answer), "queue": waiting, "ended": ended}, indent=2, ensure_ascii=False))
+            return
+        screen = console()
+        screen.print(status_view(status, None if waiting is None else queue_rows(waiting)))
+        if ended:
+            screen.print(ended_table(ended_rows(ended)))
+
+
+def known_to_gateway(runtime: RuntimeDir) -> list[dict[str, Any]] | None:
+    """The kernels that the gateway of this machine tells of; None where none can be asked."""
+    try:
+        kernels: list[dict[str, Any]] = OwnGateway.find(runtime).ask("kernels", seconds=_ANSWER_SECONDS)["kernels"]
+    except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
+        return None
+    return kernels
 
 
 def _payload(answer: dict[str, Any]) -> dict[str, Any]:

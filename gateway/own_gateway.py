@@ -1,0 +1,75 @@
+"""The gateway of this machine, asked over REST by the command line.
+
+It is found by the pid in gateway.lock, and by the file in which a Jupyter server tells its user its address and token.
+No gateway, or one that this user may not ask: there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aliquot.gpu_hook.paths import RuntimeDir
+from aliquot.provisioner.errors import AliquotError
+from jupyter_core.paths import jupyter_runtime_dir
+
+_ANSWER_SECONDS = 15.0
+
+
+class NoGatewayHere(AliquotError):
+    """No gateway can be asked."""
+
+
+class GatewayRefusal(AliquotError):
+    """The gateway answered no; the message is its own."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class OwnGateway:
+    """Where it listens, and what it wants to hear."""
+
+    url: str
+    token: str
+
+    @classmethod
+    def find(cls, runtime: RuntimeDir, servers: Path | None = None) -> OwnGateway:
+        """Raises NoGatewayHere."""
+        try:
+            pid = int(runtime.gateway_lock.read_text().strip())
+            folder = Path(jupyter_runtime_dir()) if servers is None else servers
+            server = json.loads((folder / f"jpserver-{pid}.json").read_text(encoding="utf-8"))
+            return cls(str(server["url"]), str(server["token"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise NoGatewayHere(f"no gateway of yours is found at {runtime.path}: {error}") from error
+
+    def ask(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> Any:
+        """The answer's JSON, None for an empty one. Raises GatewayRefusal, and NoGatewayHere where none answers."""
+        request = urllib.request.Request(
+            f"{self.url}aliquot/api/{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"token {self.token}", "Content-Type": "application/json"},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=seconds) as answer:
+                text = answer.read()
+                return json.loads(text) if text else None
+        except urllib.error.HTTPError as error:
+            raise GatewayRefusal(error.code, _message(error)) from error
+        except (OSError, ValueError) as error:
+            raise NoGatewayHere(f"the gateway at {self.url} does not answer: {error}") from error
+
+
+def _message(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read())["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"the gateway answered {error.code} {error.reason}"

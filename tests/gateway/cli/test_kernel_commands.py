@@ -1,0 +1,159 @@
+"""`aliquot resize`, `swap` and `wake`: how a kernel is named, what is asked, and what is said when it is refused."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gateway.app import main
+from aliquot.gateway.kernel_rows import ended_kernels, ended_rows, queue_rows, waiting_kernels
+from aliquot.gateway.residency_view import residency_text
+from aliquot.gateway.running_kernel import NoSuchKernelError, pick_kernel
+from aliquot.gpu_hook.residency_reports import read_residency
+
+
+def told(kernel_id: str, label: str = "", state: str = "resident", **more: Any) -> dict[str, Any]:
+    return {"id": kernel_id, "label": label, "owner": "ada", "state": state, **more}
+
+
+KERNELS = [
+    told("abc-1", "work/train.ipynb"),
+    told("abc-2", "other/train.ipynb"),
+    told("def-3", "notes.ipynb", "swapped"),
+    told("ghi-4", "gone.ipynb", "ended"),
+]
+
+
+@pytest.mark.parametrize(
+    ("word", "want"),
+    [
+        ("abc-1", "abc-1"),
+        ("def", "def-3"),
+        ("notes.ipynb", "def-3"),
+        ("other/train.ipynb", "abc-2"),
+        ("train.ipynb", "found 2: abc-1 of ada, abc-2 of ada"),
+        ("abc", "found 2"),
+        ("de", "found no running kernel"),
+        ("gone.ipynb", "there are: work/train.ipynb, other/train.ipynb, notes.ipynb"),
+    ],
+)
+def test_a_kernel_is_named_by_id_or_notebook(word: str, want: str) -> None:
+    try:
+        found = str(pick_kernel(KERNELS, word)["id"])
+    except NoSuchKernelError as error:
+        found = str(error)
+    assert want in found
+
+
+@pytest.mark.parametrize(
+    ("residency", "want"),
+    [
+        (None, "–"),
+        ({"state": "resident", "mode": "vmm"}, "resident"),
+        ({"state": "resident", "mode": "off"}, "resident, never swapped"),
+        ({"state": "swapped", "mode": "vmm", "swapped_bytes": 3 << 30}, "swapped 3.0 GiB"),
+        (
+            {"state": "swapped", "mode": "vmm", "waits": {"reason": "r", "seconds": 1, "before": 2}},
+            "waking (2 before it)",
+        ),
+        ({"state": "swapping_in", "mode": "vmm"}, "waking"),
+    ],
+)
+def test_where_memory_is_fits_a_cell_of_the_table(residency: Any, want: str) -> None:
+    assert residency_text(read_residency(residency)) == want
+
+
+def test_rows_tell_who_waits_and_who_ended() -> None:
+    size = {"gpus": 0.5, "workload_class": "opportunistic", "reason": "no room", "created": "2026-01-01T00:00:00Z"}
+    grows = {**size, "gpus": 0.75, "position": 1, "since": "2026-01-01T00:00:30Z"}
+    ending = {"code": "oom", "message": "the host's memory was used up", "at": "2026-01-01T00:00:00Z"}
+    kernels = [
+        told("k1", "late.ipynb", "pending", queue_position=2, resize=None, **size),
+        told("k2", "grows.ipynb", queue_position=None, resize=grows, **size),
+        told("k3", "gone\x1b.ipynb", "ended", queue_position=None, resize=None, ending=ending, **size),
+        told("k4", "plain.ipynb", "ended", queue_position=None, resize=None, ending=None, **{**size, "gpus": 0}),
+    ]
+    now = 1767225600.0 + 60
+    assert queue_rows(waiting_kernels(kernels), now) == [
+        ("grows.ipynb", "ada", "0.75 GPU low", "30 s", "no room"),
+        ("late.ipynb", "ada", "0.5 GPU low", "1 min", "no room"),
+    ]
+    assert ended_rows(ended_kernels(kernels), now) == [
+        ("gone\ufffd.ipynb", "ada", "0.5 GPU low", "1 min", "oom", "the host's memory was used up"),
+        ("plain.ipynb", "ada", "no GPU", "–", "–", "no room"),
+    ]
+    assert len(ended_kernels(kernels, 1)) == 1
+
+
+RunHere = Callable[..., tuple[Any, str, str]]
+
+
+@pytest.fixture
+def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], a_runtime_folder: Path) -> RunHere:
+    """The command in this process: its exit code, and what it wrote to both."""
+    monkeypatch.setenv("ALIQUOT_RUNTIME_DIR", str(a_runtime_folder))
+
+    def run(*words: str) -> tuple[Any, str, str]:
+        code: Any = 0
+        try:
+            main(list(words))
+        except SystemExit as end:
+            code = end.code
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "want"),
+    [
+        ((), "write: aliquot resize KERNEL"),
+        (("k1",), "say what to change"),
+        (("k1", "half"), "asked 'half' GPUs; write a number such as 0.5"),
+        (("k1", "0.5", "--withdraw"), "--withdraw alone"),
+        (("k1", "0.5", "1"), "write: aliquot resize KERNEL"),
+        (("k1", "--size", "1"), "no option --size"),
+    ],
+)
+def test_a_wrong_command_line_says_what_is_wrong(run_here: RunHere, words: tuple[str, ...], want: str) -> None:
+    code, _, told = run_here("resize", *words)
+    assert (code, want in told) == (2, True), told
+
+
+@pytest.fixture
+def reserve(an_agent: Any, a_runtime_folder: Path) -> Iterator[Callable[..., None]]:
+    """Reserve at the agent, and hold it."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(a_runtime_folder / "agent.sock"))
+        answers = connection.makefile("rb")
+
+        def ask(kernel_id: str, hundredths: int, label: str) -> None:
+            asked = {"kernel_id": kernel_id, "owner": "ada", "hundredths": hundredths, "label": label}
+            more = {"memory_limit": None, "workload_class": "production"}
+            connection.sendall(json.dumps({"id": 1, "op": "reserve", **asked, **more}).encode() + b"\n")
+            assert json.loads(answers.readline())["ok"]
+
+        yield ask
+
+
+def test_without_a_gateway_the_agent_is_asked(run_here: RunHere, reserve: Callable[..., None]) -> None:
+    reserve("k-one", 25, "work/a.ipynb")
+    code, said, why = run_here("resize", "a.ipynb", "0.5", "--class", "opportunistic")
+    assert (code, said) == (0, "work/a.ipynb has 0.5 GPU low, 512.0 MiB\n"), why
+    limited = json.loads(run_here("resize", "k-one", "--memory", "256MiB", "--json")[1])
+    assert (limited["gpus"], limited["memory_limit_bytes"], limited["quota_bytes"]) == (0.5, 256 << 20, 256 << 20)
+    shared = json.loads(run_here("resize", "k-one", "--memory", "share", "--json")[1])
+    assert shared["memory_limit_bytes"] is None
+    reserve("k-two", 50, "b.ipynb")
+    code, _, why = run_here("resize", "b.ipynb", "0.75")
+    assert (code, why[: len("aliquot: asked 0.75 of gpu0")]) == (1, "aliquot: asked 0.75 of gpu0")
+    code, _, why = run_here("resize", "b.ipynb", "--withdraw")
+    assert (code, "nothing waits" in why) == (1, True)
+    code, _, why = run_here("wake", "nobody")
+    assert (code, "found no running kernel" in why) == (1, True)
+    code, _, why = run_here("swap", "b.ipynb")
+    assert (code, why.startswith("aliquot: kernel k-two is busy")) == (1, True), "it has no relay that says otherwise"
