@@ -151,6 +151,8 @@ static void collect(struct parts *parts, const struct spans *table)
 static int compare(const void *left, const void *right)
 {
     const struct piece *one = &((const struct part *)left)->piece, *other = &((const struct part *)right)->piece;
+    if (state.is_out) /* an address to copy through may be another by now; the places are as they were */
+        return one->host_offset < other->host_offset ? -1 : 1;
     if (one->device != other->device)
         return one->device < other->device ? -1 : 1;
     return one->address < other->address ? -1 : one->address > other->address;

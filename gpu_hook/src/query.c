@@ -3,6 +3,7 @@
 #include "devices.h"
 #include "driver.h"
 #include "page.h"
+#include "pieces.h"
 #include "quota.h"
 
 #include <limits.h>
@@ -19,10 +20,13 @@ static unsigned int saturate(uint64_t bytes)
 
 /* What is free is also bounded by what is really free: others may be on the device. Where memory leaves and comes back it
  * is not: whoever has borrowed the room gives it back for this kernel, and what this kernel has is its own, here or out. */
-static uint64_t show_free(const struct quota_view *view, uint64_t real_free, uint64_t real_total)
+static uint64_t show_free(const struct quota_view *view, int device, uint64_t real_free, uint64_t real_total)
 {
     bool is_lent = __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_RELAXED) != ALIQUOT_RESIDENCY_OFF;
-    return is_lent && view->total_bytes <= real_total ? view->free_bytes : lesser(view->free_bytes, real_free);
+    if (is_lent && view->total_bytes <= real_total)
+        return view->free_bytes;
+    uint64_t out = pieces_swapped_bytes(device);
+    return lesser(view->free_bytes, real_free > out ? real_free - out : 0);
 }
 
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
@@ -34,10 +38,11 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     CUresult result = driver()->cuMemGetInfo_v2(&real_free, &real_total);
     struct quota_view view;
     if (result == CUDA_SUCCESS) {
-        if (!quota_view(devices_current(), &view))
+        int device = devices_current();
+        if (!quota_view(device, &view))
             view = (struct quota_view){.total_bytes = real_total, .free_bytes = 0};
         if (free_bytes)
-            *free_bytes = show_free(&view, real_free, real_total);
+            *free_bytes = show_free(&view, device, real_free, real_total);
         if (total_bytes)
             *total_bytes = lesser(view.total_bytes, real_total);
     }

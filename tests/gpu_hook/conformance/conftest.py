@@ -23,10 +23,10 @@ DEVICES, MEMORY_BYTES = 2, 256 << 20
 QUOTA_BYTES = 1 << 50  # no quota in the way: the hook's answers must be the driver's own
 
 
-def _hook_tests() -> ModuleType:
-    """The stand-in for the agent; test folders are no packages."""
-    path = HERE.parent / "hook" / "agent_stand_in.py"
-    spec = importlib.util.spec_from_file_location("conformance_agent_stand_in", path)
+def _hook_tests(name: str) -> ModuleType:
+    """The stand-in for the agent, and its swaps; test folders are no packages."""
+    path = HERE.parent / "hook" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"conformance_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -101,24 +101,37 @@ def elastic_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir
         yield env
 
 
+@pytest.fixture
+def swapped_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
+    """The same where an agent takes all memory out before every call that is checked."""
+    words = {"residency_mode": ResidencyMode.VMM, "least_elastic": 1, "chunk": 2 << 20}
+    with _hooked(bare_env, the_driver, a_kernel_dir, swaps=True, **words) as env:
+        yield env
+
+
 @contextlib.contextmanager
 def _hooked(
-    bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path, **words: int
+    bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path, swaps: bool = False, **words: int
 ) -> Iterator[dict[str, str]]:
-    stand_in = _hook_tests()
+    stand_in = _hook_tests("agent_stand_in")
     uuids = _uuids(bare_env, the_driver)
     agent = stand_in.StandIn(a_kernel_dir, [stand_in.Device(uuid, QUOTA_BYTES) for uuid in uuids])
     for name, value in words.items():
         setattr(agent, name, value)
     agent.start()
+    steps = _hook_tests("swaps").Steps(agent, a_kernel_dir / "steps", MEMORY_BYTES * DEVICES) if swaps else None
     yield {
         **bare_env,
         "LD_LIBRARY_PATH": str(paths.shim_dir()),
         "ALIQUOT_KERNEL_DIR": str(a_kernel_dir),
         "ALIQUOT_REAL_CUDA": str(the_driver.cuda),
         "ALIQUOT_REAL_NVML": str(the_driver.nvml),
+        **({"ALIQUOT_TEST_STEPS": str(steps.path)} if steps else {}),
     }
+    if steps:
+        steps.stop()
     agent.stop()
+    assert steps is None or steps.failure is None, steps.failure
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ class Connection:
     lent: dict[int, int] = field(default_factory=dict)
     agent_page: mmap.mmap | None = None
     hook_page: mmap.mmap | None = None
+    heard: list[protocol.Message] = field(default_factory=list)
 
     @property
     def has_its_pages(self) -> bool:
@@ -109,6 +110,11 @@ class StandIn:
             assert left > 0, f"not within {seconds} s; heard {self.heard}"
             with self._changed:  # the pages change without a message, so look again now and then
                 self._changed.wait(min(left, 0.02))
+
+    def wait_for_news(self, seconds: float = 0.02) -> None:
+        """Until some hook said something, or the time is over."""
+        with self._changed:
+            self._changed.wait(seconds)
 
     def process(self, pid: int | None = None) -> Connection:
         """The registered process; waits until it has its pages."""
@@ -225,6 +231,7 @@ class StandIn:
             return
         message = protocol.unpack(datagram, connection.hello.version if connection.hello else None)
         self.heard.append(message)
+        connection.heard.append(message)
         if isinstance(message, Hello) and not self.welcomes:
             return
         if isinstance(message, Hello):
