@@ -1,0 +1,181 @@
+"""Agent, hook and software GPU: a kernel of several processes on two devices, swapped at random while it works."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.agent.arena import Arena, HostBudget
+from aliquot.gpu_hook.agent.journal import Entry, Reservation, Tally, read_entry
+from aliquot.gpu_hook.agent.kernel import Kernel
+from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger
+from aliquot.gpu_hook.agent.nvml import softgpu_environment
+from aliquot.gpu_hook.agent.residency import SwapTools
+from aliquot.gpu_hook.agent.residency_facts import MoveResult
+from aliquot.gpu_hook.agent.settings import SoftGpuSettings
+from aliquot.gpu_hook.agent.swap_settings import SwapSettings
+from aliquot.gpu_hook.paths import PathError, shim_dir, softgpu_driver
+from aliquot.gpu_hook.placement import Part
+
+HERE = Path(__file__).parent
+MIB = 1 << 20
+MEMORY = 1024 * MIB
+SETTINGS = SwapSettings(segment_bytes=16 * MIB, ring_bytes=8 * MIB, chunk_bytes=4 * MIB, drain_milliseconds=20_000)
+LIST_DEVICES = """
+import ctypes, uuid
+cuda = ctypes.CDLL("libcuda.so.1")
+assert cuda.cuInit(0) == 0
+for device in range(2):
+    found = ctypes.create_string_buffer(16)
+    assert cuda.cuDeviceGetUuid(found, device) == 0
+    print("GPU-" + str(uuid.UUID(bytes=found.raw)))
+"""
+
+
+class AProcess:
+    """One swap_program.py with the hook before the software GPU."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    async def line(self) -> str:
+        assert self.process.stdout is not None
+        line = (await asyncio.wait_for(self.process.stdout.readline(), 60)).decode().strip()
+        assert line, f"the program ended with {await self.process.wait()}"
+        return line
+
+    async def ask(self, word: str) -> str:
+        assert self.process.stdin is not None
+        self.process.stdin.write(word.encode() + b"\n")
+        return await self.line()
+
+    async def steps(self) -> int:
+        return int(await self.ask("count"))
+
+
+class ARing:
+    """A kernel with two whole devices on the test's own loop, and its processes."""
+
+    def __init__(self, folder: Path, env: dict[str, str], uuids: list[str]) -> None:
+        self.folder = folder / "k"
+        self.parts = tuple(Part(uuid, index, 100, MEMORY) for index, uuid in enumerate(uuids))
+        self.env = {**env, "ALIQUOT_KERNEL_DIR": str(self.folder)}
+        self.processes: list[AProcess] = []
+        self.woken = asyncio.Event()
+        reservation = Reservation("k", "ada", 200, None, "production", "", {}, self.parts, 1.0)
+        self.start(Entry(reservation, tallies=(Tally(), Tally())))
+
+    def start(self, entry: Entry) -> None:
+        self.ledger = Ledger()
+        self.ledger.set_devices(DeviceFacts(part.uuid, part.index, "soft", MEMORY) for part in self.parts)
+        self.ledger.reserve("k", self.parts)
+        self.arena = Arena(HostBudget(1024 * MIB), SETTINGS.segment_bytes)
+        tools = SwapTools(self.arena, SETTINGS)
+        self.kernel = Kernel(entry, self.folder, self.ledger, 0.2, lambda *_: None, None, tools)
+        self.kernel.restore(entry)
+        self.residency = self.kernel.residency
+        self.residency.wants_wake = lambda _: self.woken.set()
+
+    def restart_agent(self) -> None:
+        entry = read_entry(self.folder)
+        self.kernel.close(keep=True)
+        self.arena.close()
+        self.start(entry)
+
+    async def a_process(self, threads: int) -> AProcess:
+        command = [str(HERE / "swap_program.py"), str(threads)]
+        pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+        process = AProcess(await asyncio.create_subprocess_exec(sys.executable, *command, env=self.env, **pipes))
+        self.processes.append(process)
+        assert await process.line() == "ready"
+        return process
+
+    async def work_goes_on(self) -> None:
+        """Each thread of each process takes some more steps."""
+        for process in self.processes:
+            want, steps = await process.steps() + 3, 0
+            while steps < want:
+                steps = await process.steps()
+
+    async def close(self) -> None:
+        for process in self.processes:
+            if process.process.returncode is None:
+                process.process.kill()
+            await process.process.wait()
+        self.kernel.close(keep=False)
+        self.arena.close()
+
+
+Scenario = Callable[[ARing], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def play(a_folder: Path) -> Callable[[Scenario], None]:
+    try:
+        driver = softgpu_driver()
+    except PathError as error:
+        pytest.skip(f"no software GPU: {error}")
+    knobs = softgpu_environment(a_folder / "softgpu", SoftGpuSettings(devices=2, memory_bytes=MEMORY))
+    clean = {name: word for name, word in os.environ.items() if not name.startswith(("ALIQUOT_", "LD_", "CUDA_"))}
+    env = {
+        **clean,
+        **knobs,
+        "LD_LIBRARY_PATH": str(shim_dir()),
+        "ALIQUOT_REAL_CUDA": str(driver.cuda),
+        "ALIQUOT_REAL_NVML": str(driver.nvml),
+        "ALIQUOT_HOOK_LOG": str(a_folder / "hook.log"),
+    }
+    plain = {**clean, **knobs, "LD_LIBRARY_PATH": str(driver.cuda.parent)}
+    found = subprocess.run([sys.executable, "-c", LIST_DEVICES], env=plain, capture_output=True, text=True, check=True)
+
+    def play(scenario: Scenario) -> None:
+        async def run() -> None:
+            ring = ARing(a_folder, env, found.stdout.split())
+            try:
+                await asyncio.wait_for(scenario(ring), 100)
+                ring.ledger.check()
+            finally:
+                await ring.close()
+
+        asyncio.run(run())
+
+    return play
+
+
+async def swap_out(ring: ARing) -> None:
+    """A loaded machine, or four threads at work, may keep the drain from ending in time: then again."""
+    for _ in range(20):
+        move = await ring.residency.swap_out("test")
+        if move.result is not MoveResult.BUSY:
+            break
+    assert move.is_done, move
+
+
+def test_random_swaps_of_three_working_processes_change_no_byte(play: Callable[[Scenario], None]) -> None:
+    async def scenario(ring: ARing) -> None:
+        for _ in range(3):
+            await ring.a_process(threads=2)
+        chance = random.Random(5)
+        for _ in range(20):
+            await ring.work_goes_on()
+            ring.woken.clear()
+            await swap_out(ring)
+            assert ring.residency.facts().swapped_bytes > 0
+            if chance.random() < 0.7:
+                await asyncio.wait_for(ring.woken.wait(), 60)  # its calls ask for it
+            move = await ring.residency.swap_in()
+            assert move.is_done, move
+        await ring.work_goes_on()
+        for process in ring.processes:
+            assert await process.ask("pause") == "True"
+            assert int(await process.ask("verify")) > 0
+        assert ring.residency.facts().swaps_in == 20
+
+    play(scenario)
