@@ -90,8 +90,8 @@ class Links:
 
     def _seconds(self, way: _Way) -> float:
         """Its devices move at once, save those of one link."""
-        if not way:
-            return 0.0
+        if len(way) < 2:
+            return way[0][1] + self._move_seconds if way else 0.0
         total: dict[str, float] = {}
         for link, seconds in way:
             total[link] = total.get(link, 0.0) + seconds

@@ -9,6 +9,7 @@ from .lease_links import Links
 from .lease_views import NEVER, KernelView, Policy, State, Want
 
 Need = Sequence[tuple[str, int]]  # bytes by device
+_LEAST_SECONDS = 1e-3  # a wake that costs nothing is no reason to divide by nothing
 _Choice = tuple[float, bool, KernelView]  # when it may go, whether it is busy
 
 
@@ -40,7 +41,7 @@ class Victims:
             for k in kernels
             if k.movable_at < NEVER and k.state in (State.RESIDENT, State.SWAPPING_IN) and _leaving(k)
         ]
-        self._cost = {k.kernel_id: links.wake_seconds(k) + policy.move_seconds for k in self._movable}
+        self._costs: dict[str, float] = {}
 
     def set_order(self, wants: Sequence[KernelView]) -> None:
         """Who wants something, in the order in which they are served: nobody displaces who comes before."""
@@ -102,7 +103,7 @@ class Victims:
                 continue
             is_busy = victim.idle_since is None
             idle = 0.0 if victim.idle_since is None else self._now - victim.idle_since
-            worth = -(idle * useful) / self._cost[name]
+            worth = -(idle * useful) / max(self._cost(victim), _LEAST_SECONDS)
             key = ripe_at if ripe_at > self._now else 0.0
             ranked.append((key, is_busy, victim.is_production, worth, name, victim))
         ranked.sort()
@@ -117,7 +118,7 @@ class Victims:
             victim.turn_since,
         )
         if victim.state is State.SWAPPING_IN:  # it has to arrive first; then its hold and its turn begin
-            held_since = turn_since = movable_at = self._now + self._cost[victim.kernel_id]
+            held_since = turn_since = movable_at = self._now + self._cost(victim)
         if wanter.is_production and not victim.is_production and wanter.want is not Want.HINT:
             return movable_at
         held_until = max(movable_at, held_since + policy.hold_seconds)
@@ -127,7 +128,7 @@ class Victims:
             return NEVER
         if victim.kernel_id in self._positions or (is_promised and not is_guaranteed(victim)):
             return held_until  # it stands still itself and comes after us, or has more than it was promised
-        turn = max(policy.quantum_seconds, policy.quantum_moves * 2 * self._cost[victim.kernel_id])
+        turn = max(policy.quantum_seconds, policy.quantum_moves * 2 * self._cost(victim))
         return max(held_until, turn_since + turn)
 
     def could_ever(self, wanter: KernelView, need: Need, capacity: Mapping[str, int]) -> bool:
@@ -139,6 +140,13 @@ class Victims:
                     leaves = h.elastic_bytes if kernel.movable_at < NEVER and kernel is not wanter else 0
                     room[h.uuid] -= h.held_bytes - leaves
         return all(amount >= 0 for amount in room.values())
+
+    def _cost(self, kernel: KernelView) -> float:
+        """Seconds that its wake will take."""
+        cost = self._costs.get(kernel.kernel_id)
+        if cost is None:
+            cost = self._costs[kernel.kernel_id] = self._links.wake_seconds(kernel) + self._policy.move_seconds
+        return cost
 
     def _has_host(self, kernel: KernelView, more: int) -> bool:
         return self._host_room is None or more + _leaving(kernel) <= self._host_room
