@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check soak test-torch bench-gateway bench-runtime bench-hook bench-gpu test-gpu screenshot labextension clean
+.PHONY: help demo lab test check soak test-torch bench-gateway bench-runtime bench-density bench-hook bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -49,6 +49,10 @@ bench-gateway: ## Kernel start and execute round trip against plain Jupyter Serv
 bench-runtime: ## Containers against the plain engine, relays against none, adoption of 200 kernels
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/runtime.py
+
+bench-density: ## GPUs that a notebook trace needs: leases against reservation, in simulated time (DATA=folder of the trace)
+	@$(PYTHON) tools/setup.py test
+	@$(BIN)/python benchmarks/density.py $(if $(DATA),--data $(DATA))
 
 bench-hook: ## What the hook adds to a call, on a null driver; PEERS="HAMi-core=/path/to/libvgpu.so …" measures others too
 	@$(PYTHON) tools/setup.py test

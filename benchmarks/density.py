@@ -1,0 +1,162 @@
+"""How many GPUs a real notebook trace needs: leases against reservation, a time-out, and binding to each cell.
+
+The trace is research data outside the repository (``--data``); without it there is nothing to measure, and it says so.
+Each policy gets whole nodes of 8 GPUs; it needs the fewest with which a notebook's first GPUs (95 % of sessions) and a
+cell's resume (95 % of GPU cells) come within 3 s. Times are simulated; nothing here depends on this machine's speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from density import chart
+from density.elastic import Cluster, Hardware
+from density.trace import NAME, Cell, Session, read
+from density.whole_gpus import FOR_THE_SESSION, GPUS_OF_A_NODE, Holding, Outcome, WholeGpus
+from report import Row, at_least, publish
+
+BOUND = 3.0  # seconds
+WANT = 3.5  # times fewer GPUs than reservation
+FEWEST_NODES, MOST_NODES, MOST_OF_OURS = 3, 20, 10
+JITTER_SECONDS = 600.0  # by which sessions may start earlier or later
+SEEDS = range(5)
+HARDWARE = Hardware()
+
+Simulate = Callable[[int], Outcome]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of them does not pass."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-int(share * len(ordered) * 1000) // 1000) - 1)] if ordered else 0.0
+
+
+def reload_seconds(cell: Cell) -> float:
+    """What bringing a cell's state back costs those who have no swap: read it over the same link, as one GPU's."""
+    return cell.bytes / max(1, cell.gpus) / HARDWARE.link_rate + HARDWARE.policy.move_seconds
+
+
+def policies(sessions: Sequence[Session], hardware: Hardware) -> dict[str, Simulate]:
+    """By name: the outcome with so many nodes."""
+
+    def whole(idle_seconds: float) -> Simulate:
+        return lambda nodes: WholeGpus(nodes, Holding(idle_seconds, reload_seconds)).run(sessions)
+
+    return {
+        "reservation": whole(FOR_THE_SESSION),
+        "30-minute time-out": whole(30 * 60.0),
+        "bound to each cell": whole(0.0),
+        "leases and fractions": lambda nodes: Cluster(nodes, hardware).run(sessions),
+    }
+
+
+def is_served(outcome: Outcome) -> bool:
+    return percentile(outcome.starts, 0.95) <= BOUND and percentile(outcome.resumes, 0.95) <= BOUND
+
+
+def search(name: str, simulate: Simulate, most: int = MOST_NODES) -> tuple[int, dict[int, Outcome]]:
+    """The fewest nodes from which on all are served: what an administrator can rely on."""
+    outcomes: dict[int, Outcome] = {}
+    for nodes in range(FEWEST_NODES, most + 1):
+        outcomes[nodes] = simulate(nodes)
+        print(f"{name}: {nodes} of {most} nodes", file=sys.stderr, flush=True)
+    unserved = [nodes for nodes, outcome in outcomes.items() if not is_served(outcome)]
+    needed = max(unserved, default=FEWEST_NODES - 1) + 1
+    if needed > most:
+        raise SystemExit(f"{name}: not served with {most} nodes")
+    return needed, outcomes
+
+
+def rows_of(name: str, outcome: Outcome, gpus: int) -> list[Row]:
+    shown = [
+        Row(f"{name}: GPUs needed", gpus, "GPUs"),
+        Row(f"{name}: resume p50", percentile(outcome.resumes, 0.5), "s"),
+        Row(f"{name}: resume p95", percentile(outcome.resumes, 0.95), "s", f"≤ {BOUND:g}", is_served(outcome)),
+        Row(f"{name}: resume p99", percentile(outcome.resumes, 0.99), "s"),
+    ]
+    if outcome.stretches:
+        shown += [
+            Row(f"{name}: a cell's time over its time alone, mean", statistics.mean(outcome.stretches), "×"),
+            Row(f"{name}: the same, p95", percentile(outcome.stretches, 0.95), "×"),
+            Row(f"{name}: the same, p99", percentile(outcome.stretches, 0.99), "×"),
+            Row(f"{name}: the same, the worst", max(outcome.stretches), "×"),
+        ]
+    return shown
+
+
+def measure(sessions: Sequence[Session], picture: Path) -> list[Row]:
+    needed: dict[str, int] = {}
+    lines: dict[str, list[tuple[float, float]]] = {}
+    rows: list[Row] = []
+    for name, simulate in policies(sessions, HARDWARE).items():
+        nodes, outcomes = search(name, simulate)
+        needed[name] = nodes * GPUS_OF_A_NODE
+        rows += rows_of(name, outcomes[nodes], needed[name])
+        # Where GPUs are held for the session its start is what waits; else a cell's resume.
+        lines[name] = [
+            (n * GPUS_OF_A_NODE, max(percentile(o.starts, 0.95), percentile(o.resumes, 0.95)))
+            for n, o in outcomes.items()
+        ]
+    *_, ours = needed.values()
+    rows += [Row(f"{name} needs, times ours", needed[name] / ours, "×") for name in list(needed)[1:-1]]
+    rows.append(at_least("reservation needs, times ours", needed["reservation"] / ours, "×", WANT))
+    title = "p95 of waiting for the first GPUs or for a cell's resume, whichever is longer"
+    chart.draw(picture, title, "GPUs, in nodes of 8", lines, BOUND)
+    return rows + jittered(sessions) + variants(sessions)
+
+
+def jittered(sessions: Sequence[Session]) -> list[Row]:
+    """The same day with other accidents: who meets whom is luck, and an answer that hangs on it is none."""
+    ratios = []
+    for seed in SEEDS:
+        random = Random(seed)
+        moved = [replace(s, start=max(0.0, s.start + random.uniform(-1, 1) * JITTER_SECONDS)) for s in sessions]
+        found = policies(moved, HARDWARE)
+        theirs, _ = search(f"seed {seed}, reservation", found["reservation"])
+        ours, _ = search(f"seed {seed}, ours", found["leases and fractions"], MOST_OF_OURS)
+        ratios.append(theirs / ours)
+    return [
+        Row(f"the same over {len(ratios)} days with other starts, the least", min(ratios), "×"),
+        Row(f"the same over {len(ratios)} days with other starts, the median", statistics.median(ratios), "×"),
+    ]
+
+
+def variants(sessions: Sequence[Session]) -> list[Row]:
+    """What the answer depends on."""
+    tried = {
+        "host copies of 500 GB a node": replace(HARDWARE, host_bytes=500 * 10**9),
+        "host copies of 2 TB a node": replace(HARDWARE, host_bytes=2 * 10**12),
+        "a link of 10 GB/s": replace(HARDWARE, link_rate=10e9),
+        "a link of 50 GB/s": replace(HARDWARE, link_rate=50e9),
+        "80 GB GPUs": replace(HARDWARE, memory_bytes=80 * 10**9),
+        "three times oversubscribed at most": replace(HARDWARE, oversubscription=3.0),
+    }
+    rows = []
+    for name, hardware in tried.items():
+        simulate = policies(sessions, hardware)["leases and fractions"]
+        nodes, outcomes = search(name, simulate, 2 * MOST_OF_OURS)
+        rows.append(Row(f"GPUs needed with {name}", nodes * GPUS_OF_A_NODE, "GPUs"))
+        rows.append(Row(f"resume p99 with {name}", percentile(outcomes[nodes].resumes, 0.99), "s"))
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the trace data")
+    parser.add_argument("--picture", type=Path, default=Path("build/bench/density.svg"))
+    arguments = parser.parse_args()
+    if not (arguments.data / NAME).is_file():
+        print(f"density: asked for the trace {arguments.data / NAME}, which is not there; name its folder by --data")
+        return 0
+    sessions = read(arguments.data)
+    return 0 if publish("density", "none: simulated time", measure(sessions, arguments.picture)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
