@@ -1,30 +1,22 @@
 #include "moves.h"
 
-#include "captures.h"
-#include "contexts.h"
-#include "drain.h"
-#include "graph_memory.h"
+#include "devices.h"
 #include "guest_thread.h"
 #include "log.h"
-#include "mover.h"
 #include "page.h"
 #include "pieces.h"
-#include "pools.h"
 #include "quota.h"
 #include "residency.h"
 #include "segments.h"
 #include "session.h"
-#include "times.h"
+#include "swap_steps.h"
 
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 
 #define ORDERS_MOST 4u               /* that wait; an agent gives one and waits for the answer */
-#define HOLDERS_MILLISECONDS 5000u   /* for frees that are under way when a swap in begins */
 #define ANSWER_PAUSE_NANOSECONDS 5000000
 
 struct order {
@@ -42,16 +34,6 @@ static struct { /* guarded by the mutex */
     uint64_t moves, moved_bytes;
     uint32_t told_place; /* by the last HELLO; the session's thread alone knows it */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-
-static __attribute__((format(printf, 3, 4))) void answer_as(struct aliquot_moved *answer,
-                                                           enum aliquot_move_outcome outcome, const char *format, ...)
-{
-    va_list arguments;
-    answer->outcome = outcome;
-    va_start(arguments, format);
-    vsnprintf(answer->text, sizeof answer->text, format, arguments);
-    va_end(arguments);
-}
 
 /* Where everything is, for a message and for the page. */
 static void describe(struct aliquot_moved *answer)
@@ -97,125 +79,20 @@ static void send_answer(const struct aliquot_moved *answer, const struct order *
     LOG("event=moved outcome=%u residency=%u text=\"%s\"", answer->outcome, answer->residency, answer->text);
 }
 
-/* True: nothing that touches the device is under way, and nothing begins. */
-static bool stop_calls(struct aliquot_moved *answer, const struct timespec *deadline)
-{
-    unsigned inside = residency_await_calls(deadline);
-    if (inside)
-        answer_as(answer, ALIQUOT_MOVE_BUSY, "%u calls have not returned", inside);
-    else if (captures_are_on())
-        answer_as(answer, ALIQUOT_MOVE_BUSY, "a capture is under way");
-    else
-        return true;
-    return false;
-}
-
-static bool drain(struct aliquot_moved *answer, const struct timespec *deadline)
-{
-    struct live_context *contexts;
-    size_t count;
-    CUresult failed;
-    enum drain_outcome outcome = DRAIN_NO_THREAD;
-    if (contexts_list(&contexts, &count))
-        outcome = drain_contexts(contexts, count, deadline, &failed);
-    free(contexts);
-    if (outcome == DRAIN_LATE)
-        answer_as(answer, ALIQUOT_MOVE_BUSY, "the device was still at work when the time was over");
-    else if (outcome == DRAIN_LOST)
-        answer_as(answer, ALIQUOT_MOVE_REFUSED, "a context is broken: error %d", (int)failed);
-    else if (outcome == DRAIN_NO_THREAD)
-        answer_as(answer, ALIQUOT_MOVE_FAILED, "no memory to wait for the contexts");
-    return outcome == DRAIN_DONE;
-}
-
-/* What no stream and no graph uses. */
-static void trim(void)
-{
-    for (int device = 0; device < devices_count(); device++) {
-        if (!contexts_find(device))
-            continue;
-        pools_trim(device);
-        if (driver()->cuDeviceGraphMemTrim(device) == CUDA_SUCCESS)
-            graph_memory_trimmed(device);
-    }
-}
-
-static uint64_t bytes_of(const struct piece *pieces, size_t count)
-{
-    uint64_t end = 0;
-    for (size_t i = 0; i < count; i++)
-        if (pieces[i].host_offset + pieces[i].bytes > end)
-            end = pieces[i].host_offset + pieces[i].bytes;
-    return end;
-}
-
-static bool copy(struct aliquot_moved *answer, const struct piece *pieces, size_t count, enum mover_direction way)
-{
-    struct mover_timing timing = {0};
-    uint64_t before = times_now_nanoseconds();
-    int failure = count ? mover_copy(pieces, count, way, &timing) : 0;
-    answer->copy_nanoseconds = times_now_nanoseconds() - before;
-    state.moved_bytes += failure ? 0 : timing.bytes;
-    if (failure)
-        answer_as(answer, ALIQUOT_MOVE_FAILED, "%s failed with %d", timing.failed_step ? timing.failed_step : "the copy",
-                  failure);
-    return !failure;
-}
-
-/* With the device drained. True: all is on the host, and nothing is left behind. */
-static bool take_out(struct aliquot_moved *answer, uint32_t segments)
-{
-    struct piece *pieces = NULL;
-    size_t count = pieces_list(&pieces);
-    bool is_done = false;
-    uint64_t wanted = count == PIECES_FAILED ? 0 : bytes_of(pieces, count);
-    if (count == PIECES_FAILED) {
-        answer_as(answer, ALIQUOT_MOVE_FAILED, "no memory for the list of what leaves");
-    } else if (wanted > segments_bytes(segments) || (wanted && segments_keep(segments) != 0)) {
-        answer->wanted_bytes = wanted;
-        answer_as(answer, ALIQUOT_MOVE_NO_SPACE, "%llu bytes leave, the segments hold %llu",
-                  (unsigned long long)wanted, (unsigned long long)segments_bytes(segments));
-    } else if (copy(answer, pieces, count, MOVER_OUT)) {
-        uint64_t before = times_now_nanoseconds();
-        CUresult result = pieces_take_out(pieces, count);
-        answer->map_nanoseconds = times_now_nanoseconds() - before;
-        is_done = result == CUDA_SUCCESS;
-        if (!is_done)
-            answer_as(answer, ALIQUOT_MOVE_FAILED, "unmapping failed with %d", (int)result);
-    }
-    pieces_finish();
-    free(pieces);
-    return is_done;
-}
-
-static bool move_out(struct aliquot_moved *answer, const struct aliquot_swap *order)
-{
-    struct timespec deadline = times_after(order->drain_milliseconds);
-    uint64_t before = times_now_nanoseconds();
-    bool is_still = stop_calls(answer, &deadline) && drain(answer, &deadline);
-    answer->drain_nanoseconds = times_now_nanoseconds() - before;
-    if (!is_still)
-        return false;
-    trim();
-    return take_out(answer, order->segment_count);
-}
-
-static void swap_out(struct aliquot_moved *answer, const struct aliquot_swap *order)
+static void swap_out(struct aliquot_moved *answer, const struct aliquot_swap *order, uint64_t *bytes)
 {
     uint32_t mode = __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_ACQUIRE);
     if (residency_describe() != ALIQUOT_RESIDENT) {
-        answer_as(answer, ALIQUOT_MOVE_REFUSED, "it is swapped out already");
+        swap_answer(answer, ALIQUOT_MOVE_REFUSED, "it is swapped out already");
         return;
     }
-    if (mode != ALIQUOT_RESIDENCY_VMM) {
-        answer_as(answer, ALIQUOT_MOVE_REFUSED, "residency mode %u does not swap out", mode);
+    if (mode == ALIQUOT_RESIDENCY_OFF) {
+        swap_answer(answer, ALIQUOT_MOVE_REFUSED, "the kernel's residency mode is off");
         segments_drop();
         return;
     }
     residency_begin_move(ALIQUOT_SWAPPING_OUT);
-    contexts_hold();
-    bool is_done = move_out(answer, order);
-    contexts_release();
+    bool is_done = swap_out_steps(answer, order, bytes);
     if (!is_done && answer->outcome != ALIQUOT_MOVE_NO_SPACE)
         segments_drop();
     residency_end_move(is_done ? ALIQUOT_SWAPPED : ALIQUOT_RESIDENT);
@@ -223,45 +100,14 @@ static void swap_out(struct aliquot_moved *answer, const struct aliquot_swap *or
         quota_return_spare();
 }
 
-/* True: all is on the devices again. */
-static bool bring_in(struct aliquot_moved *answer)
-{
-    struct piece *pieces = NULL;
-    size_t count = pieces_list(&pieces);
-    bool is_done = false;
-    if (count == PIECES_FAILED) {
-        answer_as(answer, ALIQUOT_MOVE_FAILED, "no memory for the list of what is out");
-    } else {
-        uint64_t before = times_now_nanoseconds();
-        CUresult result = pieces_bring_in(pieces, count);
-        answer->map_nanoseconds = times_now_nanoseconds() - before;
-        if (result != CUDA_SUCCESS)
-            answer_as(answer, result == CUDA_ERROR_OUT_OF_MEMORY ? ALIQUOT_MOVE_NO_ROOM : ALIQUOT_MOVE_FAILED,
-                      "mapping failed with %d", (int)result);
-        else
-            is_done = copy(answer, pieces, count, MOVER_IN);
-        if (result == CUDA_SUCCESS && !is_done)
-            pieces_take_out(pieces, count); /* the host copy is whole */
-    }
-    pieces_finish();
-    free(pieces);
-    return is_done;
-}
-
-static void swap_in(struct aliquot_moved *answer)
+static void swap_in(struct aliquot_moved *answer, uint64_t *bytes)
 {
     if (residency_describe() != ALIQUOT_SWAPPED) {
-        answer_as(answer, ALIQUOT_MOVE_REFUSED, "it is resident");
+        swap_answer(answer, ALIQUOT_MOVE_REFUSED, "it is resident");
         return;
     }
-    struct timespec deadline = times_after(HOLDERS_MILLISECONDS);
     residency_begin_move(ALIQUOT_SWAPPING_IN);
-    contexts_hold();
-    unsigned inside = residency_await_calls(&deadline);
-    if (inside)
-        answer_as(answer, ALIQUOT_MOVE_BUSY, "%u calls have not returned", inside);
-    bool is_done = !inside && bring_in(answer);
-    contexts_release();
+    bool is_done = swap_in_steps(answer, bytes);
     if (is_done)
         segments_drop();
     residency_end_move(is_done ? ALIQUOT_RESIDENT : ALIQUOT_SWAPPED);
@@ -271,12 +117,16 @@ static void carry_out(const struct order *order)
 {
     struct aliquot_moved answer = {.outcome = ALIQUOT_MOVE_DONE};
     uint32_t before = residency_describe();
+    uint64_t bytes = 0;
+    if (order->connection != session_connections())
+        return; /* of an agent that is gone: the next one was told where the memory is */
     if (order->swap.header.type == ALIQUOT_SWAP_OUT)
-        swap_out(&answer, &order->swap);
+        swap_out(&answer, &order->swap, &bytes);
     else
-        swap_in(&answer);
+        swap_in(&answer, &bytes);
     pthread_mutex_lock(&state.mutex);
     state.moves += residency_describe() != before;
+    state.moved_bytes += bytes;
     page_write(&page_hook()->moves, state.moves);
     page_write(&page_hook()->moved_bytes, state.moved_bytes);
     describe(&answer);
@@ -323,7 +173,7 @@ void moves_ordered(const struct aliquot_swap *swap)
     if (is_taken)
         return;
     struct aliquot_moved answer = {0};
-    answer_as(&answer, ALIQUOT_MOVE_FAILED, "no thread to move memory");
+    swap_answer(&answer, ALIQUOT_MOVE_FAILED, "no thread to move memory");
     describe(&answer);
     send_once(&answer, &order);
 }
