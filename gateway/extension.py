@@ -31,6 +31,7 @@ from aliquot.gateway.interception_guard import GuardRules, InterceptionGuard
 from aliquot.gateway.kernel_changes import KernelChanges
 from aliquot.gateway.kernel_containers import KernelContainers
 from aliquot.gateway.kernel_endings import KernelEndings
+from aliquot.gateway.kernel_events import KernelEvents
 from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.gateway.kernel_memory import KernelMemory
 from aliquot.gateway.kernel_records import KernelRecords
@@ -85,6 +86,7 @@ class AliquotExtension(ExtensionApp):
     _memory = GatewayMemory()
     _policy = StopPolicy("never", can_keep=False)
     _adoption: Adoption | None = None
+    _events: KernelEvents | None = None
     # In gateway mode.
     _remote: AliquotRemoteKernelManager | None = None
     _finding: asyncio.Task[None] | None = None
@@ -124,11 +126,14 @@ class AliquotExtension(ExtensionApp):
             self.log.warning("%s", remark)
         keep = None if self._manager is None else self._culler.keep
         metrics = ServerMetrics(self.scene)
-        changes = None
+        changes = events = None
         if self._remote is None:
+            events = self._events = KernelEvents(self.scene, self.log)
+            self._watch.listen(events.tell)
+            self._admission.observe(events.tell)
             policy = ClassPolicy(tuple(knobs.production_for))
             changes = KernelChanges(self._admission, self._link, self._manager, policy, self._watch, clock)
-        self.settings[SETTING] = Sources(self.scene, metrics, knobs.largest(), self._folders, keep, changes)
+        self.settings[SETTING] = Sources(self.scene, metrics, knobs.largest(), self._folders, keep, changes, events)
         self._is_made = True
         self._door.watch(server)
 
@@ -199,6 +204,8 @@ class AliquotExtension(ExtensionApp):
             return
         leaves_kernels = self._policy.keeps_kernels()
         self._memory.tell_stopping()
+        if self._events is not None:
+            self._events.close()
         if self._finding is not None:
             await end_task(self._finding)
         await self._within_patience("local_socket", self._socket.stop())

@@ -10,6 +10,7 @@ from typing import Any
 from aliquot.gateway.auth import User, user_of
 from aliquot.gateway.folders import Folders
 from aliquot.gateway.kernel_changes import KernelChanges
+from aliquot.gateway.kernel_events import KernelEvents
 from aliquot.gateway.metrics import ServerMetrics
 from aliquot.gateway.status import Scene
 from aliquot.provisioner.resources import GpuShare
@@ -30,6 +31,8 @@ class Sources:
     keep: Callable[[str], str | None] | None = None
     # None on a server in gateway mode, whose kernels are the gateway's.
     changes: KernelChanges | None = None
+    # None likewise.
+    events: KernelEvents | None = None
 
 
 class AliquotHandler(APIHandler):

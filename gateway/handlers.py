@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from aliquot.gateway.event_handlers import EventsHandler
 from aliquot.gateway.folder_reports import folder_report, folder_reports
 from aliquot.gateway.handler_base import SETTING, AliquotHandler, Sources
 from aliquot.gateway.http_errors import http_error
@@ -105,6 +106,7 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/status", StatusHandler),
     (r"/aliquot/api/sizes", SizesHandler),
     *KERNEL_HANDLERS,
+    (r"/aliquot/api/events", EventsHandler),
     (r"/aliquot/api/folders", FoldersHandler),
     (r"/aliquot/api/folders/(?P<name>[^/]+)", FolderHandler),
     (r"/aliquot/api/metrics", MetricsHandler),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from aliquot.gateway.auth import User
+from aliquot.gateway.residency_metrics import residency_metrics
 from aliquot.gateway.status import Report, Scene, status_report
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -31,6 +32,7 @@ _DEVICE_GAUGES = (
 _KERNEL_GAUGES = (
     ("aliquot_kernel_gpus", "gpus", "Share of the device that the kernel was granted."),
     ("aliquot_kernel_memory_quota_bytes", "quota_bytes", "Memory that the kernel may use on the device."),
+    ("aliquot_kernel_memory_guarantee_bytes", "guarantee_bytes", "Memory of the quota that is reserved."),
     ("aliquot_kernel_memory_used_bytes", "used_bytes", "Memory that the kernel uses on the device."),
     ("aliquot_kernel_memory_peak_bytes", "peak_bytes", "The most memory that the kernel has used on the device."),
     ("aliquot_kernel_context_bytes", "context_bytes", "Memory that contexts take beside what the kernel allocates."),
@@ -71,6 +73,7 @@ class ServerMetrics(Collector):
         report = status_report(scene, _EVERYTHING, ended=0)
         yield from _device_metrics(report)
         yield from _kernel_metrics(report)
+        yield from residency_metrics(report, _KERNEL[:-1], _labels)
         agent_up = GaugeMetricFamily("aliquot_agent_up", "1 while the node agent answers.")
         agent_up.add_metric([], float(report["node"]["agent"] == "ok"))
         queue = GaugeMetricFamily("aliquot_queue_length", "Kernels that wait for room.")

@@ -9,6 +9,7 @@ import asyncio
 import json
 from typing import Any
 
+from aliquot.gateway.event_handlers import RemoteEventsHandler
 from aliquot.gateway.handler_base import AliquotHandler
 from aliquot.gateway.handlers import SizesHandler, StatusHandler
 from aliquot.gateway.kernel_handlers import (
@@ -201,6 +202,7 @@ def remote_handlers(routes: tuple[tuple[str, type[RequestHandler]], ...]) -> lis
         RemoteWakeHandler,
         RemoteHintHandler,
         RemoteSizesHandler,
+        RemoteEventsHandler,
     )
     stands_for: dict[type, type[RequestHandler]] = {handler.__bases__[0]: handler for handler in ours}
     return [(route, stands_for.get(handler, handler)) for route, handler in routes]

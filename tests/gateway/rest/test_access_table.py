@@ -62,6 +62,7 @@ TABLE = (
     Row("POST", "aliquot/api/kernels/{n}/wake", (403, 404, 404, 404), {}),
     Row("POST", "aliquot/api/kernels/{k}/hint", (403, 404, 409, 409), {}),
     Row("POST", "aliquot/api/kernels/{n}/hint", (403, 404, 404, 404), {}),
+    Row("WEBSOCKET", "aliquot/api/events", (403, 101, 101, 101)),
     Row("GET", "aliquot/api/metrics", (403, 403, 403, 200)),
     Row("GET", "metrics", (403, 403, 403, 200)),
     Row("GET", "api/contents", (403, 403, 403, 200)),

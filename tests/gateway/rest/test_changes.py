@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from aliquot.gateway.clock import SystemClock
 from jupyter_server.serverapp import ServerApp
+from prometheus_client.parser import text_string_to_metric_families
 from traitlets.config import Config
 
 from .conftest import Ask
@@ -221,7 +222,7 @@ async def test_states_and_waits_are_shown_as_the_agent_tells_them(ask: Ask, an_a
     waits = {"reason": "room for 1 GiB on gpu0", "seconds": 2.4, "before": 1, "expected_seconds": 3}
     staying = [{"reason": "ipc", "bytes": 512}]
     an_agent.kernels = [
-        kernel("out", "alice", residency={**swapped, "staying": staying}),
+        kernel("out", "alice", residency={**swapped, "staying": staying, "swaps_out": 4, "swaps_in": 3}),
         kernel("waits", "alice", residency={**swapped, "waits": waits}),
         kernel("off", "alice", residency={"state": "resident", "mode": "off", "mode_reason": "its hook is of before"}),
         kernel("plain", "alice"),
@@ -244,3 +245,13 @@ async def test_states_and_waits_are_shown_as_the_agent_tells_them(ask: Ask, an_a
     assert (told["off"]["residency"]["refusal"], told["plain"]["residency"]) == ("its hook is of before", None)
     assert status["node"]["oversubscription"] == 2.5
     assert status["node"]["host_copies"] == {"used_bytes": GIB, "budget_bytes": 4 * GIB, "spilled_bytes": 0}
+    text = check(await ask("ada", "GET", "aliquot/api/metrics"), "/aliquot/api/metrics")
+    samples = {
+        (s.name, s.labels.get("kernel")): s.value for f in text_string_to_metric_families(text) for s in f.samples
+    }
+    assert samples["aliquot_kernel_swapped_bytes", "out"] == GIB
+    assert samples["aliquot_kernel_swaps_total", "out"] == 3, "the direction in is told last"
+    assert samples["aliquot_kernel_wait_seconds_total", "waits"] == 0
+    assert ("aliquot_kernel_swapped_bytes", "plain") not in samples
+    assert samples["aliquot_host_copies_budget_bytes", None] == 4 * GIB
+    assert samples["aliquot_oversubscription_ratio", None] == 2.5

@@ -1,0 +1,91 @@
+"""Events of kernels, to those who may hear of them: looks at each new status, and tells what became different.
+
+Jupyter's own event stream tells everybody everything, so this one has a logger and listeners of its own. While nobody
+listens nothing is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from aliquot.gateway.auth import User
+from aliquot.gateway.kernel_news import Report, by_id, kernel_news
+from aliquot.gateway.status import Scene, kernel_reports
+from jupyter_events import EventLogger
+
+SCHEMA = Path(__file__).parent / "kernel_event.yaml"
+_SCHEMA_ID = "https://schema.aliquot.dev/kernel-change"
+_EVERYBODY = User("", "admin")
+# One that reads so slowly reads the status anew: its stream ends.
+_LONGEST_QUEUE = 1024
+_LAST_ENDED = 20
+
+# An event of jupyter_events; None: the stream is over.
+Event = dict[str, Any]
+
+
+class Listener:
+    """One open stream."""
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+        self.events: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    def put(self, event: Event | None) -> None:
+        """What comes too fast ends the stream, and not the server's memory."""
+        if self.events.qsize() < _LONGEST_QUEUE:
+            self.events.put_nowait(event)
+        elif self.events.qsize() == _LONGEST_QUEUE:
+            self.events.put_nowait(None)
+
+
+class KernelEvents:
+    """``scene``: all that is known now."""
+
+    def __init__(self, scene: Callable[[], Scene], log: logging.Logger) -> None:
+        self._scene = scene
+        self._log = log
+        self._before: Mapping[str, Report] = {}
+        self._listeners: set[Listener] = set()
+        self._logger = EventLogger()
+        self._logger.register_event_schema(SCHEMA)
+        self._logger.add_listener(schema_id=_SCHEMA_ID, listener=self._deliver)
+
+    def listen(self, user: User) -> Listener:
+        """From now on this user hears of his kernels, an administrator of all. To be given back with forget."""
+        if not self._listeners:
+            self._before = self._look()
+        listener = Listener(user)
+        self._listeners.add(listener)
+        return listener
+
+    def forget(self, listener: Listener) -> None:
+        """It closed. Idempotent."""
+        self._listeners.discard(listener)
+
+    def close(self) -> None:
+        """The server stops: every stream ends."""
+        for listener in self._listeners:
+            listener.put(None)
+        self._listeners.clear()
+
+    def tell(self, *_: object) -> None:
+        """Called with each new view of the node, and after each cycle of admission."""
+        if not self._listeners:
+            return
+        before, self._before = self._before, self._look()
+        for data in kernel_news(before, self._before):
+            self._logger.emit(schema_id=_SCHEMA_ID, data=data)
+
+    def _look(self) -> Mapping[str, Report]:
+        return by_id(kernel_reports(self._scene(), _EVERYBODY, _LAST_ENDED))
+
+    async def _deliver(self, logger: EventLogger, schema_id: str, data: Event) -> None:
+        """Called by the logger with what it has found to be of the schema."""
+        for listener in list(self._listeners):
+            if listener.user.is_admin or (listener.user.name and listener.user.name == data["owner"]):
+                listener.put({"schema_id": schema_id, **data})

@@ -1,0 +1,82 @@
+"""What became different between two looks at the kernels: pure, from their reports to the data of events.
+
+kernel_event.yaml is the form of an event; who hears of it, kernel_events.py decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Report = Mapping[str, Any]
+News = dict[str, Any]
+
+
+def kernel_news(before: Mapping[str, Report], after: Mapping[str, Report]) -> list[News]:
+    """Events of all kernels, in their order: one for each thing that changed, one for each that waits."""
+    news: list[News] = []
+    for kernel_id, report in after.items():
+        news += _of_one(before.get(kernel_id), report)
+    gone = [report for kernel_id, report in before.items() if kernel_id not in after and report["state"] != "ended"]
+    return news + [{**_data(report, "state", str(report["state"])), "state": "ended", "waits": None} for report in gone]
+
+
+def by_id(reports: Iterable[Report]) -> dict[str, Report]:
+    """Reports, as kernel_news takes them."""
+    return {str(report["id"]): report for report in reports}
+
+
+def _of_one(was: Report | None, now: Report) -> list[News]:
+    if was is None:
+        return [] if now["state"] == "ended" else [_data(now, "state", None)]
+    state = str(was["state"])
+    news = []
+    if now["state"] != state:
+        news.append(_data(now, "state", state))
+    elif _waits(now) is not None:
+        news.append(_data(now, "waits", state))
+    if bool(now["over_quota_bytes"]) != bool(was["over_quota_bytes"]):
+        news.append(_data(now, "quota", state))
+    resize = _resized(was, now)
+    if resize is not None:
+        news.append({**_data(now, "resize", state), "resize": resize})
+    return news
+
+
+def _resized(was: Report, now: Report) -> dict[str, Any] | None:
+    """A wish that is new or stands at another place; a size that is another; a wish that is no more."""
+    wish, before = _wish(now), _wish(was)
+    if wish is not None:
+        return None if wish == before else wish
+    if _size(now) != _size(was):
+        return {"state": "granted", "reason": None, "position": None, **_size(now)}
+    if before is not None:
+        return {**before, "state": "withdrawn", "reason": None, "position": None}
+    return None
+
+
+def _wish(report: Report) -> dict[str, Any] | None:
+    resize = report["resize"]
+    return None if resize is None else {name: value for name, value in resize.items() if name != "since"}
+
+
+def _size(report: Report) -> dict[str, Any]:
+    return {name: report[name] for name in ("gpus", "memory_limit_bytes", "workload_class")}
+
+
+def _waits(report: Report) -> Any:
+    return None if report["residency"] is None else report["residency"]["waits"]
+
+
+def _data(report: Report, kind: str, was: str | None) -> News:
+    residency = report["residency"] or {}
+    same = ("owner", "label", "state", "reason", "gpus", "quota_bytes", "used_bytes", "over_quota_bytes")
+    return {
+        "kernel_id": report["id"],
+        "kind": kind,
+        "was": was,
+        **{name: report[name] for name in same},
+        "swapped_bytes": residency.get("swapped_bytes", 0),
+        "waits": residency.get("waits"),
+        "resize": _wish(report),
+    }

@@ -1,0 +1,150 @@
+"""The stream of events: what is told, to whom, and that it is of its schema."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aliquot.gateway.auth import User
+from aliquot.gateway.kernel_events import _LONGEST_QUEUE, KernelEvents, Listener
+from aliquot.gateway.kernel_news import by_id, kernel_news
+from aliquot.gateway.status import NodeView, Scene, kernel_reports
+from aliquot.gpu_hook.client import read_status
+from jupyter_server.serverapp import ServerApp
+
+from .conftest import TOKENS, Ask
+from .fake_agent import GIB, FakeAgent, device, kernel
+
+ADA = User("ada", "admin")
+PATIENCE_SECONDS = 30.0
+
+
+def look(*kernels: dict[str, Any]) -> dict[str, Any]:
+    node = {"node": "n", "driver": "softgpu", "enforcer": "hook", "connections": 1, "devices": [device()]}
+    return dict(by_id(kernel_reports(Scene("", node=NodeView(read_status({**node, "kernels": list(kernels)}))), ADA)))
+
+
+def residency(state: str, **more: Any) -> dict[str, Any]:
+    return {"state": state, "mode": "vmm", "swapped_bytes": GIB if state == "swapped" else 0, **more}
+
+
+def told(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    return [(news["kind"], news["state"], news["was"]) for news in kernel_news(before, after)]
+
+
+def test_each_change_is_one_event_and_an_equal_look_none() -> None:
+    here, out = kernel("k", "ada", residency=residency("resident")), kernel("k", "ada", residency=residency("swapped"))
+    waits = {"reason": "no room", "seconds": 1.5, "before": 1}
+    waking = kernel("k", "ada", residency=residency("swapped", waits=waits))
+    assert told(look(here), look(here)) == []
+    assert told(look(), look(here)) == [("state", "resident", None)]
+    assert told(look(here), look(out)) == [("state", "swapped", "resident")]
+    assert told(look(out), look(waking)) == [("state", "waking", "swapped")]
+    assert told(look(waking), look(waking)) == [("waits", "waking", "waking")]
+    assert told(look(waking), look()) == [("state", "ended", "waking")]
+    [news] = kernel_news(look(waking), look(waking))
+    assert news["waits"] == {**waits, "expected_seconds": None}
+    assert news["swapped_bytes"] == GIB
+
+
+def test_sizes_are_told_as_they_wait_come_and_go() -> None:
+    plain = look(kernel("k", "ada"))
+    wish = {"state": "pending", "gpus": 0.5, "memory_limit_bytes": None, "workload_class": "production"}
+    wish |= {"reason": "no room", "position": 1, "since": "2026-01-01T00:00:00Z"}
+    waiting = {"k": {**plain["k"], "resize": wish}}
+    grown = {"k": {**plain["k"], "gpus": 0.5}}
+
+    def resize(before: dict[str, Any], after: dict[str, Any]) -> Any:
+        [news] = kernel_news(before, after)
+        return news["kind"], news["resize"]["state"], news["resize"]["gpus"]
+
+    assert resize(plain, waiting) == ("resize", "pending", 0.5)
+    assert resize(waiting, grown) == ("resize", "granted", 0.5)
+    assert resize(waiting, plain) == ("resize", "withdrawn", 0.5)
+    assert kernel_news(waiting, waiting) == []
+    over = {"k": {**plain["k"], "over_quota_bytes": 5}}
+    assert told(plain, over) == told(over, plain) == [("quota", "resident", "resident")]
+
+
+def test_a_listener_that_does_not_read_is_told_that_its_stream_is_over() -> None:
+    listener = Listener(ADA)
+    for number in range(2 * _LONGEST_QUEUE):
+        listener.put({"number": number})
+    events = [listener.events.get_nowait() for _ in range(listener.events.qsize())]
+    assert len(events) == _LONGEST_QUEUE + 1
+    assert events[-1] is None
+
+
+def test_while_nobody_listens_nothing_is_looked_at() -> None:
+    def scene() -> Scene:
+        raise AssertionError("looked")
+
+    KernelEvents(scene, logging.getLogger()).tell()
+
+
+@pytest.fixture
+def open_stream(ask: Ask, jp_ws_fetch: Any) -> Callable[[str], Any]:
+    async def opened(who: str) -> Any:
+        return await jp_ws_fetch("aliquot/api/events", headers={"Authorization": f"token {TOKENS[who]}"})
+
+    return opened
+
+
+async def until_told(stream: Any, kind: str, kernel_id: str) -> dict[str, Any]:
+    async def found() -> dict[str, Any]:
+        while True:
+            message = await stream.read_message()
+            assert message is not None, "the stream ended"
+            event: dict[str, Any] = json.loads(message)
+            if (event["kind"], event["kernel_id"]) == (kind, kernel_id):
+                return event
+
+    return await asyncio.wait_for(found(), PATIENCE_SECONDS)
+
+
+async def test_everybody_hears_of_his_own_kernels_alone(
+    ask: Ask, an_agent: FakeAgent, open_stream: Callable[[str], Any]
+) -> None:
+    an_agent.kernels = [kernel("k1", "alice"), kernel("k2", "bob")]
+    await an_agent.start()
+    assert (await ask("alice", "GET", "aliquot/api/status")).status == 200
+    streams = {who: await open_stream(who) for who in ("alice", "bob", "ada")}
+    for turn in range(3):
+        state = "swapped" if turn % 2 == 0 else "resident"
+        an_agent.kernels = [kernel(k, o, residency=residency(state)) for k, o in (("k1", "alice"), ("k2", "bob"))]
+        alices = await until_told(streams["alice"], "state", "k1")
+        bobs = await until_told(streams["bob"], "state", "k2")
+        adas = [await until_told(streams["ada"], "state", one) for one in ("k1", "k2")]
+        assert (alices["state"], alices["owner"], bobs["owner"]) == (state, "alice", "bob")
+        assert alices["schema_id"] == "https://schema.aliquot.dev/kernel-change"
+        assert [event["owner"] for event in adas] == ["alice", "bob"]
+    heard = [json.loads(m) for m in (await waiting_messages(streams["bob"]))]
+    assert {event["owner"] for event in heard} <= {"bob"}
+    for stream in streams.values():
+        stream.close()
+
+
+async def waiting_messages(stream: Any) -> list[str]:
+    """What has come and was not read."""
+    found = []
+    while True:
+        try:
+            found.append(await asyncio.wait_for(stream.read_message(), 0.1))
+        except asyncio.TimeoutError:
+            return found
+
+
+async def test_a_stream_ends_with_its_server(
+    ask: Ask, an_agent: FakeAgent, a_server: ServerApp, open_stream: Callable[[str], Any]
+) -> None:
+    await an_agent.start()
+    assert (await ask("alice", "GET", "aliquot/api/status")).status == 200
+    stream = await open_stream("alice")
+    assert (await ask("alice", "GET", "aliquot/api/status")).status == 200
+    await a_server.extension_manager.stop_all_extensions()
+    assert await asyncio.wait_for(stream.read_message(), PATIENCE_SECONDS) is None
+    assert stream.close_code == 1013
