@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check soak test-torch bench-gateway bench-runtime bench-density bench-hook bench-gpu test-gpu screenshot labextension clean
+.PHONY: help demo lab test check soak test-torch bench-gateway bench-runtime bench-density bench-hook bench-swap bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -58,7 +58,11 @@ bench-hook: ## What the hook adds to a call, on a null driver; PEERS="HAMi-core=
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/hook.py $(foreach peer,$(PEERS),--peer $(peer))
 
-bench-gpu: ## On a GPU machine: what the hook adds to a call there; needs no network
+bench-swap: ## Swapping: copies against a pinned one, wake to first launch, cost while running; ARGS="--nvshare /path/to/libnvshare.so"
+	@$(PYTHON) tools/setup.py test
+	@$(BIN)/python benchmarks/swap.py $(ARGS)
+
+bench-gpu: ## On a GPU machine: what the hook adds to a call there, and swapping; needs no network
 	@$(PYTHON) tools/gpu_tests.py --bench --gpu $(or $(GPU),nvidia) $(ARGS)
 
 screenshot: ## Take docs/images/sidebar.png from a running JupyterLab

@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,13 +113,17 @@ class AKernel:
     uuid: str
     device: str  # its name
     env: dict[str, str]  # of the kernel's processes, on the agent's own driver
+    runtime: Path  # the agent's
+    kernel_id: str = "bench"
 
 
 @contextmanager
-def a_kernel(runtime: Path, driver: str = "softgpu") -> Iterator[AKernel]:
+def a_kernel(
+    runtime: Path, driver: str = "softgpu", arguments: Sequence[str] = (), memory: str = MEMORY
+) -> Iterator[AKernel]:
     """A real node agent, by default over the software GPU's NVML, with one reservation that nothing else touches."""
-    arguments = ["--driver", driver, *(["--softgpu-memory", MEMORY] if driver == "softgpu" else [])]
-    client.start_agent(runtime, arguments=arguments, exit_when_idle_seconds=5, seconds=60)
+    options = ["--driver", driver, *(["--softgpu-memory", memory] if driver == "softgpu" else []), *arguments]
+    client.start_agent(runtime, arguments=options, exit_when_idle_seconds=5, seconds=60)
     device = client.read_status(client.query("status", runtime_dir=runtime)).devices[0]
     request = {"id": 1, "op": "reserve", "kernel_id": "bench", "owner": "bench", "hundredths": 100}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as holder:  # the reservation lives while this is open
@@ -133,7 +137,7 @@ def a_kernel(runtime: Path, driver: str = "softgpu") -> Iterator[AKernel]:
             plain = name.removesuffix("_PREPEND")
             rest = os.environ.get(plain) if plain != name else None
             env[plain] = f"{value}:{rest}" if rest else value
-        yield AKernel(paths.RuntimeDir(runtime).kernel("bench"), device.uuid, device.name, env)
+        yield AKernel(paths.RuntimeDir(runtime).kernel("bench"), device.uuid, device.name, env, runtime)
     with suppress(client.AgentClientError):
         client.query("shutdown", runtime_dir=runtime)
 

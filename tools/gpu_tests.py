@@ -14,12 +14,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "gpu"
 FARM = BUILD / "python"
+BENCHMARKS = ("hook_gpu", "swap")
 WORKERS = 4  # of the C suite, where pytest-xdist is there: each claim is a process with a context of its own
 
 
@@ -95,9 +96,18 @@ def run_pytest(env: Mapping[str, str], *arguments: str) -> bool:
     return subprocess.run(command, cwd=ROOT, env=dict(env), check=False).returncode in (0, 5)
 
 
+def run_benchmarks(names: Sequence[str], gpu: str, arguments: Sequence[str]) -> int:
+    """One after the other; the first failure is the result, and stops none of the others."""
+    commands = ([sys.executable, f"benchmarks/{name}.py", "--gpu", gpu, *arguments] for name in names)
+    codes = [subprocess.run(one, cwd=ROOT, env=environment(gpu), check=False).returncode for one in commands]
+    return next((code for code in codes if code), 0)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bench", action="store_true", help="run benchmarks/hook_gpu.py instead of the tests")
+    parser.add_argument(
+        "--bench", nargs="?", choices=("all", *BENCHMARKS), const="all", help="run benchmarks instead of the tests"
+    )
     parser.add_argument("--gpu", choices=("nvidia", "softgpu"), default="nvidia", help="what to run on")
     asked, more = parser.parse_known_args()
     if asked.gpu == "nvidia" and not has_nvidia():
@@ -113,8 +123,7 @@ def main() -> int:
         return 0 if run_pytest({**os.environ, "ALIQUOT_GPU": ""}, "-rs", "tests/gpu", *more) else 1
     if asked.bench:
         build()
-        command = [sys.executable, "benchmarks/hook_gpu.py", "--gpu", asked.gpu, *more]
-        return subprocess.run(command, cwd=ROOT, env=environment(asked.gpu), check=False).returncode
+        return run_benchmarks(BENCHMARKS if asked.bench == "all" else (asked.bench,), asked.gpu, more)
     missing = [name for name in ("pytest", "pytest_timeout", "pynvml") if importlib.util.find_spec(name) is None]
     if missing:
         raise SystemExit(

@@ -1,0 +1,220 @@
+"""Swapping on this machine's GPU: how fast memory goes out and comes back, how long a wake takes, what it costs.
+
+Three parts in one run: the hook's copying by itself, against a pinned copy and against processors that copy as often; a
+kernel that a node agent swaps out, and whose first call wakes it; and steps of work with the hook and without. On the
+software GPU the yardstick of a copy is memory copies of the same kind; nothing measured there is a GPU's speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from aliquot.gpu_hook import paths
+from hook_gpu import describe
+from report import ROOT, Row, at_least, at_most, publish
+from sampling import LOG, Program, in_shuffled_rounds
+from subjects import AKernel, Peer, a_kernel, clean_environment, compile_c, peer_subjects
+from swap.kernel import Residency
+from swap.programs import compile_copies
+
+MIB, GB = 1 << 20, 1e9
+WAKE_SLACK_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``mib`` go out and in; ``cold_rounds`` are few, for each makes its host memory anew."""
+
+    mib: int
+    threads: int
+    rounds: int
+    cycles: int
+
+
+def median(values: list[float]) -> float:
+    return statistics.median(values)
+
+
+def measure_copies(program: Program, plan: Plan, is_real: bool) -> tuple[list[Row], float]:
+    """Rows, and the link's speed inwards in bytes a second."""
+    cold = program.ask("out_cold", 1)
+    names = ["out", "in", "pinned_out", "pinned_in", "twice_out", "twice_in"]
+    questions: dict[str, Callable[[], float]] = {
+        name: (lambda name=name: program.ask(name, 2)) for name in names if not (is_real and name.startswith("twice"))
+    }
+    # A copy in follows a copy out: it reads what that one wrote.
+    del questions["in"]
+    inwards: list[float] = []
+
+    def out_and_in() -> float:
+        speed = program.ask("out", 1)
+        inwards.append(program.ask("in", 1))
+        return speed
+
+    speeds = in_shuffled_rounds({**questions, "out": out_and_in}, plan.rounds, "copies", seed=7)
+    speeds["in"] = inwards
+    yardstick = "pinned" if is_real else "twice"
+    rows = [Row(f"a pinned copy, {way}", median(speeds[f"pinned_{way}"]), "GB/s") for way in ("out", "in")]
+    if not is_real:
+        rows += [
+            Row(f"processors that copy twice, {way}", median(speeds[f"twice_{way}"]), "GB/s") for way in ("out", "in")
+        ]
+    for way in ("out", "in"):
+        ratios = [a / b for a, b in zip(speeds[way], speeds[f"{yardstick}_{way}"], strict=True)]
+        rows.append(Row(f"copy {way}, warm", median(speeds[way]), "GB/s"))
+        rows.append(at_least("  of that", 100 * median(ratios), "%", 90))
+    rows.append(Row("copy out, cold: into host memory that is made for it", cold, "GB/s"))
+    return rows, median(speeds["pinned_in"]) * GB
+
+
+def measure_cycles(kernel: AKernel, hooked: Program, outsider: Program, plan: Plan, link: float) -> list[Row]:
+    """A kernel that the node agent swaps out, and whose next launch wakes it."""
+    residency = Residency(kernel)
+    hooked.ask("hold", 0)
+    alone = outsider.ask("used_bytes", 1)
+    held = hooked.ask("hold", plan.mib)
+    wakes, outs, left, wrong = [], [], [], 0.0
+    for number in range(plan.cycles):
+        hooked.ask("touch", 1)
+        outs.append(residency.swap_out())
+        left.append(outsider.ask("used_bytes", 1) - alone)
+        wakes.append(hooked.ask("first_launch", 1) / 1e9)
+        print(f"\rswaps: {number + 1} of {plan.cycles}", end="", file=sys.stderr)
+        wrong += hooked.ask("verify", 1) if number in (0, plan.cycles - 1) else 0
+    print(file=sys.stderr)
+    last_in = residency.last("last_in")
+    hooked.ask("hold", 0)
+    worst = sorted(wakes)[max(0, -(-len(wakes) * 95 // 100) - 1)]
+    bound = held / link + WAKE_SLACK_SECONDS
+    return [
+        Row("a kernel's memory that is swapped", held / MIB, "MiB"),
+        Row("swap out, order to end, median", 1e3 * median([out["seconds"] for out in outs]), "ms"),
+        Row("  of it: drain", 1e3 * median([out["drain_seconds"] for out in outs]), "ms"),
+        Row("  of it: copy", 1e3 * median([out["copy_seconds"] for out in outs]), "ms"),
+        Row("  of it: unmap", 1e3 * median([out["map_seconds"] for out in outs]), "ms"),
+        Row("swap in, the last: copy", 1e3 * last_in["copy_seconds"], "ms"),
+        Row("swap in, the last: map", 1e3 * last_in["map_seconds"], "ms"),
+        Row("wake to first launch, median", 1e3 * median(wakes), "ms"),
+        Row("wake to first launch, p95", 1e3 * worst, "ms", f"≤ {1e3 * bound:.0f}: bytes ÷ link + 100", worst <= bound),
+        at_most("left on the device beside its context", max(left) / MIB, "MiB", 2),
+        at_most("blocks with a wrong byte", wrong, "", 0),
+    ]
+
+
+def measure_steps(programs: dict[str, Program], rounds: int) -> list[Row]:
+    """What a step of work costs more: each program in turn, paired with bare."""
+    for program in programs.values():
+        program.ask("step", 5)
+    questions = {name: (lambda program=program: program.ask("step", 10)) for name, program in programs.items()}
+    times = in_shuffled_rounds(questions, rounds, "steps", seed=3)
+    rows = [Row("a step of work, bare", median(times["bare"]) / 1e6, "ms")]
+    for name in programs:
+        if name == "bare":
+            continue
+        more = [100 * (a / b - 1) for a, b in zip(times[name], times["bare"], strict=True)]
+        added = median(more)
+        rows.append(
+            at_most(f"  {name}, added", added, "%", 1) if name == "vmm" else Row(f"  {name}, added", added, "%")
+        )
+    return rows
+
+
+def measure_managed(program: Program, plan: Plan) -> list[Row]:
+    """The other residency mode's move: unified memory that is prefetched."""
+    out, back = [], []
+    for _ in range(max(3, plan.rounds // 3)):
+        out.append(program.ask("managed_out", plan.mib))
+        back.append(program.ask("managed_in", plan.mib))
+    return [
+        Row("unified memory, prefetched to the host", median(out), "GB/s"),
+        Row("unified memory, prefetched back", median(back), "GB/s"),
+    ]
+
+
+def start_programs(
+    client: Path, kernel: AKernel, cuda: Path, peer: Path | None, folder: Path, stack: ExitStack
+) -> dict[str, Program]:
+    """The same program bare, in a kernel that can be swapped, and behind a peer's library."""
+    shared = {"BENCH_BUILTINS": str(ROOT / "gpu_hook" / "builtins.ptx")}
+    state = {name: value for name, value in kernel.env.items() if name.startswith("ALIQUOT_SOFTGPU_")}
+    plain = {**clean_environment(), **shared, **state, "LD_LIBRARY_PATH": str(cuda.parent)}
+    plain["CUDA_VISIBLE_DEVICES"] = kernel.env["CUDA_VISIBLE_DEVICES"]
+    environments = {"bare": plain, "vmm": {**kernel.env, **shared}}
+    if peer is not None:
+        for subject in peer_subjects(Peer("nvshare", peer), plain, folder, stack):
+            environments[subject.name] = subject.env
+    programs = {}
+    for name, env in environments.items():
+        programs[name] = Program(name, [client], env, None)
+        stack.callback(programs[name].close)
+    return programs
+
+
+def measure(kind: str, plan: Plan, peer: Path | None, folder: Path) -> tuple[str, list[Row]]:
+    driver = paths.choose_driver(kind)
+    is_real = driver.cuda != paths.softgpu_driver().cuda
+    client = compile_c("../swap/client.c", folder / "client", str(driver.cuda))
+    copies = compile_copies(folder / "copies", driver.cuda)
+    memory = f"{4 * plan.mib}MiB"
+    options = ["--swap-threads", str(plan.threads), "--swap-memory", f"{2 * plan.mib}m"]
+    with ExitStack() as stack:
+        kernel = stack.enter_context(
+            a_kernel(folder / "node", "nvidia" if is_real else "softgpu", arguments=options, memory=memory)
+        )
+        programs = start_programs(client, kernel, driver.cuda, peer, folder, stack)
+        rows = measure_steps(programs, plan.rounds)
+        rows += measure_managed(programs["bare"], plan)
+        bare_env = {**clean_environment(), "LD_LIBRARY_PATH": str(driver.cuda.parent)}
+        bare_env |= {
+            name: value for name, value in kernel.env.items() if name.startswith(("ALIQUOT_SOFTGPU_", "CUDA_V"))
+        }
+        program = Program("copies", [copies, str(plan.mib), "64", str(plan.threads)], bare_env, None)
+        copy_rows, link = measure_copies(program, plan, is_real)
+        program.close()
+        rows = copy_rows + measure_cycles(kernel, programs["vmm"], programs["bare"], plan, link) + rows
+        return describe("nvidia" if is_real else "softgpu", kernel.device), rows
+
+
+def count_threads() -> int:
+    return max(2, min(8, len(os.sched_getaffinity(0)) // 2))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpu", choices=("auto", "nvidia", "softgpu"), default="auto", help="what to measure on")
+    parser.add_argument("--mib", type=int, help="memory that is swapped (default: 8192, on the software GPU 512)")
+    parser.add_argument("--threads", type=int, help="that copy (default: half of the processors, 2 to 8)")
+    parser.add_argument("--rounds", type=int, default=15, help="samples of each copy and of each step")
+    parser.add_argument("--cycles", type=int, default=20, help="swaps of a kernel")
+    parser.add_argument(
+        "--nvshare", type=Path, metavar="LIBRARY", help="nvshare's libnvshare.so, its scheduler beside it"
+    )
+    asked = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    LOG.unlink(missing_ok=True)
+    try:
+        is_soft = paths.choose_driver(asked.gpu).cuda == paths.softgpu_driver().cuda
+        plan = Plan(
+            asked.mib or (512 if is_soft else 8192), asked.threads or count_threads(), asked.rounds, asked.cycles
+        )
+        device, rows = measure(asked.gpu, plan, asked.nvshare, folder)
+    except paths.PathError as error:
+        raise SystemExit(str(error)) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{device} · {datetime.date.today().isoformat()}")
+    raise SystemExit(0 if publish("swap", device, rows) else 1)
+
+
+if __name__ == "__main__":
+    main()

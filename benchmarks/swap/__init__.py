@@ -1,0 +1,1 @@
+"""Rooms of `make bench-swap`: programs, and the kernel that is swapped. benchmarks/swap.py measures and reports."""

@@ -1,0 +1,47 @@
+"""A kernel's residency as the node agent tells and changes it. Waits; measures nothing."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from aliquot.gpu_hook import client
+from subjects import AKernel
+
+PATIENCE_SECONDS = 60.0
+
+
+class Residency:
+    """Of a kernel whose only process idles between what it is asked."""
+
+    def __init__(self, kernel: AKernel) -> None:
+        self._runtime = kernel.runtime
+        self._kernel_id = kernel.kernel_id
+
+    def swap_out(self) -> dict[str, float]:
+        """Say that nothing is open in it, and have it swapped once it is idle. Returns the move's phases in seconds."""
+        self._query("activity", open=0, work=0, since=None, input=None)
+        before = self._report()["swaps_out"]
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self._report()["state"] != "swapped" or self._report()["swaps_out"] == before:
+            try:
+                self._query("swap_out")
+            except client.AgentClientError as error:
+                if time.monotonic() > deadline:
+                    raise SystemExit(f"asked the agent to swap the kernel out: {error}") from error
+            if time.monotonic() > deadline:
+                raise SystemExit(f"the kernel was not swapped out: {self._report()}")
+            time.sleep(0.1)
+        return self.last("last_out")
+
+    def last(self, way: str) -> dict[str, Any]:
+        """The phases of the last move of that way."""
+        move: dict[str, Any] = self._report()[way]
+        return move
+
+    def _query(self, op: str, **fields: Any) -> None:
+        client.query(op, runtime_dir=self._runtime, kernel_id=self._kernel_id, **fields)
+
+    def _report(self) -> dict[str, Any]:
+        status = client.query("status", runtime_dir=self._runtime)
+        return next(dict(one["residency"]) for one in status["kernels"] if one["kernel_id"] == self._kernel_id)
