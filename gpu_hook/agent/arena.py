@@ -30,6 +30,10 @@ class ArenaFullError(Exception):
     """There is no host memory for a copy, nor room in a file. Says how much was asked and found."""
 
 
+class OwnerGoneError(Exception):
+    """The process that the segments are for has left meanwhile."""
+
+
 @dataclass(frozen=True)
 class HostBudget:
     """How much host memory may hold copies, and warm segments for copies, in all; spill files are not counted."""
@@ -72,7 +76,9 @@ class Arena:
         self._stacks: dict[Owner, _Stack] = {}
         self._adopted: dict[Owner, int] = {}
         self._in_making: dict[Owner, int] = {}  # memory
+        self._is_closed = False
         self._leaving = 0  # memory that a thread is still giving back
+        self._leaves: set[Future[None]] = set()
         self._moves = 0
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="arena")
         self._turn = asyncio.Lock()  # one grows at a time: two halves of a budget help nobody
@@ -116,9 +122,9 @@ class Arena:
             self._limits[kernel_id] = memory_bytes
 
     async def lend(self, kernel_id: str, process: int, wanted: int) -> tuple[Segment, ...]:
-        """Segments for a copy of ``wanted`` bytes; they are held until ``release`` or ``leave``. Raises ArenaFullError.
+        """Segments for a copy of ``wanted`` bytes, held until ``release`` or ``leave``.
 
-        Cancelled, or without room, it leaves what was made so far as warm segments.
+        Raises ArenaFullError and OwnerGoneError. Cancelled, or without room, what was made so far stays warm.
         """
         owner = (kernel_id, process)
         stack = self._stacks.setdefault(owner, _Stack())
@@ -131,7 +137,7 @@ class Arena:
                     segment = await self._grow(owner, amount)
                     if self._stacks.get(owner) is not stack:
                         self._submit(close_segment, segment)
-                        raise ArenaFullError("the process ended")
+                        raise OwnerGoneError
                     stack.segments.append(segment)
         except BaseException:
             stack.holds = was_held
@@ -175,6 +181,7 @@ class Arena:
 
     def close(self) -> None:
         """The agent ends. Hooks keep what holds their copies."""
+        self._is_closed = True
         for stack in self._stacks.values():
             for segment in stack.segments:
                 close_segment(segment)
@@ -229,6 +236,8 @@ class Arena:
 
     async def _press(self, amount: int, keep: Owner | None) -> None:
         """Drop warm memory until ``amount`` more fits: the one not used for longest first, the own kernel's last."""
+        if self._is_short(amount, None) and self._leaves:  # what threads give back already is nearly there
+            await asyncio.wait([asyncio.wrap_future(job) for job in self._leaves])
         for owner, stack in list(self._warm(keep)):
             is_sibling = keep is not None and owner[0] == keep[0]
             while not stack.holds and _memory(stack) and self._is_short(amount, keep if is_sibling else None):
@@ -266,18 +275,23 @@ class Arena:
         """Give a segment back in a thread; its memory is counted until then."""
         counted = 0 if segment.is_spilled else segment.bytes
         loop = asyncio.get_running_loop()
+        if self._is_closed:  # nobody counts any more
+            job(segment)
+            return Future()
         self._leaving += counted
 
-        def done(_: object) -> None:
+        def done(future: Future[None]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody counts any more
-                loop.call_soon_threadsafe(self._left, counted)
+                loop.call_soon_threadsafe(self._left, counted, future)
 
         future = self._pool.submit(job, segment)
+        self._leaves.add(future)
         future.add_done_callback(done)
         return future
 
-    def _left(self, amount: int) -> None:
+    def _left(self, amount: int, job: Future[None]) -> None:
         self._leaving -= amount
+        self._leaves.discard(job)
 
     def _discard(self, job: asyncio.Future[Segment]) -> None:
         """Nobody waits for it any more."""

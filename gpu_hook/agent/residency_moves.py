@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from aliquot.gpu_hook.protocol import MessageType, Moved, MoveOutcome, Residency, ResidencyMode
 
-from .arena import Arena, ArenaFullError
+from .arena import Arena, ArenaFullError, OwnerGoneError
 from .ledger import DeviceAccount
 from .residency_facts import Move, MoveResult, slowest
 from .residency_process import Absence, Answer, ProcessResidency, move_of
@@ -100,6 +100,8 @@ class KernelMoves:
             await self._lend(process, self._elastic(process))
         except ArenaFullError as error:
             return Move(MoveResult.HOST_FULL, str(error))
+        except OwnerGoneError:
+            pass  # and nothing of it is left to be moved
         return Move(MoveResult.DONE)
 
     async def _take_out_one(self, process: ProcessResidency) -> Move:
@@ -114,6 +116,8 @@ class KernelMoves:
                 wanted = answer.wanted_bytes
         except ArenaFullError as error:
             return Move(MoveResult.HOST_FULL, str(error))
+        except OwnerGoneError:
+            answer = Absence.GONE
         finally:
             self._settle(process)
         return move_of(answer, Residency.SWAPPED, self._accounts())

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aliquot.gpu_hook.agent.arena import Arena, HostBudget
@@ -18,14 +18,21 @@ from aliquot.gpu_hook.agent.kernel import Kernel
 from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger
 from aliquot.gpu_hook.agent.nvml import softgpu_environment
 from aliquot.gpu_hook.agent.residency import SwapTools
-from aliquot.gpu_hook.agent.residency_facts import MoveResult
+from aliquot.gpu_hook.agent.residency_facts import Move, MoveResult
+from aliquot.gpu_hook.agent.residency_table import LEASE_HELD, KernelState
 from aliquot.gpu_hook.agent.settings import SoftGpuSettings
 from aliquot.gpu_hook.agent.swap_settings import SwapSettings
 from aliquot.gpu_hook.paths import PathError, shim_dir, softgpu_driver
 from aliquot.gpu_hook.placement import Part
 
+if TYPE_CHECKING:
+    from tests.gpu_hook.agent.residency_node import until
+else:
+    from residency_node import until
+
 HERE = Path(__file__).parent
 MIB = 1 << 20
+SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 MEMORY = 1024 * MIB
 SETTINGS = SwapSettings(segment_bytes=16 * MIB, ring_bytes=8 * MIB, chunk_bytes=4 * MIB, drain_milliseconds=20_000)
 LIST_DEVICES = """
@@ -104,6 +111,12 @@ class ARing:
             while steps < want:
                 steps = await process.steps()
 
+    async def verify(self) -> None:
+        """Every buffer of every process is as it should be."""
+        for process in self.processes:
+            assert await process.ask("pause") == "True"
+            assert int(await process.ask("verify")) > 0
+
     async def close(self) -> None:
         for process in self.processes:
             if process.process.returncode is None:
@@ -139,7 +152,7 @@ def play(a_folder: Path) -> Callable[[Scenario], None]:
         async def run() -> None:
             ring = ARing(a_folder, env, found.stdout.split())
             try:
-                await asyncio.wait_for(scenario(ring), 100)
+                await asyncio.wait_for(scenario(ring), 100 * SOAK)
                 ring.ledger.check()
             finally:
                 await ring.close()
@@ -163,7 +176,7 @@ def test_random_swaps_of_three_working_processes_change_no_byte(play: Callable[[
         for _ in range(3):
             await ring.a_process(threads=2)
         chance = random.Random(5)
-        for _ in range(20):
+        for _ in range(20 * SOAK):
             await ring.work_goes_on()
             ring.woken.clear()
             await swap_out(ring)
@@ -173,9 +186,72 @@ def test_random_swaps_of_three_working_processes_change_no_byte(play: Callable[[
             move = await ring.residency.swap_in()
             assert move.is_done, move
         await ring.work_goes_on()
-        for process in ring.processes:
-            assert await process.ask("pause") == "True"
-            assert int(await process.ask("verify")) > 0
-        assert ring.residency.facts().swaps_in == 20
+        await ring.verify()
+        assert ring.residency.facts().swaps_in == 20 * SOAK
+
+    play(scenario)
+
+
+STEPS: list[tuple[str, Callable[[ARing], object]]] = [
+    ("out", lambda ring: ring.arena.use.used_bytes),  # host memory is being made
+    ("out", lambda ring: ring.residency.is_lease_ended),  # processes are told
+    ("out", lambda ring: ring.residency.facts().swapped_bytes),  # one is out
+    ("in", lambda ring: True),  # processes are told
+    ("in", lambda ring: any(device.on_device_bytes for device in ring.residency.facts().devices)),  # one is in
+]
+
+
+async def begin_to_move(ring: ARing, way: str, step: Callable[[ARing], object]) -> asyncio.Task[Move]:
+    """Up to this step, or past it: the machine may be quicker than we look."""
+    if way == "in":
+        await swap_out(ring)
+    await ring.arena.configure(HostBudget(0))  # nothing is warm: making it takes time
+    await ring.arena.configure(HostBudget(1024 * MIB))
+    moving = asyncio.create_task(ring.residency.swap_in() if way == "in" else ring.residency.swap_out("test"))
+    await until(lambda: moving.done() or step(ring))
+    return moving
+
+
+@pytest.mark.parametrize(("way", "step"), STEPS)
+def test_a_process_killed_at_a_step_of_a_swap_harms_no_other(
+    play: Callable[[Scenario], None], way: str, step: Callable[[ARing], object]
+) -> None:
+    async def scenario(ring: ARing) -> None:
+        for _ in range(2):
+            await ring.a_process(threads=2)
+        for _ in range(SOAK):
+            victim = await ring.a_process(threads=2)
+            await ring.work_goes_on()
+            moving = await begin_to_move(ring, way, step)
+            victim.process.kill()
+            await victim.process.wait()
+            ring.processes.remove(victim)
+            assert (await moving).result in (MoveResult.DONE, MoveResult.BUSY)
+            if ring.residency.facts().state is KernelState.SWAPPED:
+                assert (await ring.residency.swap_in()).is_done
+            await ring.work_goes_on()
+            assert ring.kernel.pids == sorted(process.process.pid for process in ring.processes)
+        await ring.verify()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(("way", "step"), STEPS)
+def test_the_agent_may_end_at_a_step_of_a_swap(
+    play: Callable[[Scenario], None], way: str, step: Callable[[ARing], object]
+) -> None:
+    async def scenario(ring: ARing) -> None:
+        for _ in range(3):
+            await ring.a_process(threads=1)
+        for _ in range(SOAK):
+            await ring.work_goes_on()
+            moving = await begin_to_move(ring, way, step)
+            ring.restart_agent()
+            await moving
+            await until(lambda: len(ring.kernel.pids) == 3)
+            while ring.residency.facts().state not in LEASE_HELD:
+                await ring.residency.swap_in()  # what was half done may end, as a refusal, while this is asked
+        await ring.work_goes_on()
+        await ring.verify()
 
     play(scenario)
