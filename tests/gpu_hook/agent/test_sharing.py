@@ -1,0 +1,220 @@
+"""Kernels that together own four times the device, with the real hook, agent and software GPU: bytes stay what they were.
+
+What waits for what is decided in test_leases; here it is carried out.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
+from aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
+
+MIB = 1 << 20
+CARD = 256 * MIB
+OWN = 204 * MIB  # five of them own four cards
+# A kernel's cell is a line: "alloc N", "fill V", "count V" (words that are V, of all that it has), "spin MS".
+CLIENT = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+u64, size = ctypes.c_uint64, ctypes.c_size_t
+context, module, spin = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+image = (b".version 7.0\\n.target sm_70\\n.address_size 64\\n"
+         b".visible .entry aliquot_spin(.param .u64 ns)\\n{\\n ret;\\n}\\n")
+def check(code):
+    assert code == 0, code
+check(cuda.cuInit(0))
+check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+check(cuda.cuCtxSetCurrent(context))
+check(cuda.cuModuleLoadData(ctypes.byref(module), image))
+check(cuda.cuModuleGetFunction(ctypes.byref(spin), module, b"aliquot_spin"))
+held = []
+def count(value):
+    found = 0
+    for pointer, amount in held:
+        copy = (ctypes.c_uint8 * amount)()
+        check(cuda.cuMemcpyDtoH_v2(copy, pointer, size(amount)))
+        found += bytes(copy).count(value)
+    return found
+def fill(value):
+    for pointer, amount in held:
+        check(cuda.cuMemsetD8_v2(pointer, ctypes.c_ubyte(value), size(amount)))
+    return cuda.cuCtxSynchronize()
+def alloc(amount):
+    pointer = u64()
+    code = cuda.cuMemAlloc_v2(ctypes.byref(pointer), size(amount))
+    if code == 0:
+        held.append((pointer, amount))
+    return code
+def work(milliseconds):
+    duration = u64(milliseconds * 1000000)
+    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(duration))
+    check(cuda.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, None, arguments, None))
+    return cuda.cuCtxSynchronize()
+print(0, flush=True)
+for line in sys.stdin:
+    word, number = line.split()
+    print({"alloc": alloc, "fill": fill, "count": count, "spin": work}[word](int(number)), flush=True)
+"""
+
+
+class AKernel:
+    """One process, the reservation that it runs under, and what a relay would tell of its cells."""
+
+    def __init__(self, node: Any, holder: Any, name: str, **asked: Any) -> None:
+        self.node, self.holder, self.name = node, holder, name
+        env = {**os.environ, **holder.reserve(name, 80, **asked)["grant"]["env"]}
+        env["LD_LIBRARY_PATH"] = env.pop("LD_LIBRARY_PATH_PREPEND")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CLIENT], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        node.helpers.append(self.process)
+        self.tell_activity(0)
+        self.answer()
+
+    def cell(self, *lines: str) -> list[int]:
+        """Run a cell, as far as the agent can tell, and wait for it."""
+        self.begin(*lines)
+        return self.end(len(lines))
+
+    def begin(self, *lines: str) -> None:
+        self.tell_activity(1)
+        assert self.process.stdin is not None
+        self.process.stdin.write("".join(f"{line}\n" for line in lines))
+        self.process.stdin.flush()
+
+    def end(self, count: int = 1) -> list[int]:
+        answers = [self.answer() for _ in range(count)]
+        self.tell_activity(0)
+        return answers
+
+    def answer(self) -> int:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.node.log()
+        return int(line)
+
+    def tell_activity(self, work: int) -> None:
+        said = self.holder.ask("activity", kernel_id=self.name, open=work, work=work, since=time.time())
+        assert said["ok"], said
+
+    @property
+    def residency(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.node.kernel(self.name)["residency"]
+        return found
+
+
+@pytest.fixture
+def a_card(an_idle_node: Any) -> Iterator[Callable[..., Any]]:
+    """Start an agent over a software GPU of 256 MiB, of which four times as much may be reserved."""
+    try:
+        softgpu_driver()
+    except PathError as error:
+        pytest.skip(f"no software GPU: {error}")
+    if not (shim_dir() / "libcuda.so.1").exists():
+        pytest.skip(f"no hook at {shim_dir()}")
+
+    def start(*more: str) -> Any:
+        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", str(CARD)]
+        command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(an_idle_node.folder / "agent.log")]
+        command += ["--oversubscribe", "4", "--swap-memory", "2GiB", "--swap-segment", "64MiB", "--swap-ring", "16MiB"]
+        command += ["--lease-hold", "0.2", "--lease-quantum", "1", *more]
+        an_idle_node.process = subprocess.Popen(command)
+        an_idle_node.until(an_idle_node.answers)
+        return an_idle_node
+
+    yield start
+    remove_state(softgpu_state_path(RuntimeDir(an_idle_node.folder)))
+
+
+@pytest.fixture
+def kernels(a_card: Callable[..., Any], open_holder: Callable[[], Any]) -> Callable[..., list[AKernel]]:
+    def start(*names: str, **asked: Any) -> list[AKernel]:
+        node = a_card()
+        return [AKernel(node, open_holder(), name, **asked) for name in names]
+
+    return start
+
+
+def test_kernels_that_own_four_cards_run_in_turn_and_keep_their_bytes(kernels: Callable[..., list[AKernel]]) -> None:
+    many = kernels("a", "b", "c", "d", "e")
+    for number, kernel in enumerate(many, 1):
+        assert kernel.cell(f"alloc {OWN}", f"fill {number}") == [0, 0]
+    for number, kernel in enumerate(many, 1):
+        assert kernel.cell(f"count {number}") == [OWN], kernel.name
+    assert sum(kernel.residency["swaps_out"] for kernel in many) >= len(many)
+
+
+def test_two_that_are_busy_at_once_take_turns(kernels: Callable[..., list[AKernel]]) -> None:
+    first, second = kernels("a", "b")
+    assert first.cell(f"alloc {OWN}", "fill 1") == [0, 0]
+    assert second.cell(f"alloc {OWN}", "fill 2") == [0, 0]
+    cell = [line for _ in range(25) for line in ("spin 200", "fill 7")]
+    first.begin(*cell, "count 7")
+    second.begin(*cell, "count 7")
+    assert first.end(len(cell) + 1)[-1] == second.end(len(cell) + 1)[-1] == OWN
+    assert min(first.residency["swaps_out"], second.residency["swaps_out"]) >= 2
+
+
+def test_growth_inside_a_cell_makes_an_idle_kernel_leave(kernels: Callable[..., list[AKernel]]) -> None:
+    first, second = kernels("a", "b")
+    assert first.cell(f"alloc {128 * MIB}", "fill 1") == [0, 0]
+    assert second.cell(f"alloc {32 * MIB}", "fill 2") == [0, 0]
+    assert first.residency["state"] == "resident"
+    assert second.cell(f"alloc {160 * MIB}", "fill 3", "count 3") == [0, 0, 192 * MIB]
+    assert first.residency["state"] == "swapped"
+    assert first.cell("count 1") == [128 * MIB]
+
+
+def test_a_kernel_swaps_out_when_asked_and_wakes_when_asked(kernels: Callable[..., list[AKernel]]) -> None:
+    (kernel,) = kernels("a")
+    assert kernel.cell(f"alloc {OWN}", "fill 9") == [0, 0]
+    refused = kernel.holder.ask("swap_out", kernel_id="a")
+    assert refused["code"] == "conflict"
+    assert "busy" in refused["message"]
+    kernel.node.until(lambda: kernel.holder.ask("swap_out", kernel_id="a")["ok"], seconds=30)
+    kernel.node.until(lambda: kernel.residency["state"] == "swapped", seconds=30)
+    assert kernel.residency["swapped_bytes"] == OWN
+    assert kernel.holder.ask("wake", kernel_id="a")["ok"]
+    kernel.node.until(lambda: kernel.residency["state"] == "resident", seconds=30)
+    assert kernel.cell("count 9") == [OWN]
+
+
+def test_who_waits_is_told_why_and_for_how_long(
+    kernels: Callable[..., list[AKernel]], open_holder: Callable[[], Any]
+) -> None:
+    first, second = kernels("a", "b")
+    watcher = open_holder()
+    assert watcher.ask("watch", kernel_id="b")["ok"]
+    assert first.cell(f"alloc {OWN}", "fill 1") == [0, 0]
+    assert second.cell(f"alloc {OWN}", "fill 2") == [0, 0]
+    first.begin(*["spin 200"] * 15)
+    first.node.until(lambda: first.residency["state"] == "resident", seconds=30)
+    second.begin("count 2")
+    while (event := watcher.wait_for_event())["reason"] != "turn":
+        assert event["event"] == "lease"
+    assert event["kernel_id"] == "b"
+    assert event["waits_seconds"] >= 0
+    assert event["waiting_calls"] == 1
+    assert second.end() == [OWN]
+    first.end(15)
+
+
+def test_swapped_kernels_are_found_again_by_the_next_agent(
+    kernels: Callable[..., list[AKernel]], a_card: Callable[..., Any], open_holder: Callable[[], Any]
+) -> None:
+    many = kernels("a", "b")
+    for number, kernel in enumerate(many, 1):
+        assert kernel.cell(f"alloc {OWN}", f"fill {number}") == [0, 0]
+    node = many[0].node
+    node.end(9)
+    a_card()
+    for number, kernel in enumerate(many, 1):
+        kernel.holder = open_holder()
+        assert kernel.cell(f"count {number}") == [OWN]
