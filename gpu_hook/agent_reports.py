@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from .residency_reports import (
     HostCopies,
+    LeaseEvent,
     OversubscriptionStatus,
     ReservedShare,
     ResidencyStatus,
@@ -201,6 +202,10 @@ class NodeStatus:
 
 def read_hello(report: Mapping[str, Any]) -> AgentHello:
     return _read(AgentHello, report)
+
+
+def read_lease_event(report: Mapping[str, Any]) -> LeaseEvent:
+    return _read(LeaseEvent, report)
 
 
 def read_grant(report: Mapping[str, Any]) -> KernelGrant:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import socket
@@ -35,9 +36,11 @@ from .agent_reports import (
     UnreadableReportError,
     read_grant,
     read_hello,
+    read_lease_event,
     read_status,
 )
 from .paths import PathError, RuntimeDir, check_runtime_dir, find_runtime_dir
+from .residency_reports import LeaseEvent
 from .waiting import end_task, within
 
 __all__ = [
@@ -56,6 +59,7 @@ __all__ = [
     "KernelDeviceStatus",
     "KernelGrant",
     "KernelStatus",
+    "LeaseEvent",
     "LostKernel",
     "NodeStatus",
     "find_agent",
@@ -66,6 +70,7 @@ __all__ = [
 
 PROTOCOL_VERSION = 1
 _LONGEST_ANSWER = 64 << 20
+_MOST_EVENTS = 16  # that a watcher has not read
 _Report = TypeVar("_Report")
 
 
@@ -98,6 +103,7 @@ class AgentClient:
         self._path = path
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._subscribers: set[asyncio.Queue[bool]] = set()
+        self._watchers: dict[str, set[asyncio.Queue[LeaseEvent | None]]] = {}
         self._last_id = 0
         self._is_closed = False
         self._lost: AgentUnreachable | None = None
@@ -182,6 +188,35 @@ class AgentClient:
         answer = await self.ask("resize", kernel_id=kernel_id, **fields)
         return _readable(read_grant, answer.get("grant"))
 
+    async def swap_out(self, kernel_id: str) -> None:
+        """Take an idle kernel's memory to the host soon. Raises AgentRefused: ``conflict`` if busy, or never out."""
+        await self.ask("swap_out", kernel_id=kernel_id)
+
+    async def wake(self, kernel_id: str) -> None:
+        """Bring a kernel's memory back as soon as there is room, as if a cell had come. Raises AgentRefused."""
+        await self.ask("wake", kernel_id=kernel_id)
+
+    async def hint(self, kernel_id: str) -> None:
+        """Say that a cell may come soon: the kernel comes back if only idle ones have to leave. Raises AgentRefused."""
+        await self.ask("hint", kernel_id=kernel_id)
+
+    async def watch(self, kernel_id: str) -> AsyncIterator[LeaseEvent]:
+        """What a kernel waits for: now, at each change, and each second while it waits. Old events give way to new.
+
+        Raises AgentRefused and AgentUnreachable, and ends when this client is closed.
+        """
+        events: asyncio.Queue[LeaseEvent | None] = asyncio.Queue(maxsize=_MOST_EVENTS)
+        watchers = self._watchers.setdefault(kernel_id, set())
+        watchers.add(events)
+        try:
+            yield _readable(read_lease_event, await self.ask("watch", kernel_id=kernel_id))
+            while (event := await events.get()) is not None:
+                yield event
+            if self._lost is not None and not self._is_closed:
+                raise self._lost
+        finally:
+            watchers.discard(events)
+
     async def tell_activity(self, kernel_id: str, activity: KernelActivity) -> None:
         """Say what is open in a kernel; refused (``not_found``) for one without a grant. Holds no reservation."""
         await self.ask("activity", kernel_id=kernel_id, **asdict(activity))
@@ -252,6 +287,12 @@ class AgentClient:
     def _take(self, message: Any) -> None:
         if not isinstance(message, dict):
             raise ValueError(f"it sent {type(message).__name__} instead of an object")
+        if message.get("event") == "lease":
+            with contextlib.suppress(AgentUnreadable):  # who watches is told again in a second
+                event = _readable(read_lease_event, message)
+                for watcher in self._watchers.get(event.kernel_id, ()):
+                    _put_newest(watcher, event)
+            return
         if "event" in message:
             for events in self._subscribers:
                 if events.empty():
@@ -272,6 +313,8 @@ class AgentClient:
             if not events.empty():
                 events.get_nowait()
             events.put_nowait(False)
+        for watcher in itertools.chain.from_iterable(self._watchers.values()):
+            _put_newest(watcher, None)
         self._writer.close()
 
 
@@ -305,6 +348,12 @@ def agent_socket_path(runtime_dir: str | os.PathLike[str] | None = None) -> Path
     except PathError as error:
         raise AgentUnreachable(str(error)) from error
     return runtime.agent_socket
+
+
+def _put_newest(queue: asyncio.Queue[LeaseEvent | None], event: LeaseEvent | None) -> None:
+    if queue.full():
+        queue.get_nowait()
+    queue.put_nowait(event)
 
 
 def _line(message: dict[str, Any]) -> bytes:

@@ -97,6 +97,23 @@ def read_oversubscription(report: Mapping[str, Any] | None) -> OversubscriptionS
     )
 
 
+@dataclass(frozen=True)
+class LeaseEvent:
+    """One word of the agent's to who watches a kernel. ``waits_seconds`` None: it waits for nothing.
+
+    ``reason`` is a word of docs/reference/agent-protocol.md; ``waiting_calls`` 0: no call waits yet.
+    """
+
+    kernel_id: str
+    state: str
+    waits_seconds: float | None = None
+    waiting_calls: int = 0
+    position: int | None = None
+    before: int = 0
+    reason: str | None = None
+    expected_seconds: float | None = None
+
+
 def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
     """None for an agent that says nothing. Raises KeyError, TypeError, ValueError or AttributeError."""
     if report is None:
