@@ -10,6 +10,7 @@
 #include "graph_memory.h"
 #include "launch.h"
 #include "log.h"
+#include "managed_mode.h"
 #include "moves.h"
 #include "page.h"
 #include "pieces.h"
@@ -61,6 +62,7 @@ static void forget_parent(void)
     allocations_reset();
     elastic_reset();
     pieces_reset();
+    managed_mode_reset();
     staying_reset();
     vmm_reset();
     sparse_reset();

@@ -10,6 +10,7 @@ enum allocation_kind {
     ALLOCATION_NONE = 0,
     ALLOCATION_LINEAR, /* dies with its context; managed memory too */
     ALLOCATION_ELASTIC, /* the same, and elastic.c's to free */
+    ALLOCATION_PAGED,   /* linear, of residency mode `managed` */
     ALLOCATION_POOL,   /* stream-ordered: charged by its pool; whether it outlives a context is the driver's affair */
     ALLOCATION_ARRAY,  /* an array or a mipmapped one; dies with its context */
     ALLOCATION_HOST,   /* page-locked: allocated or registered; whether it outlives its context the driver knows */

@@ -111,7 +111,8 @@ bool charge_record(const struct allocation *allocation)
 
 static uint32_t reason_to_stay(const struct charge *charge, enum allocation_kind kind)
 {
-    if (charge->staying || kind == ALLOCATION_ELASTIC || kind == ALLOCATION_HANDLE || charge->device == QUOTA_HOST)
+    bool may_leave = kind == ALLOCATION_ELASTIC || kind == ALLOCATION_PAGED || kind == ALLOCATION_HANDLE;
+    if (charge->staying || may_leave || charge->device == QUOTA_HOST)
         return charge->staying;
     uint32_t refusal = elastic_refusal(charge->device, charge->bytes);
     return kind == ALLOCATION_ARRAY && refusal != ALIQUOT_STAYS_MODE ? ALIQUOT_STAYS_ARRAY : refusal;

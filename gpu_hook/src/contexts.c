@@ -9,6 +9,7 @@
 #include "elastic.h"
 #include "graph_memory.h"
 #include "launch.h"
+#include "managed_mode.h"
 #include "pools.h"
 #include "residency.h"
 #include "session.h"
@@ -108,7 +109,9 @@ static bool refund_if_gone(const struct allocation *allocation, const void *ende
         return false;
     if (allocation->kind == ALLOCATION_ELASTIC)
         elastic_orphan(allocation);
-    else
+    else if (allocation->kind == ALLOCATION_PAGED)
+        managed_mode_forget(allocation->key);
+    if (allocation->kind != ALLOCATION_ELASTIC)
         charge_refund(allocation);
     return true;
 }

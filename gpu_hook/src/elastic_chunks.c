@@ -3,6 +3,7 @@
 #include "devices.h"
 #include "elastic.h"
 #include "log.h"
+#include "managed_mode.h"
 #include "page.h"
 
 #include <string.h>
@@ -79,6 +80,8 @@ bool elastic_wants(int device, size_t bytes)
 
 uint32_t elastic_refusal(int device, size_t bytes)
 {
+    if (managed_mode_is_on() && bytes < page_read(&page_agent()->least_elastic_bytes))
+        return ALIQUOT_STAYS_SMALL;
     if (!is_mode_on() || device >= DEVICES_MAX || !facts_of(device)->has_virtual_memory)
         return ALIQUOT_STAYS_MODE;
     if (bytes < page_read(&page_agent()->least_elastic_bytes))

@@ -3,6 +3,7 @@
 #include "charge.h"
 #include "elastic.h"
 #include "log.h"
+#include "managed_mode.h"
 
 /* A pitch is a multiple of this on every device so far; the true one is known after the call. */
 #define PITCH_GRAIN 512u
@@ -54,6 +55,30 @@ static bool allocate_elastic(struct charge *charge, CUdeviceptr *pointer, size_t
     return false;
 }
 
+/* The same for residency mode `managed`. */
+static bool allocate_paged(struct charge *charge, CUdeviceptr *pointer, size_t bytes, CUresult *result)
+{
+    CUcontext context = NULL;
+    if (!charge->acts || charge->is_late || !managed_mode_wants(charge->device, bytes))
+        return false;
+    if (!charge_change(charge, managed_mode_rounded(bytes))) {
+        *result = charge_refusal();
+        return true;
+    }
+    driver()->cuCtxGetCurrent(&context);
+    *result = managed_mode_allocate(charge->device, context, bytes, pointer);
+    return true;
+}
+
+static CUresult end_paged(struct charge *charge, const CUdeviceptr *pointer, CUresult result)
+{
+    if (charge_end(charge, result, result == CUDA_SUCCESS ? *pointer : 0, ALLOCATION_PAGED))
+        return result;
+    driver()->cuMemFree_v2(*pointer);
+    managed_mode_forget(*pointer);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult end_elastic(struct charge *charge, const CUdeviceptr *pointer, CUresult result)
 {
     if (charge_end(charge, result, result == CUDA_SUCCESS ? *pointer : 0, ALLOCATION_ELASTIC))
@@ -70,6 +95,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
         return result;
     if (allocate_elastic(&charge, pointer, bytes, &result))
         return end_elastic(&charge, pointer, result);
+    if (allocate_paged(&charge, pointer, bytes, &result))
+        return end_paged(&charge, pointer, result);
     result = driver()->cuMemAlloc_v2(pointer, bytes);
     if (charge_end(&charge, result, result == CUDA_SUCCESS ? *pointer : 0, ALLOCATION_LINEAR))
         return result;
@@ -144,20 +171,16 @@ static size_t pitch_grain(void)
     return found;
 }
 
-static bool allocate_elastic_pitch(struct charge *charge, CUdeviceptr *pointer, size_t *pitch, size_t width,
-                                   size_t height, CUresult *result)
+/* A pitch of ours and what the rows take with it. False: the allocation is to be plain. */
+static bool plan_pitch(const struct charge *charge, size_t width, size_t height, size_t *pitch, size_t *bytes)
 {
-    size_t bytes, wide;
-    if (!charge->acts || charge->is_late || !elastic_wants(charge->device, charge->bytes))
+    size_t wide, grain;
+    bool may_be = charge->acts && !charge->is_late &&
+                  (elastic_wants(charge->device, charge->bytes) || managed_mode_wants(charge->device, charge->bytes));
+    if (!may_be || !(grain = pitch_grain()) || __builtin_add_overflow(width, grain - 1, &wide))
         return false;
-    size_t grain = pitch_grain();
-    if (!grain || __builtin_add_overflow(width, grain - 1, &wide) ||
-        __builtin_mul_overflow(wide / grain * grain, height, &bytes) || !elastic_wants(charge->device, bytes) ||
-        !allocate_elastic(charge, pointer, bytes, result))
-        return false;
-    if (*result == CUDA_SUCCESS)
-        *pitch = wide / grain * grain;
-    return true;
+    *pitch = wide / grain * grain;
+    return !__builtin_mul_overflow(*pitch, height, bytes);
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height,
@@ -168,8 +191,16 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, s
                                    is_pitched_badly(pointer, pitch, width, element_bytes));
     if (result != CUDA_SUCCESS)
         return result;
-    if (allocate_elastic_pitch(&charge, pointer, pitch, width, height, &result))
-        return end_elastic(&charge, pointer, result);
+    size_t planned, bytes;
+    if (plan_pitch(&charge, width, height, &planned, &bytes)) {
+        bool is_elastic = allocate_elastic(&charge, pointer, bytes, &result);
+        if (is_elastic || allocate_paged(&charge, pointer, bytes, &result)) {
+            result = is_elastic ? end_elastic(&charge, pointer, result) : end_paged(&charge, pointer, result);
+            if (result == CUDA_SUCCESS)
+                *pitch = planned;
+            return result;
+        }
+    }
     result = driver()->cuMemAllocPitch_v2(pointer, pitch, width, height, element_bytes);
     bool fits = result != CUDA_SUCCESS || charge_change(&charge, quota_rounded((uint64_t)*pitch * height));
     if (charge_end(&charge, fits ? result : CUDA_ERROR_OUT_OF_MEMORY, result == CUDA_SUCCESS ? *pointer : 0,
@@ -205,6 +236,8 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
     if (release.is_known && release.allocation.kind == ALLOCATION_ELASTIC)
         return free_elastic(&release);
     CUresult result = driver()->cuMemFree_v2(pointer);
+    if (release.is_known && release.allocation.kind == ALLOCATION_PAGED && result == CUDA_SUCCESS)
+        managed_mode_forget(pointer);
     release_end(&release, result);
     return result;
 }

@@ -6,12 +6,14 @@
 #include "gate.h"
 #include "handles.h"
 #include "log.h"
+#include "managed_mode.h"
 #include "pieces.h"
 #include "residency.h"
 #include "vmm.h"
 
 struct subject {
-    bool is_elastic;
+    bool is_elastic; /* or paged: told as plain device memory */
+    bool is_paged;
     bool is_beyond; /* nothing that the program may know of */
     bool is_out;    /* of a program's own mapping */
     CUdeviceptr start;
@@ -24,11 +26,22 @@ struct subject {
     bool syncs;
 };
 
+static bool find_paged(CUdeviceptr address, struct subject *subject)
+{
+    struct managed_view view;
+    if (!managed_mode_is_used() || !managed_mode_find(address, &view))
+        return false;
+    *subject = (struct subject){.is_elastic = true, .is_paged = true, .start = view.start, .bytes = view.bytes,
+                                .device = view.device, .context = view.context, .id = view.id,
+                                .memory_id = view.id, .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return true;
+}
+
 static bool find_elastic(CUdeviceptr address, struct subject *subject)
 {
     struct elastic_view view;
     if (!elastic_is_used() || !elastic_find(address, &view))
-        return false;
+        return find_paged(address, subject);
     *subject = (struct subject){.is_elastic = true, .is_beyond = view.is_beyond, .start = view.start,
                                 .bytes = view.bytes, .device = view.device, .context = view.context, .id = view.id,
                                 .memory_id = view.id, .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
@@ -117,7 +130,7 @@ struct question {
 static bool begin(struct question *question, CUdeviceptr address)
 {
     *question = (struct question){.is_held = false};
-    if (!(elastic_is_used() || handles_are_named()) || !activation_enter())
+    if (!(elastic_is_used() || handles_are_named() || managed_mode_is_used()) || !activation_enter())
         return false;
     question->is_known = find_elastic(address, &question->subject);
     if (!question->is_known && handles_are_named()) {
@@ -165,9 +178,12 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
         return driver()->cuPointerGetAttributes(count, attributes, data, address);
     bool is_nothing = question.is_known && question.subject.is_beyond;
     CUresult result = driver()->cuPointerGetAttributes(count, attributes, data, is_nothing ? 1 : address);
-    if (result == CUDA_SUCCESS && question.is_known && !is_nothing)
-        for (unsigned int i = 0; i < count; i++)
+    for (unsigned int i = 0; result == CUDA_SUCCESS && question.is_known && !is_nothing && i < count; i++) {
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_HOST_POINTER && question.subject.is_paged)
+            *(void **)data[i] = NULL;
+        else
             answer(data[i], attributes[i], address, &question.subject);
+    }
     return end(&question, result);
 }
 
@@ -181,8 +197,8 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
         return end(&question, driver()->cuPointerSetAttribute(value, attribute, address));
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || question.subject.is_beyond)
         return end(&question, CUDA_ERROR_INVALID_VALUE);
-    CUresult result = CUDA_SUCCESS;
-    if (residency_hold())
+    CUresult result = CUDA_SUCCESS; /* of unified memory the driver takes none; its operations are synchronous */
+    if (residency_hold() && !question.subject.is_paged)
         result = driver()->cuPointerSetAttribute(value, attribute, address);
     if (result == CUDA_SUCCESS)
         elastic_set_syncs(address, *(const unsigned int *)value != 0);
@@ -209,11 +225,32 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *bytes, CUdeviceptr 
     return end(&question, CUDA_SUCCESS);
 }
 
+/* Ranges of unified memory that the program did not ask for have no such attributes, as device memory has none. */
+static bool is_paged(CUdeviceptr address)
+{
+    struct managed_view view;
+    return managed_mode_is_used() && managed_mode_find(address, &view);
+}
+
+CUresult cuMemRangeGetAttribute(void *data, size_t data_bytes, CUmem_range_attribute attribute, CUdeviceptr address,
+                                size_t bytes)
+{
+    return is_paged(address) ? CUDA_ERROR_INVALID_VALUE
+                             : driver()->cuMemRangeGetAttribute(data, data_bytes, attribute, address, bytes);
+}
+
+CUresult cuMemRangeGetAttributes(void **data, size_t *data_bytes, CUmem_range_attribute *attributes, size_t count,
+                                 CUdeviceptr address, size_t bytes)
+{
+    return is_paged(address) ? CUDA_ERROR_INVALID_VALUE
+                             : driver()->cuMemRangeGetAttributes(data, data_bytes, attributes, count, address, bytes);
+}
+
 /* Memory that is mapped by the virtual-memory API has no legacy handle: this call fails, as it does for such memory of a
  * program's own. A program that shares memory so will allocate more for it: that is plain from now on. */
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
-    struct elastic_view view;
+    struct subject subject;
     if (!activation_enter())
         return driver()->cuIpcGetMemHandle(handle, address);
     if (!gate_is_open())
@@ -223,7 +260,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
     residency_leave();
     if (result == CUDA_SUCCESS)
         pieces_shared();
-    if (elastic_is_used() && elastic_find(address, &view) && !view.is_beyond) {
+    if (find_elastic(address, &subject) && !subject.is_beyond) {
         LOG("event=memory_stays reason=\"asked to share elastic memory by CUDA IPC; what is allocated from now on can be; "
             "start the kernel with residency off to share all\"");
         elastic_stop();

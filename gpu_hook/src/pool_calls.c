@@ -3,6 +3,7 @@
 #include "activation.h"
 #include "charge.h"
 #include "elastic.h"
+#include "managed_mode.h"
 #include "pools.h"
 #include "residency.h"
 
@@ -96,6 +97,22 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemo
                           driver()->cuMemAllocFromPoolAsync_ptsz);
 }
 
+/* Unified memory in a stream's order: the driver knows no such free, so that it is waited for. */
+static CUresult free_paged(CUdeviceptr pointer, CUstream stream, CUresult (*record)(CUevent, CUstream))
+{
+    CUevent done;
+    CUresult result = driver()->cuEventCreate(&done, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = record(done, stream);
+    result = result == CUDA_SUCCESS ? driver()->cuEventSynchronize(done) : result;
+    driver()->cuEventDestroy_v2(done);
+    result = result == CUDA_SUCCESS ? driver()->cuMemFree_v2(pointer) : result;
+    if (result == CUDA_SUCCESS)
+        managed_mode_forget(pointer);
+    return result;
+}
+
 /* Within a capture the call makes a node, and the memory lives on. */
 static CUresult free_async(CUdeviceptr pointer, CUstream stream, capture_query query,
                            CUresult (*real)(CUdeviceptr, CUstream), CUresult (*record)(CUevent, CUstream))
@@ -104,9 +121,11 @@ static CUresult free_async(CUdeviceptr pointer, CUstream stream, capture_query q
         return real(pointer, stream);
     struct release release;
     release_begin(&release, pointer, SPACE_POINTER);
-    bool is_elastic = release.is_known && release.allocation.kind == ALLOCATION_ELASTIC;
-    CUresult result = is_elastic ? elastic_free_async(&release.allocation, stream, record) : real(pointer, stream);
-    if (is_elastic && result == CUDA_SUCCESS)
+    enum allocation_kind kind = release.is_known ? release.allocation.kind : ALLOCATION_NONE;
+    CUresult result = kind == ALLOCATION_ELASTIC ? elastic_free_async(&release.allocation, stream, record)
+                      : kind == ALLOCATION_PAGED ? free_paged(pointer, stream, record)
+                                                 : real(pointer, stream);
+    if (kind == ALLOCATION_ELASTIC && result == CUDA_SUCCESS)
         release.is_known = false; /* refunded when it is gone */
     release_end(&release, result);
     return result;

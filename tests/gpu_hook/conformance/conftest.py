@@ -109,6 +109,14 @@ def swapped_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir
         yield env
 
 
+@pytest.fixture
+def paged_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
+    """The same where every linear allocation is unified memory, and leaves before every call that is checked."""
+    words = {"residency_mode": ResidencyMode.MANAGED, "least_elastic": 1}
+    with _hooked(bare_env, the_driver, a_kernel_dir, swaps=True, **words) as env:
+        yield env
+
+
 @contextlib.contextmanager
 def _hooked(
     bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path, swaps: bool = False, **words: int

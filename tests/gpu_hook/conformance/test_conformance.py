@@ -19,6 +19,7 @@ WAYS = {
     "hooked": "through the hook",
     "elastic": "where all linear memory is elastic",
     "swapped": "where all of it is taken out before every call",
+    "paged": "where all linear memory is unified memory, prefetched to the host before every call",
 }
 # Memory that is mapped by the virtual-memory API has no legacy IPC handle, on any driver: docs/reference/hook.md.
 NEVER_ELASTIC = {"ipc_memory", "ipc_events-a_stream_waits_for_another_processs_record"}
@@ -30,6 +31,19 @@ NEVER_SWAPPED = {
     "ipc_events",
     "graph_memory",
     "pools-a_pool_keeps_what_its_threshold_allows",
+    "pools-trimming_keeps_at_least_what_was_asked",
+    "pools-memory_freed_earlier_in_the_stream_serves_again_without_waiting",
+}
+# Unified memory may be more than the device has, takes what its pages take, and can be advised: docs/explanation.
+NEVER_PAGED = {
+    "linear-more_than_the_device_is_out_of_memory",
+    "elastic-a_strict_capture_refuses_and_a_relaxed_one_allows",
+    "managed-prefetches_refuse_other_memory_and_other_places",
+    "managed_advice-ranges_refuse_other_memory_and_odd_sizes",
+    "managed_advice-memory_is_attached_as_a_whole_and_not_to_the_null_stream_alone",
+    # Software GPU: textures and arrays know device memory alone.
+    "textures",
+    "arrays-a_row_of_bytes_moves_between_arrays_and_the_device",
 }
 # What a move could hurt most; the others are swapped in soak tests.
 OFTEN_SWAPPED = {"elastic", "linear", "copies", "graphs", "vmm_handles", "vmm_mappings", "vmm_sharing", "contexts"}
@@ -38,8 +52,9 @@ SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 
 def is_claimed(way: str, family: str, name: str) -> bool:
     names = {family, f"{family}-{name}"}
-    if way == "swapped":
-        return not names & (NEVER_ELASTIC | NEVER_SWAPPED) and (SOAK > 1 or family in OFTEN_SWAPPED)
+    if way in ("swapped", "paged"):
+        never = NEVER_ELASTIC | NEVER_SWAPPED | (NEVER_PAGED if way == "paged" else set())
+        return not names & never and (SOAK > 1 or family in OFTEN_SWAPPED)
     return way != "elastic" or not names & NEVER_ELASTIC
 
 
