@@ -118,6 +118,7 @@ static void make_segments(int *segments)
 static void give_segments(const int *segments)
 {
     segments_drop();
+    segments_sweep();
     for (unsigned i = 0; i < bench.segment_count; i++) {
         size_t left = bench.bytes - i * SEGMENT_BYTES;
         if (segments_add(dup(segments[i]), i, left < SEGMENT_BYTES ? left : SEGMENT_BYTES))

@@ -133,6 +133,7 @@ static void carry_out(const struct order *order)
     pthread_mutex_unlock(&state.mutex);
     send_answer(&answer, order);
     residency_wake();
+    segments_sweep();
 }
 
 static void *run(void *unused)

@@ -36,6 +36,8 @@ static struct {
     struct segment *segments;
     uint32_t capacity;
     uint32_t kept; /* 0: no copy */
+    struct segment *dropped; /* of no more use, and still mapped */
+    uint32_t dropped_count;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static void let_go(struct segment *segment)
@@ -55,13 +57,14 @@ static int make_place(uint32_t number)
     uint32_t capacity = state.capacity ? state.capacity : 16;
     while (capacity <= number)
         capacity *= 2;
-    struct segment *larger = realloc(state.segments, capacity * sizeof *larger);
+    struct segment *larger = malloc(capacity * sizeof *larger), *before = state.segments;
     if (!larger)
         return ENOMEM;
-    for (uint32_t i = state.capacity; i < capacity; i++)
-        larger[i] = (struct segment){.file = SOCKET_NONE};
-    state.segments = larger;
+    for (uint32_t i = 0; i < capacity; i++)
+        larger[i] = i < state.capacity ? before[i] : (struct segment){.file = SOCKET_NONE};
+    state.segments = larger; /* before the old one goes: a fork handler may look at any moment */
     state.capacity = capacity;
+    free(before);
     return 0;
 }
 
@@ -173,30 +176,57 @@ int segments_keep(uint32_t count)
     return is_complete ? 0 : EINVAL;
 }
 
+static void let_go_all(struct segment *segments, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        let_go(&segments[i]);
+    free(segments);
+}
+
 void segments_drop(void)
 {
+    segments_sweep();
     pthread_mutex_lock(&state.mutex);
-    for (uint32_t i = 0; i < state.capacity; i++)
-        let_go(&state.segments[i]);
-    state.kept = 0;
+    state.dropped = state.segments;
+    state.dropped_count = state.capacity;
+    state.segments = NULL;
+    state.capacity = state.kept = 0;
     pthread_mutex_unlock(&state.mutex);
 }
 
+void segments_sweep(void)
+{
+    pthread_mutex_lock(&state.mutex);
+    struct segment *dropped = state.dropped;
+    uint32_t count = state.dropped_count;
+    state.dropped = NULL;
+    state.dropped_count = 0;
+    pthread_mutex_unlock(&state.mutex);
+    let_go_all(dropped, count);
+}
+
 /* The mappings are not there in a child. */
+static void leave(struct segment *segments, uint32_t count)
+{
+    for (uint32_t i = 0; segments && i < count; i++)
+        if (segments[i].view) {
+            segments[i].view = NULL;
+            socket_close(&segments[i].file);
+        }
+}
+
 void segments_leave(void)
 {
-    for (uint32_t i = 0; i < state.capacity; i++)
-        if (state.segments[i].view) {
-            state.segments[i].view = NULL;
-            socket_close(&state.segments[i].file);
-        }
+    leave(state.segments, state.capacity);
+    leave(state.dropped, state.dropped_count);
 }
 
 void segments_reset(void)
 {
     segments_leave();
     pthread_mutex_init(&state.mutex, NULL);
-    state.kept = 0;
+    state.kept = state.dropped_count = 0;
+    state.dropped = NULL;
 }
 
 /* Returns 0 or an errno. Beyond RLIMIT_FSIZE a write would raise SIGXFSZ. */

@@ -19,8 +19,10 @@ uint64_t segments_bytes(uint32_t count);
  * there. */
 int segments_keep(uint32_t count);
 
-/* Lets all go: the copy is on the devices again, or was never made. */
+/* Lets all go: the copy is on the devices again, or was never made. They are unmapped by segments_sweep, for that takes long:
+ * calls that wait for the memory do not wait for it. */
 void segments_drop(void);
+void segments_sweep(void);
 
 /* In the child of a fork, whose parent alone moves: closes what would keep the memory. Safe in a fork handler. */
 void segments_leave(void);
