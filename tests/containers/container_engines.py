@@ -32,7 +32,7 @@ IMAGE = "aliquot-test/kernel"
 # The same with the folders of the host already in it, for tests in which a gateway decides what is mounted.
 WHOLE_IMAGE = "aliquot-test/whole"
 _WHOLE = "ALIQUOT_TEST_IMAGE=whole"
-START_SECONDS = 40.0
+START_SECONDS = 90.0
 STOP_SECONDS = 20.0
 
 

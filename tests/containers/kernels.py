@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 else:
     from container_engines import HOST_FOLDERS, Engine
 
-REPLY_SECONDS = 40.0
+REPLY_SECONDS = 90.0
 KERNEL = (sys.executable, "-m", "ipykernel_launcher", "-f")
 # Writes nothing into the folders that are mounted from the host.
 QUIET = (("PYTHONDONTWRITEBYTECODE", "1"),)

@@ -54,7 +54,7 @@ def a_browser() -> Iterator[Browser]:
 def a_page(a_browser: Browser) -> Iterator[Page]:
     """An empty tab with cookies of its own."""
     context = a_browser.new_context(viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(60_000)
     yield context.new_page()
     context.close()
 

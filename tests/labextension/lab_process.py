@@ -35,8 +35,8 @@ _WITHOUT_ALIQUOT = {
         "authorizer_class": "jupyter_server.auth.authorizer.AllowAllAuthorizer",
     }
 }
-_START_SECONDS = 60.0
-_STOP_SECONDS = 15.0
+_START_SECONDS = 90.0
+_STOP_SECONDS = 30.0
 
 
 class LabProcess:

@@ -26,8 +26,8 @@ async def main():
     await manager.start_kernel(relay_facts={"gateway": "first", "owner": "ada"})
     client = manager.client()
     client.start_channels()
-    await client.wait_for_ready(timeout=30)
-    await client.execute_interactive("x = 41", timeout=30)
+    await client.wait_for_ready(timeout=90)
+    await client.execute_interactive("x = 41", timeout=90)
     info = await manager.provisioner.get_provisioner_info()
     info["connection_info"]["key"] = info["connection_info"]["key"].decode()
     print(json.dumps([manager.connection_file, manager.kernel_id, info]), flush=True)
@@ -64,13 +64,13 @@ async def printed(manager: AsyncKernelManager, code: str) -> str:
     client = manager.client()
     client.start_channels()
     try:
-        await client.wait_for_ready(timeout=30)
+        await client.wait_for_ready(timeout=90)
         outputs: list[str] = []
 
         def note(message: dict[str, Any]) -> None:
             outputs.append(message["content"].get("text", ""))
 
-        reply = await client.execute_interactive(code, timeout=30, output_hook=note)
+        reply = await client.execute_interactive(code, timeout=90, output_hook=note)
         return "".join(outputs) if reply["content"]["status"] == "ok" else str(reply["content"]["ename"])
     finally:
         client.stop_channels()

@@ -58,10 +58,10 @@ def test_a_blocking_client_works_as_well(a_node: Any, kernelspecs: Any) -> None:
     manager.start_kernel()
     client = manager.client()
     client.start_channels()
-    client.wait_for_ready(timeout=30)
+    client.wait_for_ready(timeout=90)
     (before,) = a_node.kernels().values()
     manager.restart_kernel(now=True)
-    client.wait_for_ready(timeout=30)
+    client.wait_for_ready(timeout=90)
     (after,) = a_node.kernels().values()
     assert (before["kernel_id"], before["created"]) == (after["kernel_id"], after["created"]), "the grant was kept"
     assert before["pids"] != after["pids"]

@@ -26,7 +26,7 @@ from aliquot.gpu_hook.client import query
 from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 
 TOKEN = "system-test-token"
-DEADLINE_SECONDS = 40.0
+DEADLINE_SECONDS = 90.0
 
 
 def wait_until(claim: Callable[[], object], deadline_seconds: float = DEADLINE_SECONDS) -> Any:

@@ -126,7 +126,7 @@ def test_spawned_workers_and_subprocesses_share_the_quota(run: Callable[..., Any
             workers = [spawn.Process(target=work, args=(500 * MIB, queue, done)) for _ in range(4)]
             for worker in workers:
                 worker.start()
-            taken = sorted(queue.get(timeout=30) for _ in workers)
+            taken = sorted(queue.get(timeout=90) for _ in workers)
             other = open(__file__).read().split("def work")[0] + "begin(); say(alloc(100 * MIB)[0])"
             done_there = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True)
             sub = json.loads(done_there.stdout)

@@ -13,7 +13,7 @@ from typing import Any
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
-REPLY_SECONDS = 60.0
+REPLY_SECONDS = 90.0
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Server:
         request = urllib.request.Request(self.url + path, method=method, data=data)
         request.add_header("Authorization", f"token {self.token}")
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=90) as answer:
                 text = answer.read()
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path}: {error.code} {error.read().decode()}") from error

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-START_SECONDS = 30.0
+START_SECONDS = 90.0
 
 RunAliquot = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -22,7 +22,7 @@ async def act(fetch: Any, kernel_id: str, action: str) -> Any:
     return await fetch("api", "kernels", kernel_id, action, method="POST", allow_nonstandard_methods=True)
 
 
-async def execute(gateway: Any, kernel_id: str, code: str, *, seconds: float = 30) -> str:
+async def execute(gateway: Any, kernel_id: str, code: str, *, seconds: float = 90) -> str:
     """Run a cell as a client would, and return what it printed."""
     client = gateway.kernels.get_kernel(kernel_id).client()
     client.start_channels()
@@ -73,7 +73,7 @@ async def test_autorestart_after_sigkill_keeps_the_grant(a_gateway: Any, jp_fetc
     kernel = await ready(a_gateway, kernel_id)
     client = kernel.client()
     client.start_channels()
-    await client.wait_for_ready(timeout=30)
+    await client.wait_for_ready(timeout=90)
     client.execute("import time; time.sleep(60)")
     await until(lambda: kernel.execution_state == "busy")
     client.stop_channels()
@@ -187,7 +187,7 @@ async def test_nothing_is_left_after_200_random_lives(a_gateway: Any, jp_fetch: 
         if end == "soon":
             await asyncio.sleep(dice.random() * 0.05)
         if end in ("ready", "killed"):
-            await asyncio.wait({kernels.get_kernel(kernel_id).ready}, timeout=30)
+            await asyncio.wait({kernels.get_kernel(kernel_id).ready}, timeout=90)
         kernel = kernels.get_kernel(kernel_id)
         if end == "killed" and kernel.has_kernel:
             await kernel.signal_kernel(signal.SIGKILL)

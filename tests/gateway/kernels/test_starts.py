@@ -120,7 +120,8 @@ async def test_answers_about_a_pending_kernel_are_clear(a_gateway: Any, jp_fetch
     first = await post(jp_fetch, "python3.gpu-1")
     await until(lambda: a_gateway.held() == {first["id"]})
     second = await post(jp_fetch, "python3.gpu-0.5")
-    await until(lambda: a_gateway.kernels.kernel_state(second["id"])[0] == "pending")
+    # It has its reason when it had its turn.
+    await until(lambda: a_gateway.kernels.kernel_state(second["id"])[1].startswith("waiting for 0.5 GPU"))
     kernel = ("api", "kernels", second["id"])
     code, answer = await refusal(jp_fetch(*kernel, "interrupt", method="POST", allow_nonstandard_methods=True))
     assert code == 409

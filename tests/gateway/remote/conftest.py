@@ -23,7 +23,7 @@ import websocket
 from ports import free_port
 
 TOKENS = {"alice": "a-token-of-alice", "bob": "a-token-of-bob", "ada": "a-token-of-ada"}
-START_SECONDS = 40.0
+START_SECONDS = 90.0
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,11 @@ class Server:
         process, self.process = self.process, None
         if process is not None and process.poll() is None:
             process.send_signal(how)
-            process.wait(20)
+            process.wait(60)
 
     def wait(self) -> None:
         assert self.process is not None
-        self.process.wait(20)
+        self.process.wait(60)
 
     def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Answer:
         headers = {"Authorization": f"token {token or self.token}", "Content-Type": "application/json"}
@@ -89,7 +89,7 @@ class Server:
         except OSError as error:
             return Answer(0, repr(error))
 
-    def until(self, condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    def until(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
         deadline = time.monotonic() + seconds
         while not (found := condition()):
             may_come = (self.process is None or self.process.poll() is None) and time.monotonic() < deadline
@@ -109,7 +109,7 @@ class Server:
         header = {"msg_id": uuid.uuid4().hex, "username": "", "session": session, "msg_type": "execute_request"}
         content = {"code": code, "silent": False, "store_history": False, "user_expressions": {}, "allow_stdin": False}
         message = {"channel": "shell", "header": {**header, "version": "5.3"}, "parent_header": {}, "metadata": {}}
-        channel = websocket.create_connection(url, timeout=30, header=[f"Authorization: token {self.token}"])
+        channel = websocket.create_connection(url, timeout=90, header=[f"Authorization: token {self.token}"])
         printed = ""
         try:
             channel.send(json.dumps({**message, "content": content}))

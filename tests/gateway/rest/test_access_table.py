@@ -107,7 +107,7 @@ async def make_things(ask: Ask) -> Things:
     """Alice's kernel with a session; and a session for everybody, of which ada's is bound to that kernel, too."""
     alices = await start_session(ask, "alice", {"name": "python3"})
     kernel = alices["kernel"]["id"]
-    # Python that is interrupted while it starts may hang, with Aliquot and without.
+    # The table is of kernels that run: one that is interrupted while it starts is another story.
     await until(
         lambda: ask("alice", "GET", "api/kernels", kernel), lambda found: found.json["execution_state"] == "idle"
     )

@@ -56,8 +56,8 @@ async def test_a_cell_is_spared_its_kernel_announced_kept_and_ended(ask: Ask, a_
     client = kernel.client()
     client.start_channels()
     try:
-        await client.wait_for_ready(timeout=30)
-        cell = asyncio.ensure_future(client.execute_interactive("import time; time.sleep(4)", timeout=30))
+        await client.wait_for_ready(timeout=90)
+        cell = asyncio.ensure_future(client.execute_interactive("import time; time.sleep(4)", timeout=90))
         seen = []
         await until(somebody.soon, lambda soon: kernel.execution_state == "busy" and soon is None)
         while kernel.execution_state == "busy":
@@ -99,7 +99,7 @@ async def test_a_kernel_that_waits_for_input_is_at_work(ask: Ask, a_server: Serv
     client.start_channels()
     asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     try:
-        await client.wait_for_ready(timeout=30)
+        await client.wait_for_ready(timeout=90)
 
         async def wait_for_a_look_or_more(_: Any) -> None:
             asked.set_result(None)
@@ -110,7 +110,7 @@ async def test_a_kernel_that_waits_for_input_is_at_work(ask: Ask, a_server: Serv
             client.input("done")
 
         cell = client.execute_interactive(
-            "x = input()", allow_stdin=True, stdin_hook=wait_for_a_look_or_more, timeout=30
+            "x = input()", allow_stdin=True, stdin_hook=wait_for_a_look_or_more, timeout=90
         )
         assert (await cell)["content"]["status"] == "ok"
         assert asked.done()

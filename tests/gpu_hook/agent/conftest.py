@@ -30,7 +30,7 @@ MIB = 1 << 20
 Found = TypeVar("Found")
 
 
-def until(claim: Callable[[], Found], seconds: float = 10) -> Found:
+def until(claim: Callable[[], Found], seconds: float = 30) -> Found:
     """Wait for a claim to hold, and return what it found."""
     deadline = time.monotonic() + seconds
     while not (found := claim()):

@@ -329,7 +329,7 @@ class TestRestart:
 
 
 def run_agent(node: Any, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(node.command(*arguments), capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(node.command(*arguments), capture_output=True, text=True, timeout=90, check=False)
 
 
 class TestFolders:
@@ -359,7 +359,7 @@ class TestFolders:
     def check_refused(self, folder: Path, want: str) -> None:
         command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--log-file", os.devnull]
         result = subprocess.run(
-            [*command, "--runtime-dir", str(folder)], capture_output=True, text=True, timeout=30, check=False
+            [*command, "--runtime-dir", str(folder)], capture_output=True, text=True, timeout=90, check=False
         )
         assert result.returncode == 1
         assert want in result.stderr

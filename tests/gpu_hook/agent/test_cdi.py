@@ -196,7 +196,7 @@ class TestAgent:
             an_idle_node.command("--cdi-dir", "/proc/cdi", "--log-file", "/dev/null"),
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=90,
             check=False,
         )
         assert result.returncode == 1

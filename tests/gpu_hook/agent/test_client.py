@@ -228,6 +228,6 @@ def test_an_agent_that_never_answers_is_ended(a_folder: Path) -> None:
 def test_a_started_agent_outlives_its_starter(an_idle_node: Any) -> None:
     call = f"start_agent({str(an_idle_node.folder)!r}, command={FAKE_AGENT!r})"
     code = f"from aliquot.gpu_hook.client import start_agent; {call}"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=90)
     assert query("shutdown", runtime_dir=an_idle_node.folder)["ok"]
     an_idle_node.until(lambda: find_agent(an_idle_node.folder).pid is None)

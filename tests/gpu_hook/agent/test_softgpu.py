@@ -147,7 +147,7 @@ def test_a_machine_that_cannot_be_made_ends_the_agent_with_one_line(a_folder: Pa
     a_state.mkdir(parents=True)
     command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir", str(a_folder)]
     result = subprocess.run(
-        [*command, "--log-file", os.devnull], capture_output=True, text=True, timeout=30, check=False
+        [*command, "--log-file", os.devnull], capture_output=True, text=True, timeout=90, check=False
     )
     a_state.rmdir()
     assert result.returncode == 1
@@ -162,7 +162,7 @@ def test_a_full_dev_shm_ends_the_agent_with_a_clear_line(a_folder: Path) -> None
     agent = f"{sys.executable} -m aliquot.gpu_hook.agent --driver softgpu --runtime-dir {a_folder} --log-file /dev/null"
     script = f"mount -t tmpfs -o size=64k tmpfs /dev/shm && exec {agent}"
     result = subprocess.run(
-        ["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, timeout=30, check=False
+        ["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, timeout=90, check=False
     )
     if "unshare" in result.stderr or "mount" in result.stderr:
         pytest.skip(f"no mount namespace here: {result.stderr.strip()}")

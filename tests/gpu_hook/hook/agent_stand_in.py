@@ -102,7 +102,7 @@ class StandIn:
         os.close(self._stop_reader)
         os.close(self._stop_writer)
 
-    def wait_for(self, claim: Callable[[], bool], seconds: float = 10.0) -> None:
+    def wait_for(self, claim: Callable[[], bool], seconds: float = 30.0) -> None:
         """The claim is asked without any lock: it may make the hook speak to us."""
         deadline = time.monotonic() + seconds
         while not claim():

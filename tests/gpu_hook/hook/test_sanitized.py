@@ -44,7 +44,7 @@ def test_threads_at_the_edge_are_clean(sanitizer: str, a_null_node: Any, build_p
             succeeded, refused = map(int, line.split())
             agent.wait_for(lambda: connection.word(0, HookPage.LAUNCHES) == 4 * 3000)
             got = [connection.word(0, word) for word in (HookPage.CHARGED, HookPage.ALLOCATIONS)]
-            _, complaints = process.communicate("\n", timeout=30)
+            _, complaints = process.communicate("\n", timeout=90)
         finally:
             process.kill()
     assert (process.returncode, complaints) == (0, "")
@@ -82,7 +82,7 @@ def test_nvml_beside_a_page_that_changes_is_clean(
             while process.poll() is None:
                 number += 1
                 agent.replace_processes(*[(number, number, 0, number)] * (number % 64 + 1))
-            output, complaints = process.communicate(timeout=30)
+            output, complaints = process.communicate(timeout=90)
         finally:
             process.kill()
     assert (process.returncode, complaints) == (0, "")

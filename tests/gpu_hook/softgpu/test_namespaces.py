@@ -85,7 +85,7 @@ class Client:
 
     def rest(self) -> str:
         """What it says when it is let go on."""
-        return self.process.communicate("go\n", timeout=30)[0]
+        return self.process.communicate("go\n", timeout=90)[0]
 
 
 Start = Callable[..., Client]
@@ -102,7 +102,7 @@ def start(a_machine: Any) -> Iterator[Start]:
     yield start_one
     for client in clients:
         client.process.kill()
-        client.process.communicate(timeout=30)
+        client.process.communicate(timeout=90)
 
 
 def test_the_host_sees_its_own_ids_and_a_container_those_of_its_own_processes(a_machine: Any, start: Start) -> None:

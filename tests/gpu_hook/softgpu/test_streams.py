@@ -71,7 +71,7 @@ def test_two_hogs_get_half_of_the_device_each(a_machine):
     for hog in hogs:
         hog.stdin.write("go\n")
         hog.stdin.flush()
-    busy = [int(hog.communicate(timeout=30)[0]) for hog in hogs]
+    busy = [int(hog.communicate(timeout=90)[0]) for hog in hogs]
     assert 0.7 < busy[0] / busy[1] < 1.4
 
 

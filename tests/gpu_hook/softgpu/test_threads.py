@@ -49,7 +49,7 @@ def test_contexts_come_and_go_under_load(a_machine):
             check(launch("aliquot_spin", u64(300_000), stream=stream)); check(launch("aliquot_spin", u64(300_000)))
             check(cuda.cuCtxDestroy_v2(made))
         threads = lambda: len(os.listdir("/proc/self/task"))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while threads() > 1 and time.monotonic() < deadline: time.sleep(0.001)
         say(free_bytes() // MIB, threads())
     """)

@@ -24,7 +24,7 @@ from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.session import Session
 
 T = TypeVar("T")
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 class House:

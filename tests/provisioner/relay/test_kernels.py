@@ -15,7 +15,7 @@ from relay_house import Gateway, House, a_client, ipykernel, parent, soon, until
 async def run(kernel: Any, code: str) -> list[dict[str, Any]]:
     """The outputs of a cell, by a client of the front."""
     outputs: list[dict[str, Any]] = []
-    reply = await kernel.execute_interactive(code, timeout=30, output_hook=outputs.append)
+    reply = await kernel.execute_interactive(code, timeout=90, output_hook=outputs.append)
     assert reply["content"]["status"] in ("ok", "error")
     return outputs
 

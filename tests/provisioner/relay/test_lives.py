@@ -64,7 +64,7 @@ def test_a_relay_that_was_killed_is_replaced_and_its_kernel_goes_on(a_house: Hou
         await again.idle(cell)
         assert again.outputs(cell) == "7\n"
         async with a_client(found) as kernel:
-            assert (await kernel.execute_interactive("x", timeout=30))["content"]["status"] == "ok"
+            assert (await kernel.execute_interactive("x", timeout=90))["content"]["status"] == "ok"
         assert found.kernel is not None
         os.killpg(found.kernel.pid, signal.SIGKILL)
         how = await ended(found)
@@ -246,7 +246,7 @@ def test_starters_at_the_same_time_start_one_host(a_house: House) -> None:
 
     asyncio.run(scene())
     command = [sys.executable, "-m", "aliquot.provisioner.relay", "--runtime-dir", str(a_house.runtime.path)]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    second = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert second.returncode == 1
     assert f"a relay host runs on {a_house.runtime.path} already (pid {a_house.host_pid})" in second.stderr
 

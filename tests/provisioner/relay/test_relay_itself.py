@@ -110,7 +110,7 @@ def test_the_front_speaks_curve_where_asked_and_turns_others_away(a_house: House
         record = await a_house.kernel(curve_publickey=public, curve_secretkey=secret)
         assert record.front["curve_publickey"] == public
         async with a_client(record) as kernel:
-            assert (await kernel.execute_interactive("1", timeout=30))["content"]["status"] == "ok"
+            assert (await kernel.execute_interactive("1", timeout=90))["content"]["status"] == "ok"
         plain = AsyncKernelClient()
         plain.load_connection_info({k: v for k, v in record.front.items() if not k.startswith("curve")})
         plain.start_channels(hb=False)
@@ -159,7 +159,7 @@ for path in sys.argv[2:]:
     for path in (record.link_socket, a_house.runtime.relay_socket):
         path.chmod(0o666)
     command = [sys.executable, "-c", code, str(a_bare_user), str(record.link_socket), str(a_house.runtime.relay_socket)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert (done.stdout, done.stderr) == ("b''\nb''\n", "")
     assert lives(record)
 

@@ -22,7 +22,7 @@ from aliquot.gpu_hook.client import AgentClientError, query
 from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 
 MIB = 1 << 20
-DEADLINE_SECONDS = 40.0
+DEADLINE_SECONDS = 90.0
 WORKER = Path(__file__).with_name("gpu_worker.py")
 
 

@@ -27,7 +27,7 @@ from aliquot.provisioner.relay.records import RelayRecord, read_relay_records
 from ports import free_port
 
 TOKEN = "survival-test-token"
-SECONDS = 40.0
+SECONDS = 90.0
 
 
 def wait_until(claim: Callable[[], Any], seconds: float = SECONDS) -> Any:

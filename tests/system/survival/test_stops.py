@@ -22,7 +22,7 @@ def is_left(a_machine: Any, eventually: Callable[..., Any]) -> Callable[[str], b
         def found() -> set[bool]:
             return {kernel_id in there for there in (a_machine.relays(), a_machine.processes(), a_machine.records())}
 
-        eventually(lambda: len(found()) == 1, 15)
+        eventually(lambda: len(found()) == 1)
         return found() == {True}
 
     return look
@@ -30,7 +30,7 @@ def is_left(a_machine: Any, eventually: Callable[..., Any]) -> Callable[[str], b
 
 def stopped_by_rest(gateway: Any) -> None:
     gateway.call("POST", "/api/shutdown")
-    gateway.process.wait(40)
+    gateway.process.wait(90)
 
 
 def stopped_by(number: int) -> Callable[[Any], None]:
@@ -88,7 +88,7 @@ def test_two_gateways_keep_their_kernels_apart(a_machine: Any, eventually: Calla
 def test_a_name_that_is_taken_ends_the_second_server_with_the_reason(a_machine: Any) -> None:
     first = a_machine.serve().wait_until_up()
     second = a_machine.serve()
-    assert second.process.wait(40) == 1
+    assert second.process.wait(90) == 1
     assert f"in use by process {first.process.pid}" in second.log.read_text()
 
 
@@ -100,7 +100,7 @@ def test_a_successor_that_starts_while_the_old_one_stops_gets_its_kernels(a_mach
     gateway.process.send_signal(signal.SIGTERM)
     after = a_machine.serve(name="").wait_until_up()
     assert tab.reconnect(after).run("print(x)") == "5"
-    gateway.process.wait(40)
+    gateway.process.wait(90)
 
 
 def test_damaged_state_is_set_aside_and_running_kernels_are_found_by_their_relays(

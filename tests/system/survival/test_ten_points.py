@@ -75,7 +75,7 @@ def settled(a_node: Any, eventually: Callable[..., Any]) -> Callable[..., None]:
             held = {kernel["id"] for kernel in gateway.call("GET", "/aliquot/api/status")["kernels"] if is_held(kernel)}
             return set(a_node.held()), held, set(a_node.relays()), set(a_node.processes()), a_node.records()
 
-        eventually(lambda: found() == (want,) * 5, 15)
+        eventually(lambda: found() == (want,) * 5)
         assert gateway.kernel_ids() == want
 
     return check
@@ -86,7 +86,7 @@ def is_held(kernel: dict[str, Any]) -> bool:
 
 
 def killed(gateway: Any) -> None:
-    assert gateway.process.wait(40) == -signal.SIGKILL, gateway.log.read_text()[-3000:]
+    assert gateway.process.wait(90) == -signal.SIGKILL, gateway.log.read_text()[-3000:]
 
 
 @pytest.mark.parametrize("point", STARTS.values(), ids=STARTS)
