@@ -261,6 +261,10 @@ class HookSide:
     def launches(self, device: int) -> int:
         return self._page.words[(HookPage.DEVICES + device * HookPage.DEVICE_BYTES + HookPage.LAUNCHES) // 8]
 
+    def residency(self) -> int:
+        """Where its memory is: a Residency, if it is one."""
+        return self._page.half_words[HookPage.RESIDENCY // 4]
+
     def read_residency(self) -> ResidencyWords:
         half_words = self._page.half_words
         return ResidencyWords(

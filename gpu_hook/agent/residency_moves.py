@@ -14,7 +14,7 @@ from aliquot.gpu_hook.protocol import MessageType, Moved, MoveOutcome, Residency
 from .arena import Arena, ArenaFullError, OwnerGoneError
 from .ledger import DeviceAccount
 from .residency_facts import Move, MoveResult, slowest
-from .residency_process import Absence, Answer, ProcessResidency, move_of
+from .residency_process import Absence, Answer, Patience, ProcessResidency, move_of
 from .residency_table import Event
 from .segments import Segment
 from .swap_settings import SwapSettings
@@ -129,7 +129,8 @@ class KernelMoves:
 
     async def _tell(self, process: ProcessResidency, kind: MessageType, segments: Sequence[Segment]) -> Answer:
         drain = self._settings.drain_milliseconds if kind is MessageType.SWAP_OUT else 0
-        patience = self._settings.patience_seconds + drain / 1000 + self._lent(process) / _SLOWEST_BYTES_PER_SECOND
+        begin = self._settings.patience_seconds
+        patience = Patience(begin, begin + drain / 1000 + self._lent(process) / _SLOWEST_BYTES_PER_SECOND)
         if process.order is not None:
             return Absence.SILENT
         return await process.tell(kind, segments, drain, patience)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from aliquot.gpu_hook.protocol import (
@@ -48,6 +49,14 @@ class Absence(Enum):
 Answer = Moved | Absence
 
 
+@dataclass(frozen=True)
+class Patience:
+    """How long a process may take to begin what it was told, and then to end it."""
+
+    begin_seconds: float
+    move_seconds: float
+
+
 class ProcessResidency:
     """``accounts`` are the kernel's, in the order of its grant."""
 
@@ -71,25 +80,32 @@ class ProcessResidency:
         return self.order is not None and self._waiter is None
 
     async def tell(
-        self, kind: MessageType, segments: Sequence[Segment], drain_milliseconds: int, patience_seconds: float
+        self, kind: MessageType, segments: Sequence[Segment], drain_milliseconds: int, patience: Patience
     ) -> Answer:
         """Hand over the segments, tell it to move, and wait for what it says."""
         if self._has_left:
             return Absence.GONE
         for number, segment in enumerate(segments):
             message = SegmentMessage(number, segment.bytes)
-            if not await self.session.send_segment(message, segment.descriptor, patience_seconds):
+            if not await self.session.send_segment(message, segment.descriptor, patience.begin_seconds):
                 return Absence.GONE if self._has_left else Absence.SILENT
         self._sequence = self._sequence % 0xFFFFFFFF + 1
         self.order = kind
         waiter = self._waiter = asyncio.get_running_loop().create_future()
         self.session.send(Swap(kind, self._sequence, drain_milliseconds, len(segments)))
         try:
-            return await asyncio.wait_for(waiter, patience_seconds)
-        except asyncio.TimeoutError:
-            return Absence.SILENT
+            await asyncio.wait({waiter}, timeout=patience.begin_seconds)
+            if not waiter.done() and self._is_moving:
+                await asyncio.wait({waiter}, timeout=patience.move_seconds)
+            return waiter.result() if waiter.done() else Absence.SILENT
         finally:
             self._waiter = None
+
+    @property
+    def _is_moving(self) -> bool:
+        """As its page says: a stopped process does not begin, and the others of its kernel wait for it in vain."""
+        page = self.session.hook_side
+        return page is not None and page.residency() in (Residency.SWAPPING_OUT, Residency.SWAPPING_IN)
 
     def take(self, moved: Moved) -> bool:
         """It says where it is; tells whether somebody waited for that. Raises MalformedError."""

@@ -19,7 +19,7 @@ _LARGEST_COUNT = 64
 class SwapSettings:
     """``drain_milliseconds``: how long a swap-out waits for what runs on the devices.
 
-    ``patience_seconds``: how long a process may take to answer, beside that and what its bytes take.
+    ``patience_seconds``: how long a process may take to begin, and to answer beside that and what its bytes take.
     """
 
     spill_dir: Path | None = None
