@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -240,5 +240,6 @@ async def _held_request(client: AgentClient, grant: Grant) -> Request | None:
     status = await answered(client.status())
     for kernel in status.kernels:
         if (kernel.kernel_id, kernel.owner, kernel.ending) == (grant.kernel_id, grant.owner, False):
-            return read_request(asdict(kernel))
+            size = {"hundredths": kernel.hundredths, "memory_limit": kernel.memory_limit}
+            return read_request({**size, "workload_class": kernel.workload_class})
     return None
