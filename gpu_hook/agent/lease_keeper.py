@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from aliquot.gpu_hook.waiting import within
 
-from .idleness import Moment
+from .idleness import Moment, Patience
 from .lease_records import Leased, LeaseRecord, Movable
 from .lease_views import NEVER, Decision, KernelView, Out, Policy, Reason, State, Wait
 from .leases import decide
@@ -57,7 +57,8 @@ class LeaseKeeper:
 
     def add(self, kernel: Leased, residency: Movable) -> None:
         """A kernel was made, or found after a restart."""
-        self._records[kernel.kernel_id] = LeaseRecord(kernel, residency, self._clock().monotonic)
+        patience = Patience(silent_seconds=self._policy.silent_seconds)
+        self._records[kernel.kernel_id] = LeaseRecord(kernel, residency, self._clock().monotonic, patience)
         self.hurry()
 
     def remove(self, kernel_id: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from .activity import Activity
-from .idleness import Moment, judge
+from .idleness import Moment, Patience, judge
 from .journal import Reservation
 from .lease_views import NEVER, Holding, KernelView, State, Want
 from .residency_facts import Move, ResidencyFacts
@@ -78,7 +78,7 @@ class Leased(Protocol):
 class LeaseRecord:
     """One kernel. Written by the keeper alone; times are monotonic."""
 
-    def __init__(self, kernel: Leased, residency: Movable, now: float) -> None:
+    def __init__(self, kernel: Leased, residency: Movable, now: float, patience: Patience | None = None) -> None:
         self.kernel = kernel
         self.residency = residency
         self.facts = residency.facts()
@@ -94,13 +94,15 @@ class LeaseRecord:
         self.is_beginning: State | None = None  # a move that was decided, and shows in the facts in a moment
         self.is_postponed = False  # it failed to come in, and tries again later
         self._known_since = now
+        self._patience = patience or Patience()
         self._was_idle = False
 
     def view(self, now: Moment) -> KernelView:
         """As it is now."""
         self.facts = facts = self.residency.facts()
         state = self.is_beginning or _STATES.get(facts.state, State.RESIDENT)
-        idleness = judge(self.kernel.activity, facts.telemetry, now, known_since=self._known_since)
+        activity, known, patience = self.kernel.activity, self._known_since, self._patience
+        idleness = judge(activity, facts.telemetry, now, known_since=known, patience=patience)
         self.idle_since, self.idle_reason = idleness.since, idleness.reason
         if self._was_idle and idleness.since is None:
             self.turn_since = now.monotonic

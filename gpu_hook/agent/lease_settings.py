@@ -85,6 +85,7 @@ def read_lease_settings(options: argparse.Namespace) -> LeaseSettings:
             hold_seconds=options.lease_hold,
             quantum_seconds=options.lease_quantum,
             patience_seconds=options.lease_patience,
+            silent_seconds=options.lease_silence,
         ),
     )
 
@@ -97,6 +98,7 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
         ),
         "quantum": (Policy.quantum_seconds, "a busy kernel's turn when an equal waits, at least 4 times its moves"),
         "patience": (Policy.patience_seconds, "after that, more than the guarantee is wanted as much as the guarantee"),
+        "silence": (Policy.silent_seconds, "a cell that has made no GPU call for so long may be swapped out"),
     }
     for name, (seconds, text) in times.items():
         parser.add_argument(

@@ -96,6 +96,7 @@ class Policy:
     quantum_moves: float = 4.0  # and at least so many times what its swap out and in take
     patience_seconds: float = 60.0  # after that, more than the guarantee is wanted as much as the guarantee
     move_seconds: float = 0.1  # of a move, beside the copy
+    silent_seconds: float = 60.0  # a cell that made no call for so long counts as idle; decided before, by idleness
 
 
 @dataclass(frozen=True, slots=True)

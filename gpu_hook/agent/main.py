@@ -56,6 +56,7 @@ from .residency import SwapTools
 from .settings import AgentSettings, read_arguments
 from .softgpu_state import prepare, remove
 from .status import describe_devices, describe_kernel, describe_lost, describe_oversubscription, describe_sighting
+from .trimming import Trims
 
 log = logging.getLogger(__name__)
 
@@ -84,10 +85,18 @@ class Agent:
         self._enforcement = Enforcement(choice, lambda: self._reservations.kernels)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
         self._lease_operations = LeaseOperations(self._leases, lambda c, event: self._control.send(c, event))
+        self._trims = Trims(
+            settings.trim,
+            lambda: self._reservations.kernels,
+            self._idle_since,
+            lambda c, event: self._control.send(c, event),
+            read_moment,
+        )
         self._operations = Operations(
             node,
             self._reservations,
             self._lease_operations,
+            self._trims,
             self._describe,
             self._subscribe,
             self._end.set,
@@ -116,6 +125,7 @@ class Agent:
             self._monitor.run(settings.device_period_seconds),
             self._enforcement.run(settings.device_period_seconds),
             self._sample_pages(),
+            self._trims.run(),
             self._leases.run(),
         ]
         if settings.exit_when_idle_seconds is not None:
@@ -189,7 +199,12 @@ class Agent:
 
     def _drop_connection(self, connection: int) -> None:
         self._lease_operations.drop_connection(connection)
+        self._trims.drop_connection(connection)
         self._reservations.drop_connection(connection)
+
+    def _idle_since(self, kernel_id: str) -> float | None:
+        record = self._leases.record(kernel_id)
+        return None if record is None else record.idle_since
 
     def _subscribe(self, connection: int) -> None:
         self._control.subscribe(connection)
@@ -206,6 +221,7 @@ class Agent:
             {
                 **describe_kernel(kernel, found, self._enforcement),
                 "residency": describe_lease(self._leases, kernel.kernel_id),
+                "trimmed": self._trims.describe(kernel.kernel_id),
             }
             for kernel in self._reservations.kernels
         ]

@@ -33,6 +33,7 @@ from .request_fields import (
 )
 from .reservations import Refused, Reservations
 from .status import describe_grant
+from .trimming import Trims
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class Operations:
         node: Node,
         reservations: Reservations,
         leases: LeaseOperations,
+        trims: Trims,
         describe: Callable[[], dict[str, Any]],
         subscribe: Callable[[int], None],
         shut_down: Callable[[], None],
@@ -83,6 +85,7 @@ class Operations:
             "activity": self._take_activity,
             "subscribe": self._enter_subscriber,
             **leases.table,
+            **trims.table,
             "shutdown": self._shutdown,
         }
 

@@ -14,6 +14,7 @@ from .enforcers.choice import ENFORCERS
 from .host_memory import HostMemoryRule
 from .lease_settings import LeaseSettings, add_lease_arguments, read_lease_settings
 from .swap_settings import SwapSettings, add_swap_arguments, read_swap_settings
+from .trim_policy import TrimPolicy, add_trim_arguments
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -44,6 +45,7 @@ class AgentSettings:
     host_memory: HostMemoryRule = field(default_factory=HostMemoryRule)
     swap: SwapSettings = field(default_factory=SwapSettings)
     leases: LeaseSettings = field(default_factory=LeaseSettings)
+    trim: TrimPolicy = field(default_factory=TrimPolicy)
     orphan_seconds: float = 2.0
     restart_grace_seconds: float = 10.0
     recall_seconds: float = 0.2
@@ -72,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_memory_rules(parser)
     add_lease_arguments(parser, parse_bytes)
+    add_trim_arguments(parser)
     add_swap_arguments(parser, parse_bytes)
     _add_container_folders(parser)
     parser.add_argument("--log-file", type=Path, help="append the log to this file (default: stderr)")
@@ -148,6 +151,7 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         enforcer=options.enforcer,
         context_slack_bytes=options.context_slack,
         host_memory=HostMemoryRule(options.host_memory_fraction, options.host_memory_floor),
+        trim=TrimPolicy(options.trim_after),
         swap=read_swap_settings(options, _absolute(options.swap_spill_dir)),
         leases=read_lease_settings(options),
     )
