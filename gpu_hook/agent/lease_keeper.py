@@ -123,6 +123,7 @@ class LeaseKeeper:
                 )
         self._answer_growth(views, waits, now.monotonic)
         self._waits = waits
+        self._prepare(waits)
         self._tell_changes(now.monotonic)
         return decision.look_at
 
@@ -154,6 +155,18 @@ class LeaseKeeper:
                 desks.refuse_room()
             waits.pop(view.kernel_id, None)
 
+    def _prepare(self, waits: dict[str, Wait]) -> None:
+        """Who has to leave when its hold or turn is over then leaves without waiting for host memory."""
+        for wait in waits.values():
+            for kernel_id in wait.behind if wait.reason in (Reason.HOLD, Reason.TURN) else ():
+                record = self._records[kernel_id]
+                if record.is_resident and not record.is_prepared:
+                    record.is_prepared = True
+                    self._spawn(kernel_id, self._make_ready(record))
+
+    async def _make_ready(self, record: LeaseRecord) -> None:
+        await record.residency.prepare()
+
     @staticmethod
     def _held(views: list[KernelView]) -> dict[str, int]:
         held: dict[str, int] = {}
@@ -165,6 +178,9 @@ class LeaseKeeper:
 
     def _begin(self, kernel_id: str, state: State, move: Coroutine[None, None, None]) -> None:
         self._records[kernel_id].is_beginning = state
+        self._spawn(kernel_id, move)
+
+    def _spawn(self, kernel_id: str, move: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(move, name=f"lease {kernel_id}")
         self._moves.add(task)
         task.add_done_callback(self._moves.discard)

@@ -44,6 +44,8 @@ class Movable(Protocol):
 
     async def swap_in(self) -> Move: ...
 
+    async def prepare(self) -> bool: ...
+
 
 class Desks(Protocol):
     """Where its processes ask for credit. ``wanted_bytes``: what they wait for, by device."""
@@ -90,6 +92,7 @@ class LeaseRecord:
         self.hinted_until = 0.0
         self.is_asked_in = False  # by its user: as if a cell had come
         self.is_asked_out = False
+        self.is_prepared = False  # host memory for its copy was made, since it came in
         self.not_before = 0.0  # after a move that failed and does not say when to try again
         self.is_beginning: State | None = None  # a move that was decided, and shows in the facts in a moment
         self.is_postponed = False  # it failed to come in, and tries again later
@@ -107,6 +110,7 @@ class LeaseRecord:
         if self._was_idle and idleness.since is None:
             self.turn_since = now.monotonic
         self._was_idle = idleness.since is not None
+        self.is_asked_out = self.is_asked_out and self._was_idle
         wanted = self.kernel.desks.wanted_bytes
         want = self._want(state, bool(wanted), now.monotonic)
         self.is_postponed = want is not Want.NONE and state is State.SWAPPED and self.retry_at > now.monotonic
@@ -133,7 +137,7 @@ class LeaseRecord:
     def came_in(self, now: float) -> None:
         """Its hold and its turn begin."""
         self.held_since = self.turn_since = now
-        self.is_asked_in, self.hinted_until = False, 0.0
+        self.is_asked_in, self.hinted_until, self.is_prepared = False, 0.0, False
 
     @property
     def is_resident(self) -> bool:

@@ -1,0 +1,387 @@
+"""The keeper of the leases at work, in virtual time: kernels whose moves end when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.agent.activity import Activity
+from aliquot.gpu_hook.agent.devices import DeviceReading
+from aliquot.gpu_hook.agent.idleness import Moment, Telemetry
+from aliquot.gpu_hook.agent.journal import Reservation
+from aliquot.gpu_hook.agent.lease_keeper import LeaseKeeper
+from aliquot.gpu_hook.agent.lease_views import Policy, Reason
+from aliquot.gpu_hook.agent.ledger import DeviceFacts
+from aliquot.gpu_hook.agent.residency_facts import DeviceBytes, Move, MoveRefusal, MoveResult, ResidencyFacts
+from aliquot.gpu_hook.agent.residency_table import KernelState
+from aliquot.gpu_hook.placement import Part
+from aliquot.gpu_hook.protocol import ResidencyMode, Staying
+
+MIB = 1 << 20
+CARD = 1000 * MIB
+UUID = "GPU-a"
+
+
+class AResidency:
+    """One kernel's moves: each waits in ``move`` for the test to say what came of it."""
+
+    def __init__(self, kernel_id: str, amount: int, state: KernelState) -> None:
+        self.kernel_id, self.amount, self.state = kernel_id, amount, state
+        self.staying = 0
+        self.telemetry = Telemetry()
+        self.waits_since: float | None = None
+        self.refusal: MoveRefusal | None = None
+        self.mode_reason = ""
+        self.move: asyncio.Future[Move] | None = None
+        self.prepared = 0
+
+    def facts(self) -> ResidencyFacts:
+        is_out = self.state in (KernelState.SWAPPED, KernelState.SWAPPING_IN)
+        away = self.amount - self.staying if is_out else 0
+        device = DeviceBytes(UUID, self.amount, self.amount - self.staying, away, self.staying, self.amount - away)
+        return ResidencyFacts(
+            kernel_id=self.kernel_id,
+            state=self.state,
+            mode=ResidencyMode.VMM,
+            mode_reason=self.mode_reason,
+            since=0.0,
+            devices=(device,),
+            staying=Staying(0),
+            refusal=self.refusal,
+            waits_since=self.waits_since,
+            telemetry=(self.telemetry,),
+            launches=0,
+            silent_pids=(),
+            host_bytes=0,
+        )
+
+    async def swap_out(self, reason: str) -> Move:
+        return await self._move(KernelState.SWAPPING_OUT, KernelState.SWAPPED)
+
+    async def swap_in(self) -> Move:
+        return await self._move(KernelState.SWAPPING_IN, KernelState.RESIDENT)
+
+    async def prepare(self) -> bool:
+        self.prepared += 1
+        return True
+
+    async def _move(self, during: KernelState, after: KernelState) -> Move:
+        before, self.state = self.state, during
+        self.move = asyncio.get_running_loop().create_future()
+        move = await self.move
+        self.state = after if move.is_done else before
+        if after is KernelState.RESIDENT and move.is_done:
+            self.waits_since = None
+        return move
+
+
+@dataclass
+class TheDesks:
+    wanted_bytes: dict[int, int] = field(default_factory=dict)
+    answers: list[str] = field(default_factory=list)
+    given: Callable[[], None] = lambda: None
+
+    def give_room(self) -> None:
+        self.answers.append("given")
+        self.given()
+        self.wanted_bytes = {}
+
+    def refuse_room(self) -> None:
+        self.answers.append("refused")
+        self.wanted_bytes = {}
+
+
+@dataclass
+class AKernel:
+    kernel_id: str
+    reservation: Reservation
+    residency: AResidency
+    desks: TheDesks = field(default_factory=TheDesks)
+    activity: Activity | None = None
+    is_expecting: bool = False
+
+    def grow(self, amount: int) -> None:
+        """Ask for credit that the device has no room for."""
+
+        def given() -> None:
+            self.residency.amount += amount
+
+        self.desks.wanted_bytes, self.desks.given = {0: amount}, given
+
+
+class ANode:
+    """A device of 1000 MiB, and the keeper over it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.told: list[str] = []
+        self.kernels: list[AKernel] = []
+        self.host_room: int | None = None
+        policy = Policy(hold_seconds=5, quantum_seconds=30, quantum_moves=0, patience_seconds=60)
+        self.keeper = LeaseKeeper(policy, self.moment, self.lent, lambda: self.host_room, self.told.append)
+        self.look()
+
+    def moment(self) -> Moment:
+        return Moment(self.now, self.now)
+
+    def lent(self, uuid: str) -> int:
+        return sum(kernel.residency.amount for kernel in self.kernels)
+
+    def look(self, others: int = 0) -> None:
+        used = others + sum(self.on_device().values())
+        reading = DeviceReading(DeviceFacts(UUID, 0, "a", CARD), used_bytes=used)
+        for _ in range(3):
+            self.keeper.room.look([reading], self.on_device())
+
+    def on_device(self) -> dict[str, int]:
+        return {UUID: sum(kernel.residency.facts().devices[0].on_device_bytes for kernel in self.kernels)}
+
+    def kernel(self, name: str, mib: int, state: KernelState = KernelState.RESIDENT, **more: Any) -> AKernel:
+        """One that is idle since long ago."""
+        part = Part(UUID, 0, 100, CARD)
+        reservation = Reservation(name, "ada", 100, None, "production", "", {}, (part,), 1.0)
+        kernel = AKernel(name, replace(reservation, **more), AResidency(name, mib * MIB, state))
+        kernel.activity = Activity(0, 0, 0.0)
+        self.kernels.append(kernel)
+        self.keeper.add(kernel, kernel.residency)
+        return kernel
+
+    async def turn(self, later: float = 0.0) -> None:
+        self.now += later
+        self.keeper.turn()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def finish(self, kernel: AKernel, result: MoveResult = MoveResult.DONE) -> None:
+        """Its move ends, and the keeper looks again."""
+        assert kernel.residency.move is not None
+        kernel.residency.move.set_result(Move(result, moved_bytes=kernel.residency.amount, copy_seconds=1.0))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await self.turn()
+
+
+def call(kernel: AKernel, node: ANode) -> None:
+    """A call of a swapped kernel waits on the device."""
+    kernel.residency.waits_since = node.now
+    kernel.residency.telemetry = Telemetry(last_call=node.now, waiting_calls=1)
+
+
+@pytest.fixture
+def play() -> Callable[[Callable[[ANode], Coroutine[Any, Any, None]]], None]:
+    def play(scenario: Callable[[ANode], Coroutine[Any, Any, None]]) -> None:
+        async def run() -> None:
+            node = ANode()
+            await scenario(node)
+            await node.keeper.close()
+
+        asyncio.run(run())
+
+    return play
+
+
+def test_a_call_makes_an_idle_kernel_leave_and_then_comes_in(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        idle, waker = node.kernel("idle", 600), node.kernel("waker", 600, KernelState.SWAPPED)
+        call(waker, node)
+        await node.turn(later=10)
+        assert idle.residency.state is KernelState.SWAPPING_OUT
+        assert waker.residency.state is KernelState.SWAPPED
+        assert node.keeper.wait("waker").reason is Reason.MOVING
+        await node.finish(idle)
+        assert waker.residency.state is KernelState.SWAPPING_IN
+        await node.finish(waker)
+        assert waker.residency.state is KernelState.RESIDENT
+        assert node.keeper.wait("waker") is None
+
+    play(scenario)
+
+
+def test_room_that_was_promised_is_nobody_elses(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        waker, other = node.kernel("waker", 600, KernelState.SWAPPED), node.kernel("other", 100)
+        call(waker, node)
+        await node.turn(later=10)
+        assert waker.residency.state is KernelState.SWAPPING_IN
+        other.grow(400 * MIB)
+        await node.turn()
+        assert other.desks.answers == []
+        await node.finish(waker)
+        assert other.desks.answers == []
+
+    play(scenario)
+
+
+def test_growth_waits_for_an_idle_kernel_to_leave(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        idle, grower = node.kernel("idle", 600), node.kernel("grower", 300)
+        assert node.keeper.has_room("grower", UUID, 100 * MIB)
+        assert not node.keeper.has_room("grower", UUID, 200 * MIB)
+        grower.grow(200 * MIB)
+        await node.turn(later=10)
+        assert idle.residency.state is KernelState.SWAPPING_OUT
+        assert grower.desks.answers == []
+        await node.finish(idle)
+        assert grower.desks.answers == ["given"]
+
+    play(scenario)
+
+
+def test_growth_that_nobody_can_make_room_for_is_refused_at_once(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        stays, grower = node.kernel("stays", 600), node.kernel("grower", 300)
+        stays.residency.mode_reason = "its residency mode is off"
+        grower.grow(200 * MIB)
+        await node.turn(later=10)
+        assert grower.desks.answers == ["refused"]
+
+    play(scenario)
+
+
+def test_what_only_others_seem_to_have_is_left_to_the_driver(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        grower = node.kernel("grower", 300)
+        node.look(others=100 * MIB)
+        grower.grow(650 * MIB)
+        await node.turn(later=10)
+        assert grower.desks.answers == ["given"]
+
+    play(scenario)
+
+
+def test_growth_for_which_the_host_has_no_memory_is_refused_in_the_end(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        node.host_room = 100 * MIB
+        idle, grower = node.kernel("idle", 600), node.kernel("grower", 300)
+        grower.grow(200 * MIB)
+        await node.turn(later=10)
+        assert node.keeper.wait("grower").reason is Reason.HOST
+        await node.turn(later=59)
+        assert grower.desks.answers == []
+        await node.turn(later=2)
+        assert grower.desks.answers == ["refused"]
+        assert idle.residency.state is KernelState.RESIDENT
+
+    play(scenario)
+
+
+def test_one_that_could_not_drain_is_left_alone_for_its_time(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        busy, waker = node.kernel("busy", 600), node.kernel("waker", 600, KernelState.SWAPPED)
+        call(waker, node)
+        await node.turn(later=10)
+        busy.residency.refusal = MoveRefusal(MoveResult.BUSY, "a kernel runs", node.now + 4)
+        await node.finish(busy, MoveResult.BUSY)
+        assert busy.residency.state is KernelState.RESIDENT
+        await node.turn(later=3)
+        assert busy.residency.state is KernelState.RESIDENT
+        await node.turn(later=2)
+        assert busy.residency.state is KernelState.SWAPPING_OUT
+
+    play(scenario)
+
+
+def test_one_that_could_not_come_in_tries_again_later(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        waker = node.kernel("waker", 600, KernelState.SWAPPED)
+        call(waker, node)
+        await node.turn(later=10)
+        await node.finish(waker, MoveResult.NO_ROOM)
+        assert waker.residency.state is KernelState.SWAPPED
+        assert node.keeper.wait("waker").reason is Reason.STUCK
+        await node.turn(later=2)
+        assert waker.residency.state is KernelState.SWAPPING_IN
+
+    play(scenario)
+
+
+def test_nothing_leaves_while_processes_are_still_to_come_back(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        idle, waker = node.kernel("idle", 600), node.kernel("waker", 600, KernelState.SWAPPED)
+        idle.is_expecting = True
+        call(waker, node)
+        await node.turn(later=10)
+        await node.turn(later=100)
+        assert idle.residency.state is KernelState.RESIDENT
+        idle.is_expecting = False
+        await node.turn(later=1)
+        assert idle.residency.state is KernelState.SWAPPING_OUT
+
+    play(scenario)
+
+
+def test_a_cell_wakes_its_kernel_before_it_calls_and_input_does_not(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        waker = node.kernel("waker", 600, KernelState.SWAPPED)
+        waker.activity = Activity(1, 1, node.now, input=node.now)
+        await node.turn(later=10)
+        assert waker.residency.state is KernelState.SWAPPED
+        waker.activity = Activity(1, 1, node.now)
+        await node.turn()
+        assert waker.residency.state is KernelState.SWAPPING_IN
+
+    play(scenario)
+
+
+def test_a_hint_makes_idle_ones_leave_and_is_forgotten(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        busy = node.kernel("busy", 600)
+        node.kernel("waker", 600, KernelState.SWAPPED)
+        busy.activity = Activity(1, 1, node.now)
+        busy.residency.telemetry = Telemetry(last_call=node.now, calls_inside=1)
+        node.keeper.record("waker").hinted_until = node.now + 30
+        await node.turn(later=10)
+        assert node.keeper.wait("waker").reason is Reason.BUSY
+        await node.turn(later=25)
+        assert node.keeper.wait("waker") is None
+        assert busy.residency.state is KernelState.RESIDENT
+
+    play(scenario)
+
+
+def test_what_was_asked_out_leaves_and_stays_if_it_became_busy(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        asked, busy = node.kernel("asked", 300), node.kernel("busy", 300)
+        for kernel in (asked, busy):
+            node.keeper.record(kernel.kernel_id).is_asked_out = True
+        busy.activity = Activity(1, 1, node.now)
+        await node.turn()
+        assert asked.residency.state is KernelState.SWAPPING_OUT
+        assert busy.residency.state is KernelState.RESIDENT
+
+    play(scenario)
+
+
+def test_host_memory_for_whoever_will_have_to_leave_is_made_ahead(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        busy, waker = node.kernel("busy", 600), node.kernel("waker", 600, KernelState.SWAPPED)
+        busy.activity = Activity(1, 1, node.now)
+        call(waker, node)
+        await node.turn(later=10)
+        await node.turn(later=1)
+        assert node.keeper.wait("waker").reason is Reason.TURN
+        assert busy.residency.prepared == 1
+
+    play(scenario)
+
+
+def test_who_waits_is_told_of_every_second_and_every_change(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        busy, waker = node.kernel("busy", 600), node.kernel("waker", 600, KernelState.SWAPPED)
+        busy.activity = Activity(1, 1, node.now)
+        call(waker, node)
+        await node.turn(later=10)
+        node.told.clear()
+        await node.turn(later=0.5)
+        assert node.told == []
+        await node.turn(later=0.6)
+        assert node.told == ["waker"]
+        node.told.clear()
+        await node.turn(later=30)
+        await node.turn()  # as when the move that began says so
+        assert set(node.told) == {"busy", "waker"}
+
+    play(scenario)

@@ -1,0 +1,118 @@
+"""More is reserved of a device than it has: by class, within what the host can hold, and what is elastic is not."""
+
+from __future__ import annotations
+
+import pytest
+from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger, LedgerError
+from aliquot.gpu_hook.oversubscription import MOST_RATIO, Oversubscription
+from aliquot.gpu_hook.placement import GRAIN_BYTES, Part, Refusal, place, resize
+from hypothesis import given, settings, strategies as st
+
+GRAIN = GRAIN_BYTES
+MEMORY = 100 * GRAIN
+A, B = DeviceFacts("GPU-a", 0, "a", MEMORY), DeviceFacts("GPU-b", 1, "b", MEMORY)
+CLASSES = ("production", "opportunistic")
+
+
+class TestOversubscription:
+    def a_ledger(self, **rule: float) -> Ledger:
+        ledger = Ledger(oversubscription=Oversubscription(**rule))  # type: ignore[arg-type]
+        ledger.set_devices([A, B])
+        return ledger
+
+    def test_a_device_may_be_reserved_as_often_as_its_ratio_says(self) -> None:
+        ledger = self.a_ledger(production=2.0, opportunistic=2.0)
+        for name in ("k", "l"):
+            ledger.reserve(name, [Part("GPU-a", 0, 100, MEMORY)])
+        with pytest.raises(LedgerError, match="does not fit"):
+            ledger.reserve("m", [Part("GPU-a", 0, 1, GRAIN)])
+        ledger.check()
+
+    def test_opportunistic_kernels_keep_production_from_nothing(self) -> None:
+        ledger = self.a_ledger(production=1.0, opportunistic=2.0)
+        ledger.reserve("low", [Part("GPU-a", 0, 100, MEMORY)], is_production=False)
+        ledger.reserve("high", [Part("GPU-a", 0, 100, MEMORY)])
+        with pytest.raises(LedgerError, match="does not fit"):
+            ledger.reserve("other", [Part("GPU-a", 0, 1, GRAIN)])
+
+    def test_elastic_memory_is_not_reserved(self) -> None:
+        ledger = self.a_ledger()
+        for name in ("k", "l"):
+            ledger.reserve(name, [Part("GPU-a", 0, 50, MEMORY, MEMORY // 2)])
+        assert ledger.lend("k", 0, 1, MEMORY)
+        ledger.check()
+
+    def test_a_restored_kernel_keeps_its_place_when_the_ratio_was_lowered(self) -> None:
+        ledger = self.a_ledger()
+        for name in ("k", "l"):
+            ledger.reserve(name, [Part("GPU-a", 0, 100, MEMORY)], is_restored=True)
+        assert ledger.device_states()[0].free_bytes == 0
+        with pytest.raises(LedgerError, match="does not fit"):
+            ledger.reserve("forged", [Part("GPU-a", 0, 100, 100 * MEMORY)], is_restored=True)
+
+    def test_what_devices_lack_has_to_fit_on_the_host(self) -> None:
+        ledger = self.a_ledger(production=4.0, opportunistic=4.0, host_bytes=2 * MEMORY)
+        assert ledger.host_bytes_left() == 2 * MEMORY
+        for name in ("k", "l"):
+            ledger.reserve(name, [Part("GPU-a", 0, 100, MEMORY)])
+        assert ledger.host_bytes_left() == 0  # one beyond, and room for one more that has to leave first
+
+    def test_parts_go_where_the_device_itself_has_the_room(self) -> None:
+        ledger = self.a_ledger(production=4.0, opportunistic=4.0)
+        ledger.reserve("k", [Part("GPU-a", 0, 80, 80 * GRAIN)])
+        parts = place(ledger.device_states(), 50)
+        assert not isinstance(parts, Refusal)
+        assert [part.uuid for part in parts] == ["GPU-b"]
+
+    def test_whole_devices_are_shared_only_when_no_other_is_left(self) -> None:
+        ledger = self.a_ledger(production=2.0, opportunistic=2.0)
+        for name, want in (("k", "GPU-a"), ("l", "GPU-b"), ("m", "GPU-a"), ("n", "GPU-b")):
+            parts = place(ledger.device_states(), 100)
+            assert not isinstance(parts, Refusal)
+            ledger.reserve(name, parts)
+            assert [part.uuid for part in parts] == [want]
+        refusal = place(ledger.device_states(), 100)
+        assert isinstance(refusal, Refusal)
+        assert refusal.code == "no_room"
+
+
+@given(
+    ratios=st.tuples(st.floats(1, MOST_RATIO), st.floats(1, MOST_RATIO)),
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(("reserve", "release", "resize")),
+            st.sampled_from("abcdef"),
+            st.integers(1, 250),
+            st.none() | st.integers(GRAIN * 3, 2 * MEMORY),
+            st.sampled_from(CLASSES),
+            st.booleans(),
+        ),
+        max_size=30,
+    ),
+)
+@settings(max_examples=100, deadline=None)
+def test_what_placement_answers_the_ledger_can_hold(ratios: tuple[float, float], steps: list[tuple]) -> None:  # type: ignore[type-arg]
+    ledger = Ledger(oversubscription=Oversubscription(*ratios))
+    ledger.set_devices([A, B])
+    held: dict[str, tuple[Part, ...]] = {}
+    for what, name, hundredths, limit, workload_class, is_elastic in steps:
+        is_production = workload_class == "production"
+        if what == "release":
+            assert ledger.release(name) == (held.pop(name, None) is not None)
+        elif what == "reserve" and name not in held:
+            parts = place(ledger.device_states(workload_class), hundredths, limit, is_elastic=is_elastic)
+            if not isinstance(parts, Refusal):
+                ledger.reserve(name, parts, is_production=is_production)
+                held[name] = parts
+        elif what == "resize" and name in held:
+            states = ledger.device_states(workload_class, without=name)
+            parts = resize(states, held[name], hundredths, limit, is_elastic=is_elastic)
+            if not isinstance(parts, Refusal):
+                ledger.resize(name, parts, None, is_production=is_production)
+                assert [part.uuid for part in parts] == [part.uuid for part in held[name]]
+                assert sum(part.hundredths for part in parts) == hundredths
+                held[name] = parts
+        ledger.check()
+    for name in held:
+        ledger.release(name)
+    assert all(ledger.reserved(device.uuid).bytes == 0 for device in (A, B))
