@@ -213,7 +213,7 @@ static struct elastic *take_dying(bool may_wait)
     while (*link && !taken) {
         if (may_go(*link, may_wait)) {
             taken = *link;
-            *link = taken->next;
+            __atomic_store_n(link, taken->next, __ATOMIC_RELEASE); /* the head is read without the mutex */
         } else {
             link = &(*link)->next;
         }

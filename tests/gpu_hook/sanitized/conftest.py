@@ -130,3 +130,10 @@ def make_machine() -> Iterator[Callable[..., Any]]:
 @pytest.fixture
 def differential() -> ModuleType:
     return fuzz_tests.differential
+
+
+@pytest.fixture
+def swap_orders() -> ModuleType:
+    """What an agent does to one process to swap it."""
+    found: ModuleType = fuzz_tests.hook_tests.swap_orders
+    return found
