@@ -121,6 +121,14 @@ class KernelActivity:
 
 
 @dataclass(frozen=True)
+class TrimStatus:
+    """What the frameworks in a kernel returned, last: ``at`` in seconds since the epoch."""
+
+    bytes: int
+    at: float
+
+
+@dataclass(frozen=True)
 class EnforcerStatus:
     """One of the enforcers, and why it is not in force."""
 
@@ -171,6 +179,7 @@ class KernelStatus:
     unhooked_processes: tuple[UnhookedProcess, ...] = ()
     activity: KernelActivity | None = None
     residency: ResidencyStatus | None = None
+    trimmed: TrimStatus | None = None
 
 
 @dataclass(frozen=True)
@@ -245,7 +254,7 @@ def _read_device(report: Mapping[str, Any]) -> DeviceStatus:
 
 
 def _read_kernel(report: Mapping[str, Any]) -> KernelStatus:
-    activity = report.get("activity")
+    activity, trimmed = report.get("activity"), report.get("trimmed")
     return _read(
         KernelStatus,
         report,
@@ -256,6 +265,7 @@ def _read_kernel(report: Mapping[str, Any]) -> KernelStatus:
         unhooked_processes=_read_processes(report.get("unhooked_processes", ())),
         activity=None if activity is None else _read(KernelActivity, activity),
         residency=read_residency(report.get("residency")),
+        trimmed=None if trimmed is None else _read(TrimStatus, trimmed),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aliquot.provisioner.relay import kernel_side
 
 MIB = 1 << 20
 QUOTA = 512 * MIB
@@ -96,6 +97,27 @@ def test_the_other_allocators_meet_the_same_quota(a_kernel: Any, allocator: str)
         PYTORCH_ALLOC_CONF=allocator,
     )
     assert found == [8, 400 * MIB]
+
+
+@pytest.mark.parametrize("allocator", ["", "expandable_segments:True", "backend:cudaMallocAsync"])
+def test_a_trim_returns_what_torch_keeps_and_no_more(a_kernel: Any, allocator: str) -> None:
+    kept, counted, live, again = a_kernel.run(
+        f"""
+        side = {{"__name__": "aliquot"}}
+        exec(open({kernel_side.__file__!r}).read(), side)
+        live = torch.full((20 * MIB,), 7, dtype=torch.uint8, device="cuda")
+        block = torch.empty(200 * MIB, dtype=torch.uint8, device="cuda")
+        del block
+        kept = torch.cuda.memory_reserved()
+        found = side["trim"]({{"while": __file__}})
+        counted = kept - torch.cuda.memory_reserved() == found["bytes"] == found["frameworks"]["torch"]
+        block = torch.empty(200 * MIB, dtype=torch.uint8, device="cuda")
+        result = [found["bytes"], counted, int(live.sum(dtype=torch.int64)) == 7 * live.numel(), block.numel()]
+        """,
+        PYTORCH_ALLOC_CONF=allocator,
+    )
+    assert kept >= 200 * MIB
+    assert (counted, live, again) == (True, True, 200 * MIB)
 
 
 def test_streams_and_events_keep_time(a_kernel: Any) -> None:
