@@ -43,6 +43,7 @@ class DeviceReading:
     busy: Mapping[int, float] = field(default_factory=dict)
     covered_seconds: float = 0.0
     processes: Mapping[int, int | None] = field(default_factory=dict)
+    driver_version: str = ""
 
 
 class DeviceSource(Protocol):

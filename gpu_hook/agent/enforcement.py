@@ -45,6 +45,10 @@ class Enforcement:
         return self._choice.enforcer.name
 
     @property
+    def word(self) -> EnforcerWord:
+        return self._choice.enforcer.word
+
+    @property
     def reports(self) -> tuple[EnforcerReport, ...]:
         return self._choice.reports
 

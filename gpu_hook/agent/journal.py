@@ -79,6 +79,7 @@ class Entry:
     absolute_paths: str = "unknown"
     libraries: tuple[str, ...] = ()  # that its grants named; an agent of before wrote none
     boot_id: str = ""  # likewise
+    saved_bytes: Mapping[str, int] = field(default_factory=dict)  # what a restore of its contexts takes, by device
     is_swapped: bool = False  # its lease was ended: its processes' memory is, or may be, on the host
 
 
@@ -108,6 +109,7 @@ def read_entry(folder: Path) -> Entry:
             boot_id=str(data.get("boot_id", "")),
             host_tally=_read_tally(data["host_tally"]) if "host_tally" in data else Tally(),
             is_swapped=bool(data.get("is_swapped", False)),
+            saved_bytes={str(uuid): int(amount) for uuid, amount in data.get("saved_bytes", {}).items()},
         )
     except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise JournalError(f"{folder / _NAME} cannot be read: {error!r}") from error

@@ -79,9 +79,8 @@ class Kernel:
         self._expected = WatchedProcesses(self._expected_ended)  # were connected to the agent before us, not yet to us
         self._swap = swap
         mode = protocol.ResidencyMode[entry.reservation.residency.upper()]
-        self.residency = KernelResidency(
-            self.kernel_id, mode, swap, lambda: self.accounts, self.write_journal, entry.is_swapped
-        )
+        found = (entry.is_swapped, entry.saved_bytes)
+        self.residency = KernelResidency(self.kernel_id, mode, swap, lambda: self.accounts, self.write_journal, *found)
         folder.mkdir(exist_ok=True)
         folder.chmod(_FOLDER_MODE)
         self._open()
@@ -214,6 +213,7 @@ class Kernel:
             tallies=self.usage.tallies,
             host_tally=self.usage.host_tally,
             is_swapped=self.residency.is_lease_ended,
+            saved_bytes=self.residency.saved_bytes,
         )
         self._written = (entry.tallies, entry.host_tally)
         try:

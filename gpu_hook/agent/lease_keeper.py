@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _LONGEST_SLEEP_SECONDS = 1.0  # who waits is told every second; idleness shows by looking
 _SHORTEST_SLEEP_SECONDS = 0.02
+_CHECKPOINT_RETRY_SECONDS = 60.0
 _RETRY_SECONDS = 1.0  # after a move that failed and does not say when to try again
 
 Tell = Callable[[str], None]
@@ -42,6 +43,7 @@ class LeaseKeeper:
         lent: Callable[[str], int],
         host_room: Callable[[], int | None],
         tell: Tell,
+        checkpoint_after_seconds: float | None = None,
     ) -> None:
         self.room = Room()
         self._policy = policy
@@ -49,6 +51,7 @@ class LeaseKeeper:
         self._lent = lent
         self._host_room = host_room
         self._tell = tell
+        self._checkpoint_after = checkpoint_after_seconds  # None: never
         self._records: dict[str, LeaseRecord] = {}
         self._waits: dict[str, Wait] = {}
         self._told: dict[str, tuple[object, float]] = {}  # kernel -> what was told of it, when
@@ -114,6 +117,7 @@ class LeaseKeeper:
         views = [record.view(now) for record in self._records.values()]
         decision = decide(self.room.views(), views, now.monotonic, self._policy, self._host_room())
         self._carry_out(decision)
+        self._save_the_quiet(now.monotonic)
         waits = {wait.kernel_id: wait for wait in decision.waits}
         for record in self._records.values():
             if record.is_postponed:
@@ -134,6 +138,25 @@ class LeaseKeeper:
             self._begin(kernel_id, State.SWAPPING_IN, self._bring_in(kernel_id))
         for kernel_id in decision.grown:
             self._records[kernel_id].kernel.desks.give_room()
+
+    def _save_the_quiet(self, now: float) -> None:
+        """Whom nobody wants gives up his context, too: that alone is up to half a GiB of each device."""
+        if self._checkpoint_after is None:
+            return
+        for kernel_id, record in self._records.items():
+            if record.is_for_checkpoint(now, self._checkpoint_after):
+                self._begin(kernel_id, State.SWAPPING_OUT, self._checkpoint(kernel_id))
+
+    async def _checkpoint(self, kernel_id: str) -> None:
+        record = self._records[kernel_id]
+        try:
+            move = await record.residency.checkpoint()
+        finally:
+            record.is_beginning = None
+        if not move.is_done:
+            record.not_saved_before = self._clock().monotonic + _CHECKPOINT_RETRY_SECONDS
+            log.info("event=not_checkpointed kernel=%s reason=%r", kernel_id, move.text)
+        self.hurry()
 
     def _answer_growth(self, views: list[KernelView], waits: dict[str, Wait], now: float) -> None:
         """Where nobody can make room, waiting helps nobody: the driver is asked, or the request refused."""

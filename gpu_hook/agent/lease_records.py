@@ -46,6 +46,8 @@ class Movable(Protocol):
 
     async def prepare(self) -> bool: ...
 
+    async def checkpoint(self) -> Move: ...
+
 
 class Desks(Protocol):
     """Where its processes ask for credit. ``wanted_bytes``: what they wait for, by device."""
@@ -94,6 +96,7 @@ class LeaseRecord:
         self.is_asked_out = False
         self.is_prepared = False  # host memory for its copy was made, since it came in
         self.not_before = 0.0  # after a move that failed and does not say when to try again
+        self.not_saved_before = 0.0  # after a checkpoint that was refused
         self.is_beginning: State | None = None  # a move that was decided, and shows in the facts in a moment
         self.is_postponed = False  # it failed to come in, and tries again later
         self._known_since = now
@@ -142,6 +145,12 @@ class LeaseRecord:
     @property
     def is_resident(self) -> bool:
         return self.is_beginning is None and self.residency.state not in _STATES
+
+    def is_for_checkpoint(self, now: float, after_seconds: float) -> bool:
+        """Swapped for so long, and wanted by nobody."""
+        is_out = self.facts.state is KernelState.SWAPPED and self.is_beginning is None
+        is_quiet = is_out and self.wants_since is None and not self.kernel.is_expecting
+        return is_quiet and now - self.facts.since >= after_seconds and now >= self.not_saved_before
 
     @property
     def retry_at(self) -> float:

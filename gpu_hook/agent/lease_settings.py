@@ -31,6 +31,7 @@ class LeaseSettings:
     opportunistic_ratio: float | None = None
     host: HostBudget = field(default_factory=HostBudget)
     residency: str = "vmm"
+    checkpoint_after_seconds: float | None = None
     policy: Policy = field(default_factory=Policy)
 
     def oversubscription(self, machine_bytes: int) -> Oversubscription:
@@ -81,6 +82,7 @@ def read_lease_settings(options: argparse.Namespace) -> LeaseSettings:
         opportunistic_ratio=options.oversubscribe_opportunistic,
         host=options.swap_memory,
         residency=options.residency,
+        checkpoint_after_seconds=options.checkpoint_after,
         policy=Policy(
             hold_seconds=options.lease_hold,
             quantum_seconds=options.lease_quantum,
@@ -91,6 +93,12 @@ def read_lease_settings(options: argparse.Namespace) -> LeaseSettings:
 
 
 def _add_policy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--checkpoint-after",
+        type=_seconds,
+        metavar="SECONDS",
+        help="checkpoint kernels swapped out for so long, contexts and all; experimental (default: never)",
+    )
     times = {
         "hold": (
             Policy.hold_seconds,

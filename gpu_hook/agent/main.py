@@ -9,7 +9,7 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -25,6 +25,8 @@ from aliquot.gpu_hook.paths import (
 from .arena import Arena, HostBudget
 from .audit import Audit, Auditor
 from .cdi import hook_spec, replace_file, softgpu_spec, write_specs
+from .checkpoint_helper import CheckpointHelper
+from .checkpoint_refusals import Circumstances
 from .control import ControlServer
 from .devices import DeviceMonitor, DeviceSource, DriverError
 from .enforcement import Enforcement
@@ -35,6 +37,7 @@ from .enforcers.driver import DriverEnforcer
 from .enforcers.hook import HookEnforcer
 from .enforcers.mps import MpsEnforcer
 from .host_memory import machine_memory_bytes
+from .kernel import Kernel
 from .lease_keeper import LeaseKeeper
 from .lease_operations import LeaseOperations, describe_lease
 from .lease_records import read_moment
@@ -53,6 +56,7 @@ from .nvml import NvmlSource, softgpu_environment
 from .operations import CONTROL_VERSION, Node, Operations
 from .reservations import Reservations
 from .residency import SwapTools
+from .residency_checkpoint import CheckpointTools
 from .settings import AgentSettings, read_arguments
 from .softgpu_state import prepare, remove
 from .status import describe_devices, describe_kernel, describe_lost, describe_oversubscription, describe_sighting
@@ -77,21 +81,21 @@ class Agent:
         self._monitor = DeviceMonitor(source, self._saw_devices)
         budget = HostBudget(settings.leases.host.bytes(machine_bytes))
         self._arena = Arena(budget, settings.swap.segment_bytes, settings.swap.spill_dir)
-        swap = SwapTools(self._arena, settings.swap)
+        self._checkpoints = CheckpointHelper(node.driver.cuda, node.driver_env)
+        swap = SwapTools(self._arena, settings.swap, self._checkpoint_tools())
         self._leases = LeaseKeeper(
-            settings.leases.policy, read_moment, self._ledger.lent, self._host_room, self._tell_lease
+            settings.leases.policy,
+            read_moment,
+            self._ledger.lent,
+            self._host_room,
+            self._tell_lease,
+            settings.leases.checkpoint_after_seconds,
         )
         self._reservations = Reservations(self._ledger, settings, self._tell_change, self._hurry, swap, self._leases)
-        self._enforcement = Enforcement(choice, lambda: self._reservations.kernels)
+        self._enforcement = Enforcement(choice, self._kernels)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
-        self._lease_operations = LeaseOperations(self._leases, lambda c, event: self._control.send(c, event))
-        self._trims = Trims(
-            settings.trim,
-            lambda: self._reservations.kernels,
-            self._idle_since,
-            lambda c, event: self._control.send(c, event),
-            read_moment,
-        )
+        self._lease_operations = LeaseOperations(self._leases, self._send)
+        self._trims = Trims(settings.trim, self._kernels, self._idle_since, self._send, read_moment)
         self._operations = Operations(
             node,
             self._reservations,
@@ -138,6 +142,26 @@ class Agent:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _kernels(self) -> Iterable[Kernel]:
+        return self._reservations.kernels
+
+    def _send(self, connection: int, event: dict[str, Any]) -> None:
+        self._control.send(connection, event)
+
+    def _checkpoint_tools(self) -> CheckpointTools:
+        return CheckpointTools(self._checkpoints, self._circumstances, self._bytes_of)
+
+    def _circumstances(self) -> Circumstances:
+        versions = {reading.driver_version for reading in self._monitor.readings}
+        return Circumstances(", ".join(versions), platform.machine(), self._enforcement.word)
+
+    def _bytes_of(self, pids: Sequence[int]) -> dict[str, int]:
+        """As of the last look: at the latest a second ago, and who is swapped out does not grow."""
+        return {
+            reading.facts.uuid: sum(reading.processes.get(pid) or 0 for pid in pids)
+            for reading in self._monitor.readings
+        }
+
     def _write_specs(self) -> None:
         """For container engines, where asked. Raises OSError."""
         folder, runtime, libraries = self._settings.cdi_dir, self._settings.runtime, self._node.libraries
@@ -157,6 +181,7 @@ class Agent:
         await self._leases.close()
         self._reservations.close()  # before the connections that hold some of them
         self._arena.close()
+        await self._checkpoints.close()
         await self._control.close()
         await self._monitor.close()
         with contextlib.suppress(OSError):

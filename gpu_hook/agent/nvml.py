@@ -54,6 +54,7 @@ class NvmlSource:
             found = " | ".join(words) or f"its NVML says {str(error).lower()!r}"
             name = "software GPU" if self._is_software else "NVIDIA driver"
             raise DriverError(f"the {name} ({driver.nvml.parent}) does not start: {found}") from error
+        self._driver_version = _optional(lambda: _text(pynvml.nvmlSystemGetDriverVersion())) or ""
         self._handles: list[tuple[DeviceFacts, Any]] = []
         self._last_look: dict[str, float] = {}
         problem = self._find_absent() or "there is none"
@@ -113,6 +114,7 @@ class NvmlSource:
             busy=busy,
             covered_seconds=covered_seconds,
             processes=_read_processes(handle),
+            driver_version=self._driver_version,
         )
 
     def _read_heat(self, handle: Any) -> tuple[int | None, float | None]:

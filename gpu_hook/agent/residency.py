@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aliquot.gpu_hook.protocol import Lease, Moved, Residency, ResidencyMode, Role, Staying
@@ -15,9 +15,10 @@ from aliquot.gpu_hook.protocol import Lease, Moved, Residency, ResidencyMode, Ro
 from .arena import Arena
 from .idleness import Telemetry
 from .ledger import DeviceAccount
-from .residency_facts import DeviceBytes, Move, MoveRefusal, MoveResult, ResidencyFacts
+from .residency_checkpoint import CheckpointTools, KernelCheckpoint
+from .residency_facts import Move, MoveRefusal, MoveResult, ResidencyFacts
 from .residency_moves import KernelMoves
-from .residency_process import ProcessResidency
+from .residency_process import ProcessResidency, bytes_of
 from .residency_table import ACTIONS, LEASE_HELD, Action, Event, KernelState
 from .residency_telemetry import launches, telemetry_of
 from .session import HookSession
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 2.0, 60.0
 _OLDEST_MOVING = 3  # version of the protocol
+SAVED = frozenset({KernelState.CHECKPOINTED, KernelState.RESTORING})
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class SwapTools:
 
     arena: Arena
     settings: SwapSettings
+    checkpoints: CheckpointTools | None = None
 
 
 class KernelResidency:
@@ -52,6 +55,7 @@ class KernelResidency:
         accounts: Callable[[], Sequence[DeviceAccount]],
         journal: Callable[[], None],
         is_lease_ended: bool,
+        saved_bytes: Mapping[str, int] | None = None,
     ) -> None:
         self.kernel_id = kernel_id
         self.mode = mode
@@ -59,11 +63,17 @@ class KernelResidency:
         self.changed: Callable[[KernelResidency], None] = _nobody
         self.is_lease_ended = is_lease_ended
         self.state = KernelState.SWAPPED if is_lease_ended else KernelState.STARTING
+        if saved_bytes:
+            self.state = KernelState.CHECKPOINTED
         self._accounts = accounts
         self._journal = journal
         self._arena = tools.arena
         self._processes: dict[int, ProcessResidency] = {}
         self._moves = KernelMoves(kernel_id, mode, tools.arena, tools.settings, accounts)
+        self._checkpoint = KernelCheckpoint(
+            tools.checkpoints, tools.settings.drain_milliseconds, journal, saved_bytes or {}
+        )
+        self._acts = self._make_acts()
         self._loop = asyncio.get_running_loop()
         self._since = self._loop.time()
         self._task: asyncio.Task[Move] | None = None
@@ -72,6 +82,20 @@ class KernelResidency:
         self._waited_seconds = 0.0
         self._last: dict[Event, Move] = {}
         self._counts = {Event.OUT: 0, Event.IN: 0}
+
+    def _make_acts(self) -> Mapping[Action, Callable[[], None]]:
+        return {
+            Action.NOTE: _nothing,
+            Action.OPEN: _nothing,
+            Action.TAKE_OUT: lambda: self._run(Event.OUT, self._take_out()),
+            Action.BRING_IN: lambda: self._run(Event.IN, self._bring_in()),
+            Action.SAVE: lambda: self._run(Event.CHECKPOINT, self._checkpoint.save(self._pids)),
+            Action.RESTORE: lambda: self._run(Event.CHECKPOINT, self._checkpoint.restore(self._pids)),
+            Action.LET_ON: self._let_on,
+            Action.STAY_OUT: self._stay_out,
+            Action.FORGET: self._start_anew,
+            Action.CLOSE: lambda: self._arena.forget(self.kernel_id),
+        }
 
     async def swap_out(self, reason: str) -> Move:
         """End its lease and take its memory to the host. Whatever but DONE leaves it as it was."""
@@ -83,6 +107,18 @@ class KernelResidency:
     async def swap_in(self) -> Move:
         """Bring it back, and give it the lease. Its room is reserved already; whatever but DONE leaves it out."""
         return await self._start(Event.IN, "wake")
+
+    async def checkpoint(self) -> Move:
+        """Have its contexts leave, too. Whatever but DONE leaves it swapped."""
+        why = self._checkpoint.why_not(self.facts())
+        if why:
+            return Move(MoveResult.REFUSED, why)
+        return await self._start(Event.CHECKPOINT, "idle for long")
+
+    @property
+    def saved_bytes(self) -> Mapping[str, int]:
+        """What it takes of each device to restore its contexts; empty: they are there. For the journal."""
+        return self._checkpoint.saved_bytes
 
     async def prepare(self) -> bool:
         """Make host memory for its copy ahead, warm, while it runs; tells whether there is enough."""
@@ -158,6 +194,7 @@ class KernelResidency:
         for page in pages:
             staying |= page.read_residency().staying if page is not None else Staying(0)
         accounts = self._accounts()
+        devices = tuple(bytes_of(i, account, processes) for i, account in enumerate(accounts))
         why = self._why_never()
         return ResidencyFacts(
             kernel_id=self.kernel_id,
@@ -165,7 +202,7 @@ class KernelResidency:
             mode=ResidencyMode.OFF if why else self.mode,
             mode_reason=why,
             since=self._since,
-            devices=tuple(_bytes_of(i, account, processes) for i, account in enumerate(accounts)),
+            devices=self._checkpoint.amend(devices) if self.state in SAVED else devices,
             staying=staying,
             refusal=self._refusal,
             waits_since=self._waits_since,
@@ -191,6 +228,10 @@ class KernelResidency:
     def _telemetry(self) -> tuple[Telemetry, ...]:
         pages = (process.session.hook_side for process in self._processes.values())
         return tuple(telemetry_of(page) for page in pages if page is not None)
+
+    @property
+    def _pids(self) -> tuple[int, ...]:
+        return tuple(process.session.pid for process in self._processes.values())
 
     @property
     def _movable(self) -> tuple[ProcessResidency, ...]:
@@ -226,7 +267,11 @@ class KernelResidency:
         assert self._task is not None  # as _handle made it
         task = self._task
         try:
-            return await asyncio.shield(task)
+            move = await asyncio.shield(task)
+            while move.is_done and self._task is not task:  # restored, and on its way in
+                task = self._task
+                move = await asyncio.shield(task)
+            return move
         except asyncio.CancelledError:
             if task.cancelled():  # not who waits here
                 return Move(MoveResult.FAILED, "the kernel ended, or the agent does")
@@ -238,21 +283,7 @@ class KernelResidency:
             return
         if cell.to is not None and cell.to is not self.state:
             self.state, self._since = cell.to, self._loop.time()
-        if cell.action is Action.TAKE_OUT:
-            self._run(Event.OUT, self._take_out())
-        elif cell.action is Action.BRING_IN:
-            self._run(Event.IN, self._bring_in())
-        elif cell.action is Action.LET_ON:
-            self._let_on()
-        elif cell.action is Action.STAY_OUT:
-            self._end_lease()
-            self.look()
-            self._ask_for_wake()
-        elif cell.action is Action.FORGET:
-            self._arena.clear(self.kernel_id)
-            self._let_on()
-        elif cell.action is Action.CLOSE:
-            self._arena.forget(self.kernel_id)
+        self._acts[cell.action]()
         self.changed(self)
 
     def _run(self, event: Event, work: Coroutine[None, None, tuple[Event, Move]]) -> None:
@@ -294,6 +325,8 @@ class KernelResidency:
             move.seconds,
             move.text,
         )
+        if event is Event.CHECKPOINT and (move.is_done or self.state is KernelState.CHECKPOINTING):
+            return  # one that cannot be saved stays swapped, and comes in as any other
         if move.is_done:
             self._last[event] = move
             self._counts[event] += 1
@@ -309,6 +342,16 @@ class KernelResidency:
 
     def _end_lease(self) -> None:
         self._set_lease(True)
+
+    def _stay_out(self) -> None:
+        self._end_lease()
+        self.look()
+        self._ask_for_wake()
+
+    def _start_anew(self) -> None:
+        self._arena.clear(self.kernel_id)
+        self._checkpoint.forget()
+        self._let_on()
 
     def _let_on(self) -> None:
         self._set_lease(False)
@@ -337,18 +380,8 @@ class KernelResidency:
             self._handle(Event.FOUND)
 
 
-def _bytes_of(device: int, account: DeviceAccount, processes: Iterable[ProcessResidency]) -> DeviceBytes:
-    """Credit of who is no process of ours to move (a self-check) is on the device."""
-    ours = tuple(processes)
-    others = account.lent - sum(process.lent(account) for process in ours)
-    return DeviceBytes(
-        uuid=account.part.uuid,
-        lent_bytes=account.lent,
-        elastic_bytes=sum(process.elastic(device, account) for process in ours),
-        swapped_bytes=sum(process.swapped(device, account) for process in ours),
-        staying_bytes=others + sum(process.staying(device, account) for process in ours),
-        on_device_bytes=others + sum(process.on_device(device, account) for process in ours),
-    )
+def _nothing() -> None:
+    """The state alone changes."""
 
 
 def _nobody(_: KernelResidency) -> None:

@@ -6,7 +6,7 @@ Knows no other process, and decides nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -22,7 +22,7 @@ from aliquot.gpu_hook.protocol import (
 )
 
 from .ledger import DeviceAccount
-from .residency_facts import Move, MoveResult
+from .residency_facts import DeviceBytes, Move, MoveResult
 from .segments import Segment
 from .session import HookSession
 
@@ -168,4 +168,18 @@ def move_of(answer: Answer, wanted: Residency, accounts: Sequence[DeviceAccount]
         drain_seconds=answer.drain_nanoseconds / 1e9,
         copy_seconds=answer.copy_nanoseconds / 1e9,
         map_seconds=answer.map_nanoseconds / 1e9,
+    )
+
+
+def bytes_of(device: int, account: DeviceAccount, processes: Iterable[ProcessResidency]) -> DeviceBytes:
+    """Credit of who is no process of ours to move (a self-check) is on the device."""
+    ours = tuple(processes)
+    others = account.lent - sum(process.lent(account) for process in ours)
+    return DeviceBytes(
+        uuid=account.part.uuid,
+        lent_bytes=account.lent,
+        elastic_bytes=sum(process.elastic(device, account) for process in ours),
+        swapped_bytes=sum(process.swapped(device, account) for process in ours),
+        staying_bytes=others + sum(process.staying(device, account) for process in ours),
+        on_device_bytes=others + sum(process.on_device(device, account) for process in ours),
     )

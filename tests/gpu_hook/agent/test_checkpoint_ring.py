@@ -1,0 +1,133 @@
+"""Agent, hook, checkpointer and software GPU: a kernel that nobody wants leaves its devices, and comes back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
+from aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
+
+MIB = 1 << 20
+# A large block that is swapped, and a small one that only a checkpoint takes off the device.
+CLIENT = """
+import ctypes, os, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+blocks = []
+for size in (64 << 20, 512 << 10):
+    pointer, data = ctypes.c_uint64(), os.urandom(size)
+    assert cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size)) == 0
+    assert cuda.cuMemcpyHtoD_v2(pointer, data, ctypes.c_size_t(size)) == 0
+    blocks.append((pointer, data))
+print("ready", flush=True)
+for line in sys.stdin:
+    whole = True
+    for pointer, data in blocks:
+        back = ctypes.create_string_buffer(len(data))
+        assert cuda.cuMemcpyDtoH_v2(back, pointer, ctypes.c_size_t(len(data))) == 0
+        whole = whole and back.raw == data
+    print(whole, flush=True)
+"""
+
+
+class ARing:
+    """One node whose agent checkpoints at once, one kernel, one process of it."""
+
+    def __init__(self, node: Any, open_holder: Callable[[], Any]) -> None:
+        self.node = node
+        self._open_holder = open_holder
+        self.start()
+        self.client = subprocess.Popen(
+            [sys.executable, "-c", CLIENT],
+            env=self._environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.client.stdout is not None
+        assert self.client.stdout.readline() == "ready\n"
+
+    def start(self) -> None:
+        """An agent, and somebody who holds the kernel."""
+        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
+        log = self.node.folder / "agent.log"
+        command += ["--runtime-dir", str(self.node.folder), "--log-file", str(log), "--checkpoint-after", "0.1"]
+        self.node.process = subprocess.Popen(command)
+        self.node.until(self.node.answers)
+        self.holder = self._open_holder()
+        self.grant = self.holder.reserve(hundredths=50)["grant"]
+
+    def _environment(self) -> dict[str, str]:
+        environment = {**os.environ, **self.grant["env"]}
+        environment["LD_LIBRARY_PATH"] = environment.pop("LD_LIBRARY_PATH_PREPEND")
+        return environment
+
+    def state(self) -> str:
+        kernel = self.node.kernel()
+        return str(kernel["residency"]["state"]) if kernel else "gone"
+
+    def used(self) -> int:
+        return int(self.node.status()["devices"][0]["used_bytes"])
+
+    def save(self) -> None:
+        """Once it is idle, as its relay would tell: out, and then off the device."""
+        assert self.holder.ask("activity", kernel_id="k", open=0, work=0, since=0.0)["ok"]
+        self.node.until(lambda: self.holder.ask("swap_out", kernel_id="k")["ok"] or None, 30)
+        self.node.until(lambda: self.state() == "checkpointed" or None, 30)
+
+    def look(self) -> str:
+        assert self.client.stdin is not None
+        assert self.client.stdout is not None
+        self.client.stdin.write("look\n")
+        self.client.stdin.flush()
+        return self.client.stdout.readline().strip()
+
+
+@pytest.fixture
+def a_ring(an_idle_node: Any, open_holder: Callable[[], Any]) -> Iterator[ARing]:
+    try:
+        softgpu_driver()
+    except PathError as error:
+        pytest.skip(f"no software GPU: {error}")
+    ring = ARing(an_idle_node, open_holder)
+    yield ring
+    ring.client.kill()
+    ring.client.communicate()
+    remove_state(softgpu_state_path(RuntimeDir(an_idle_node.folder)))
+
+
+def test_a_kernel_that_stays_swapped_is_checkpointed_and_its_next_call_brings_it_back(a_ring: ARing) -> None:
+    a_ring.save()
+    a_ring.node.until(lambda: a_ring.used() == 0 or None, 30)
+    assert a_ring.look() == "True"
+    assert a_ring.state() == "resident"
+    a_ring.save()
+    assert a_ring.holder.ask("wake", kernel_id="k")["ok"]
+    a_ring.node.until(lambda: a_ring.state() == "resident" or None, 30)
+    assert a_ring.look() == "True"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+def test_the_next_agent_restores_what_the_last_one_saved(a_ring: ARing, number: int) -> None:
+    a_ring.save()
+    a_ring.node.end(number)
+    a_ring.start()
+    assert a_ring.state() == "checkpointed"
+    assert a_ring.look() == "True"
+
+
+def test_a_kernel_that_ends_while_checkpointed_leaves_nothing(a_ring: ARing) -> None:
+    a_ring.save()
+    a_ring.client.kill()
+    a_ring.client.communicate()
+    a_ring.node.until(lambda: a_ring.state() != "checkpointed" or None, 30)
+    assert a_ring.used() == 0
