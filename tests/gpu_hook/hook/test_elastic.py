@@ -1,0 +1,201 @@
+"""What leaves the device and what stays, with its reason; the books of both; and what ties memory to its device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.protocol import HookPage, Moved, MoveOutcome, ResidencyMode, Staying, Wake
+
+MIB = 1 << 20
+QUOTA = 128 * MIB
+INVALID_VALUE, INVALID_CONTEXT = 1, 201
+
+
+class Kernel:
+    """One process on one device of 256 MiB, the agent that swaps it, and somebody who sees the device as it is."""
+
+    def __init__(self, node: Any, make_orders: Callable[..., Any], stack: ExitStack, mode: ResidencyMode) -> None:
+        node.agent.residency_mode = mode
+        self.node, self.outsider, self.program = node, node.outsider(), node.program()
+        assert self.outsider("begin()") == 0
+        self.program("init()")
+        self.agent = node.grant((self.program("uuid()"), QUOTA))
+        self.agent.host_quota = 1 << 40
+        assert self.program("use()") == 0
+        self.process = self.agent.process(self.program.pid)
+        self.orders = stack.enter_context(make_orders(self.agent, self.process, [64 * MIB, 64 * MIB]))
+
+    def swap_out(self) -> Moved:
+        moved: Moved = self.orders.swap_out()
+        assert moved.outcome is MoveOutcome.DONE, moved
+        return moved
+
+    def swap_in(self) -> Moved:
+        moved: Moved = self.orders.swap_in()
+        assert moved.outcome is MoveOutcome.DONE, moved
+        return moved
+
+    def word(self, offset: int) -> int:
+        return int(self.process.word(0, offset))
+
+    def alloc(self, amount: int) -> int:
+        code, pointer = self.program(f"alloc({amount})")
+        assert code == 0
+        return int(pointer)
+
+    def really_free(self) -> int:
+        code, free, _ = self.outsider("info()")
+        assert code == 0
+        return int(free)
+
+    def wakes(self) -> int:
+        return sum(isinstance(one, Wake) for one in self.agent.heard)
+
+
+@pytest.fixture
+def make_kernel(make_node: Callable[..., Any], make_orders: Callable[..., Any]) -> Iterator[Callable[..., Kernel]]:
+    with ExitStack() as stack:
+
+        def make(mode: ResidencyMode = ResidencyMode.VMM, **softgpu: object) -> Kernel:
+            return Kernel(make_node(devices=1, memory="256MiB", **softgpu), make_orders, stack, mode)
+
+        yield make
+
+
+@pytest.fixture
+def a_kernel(make_kernel: Callable[..., Kernel]) -> Kernel:
+    return make_kernel()
+
+
+def test_the_device_is_free_while_memory_is_out_and_the_books_stay_as_they_were(a_kernel: Kernel) -> None:
+    before = a_kernel.really_free()
+    a_kernel.alloc(33 * MIB)
+    a_kernel.alloc(2 * MIB + 1)
+    charged = a_kernel.word(HookPage.CHARGED)
+    assert (charged, a_kernel.word(HookPage.ELASTIC), a_kernel.word(HookPage.SWAPPED)) == (38 * MIB, 38 * MIB, 0)
+    shown = a_kernel.program("info()")
+    moved = a_kernel.swap_out()
+    assert a_kernel.really_free() >= before
+    assert [one.swapped_bytes for one in moved.devices][:1] == [38 * MIB]
+    assert (a_kernel.word(HookPage.CHARGED), a_kernel.word(HookPage.SWAPPED)) == (charged, 38 * MIB)
+    assert a_kernel.program("info()") == shown
+    assert a_kernel.wakes() == 0
+    a_kernel.swap_in()
+    assert (a_kernel.word(HookPage.CHARGED), a_kernel.word(HookPage.SWAPPED)) == (charged, 0)
+    assert a_kernel.really_free() <= before - 38 * MIB
+
+
+STAYERS = {
+    Staying.SMALL: "alloc(4096)",
+    Staying.ARRAY: "new_flat_array(512, 512)",
+    Staying.MANAGED: "alloc_managed(2 << 20)",
+    Staying.POOL: "alloc_async(2 << 20)",
+}
+
+
+@pytest.mark.parametrize("reason", STAYERS, ids=lambda one: str(one.name).lower())
+def test_what_stays_is_told_with_its_reason(reason: Staying, a_kernel: Kernel) -> None:
+    a_kernel.alloc(4 * MIB)
+    made = a_kernel.program(STAYERS[reason])
+    assert made[0] == 0
+    moved = a_kernel.swap_out()
+    assert moved.staying == reason
+    assert moved.devices[0].swapped_bytes == 4 * MIB
+    assert moved.devices[0].staying_bytes == a_kernel.word(HookPage.CHARGED) - 4 * MIB > 0
+    a_kernel.swap_in()
+
+
+def test_an_exported_handle_stays_and_others_of_its_make_leave(a_kernel: Kernel) -> None:
+    code, kept = a_kernel.program("create(4 << 20, exported=True)")
+    assert code == 0
+    code, leaving = a_kernel.program("create(6 << 20, exported=True)")
+    assert code == 0
+    assert a_kernel.program(f"import_own({kept})")[0] == 0
+    moved = a_kernel.swap_out()
+    assert moved.staying == Staying.EXPORTED
+    assert moved.devices[0].swapped_bytes == 6 * MIB
+    assert moved.devices[0].staying_bytes == 4 * MIB
+    assert a_kernel.program(f"release({leaving})") == 0
+    assert a_kernel.word(HookPage.SWAPPED) == 0
+    assert a_kernel.wakes() == 0
+    a_kernel.swap_in()
+    assert a_kernel.word(HookPage.CHARGED) == 4 * MIB
+
+
+def test_a_free_while_swapped_drops_the_copy_and_wakes_nobody(a_kernel: Kernel) -> None:
+    kept, freed = a_kernel.alloc(4 * MIB), a_kernel.alloc(8 * MIB)
+    fill = "call('cuMemsetD32_v2', U64({}), {}, SIZE(1 << 20))"
+    assert a_kernel.program(fill.format(kept, 77)) == 0
+    before = a_kernel.really_free()
+    a_kernel.swap_out()
+    assert a_kernel.program(f"free({freed})") == 0
+    assert a_kernel.program(f"free({freed})") == INVALID_VALUE
+    assert a_kernel.word(HookPage.CHARGED) == a_kernel.word(HookPage.SWAPPED) == 4 * MIB
+    assert a_kernel.wakes() == 0
+    a_kernel.swap_in()
+    assert a_kernel.really_free() == before + 8 * MIB
+    read = (
+        f"(lambda word: [call('cuMemcpyDtoH_v2', ctypes.byref(word), U64({kept + 4 * MIB - 8}), SIZE(8)), word.value])"
+    )
+    assert a_kernel.program(f"{read}(U64())") == [0, 77 << 32 | 77]
+
+
+def test_elastic_memory_is_not_shared_by_ipc_and_what_comes_after_is(a_kernel: Kernel) -> None:
+    elastic = a_kernel.alloc(4 * MIB)
+    assert a_kernel.program(f"ipc_handle({elastic})")[0] == INVALID_VALUE
+    assert "memory_stays" in a_kernel.node.log.read_text()
+    plain = a_kernel.alloc(4 * MIB)
+    assert a_kernel.program(f"ipc_handle({plain})")[0] == 0
+    moved = a_kernel.swap_out()
+    assert moved.staying == Staying.IPC
+    assert (moved.devices[0].swapped_bytes, moved.devices[0].staying_bytes) == (4 * MIB, 4 * MIB)
+    a_kernel.swap_in()
+
+
+def test_memory_of_mode_off_stays(make_kernel: Callable[..., Kernel]) -> None:
+    kernel = make_kernel(ResidencyMode.OFF)
+    kernel.alloc(4 * MIB)
+    assert kernel.word(HookPage.ELASTIC) == 0
+    assert kernel.orders.swap_out().staying == Staying.MODE
+
+
+def test_quota_holds_for_elastic_memory_and_a_refusal_leaves_nothing(a_kernel: Kernel) -> None:
+    before = a_kernel.really_free()
+    a_kernel.alloc(100 * MIB)
+    assert a_kernel.program(f"alloc({29 * MIB})")[0] == 2
+    assert a_kernel.word(HookPage.CHARGED) == 100 * MIB
+    assert a_kernel.word(HookPage.REFUSALS) == 1
+    assert a_kernel.really_free() == before - 100 * MIB
+    assert a_kernel.program("info()")[1:] == [28 * MIB, QUOTA]
+
+
+@pytest.mark.parametrize(
+    "call", ["cuMemCreate:2=2", "cuMemMap:2=1", "cuMemSetAccess:1=999", "cuMemAddressReserve:1=2"], ids=str
+)
+def test_an_allocation_that_the_driver_breaks_off_leaves_nothing(call: str, make_kernel: Callable[..., Kernel]) -> None:
+    kernel = make_kernel(faults=call)
+    before = kernel.really_free()
+    code, pointer = kernel.program(f"alloc({70 * MIB})")
+    if code == 0:  # it was tried again, or is plain
+        assert kernel.program(f"free({pointer})") == 0
+    assert kernel.really_free() == before
+    assert kernel.word(HookPage.CHARGED) == kernel.word(HookPage.ELASTIC) == 0
+
+
+def test_unified_memory_looks_like_device_memory_and_leaves(make_kernel: Callable[..., Kernel]) -> None:
+    kernel = make_kernel(ResidencyMode.MANAGED)
+    pointer = kernel.alloc(8 * MIB)
+    assert kernel.program(f"call('cuMemsetD8_v2', U64({pointer}), 3, SIZE({8 * MIB}))") == 0
+    used = kernel.really_free()
+    moved = kernel.swap_out()
+    assert moved.devices[0].swapped_bytes == 8 * MIB
+    assert kernel.really_free() == used + 8 * MIB
+    kernel.swap_in()
+    assert kernel.really_free() == used
+    asked = "(lambda flag: [call('cuPointerGetAttribute', ctypes.byref(flag), 8, U64({})), flag.value])(U64())"
+    assert kernel.program(asked.format(pointer)) == [0, 0]  # CU_POINTER_ATTRIBUTE_IS_MANAGED
+    assert kernel.program(f"free({pointer})") == 0
+    assert kernel.word(HookPage.CHARGED) == 0
