@@ -12,7 +12,6 @@
 #include "managed_mode.h"
 #include "pools.h"
 #include "residency.h"
-#include "session.h"
 #include "sparse.h"
 #include "vmm.h"
 
@@ -43,12 +42,12 @@ static bool begin_change(void)
     return acts;
 }
 
-/* A new context takes memory of its device. The wait comes before the lock: meanwhile others may end theirs. */
+/* A new context takes memory of its device. The wait comes before the lock: meanwhile others may end theirs. Nobody waits
+ * here for the agent's first word: a program's first context would be late by as much. */
 static bool begin_creation(void)
 {
     bool acts = activation_enter();
     if (acts) {
-        session_await();
         residency_enter();
         pthread_mutex_lock(&state.lifecycle);
     }

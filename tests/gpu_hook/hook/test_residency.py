@@ -173,8 +173,8 @@ def test_a_kernel_without_the_lease_gets_no_new_context(a_kernel: Kernel) -> Non
     a_kernel.agent.lease = Lease.ENDED
     second = a_kernel.node.program()
     assert second("init()") == 0
-    second.ask("use()")
     process = a_kernel.agent.process(second.pid)
+    second.ask("use()")
     a_kernel.agent.wait_for(lambda: struct.unpack_from("=I", process.hook_page, HookPage.WAITING_CALLS)[0] == 1, 30)
     struct.pack_into("=I", process.agent_page, AgentPage.LEASE, Lease.HELD)
     assert second.answer() == 0
