@@ -48,6 +48,7 @@ class _Request:
     process: int
     amount: int
     sequence: int
+    may_wait: bool  # for room; it asks for more than it needs if not
 
 
 class CreditDesk:
@@ -103,9 +104,9 @@ class CreditDesk:
             self._answer(0)
             self._serve()
 
-    def request(self, process: int, amount: int, sequence: int) -> None:
-        """A process wants ``amount`` bytes; it is answered now or within the recall's deadline."""
-        self._queue.append(_Request(process, amount, sequence))
+    def request(self, process: int, amount: int, sequence: int, *, may_wait: bool = True) -> None:
+        """A process wants ``amount`` bytes; it is answered now, within the recall's deadline, or when there is room."""
+        self._queue.append(_Request(process, amount, sequence, may_wait))
         if len(self._queue) == 1:
             self._serve()
 
@@ -166,7 +167,10 @@ class CreditDesk:
                 self._answer(0)
             elif request.amount <= self._ledger.account(self._kernel_id, self._device).room:
                 if not self._has_room(self._device, request.amount):
-                    return self._wait_for_room(0.0)
+                    if request.may_wait:
+                        return self._wait_for_room(0.0)
+                    self._answer(0)
+                    continue
                 lent = self._ledger.lend(self._kernel_id, self._device, request.process, request.amount)
                 self._answer(request.amount if lent else 0)
             elif not self._recall(request):

@@ -64,7 +64,7 @@ class KernelDesks:
         if desk is None:
             raise MalformedError(f"got device {message.device}; the kernel has {len(self._desks) - 1}")
         if message.type is MessageType.CREDIT_REQUEST:
-            desk.request(session.number, message.bytes, message.sequence)
+            desk.request(session.number, message.bytes, message.sequence, may_wait=not message.deadline_milliseconds)
         else:
             desk.returned(session.number, message.bytes, message.sequence)
 

@@ -165,7 +165,9 @@ struct aliquot_hello {
 struct aliquot_credit { /* REQUEST, GRANT, RETURN, RECALL */
     struct aliquot_header header;
     uint32_t device; /* index into the agent page's devices, or ALIQUOT_HOST_MEMORY */
-    uint32_t deadline_milliseconds; /* RECALL: answer within this time */
+    /* RECALL: answer within this time. REQUEST: not 0 when it asks for more than it needs, and is not to wait for room
+     * on the device; agents before leases ignore it. */
+    uint32_t deadline_milliseconds;
     uint64_t bytes; /* wanted, granted (0: over quota), returned, or wanted back */
 };
 

@@ -163,7 +163,9 @@ static bool borrow(int device, uint64_t missing, uint64_t asked)
     uint64_t granted = 0;
     if (device != QUOTA_HOST && !devices_uuid(device, uuid))
         return false;
-    int failure = session_request_credit(device == QUOTA_HOST ? SESSION_HOST_MEMORY : uuid, asked, &granted);
+    bool may_wait = asked <= missing; /* nobody is to be swapped out for credit to spare */
+    int failure =
+        session_request_credit(device == QUOTA_HOST ? SESSION_HOST_MEMORY : uuid, asked, may_wait, &granted);
     if (failure) {
         LOG("event=no_credit device=%d asked=%llu reason=\"%s\"", device, (unsigned long long)asked,
             strerror(failure));

@@ -270,19 +270,20 @@ void session_await(void)
 }
 
 /* With the mutex held: sends the request on the present connection. Returns its number, 0 if there is none. */
-static uint32_t send_request(struct waiter *waiter, const uint8_t uuid[16], uint64_t bytes)
+static uint32_t send_request(struct waiter *waiter, const uint8_t uuid[16], uint64_t bytes, bool may_wait)
 {
     int device = uuid == SESSION_HOST_MEMORY ? (int)ALIQUOT_HOST_MEMORY : page_device_index(uuid);
     if (!socket_is_ours(&state.connection) || device < 0)
         return 0;
-    union socket_message message = {.credit = {.device = (uint32_t)device, .bytes = bytes}};
+    union socket_message message = {
+        .credit = {.device = (uint32_t)device, .deadline_milliseconds = !may_wait, .bytes = bytes}};
     message.header.sequence = waiter->sequence = ++state.sequence;
     int failure = socket_send(state.connection.descriptor, state.version, &message, ALIQUOT_CREDIT_REQUEST,
                               sizeof message.credit);
     return failure ? 0 : state.connections;
 }
 
-int session_request_credit(const uint8_t uuid[16], uint64_t bytes, uint64_t *granted)
+int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait, uint64_t *granted)
 {
     struct waiter waiter = {0};
     uint32_t asked_on = 0;
@@ -297,7 +298,7 @@ int session_request_credit(const uint8_t uuid[16], uint64_t bytes, uint64_t *gra
     while (state.is_running && !waiter.is_answered && !is_late) {
         /* A new connection knows nothing of a request that was sent on the old one. */
         if (state.connection.descriptor >= 0 && asked_on != state.connections)
-            asked_on = send_request(&waiter, uuid, bytes);
+            asked_on = send_request(&waiter, uuid, bytes, may_wait);
         is_late = pthread_cond_timedwait(&state.changed, &state.mutex, &waiter.deadline) == ETIMEDOUT;
     }
     for (struct waiter **link = &state.waiters; *link; link = &(*link)->next)

@@ -52,6 +52,12 @@ class TestRoom:
         desk.refuse_room()
         assert mail.answers == [(7, 0)]
 
+    def test_credit_to_spare_waits_for_nobody(self) -> None:
+        _, mail, _, desk, _ = self.a_desk()
+        mail.processes[1].waits.append(7)
+        desk.request(1, 600, 7, may_wait=False)
+        assert mail.answers == [(7, 0)]
+
     def test_beyond_the_quota_nobody_waits_for_room(self) -> None:
         _, mail, _, desk, _ = self.a_desk()
         self.ask(desk, mail, 1, QUOTA + 1, 7)
