@@ -19,6 +19,8 @@ from .container_engine import refusal
 _SECONDS = 30.0
 # What a kernel takes between our look and the engine's change must not end it.
 _MARGIN = 1.1
+_PODMAN = "/v4.3.0/libpod"
+_PERIOD = 100_000  # microseconds
 
 
 def resize_container(client: APIClient, container: str, limits: ContainerLimits) -> str:
@@ -26,15 +28,18 @@ def resize_container(client: APIClient, container: str, limits: ContainerLimits)
 
     Raises APIError for a container that is gone.
     """
-    now: Mapping[str, Any] = client.inspect_container(container)["HostConfig"]
-    changes, left = _changes(now, limits)
-    memory = changes.get("Memory")
-    if memory is not None and 0 < memory < (now.get("Memory") or 1 << 62):
+    made: Mapping[str, Any] = client.inspect_container(container)["HostConfig"]
+    left = []
+    if limits.shm is not None and limits.shm != made.get("ShmSize"):
+        left.append(f"shared memory of {limits.shm} needs a restart")
+    changes = _in_engines_words(limits)
+    if limits.memory is not None:
         used = _used(client, container)
-        if used is None or used * _MARGIN > memory:
+        is_safe = limits.memory > (made.get("Memory") or 0) if used is None else used * _MARGIN <= limits.memory
+        if not is_safe:
             del changes["Memory"], changes["MemorySwap"]
             found = "nobody knows how much" if used is None else str(Bytes(used))
-            left.append(f"its host memory stays limited as it was: asked {Bytes(memory)}, it uses {found}")
+            left.append(f"its host memory stays limited as it was: asked {limits.memory}, it uses {found}")
     if changes:
         try:
             _update(client, container, changes)
@@ -43,28 +48,21 @@ def resize_container(client: APIClient, container: str, limits: ContainerLimits)
     return "; ".join(left)
 
 
-def _changes(now: Mapping[str, Any], limits: ContainerLimits) -> tuple[dict[str, int], list[str]]:
-    """What differs, in the engine's words. No limit at all cannot be asked for: that stays as it is."""
-    wanted: dict[str, int] = {}
-    if limits.memory is not None and limits.memory != now.get("Memory"):
-        wanted |= {"Memory": int(limits.memory), "MemorySwap": int(limits.memory)}
-    if limits.cpus is not None and round(limits.cpus * 1e9) != _nano_cpus(now):
-        wanted["NanoCpus"] = round(limits.cpus * 1e9)
-    if limits.pids is not None and limits.pids != now.get("PidsLimit"):
-        wanted["PidsLimit"] = limits.pids
-    is_other = limits.shm is not None and limits.shm != now.get("ShmSize")
-    return wanted, [f"shared memory of {limits.shm} needs a restart"] if is_other else []
-
-
-def _nano_cpus(now: Mapping[str, Any]) -> int:
-    """Podman tells them as a quota of a period."""
-    period = now.get("CpuPeriod") or 0
-    return int(now.get("NanoCpus") or (1e9 * (now.get("CpuQuota") or 0) / period if period else 0))
+def _in_engines_words(limits: ContainerLimits) -> dict[str, int]:
+    """All of them: Podman shows what a container was made with, not what is in force."""
+    words: dict[str, int] = {}
+    if limits.memory is not None:
+        words |= {"Memory": int(limits.memory), "MemorySwap": int(limits.memory)}
+    if limits.cpus is not None:
+        words["NanoCpus"] = round(limits.cpus * 1e9)
+    if limits.pids is not None:
+        words["PidsLimit"] = limits.pids
+    return words
 
 
 def _used(client: APIClient, container: str) -> int | None:
     """Without what Linux gives back by itself. None: the engine does not tell."""
-    memory = client.stats(container, stream=False).get("memory_stats") or {}
+    memory = client.stats(container, stream=False, one_shot=True).get("memory_stats") or {}
     if not memory.get("usage"):
         return None
     parts = memory.get("stats") or {}
@@ -73,9 +71,24 @@ def _used(client: APIClient, container: str) -> int | None:
 
 def _update(client: APIClient, container: str, changes: Mapping[str, int]) -> None:
     """By hand: the package's own update_container knows neither NanoCpus nor PidsLimit. Raises APIError."""
-    address = f"{client.base_url}/v{client.api_version}/containers/{container}/update"
-    answer = client.post(address, json=dict(changes), timeout=_SECONDS)
+    path = f"/v{client.api_version}/containers/{container}/update"
+    answer = client.post(f"{client.base_url}{path}", json=dict(changes), timeout=_SECONDS)
+    if answer.status_code == requests.codes.not_found:
+        # Podman before 5 has it in its own API alone, in the words of the OCI runtime.
+        path = f"{_PODMAN}/containers/{container}/update"
+        answer = client.post(f"{client.base_url}{path}", json=_podman_words(changes), timeout=_SECONDS)
     try:
         answer.raise_for_status()
     except requests.HTTPError as error:
         create_api_error_from_http_exception(error)
+
+
+def _podman_words(changes: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    words: dict[str, dict[str, int]] = {}
+    if "Memory" in changes:
+        words["memory"] = {"limit": changes["Memory"], "swap": changes["MemorySwap"]}
+    if "NanoCpus" in changes:
+        words["cpu"] = {"period": _PERIOD, "quota": changes["NanoCpus"] * _PERIOD // 1_000_000_000}
+    if "PidsLimit" in changes:
+        words["pids"] = {"limit": changes["PidsLimit"]}
+    return words

@@ -68,3 +68,14 @@ def test_a_runtime_that_found_the_kernel_running_sees_its_lack_of_memory_too(ker
         assert end.is_out_of_memory
     finally:
         another.close()
+
+
+def test_a_running_kernel_gets_more_memory_and_is_not_ended_by_less(kernels: ContainerKernels) -> None:
+    kernel = a_small_kernel(kernels)
+    take = "block = b'x' * (200 << 20); print(len(block) >> 20)"
+    more = ContainerLimits(memory=Bytes(512 * MIB), cpus=1.5)
+    assert kernels.do(kernels.runtime.resize(kernel.process, more)) == ""
+    assert kernel.execute(take) == "200"
+    left = kernels.do(kernels.runtime.resize(kernel.process, ContainerLimits(memory=LIMIT)))
+    assert "its host memory stays limited as it was: asked 128.0 MiB" in left
+    assert kernel.execute("del block; print('lives')") == "lives"

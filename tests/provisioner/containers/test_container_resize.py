@@ -53,24 +53,33 @@ def test_growing_changes_memory_without_swap_cpus_and_processes(
     assert kernel.changes == [want]
 
 
-def test_what_is_so_already_is_not_asked_for(a_lame_engine: LameEngine, client: docker.APIClient) -> None:
-    kernel = Kernel(a_lame_engine)
-    assert resize_container(client, ID, limits(2 * GIB, 2.0)) == ""
-    kernel.limits = {"Memory": 2 * GIB, "CpuQuota": 200_000, "CpuPeriod": 100_000, "PidsLimit": 1024}
-    assert resize_container(client, ID, limits(2 * GIB, 2.0)) == ""
-    assert kernel.changes == []
-
-
 def test_memory_is_not_put_below_what_a_kernel_uses(a_lame_engine: LameEngine, client: docker.APIClient) -> None:
     kernel = Kernel(a_lame_engine)
     assert resize_container(client, ID, limits(GIB)) == "", "half of what it uses is a cache that goes by itself"
-    assert kernel.changes == [{"Memory": GIB, "MemorySwap": GIB}]
+    assert kernel.changes == [{"Memory": GIB, "MemorySwap": GIB, "PidsLimit": 1024}]
     kernel.used = {"usage": GIB, "stats": {"inactive_file": 0}}
     left = resize_container(client, ID, limits(GIB, 1.0))
     assert "asked 1.0 GiB, it uses 1.0 GiB" in left
-    assert kernel.changes[1:] == [{"NanoCpus": 1_000_000_000}]
+    assert kernel.changes[1:] == [{"NanoCpus": 1_000_000_000, "PidsLimit": 1024}]
     kernel.used = {}
     assert "nobody knows" in resize_container(client, ID, limits(GIB))
+    assert resize_container(client, ID, limits(3 * GIB)) == "", "more than it was made with ends nobody"
+
+
+def test_podman_is_asked_in_its_own_words_where_it_lacks_dockers(
+    a_lame_engine: LameEngine, client: docker.APIClient
+) -> None:
+    kernel = Kernel(a_lame_engine)
+    del a_lame_engine.routes[f"POST /containers/{ID}/update"]
+    a_lame_engine.routes[f"POST /libpod/containers/{ID}/update"] = kernel.change
+    assert resize_container(client, ID, limits(4 * GIB, 1.5)) == ""
+    assert kernel.changes == [
+        {
+            "memory": {"limit": 4 * GIB, "swap": 4 * GIB},
+            "cpu": {"period": 100_000, "quota": 150_000},
+            "pids": {"limit": 1024},
+        }
+    ]
 
 
 def test_an_engine_that_cannot_says_so(a_lame_engine: LameEngine, client: docker.APIClient) -> None:
