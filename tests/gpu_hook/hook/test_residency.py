@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.protocol import (
     AgentPage,
     HookPage,
     Lease,
+    MessageType,
     Moved,
     MoveOutcome,
     Residency,
     ResidencyMode,
+    Swap,
     Wake,
     WorkloadClass,
 )
@@ -59,6 +62,14 @@ class Kernel:
     def swap_out(self) -> None:
         moved = self.orders.swap_out()
         assert (moved.outcome, moved.residency) == (MoveOutcome.DONE, Residency.SWAPPED), moved
+
+    def begin(self, kind: MessageType) -> None:
+        """Order a move, and do not wait for the answer."""
+        order = Swap(kind, 7, drain_milliseconds=30_000, segment_count=0)
+        self.process.socket.send(protocol.pack(order))
+
+    def await_residency(self, *wanted: Residency) -> None:
+        self.agent.wait_for(lambda: self.half(HookPage.RESIDENCY) in wanted, 30)
 
     def swap_in(self) -> None:
         moved = self.orders.swap_in()
@@ -259,12 +270,55 @@ def test_a_forked_child_neither_waits_nor_moves(a_kernel: Kernel) -> None:
     assert a_kernel.program(FILL) == 0
 
 
-@pytest.mark.parametrize("is_out", [False, True])
-def test_a_killed_process_leaves_nothing_behind(is_out: bool, a_kernel: Kernel) -> None:
+def test_a_move_outlives_the_agent_that_ordered_it(make_kernel: Callable[..., Kernel]) -> None:
+    a_kernel = make_kernel(held=0)
+    assert a_kernel.program("spin(1000, waits=False)") == 0
+    a_kernel.begin(MessageType.SWAP_OUT)
+    a_kernel.await_residency(Residency.SWAPPING_OUT)
+    a_kernel.agent.stop()
+    a_kernel.agent.heard.clear()
+    a_kernel.agent.start()
+    assert a_kernel.process.hello.residency in (Residency.SWAPPING_OUT, Residency.SWAPPED)
+    a_kernel.agent.wait_for(lambda: any(isinstance(one, Moved) for one in a_kernel.agent.heard), 30)
+    told = {(one.sequence, one.residency) for one in a_kernel.agent.heard if isinstance(one, Moved)}
+    assert told == {(0, Residency.SWAPPED)}
+    a_kernel.program.ask("alloc(4096)[0]")
+    a_kernel.await_waiting(1)
+    assert a_kernel.new_orders().swap_in().outcome is MoveOutcome.DONE
+    assert a_kernel.program.answer() == 0
+
+
+def test_a_fork_during_a_move_harms_neither(a_kernel: Kernel) -> None:
+    assert a_kernel.program("spin(800, waits=False)") == 0
+    a_kernel.begin(MessageType.SWAP_OUT)
+    a_kernel.await_residency(Residency.SWAPPING_OUT)
+    assert a_kernel.program("in_fork(lambda: info()[0])") == NOT_INITIALIZED
+    a_kernel.await_residency(Residency.RESIDENT)  # there was no segment for it
+    a_kernel.swap_out()
+    a_kernel.swap_in()
+    assert a_kernel.program(FILL) == 0
+
+
+def let_be(kernel: Kernel) -> None:
+    pass
+
+
+def move_out(kernel: Kernel) -> None:
+    assert kernel.program("spin(20000, waits=False)") == 0
+    kernel.begin(MessageType.SWAP_OUT)
+    kernel.await_residency(Residency.SWAPPING_OUT)
+
+
+def move_in(kernel: Kernel) -> None:
+    kernel.swap_out()
+    kernel.begin(MessageType.SWAP_IN)
+
+
+@pytest.mark.parametrize("go_to", [let_be, move_out, Kernel.swap_out, move_in])
+def test_a_killed_process_leaves_nothing_behind(go_to: Callable[[Kernel], None], a_kernel: Kernel) -> None:
     outsider = a_kernel.node.outsider()
     assert outsider("begin()") == 0
-    if is_out:
-        a_kernel.swap_out()
+    go_to(a_kernel)
     pid = a_kernel.program.pid
     a_kernel.program.kill()
     a_kernel.agent.wait_for(lambda: all(one.hello.pid != pid for one in a_kernel.agent.connections))
