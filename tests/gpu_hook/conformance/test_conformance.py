@@ -46,7 +46,17 @@ NEVER_PAGED = {
     "arrays-a_row_of_bytes_moves_between_arrays_and_the_device",
 }
 # What a move could hurt most; the others are swapped in soak tests.
-OFTEN_SWAPPED = {"elastic", "linear", "copies", "graphs", "vmm_handles", "vmm_mappings", "vmm_sharing", "contexts"}
+OFTEN_SWAPPED = {
+    "elastic",
+    "linear",
+    "copies",
+    "graphs",
+    "vmm_handles",
+    "vmm_mappings",
+    "vmm_segments",
+    "vmm_sharing",
+    "contexts",
+}
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 
 
