@@ -21,19 +21,21 @@ from aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driv
 MIB = 1 << 20
 CARD = 256 * MIB
 OWN = 204 * MIB  # five of them own four cards
-# A kernel's cell is a line: "alloc N", "fill V", "count V" (words that are V, of all that it has), "spin MS".
+# What a cell may do: "alloc N", "fill V", "count V" (bytes that are V, of all that it has), "spin MS", "use DEVICE".
 CLIENT = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
 u64, size = ctypes.c_uint64, ctypes.c_size_t
-context, module, spin = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+module, spin = ctypes.c_void_p(), ctypes.c_void_p()
 image = (b".version 7.0\\n.target sm_70\\n.address_size 64\\n"
          b".visible .entry aliquot_spin(.param .u64 ns)\\n{\\n ret;\\n}\\n")
 def check(code):
     assert code == 0, code
+def use(device):
+    context = ctypes.c_void_p()
+    return cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) or cuda.cuCtxSetCurrent(context)
 check(cuda.cuInit(0))
-check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
-check(cuda.cuCtxSetCurrent(context))
+check(use(0))
 check(cuda.cuModuleLoadData(ctypes.byref(module), image))
 check(cuda.cuModuleGetFunction(ctypes.byref(spin), module, b"aliquot_spin"))
 held = []
@@ -62,16 +64,16 @@ def work(milliseconds):
 print(0, flush=True)
 for line in sys.stdin:
     word, number = line.split()
-    print({"alloc": alloc, "fill": fill, "count": count, "spin": work}[word](int(number)), flush=True)
+    print({"alloc": alloc, "fill": fill, "count": count, "spin": work, "use": use}[word](int(number)), flush=True)
 """
 
 
 class AKernel:
     """One process, the reservation that it runs under, and what a relay would tell of its cells."""
 
-    def __init__(self, node: Any, holder: Any, name: str, **asked: Any) -> None:
+    def __init__(self, node: Any, holder: Any, name: str, hundredths: int = 80) -> None:
         self.node, self.holder, self.name = node, holder, name
-        env = {**os.environ, **holder.reserve(name, 80, **asked)["grant"]["env"]}
+        env = {**os.environ, **holder.reserve(name, hundredths)["grant"]["env"]}
         env["LD_LIBRARY_PATH"] = env.pop("LD_LIBRARY_PATH_PREPEND")
         self.process = subprocess.Popen(
             [sys.executable, "-c", CLIENT], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -137,9 +139,9 @@ def a_card(an_idle_node: Any) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def kernels(a_card: Callable[..., Any], open_holder: Callable[[], Any]) -> Callable[..., list[AKernel]]:
-    def start(*names: str, **asked: Any) -> list[AKernel]:
-        node = a_card()
-        return [AKernel(node, open_holder(), name, **asked) for name in names]
+    def start(*names: str, hundredths: int = 80, devices: int = 1) -> list[AKernel]:
+        node = a_card("--softgpu-devices", str(devices))
+        return [AKernel(node, open_holder(), name, hundredths) for name in names]
 
     return start
 
@@ -157,7 +159,7 @@ def test_two_that_are_busy_at_once_take_turns(kernels: Callable[..., list[AKerne
     first, second = kernels("a", "b")
     assert first.cell(f"alloc {OWN}", "fill 1") == [0, 0]
     assert second.cell(f"alloc {OWN}", "fill 2") == [0, 0]
-    cell = [line for _ in range(18) for line in ("spin 200", "fill 7")]
+    cell = [line for _ in range(12) for line in ("spin 200", "fill 7")]
     first.begin(*cell, "count 7")
     second.begin(*cell, "count 7")
     assert first.end(len(cell) + 1)[-1] == second.end(len(cell) + 1)[-1] == OWN
@@ -196,7 +198,7 @@ def test_who_waits_is_told_why_and_for_how_long(
     assert watcher.ask("watch", kernel_id="b")["ok"]
     assert first.cell(f"alloc {OWN}", "fill 1") == [0, 0]
     assert second.cell(f"alloc {OWN}", "fill 2") == [0, 0]
-    first.begin(*["spin 200"] * 15)
+    first.begin(*["spin 200"] * 12)
     first.node.until(lambda: first.residency["state"] == "resident", seconds=30)
     second.begin("count 2")
     while (event := watcher.wait_for_event())["reason"] != "turn":
@@ -205,7 +207,20 @@ def test_who_waits_is_told_why_and_for_how_long(
     assert event["waits_seconds"] >= 0
     assert event["waiting_calls"] == 1
     assert second.end() == [OWN]
-    first.end(15)
+    first.end(12)
+
+
+def test_two_kernels_of_two_and_a_half_devices_both_finish(kernels: Callable[..., list[AKernel]]) -> None:
+    """Each holds what the other needs: a whole device where that one has half."""
+    many = kernels("a", "b", hundredths=250, devices=3)
+    devices = [[device["index"] for device in kernel.node.kernel(kernel.name)["devices"]] for kernel in many]
+    assert devices[0] != devices[1]
+    grab = [f"use {device}\nalloc {(180, 180, 100)[device] * MIB}" for device in range(3)]
+    cell = [line for lines in grab for line in lines.splitlines()]
+    for number, kernel in enumerate(many, 1):
+        kernel.begin(*cell, f"fill {number}", *["spin 100"] * 10, f"count {number}")
+    for kernel in many:
+        assert kernel.end(len(cell) + 12)[-1] == 460 * MIB
 
 
 def test_a_client_sees_a_kernel_leave_and_come_back(kernels: Callable[..., list[AKernel]]) -> None:
