@@ -97,7 +97,7 @@ class KernelMoves:
 
     async def _prepare(self, process: ProcessResidency) -> Move:
         try:
-            await self._lend(process, self._elastic(process))
+            await self._lend(process, self._wanted(process))
         except ArenaFullError as error:
             return Move(MoveResult.HOST_FULL, str(error))
         except OwnerGoneError:
@@ -106,7 +106,7 @@ class KernelMoves:
 
     async def _take_out_one(self, process: ProcessResidency) -> Move:
         """NO_SPACE is answered by more segments, once: it may have allocated since its page was read."""
-        wanted = self._elastic(process)
+        wanted = self._wanted(process)
         try:
             for _ in range(2):
                 segments = await self._lend(process, wanted)
@@ -136,9 +136,6 @@ class KernelMoves:
         return await process.tell(kind, segments, drain, patience)
 
     async def _lend(self, process: ProcessResidency, wanted: int) -> tuple[Segment, ...]:
-        """Unified memory is paged by the driver: no segment, and nothing of ours to count."""
-        if self._mode is ResidencyMode.MANAGED:
-            return ()
         return await self._arena.lend(self._kernel_id, process.session.number, wanted)
 
     def _settle(self, process: ProcessResidency) -> None:
@@ -146,7 +143,10 @@ class KernelMoves:
         if not process.is_out and process.order is None:
             self._arena.release(self._kernel_id, process.session.number)
 
-    def _elastic(self, process: ProcessResidency) -> int:
+    def _wanted(self, process: ProcessResidency) -> int:
+        """Host memory for its copy. Unified memory needs none: the driver pages it, in the process's account."""
+        if self._mode is ResidencyMode.MANAGED:
+            return 0
         return sum(process.elastic(device, account) for device, account in enumerate(self._accounts()))
 
     def _lent(self, process: ProcessResidency) -> int:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,21 +72,22 @@ class AProcess:
 class ARing:
     """A kernel with two whole devices on the test's own loop, and its processes."""
 
-    def __init__(self, folder: Path, env: dict[str, str], uuids: list[str]) -> None:
+    def __init__(self, folder: Path, env: dict[str, str], uuids: list[str], settings: SwapSettings, mode: str) -> None:
+        self.settings = settings
         self.folder = folder / "k"
         self.parts = tuple(Part(uuid, index, 100, MEMORY) for index, uuid in enumerate(uuids))
         self.env = {**env, "ALIQUOT_KERNEL_DIR": str(self.folder)}
         self.processes: list[AProcess] = []
         self.woken = asyncio.Event()
-        reservation = Reservation("k", "ada", 200, None, "production", "", {}, self.parts, 1.0)
+        reservation = Reservation("k", "ada", 200, None, "production", "", {}, self.parts, 1.0, residency=mode)
         self.start(Entry(reservation, tallies=(Tally(), Tally())))
 
     def start(self, entry: Entry) -> None:
         self.ledger = Ledger()
         self.ledger.set_devices(DeviceFacts(part.uuid, part.index, "soft", MEMORY) for part in self.parts)
         self.ledger.reserve("k", self.parts)
-        self.arena = Arena(HostBudget(1024 * MIB), SETTINGS.segment_bytes)
-        tools = SwapTools(self.arena, SETTINGS)
+        self.arena = Arena(HostBudget(1024 * MIB), self.settings.segment_bytes)
+        tools = SwapTools(self.arena, self.settings)
         self.kernel = Kernel(entry, self.folder, self.ledger, 0.2, lambda *_: None, None, tools)
         self.kernel.restore(entry)
         self.residency = self.kernel.residency
@@ -130,7 +133,7 @@ Scenario = Callable[[ARing], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture
-def play(a_folder: Path) -> Callable[[Scenario], None]:
+def play(a_folder: Path) -> Callable[..., None]:
     try:
         driver = softgpu_driver()
     except PathError as error:
@@ -148,9 +151,9 @@ def play(a_folder: Path) -> Callable[[Scenario], None]:
     plain = {**clean, **knobs, "LD_LIBRARY_PATH": str(driver.cuda.parent)}
     found = subprocess.run([sys.executable, "-c", LIST_DEVICES], env=plain, capture_output=True, text=True, check=True)
 
-    def play(scenario: Scenario) -> None:
+    def play(scenario: Scenario, settings: SwapSettings = SETTINGS, mode: str = "vmm") -> None:
         async def run() -> None:
-            ring = ARing(a_folder, env, found.stdout.split())
+            ring = ARing(a_folder, env, found.stdout.split(), settings, mode)
             try:
                 await asyncio.wait_for(scenario(ring), 100 * SOAK)
                 ring.ledger.check()
@@ -171,7 +174,7 @@ async def swap_out(ring: ARing) -> None:
     assert move.is_done, move
 
 
-def test_random_swaps_of_three_working_processes_change_no_byte(play: Callable[[Scenario], None]) -> None:
+def test_random_swaps_of_three_working_processes_change_no_byte(play: Callable[..., None]) -> None:
     async def scenario(ring: ARing) -> None:
         for _ in range(3):
             await ring.a_process(threads=2)
@@ -214,7 +217,7 @@ async def begin_to_move(ring: ARing, way: str, step: Callable[[ARing], object]) 
 
 @pytest.mark.parametrize(("way", "step"), STEPS)
 def test_a_process_killed_at_a_step_of_a_swap_harms_no_other(
-    play: Callable[[Scenario], None], way: str, step: Callable[[ARing], object]
+    play: Callable[..., None], way: str, step: Callable[[ARing], object]
 ) -> None:
     async def scenario(ring: ARing) -> None:
         for _ in range(2):
@@ -238,7 +241,7 @@ def test_a_process_killed_at_a_step_of_a_swap_harms_no_other(
 
 @pytest.mark.parametrize(("way", "step"), STEPS)
 def test_the_agent_may_end_at_a_step_of_a_swap(
-    play: Callable[[Scenario], None], way: str, step: Callable[[ARing], object]
+    play: Callable[..., None], way: str, step: Callable[[ARing], object]
 ) -> None:
     async def scenario(ring: ARing) -> None:
         for _ in range(3):
@@ -255,3 +258,61 @@ def test_the_agent_may_end_at_a_step_of_a_swap(
         await ring.verify()
 
     play(scenario)
+
+
+def test_a_process_that_starts_while_its_kernel_is_swapped_waits_with_it(play: Callable[..., None]) -> None:
+    async def scenario(ring: ARing) -> None:
+        await ring.a_process(threads=1)
+        await ring.work_goes_on()
+        assert await ring.processes[0].ask("pause") == "True"
+        await swap_out(ring)
+        ring.woken.clear()
+        joining = asyncio.create_task(ring.a_process(threads=1))
+        await asyncio.wait_for(ring.woken.wait(), 60)
+        assert len(ring.kernel.pids) == 2
+        assert (await ring.residency.swap_in()).is_done
+        await joining
+        assert await ring.processes[0].ask("go on") == "True"
+        await ring.work_goes_on()
+        await ring.verify()
+
+    play(scenario)
+
+
+def test_a_stopped_process_keeps_its_kernel_and_comes_back_when_it_goes_on(play: Callable[..., None]) -> None:
+    async def scenario(ring: ARing) -> None:
+        for _ in range(2):
+            await ring.a_process(threads=1)
+        await ring.work_goes_on()
+        going, stopped = ring.processes
+        stopped.process.send_signal(signal.SIGSTOP)
+        move = await ring.residency.swap_out("test")
+        assert move.result is MoveResult.SILENT, move
+        assert ring.residency.facts().silent_pids == (stopped.process.pid,)
+        steps = await going.steps()
+        while await going.steps() < steps + 3:  # the other one goes on
+            pass
+        stopped.process.send_signal(signal.SIGCONT)
+        await until(lambda: not ring.residency.facts().silent_pids)
+        await until(lambda: ring.residency.facts().state is KernelState.RESIDENT)
+        await ring.work_goes_on()
+        await ring.verify()
+        assert ring.residency.facts().swapped_bytes == 0
+
+    play(scenario, replace(SETTINGS, patience_seconds=3))
+
+
+def test_unified_memory_is_prefetched_without_host_memory_of_ours(play: Callable[..., None]) -> None:
+    async def scenario(ring: ARing) -> None:
+        for _ in range(2):
+            await ring.a_process(threads=1)
+        for _ in range(3):
+            await ring.work_goes_on()
+            await swap_out(ring)
+            assert ring.residency.facts().swapped_bytes > 0
+            assert ring.arena.use.used_bytes == 0
+            assert (await ring.residency.swap_in()).is_done
+        await ring.work_goes_on()
+        await ring.verify()
+
+    play(scenario, mode="managed")
