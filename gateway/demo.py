@@ -1,4 +1,4 @@
-"""The demonstration: three notebooks share one GPU; one asks for too much, one is killed, and each claim is checked.
+"""The demonstration: three notebooks share one GPU, then two own all of it in turns; each claim is checked.
 
 Conducts; the processes are private_ring's, the notebooks demo_notebook's, the judgement demo_claims'.
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from aliquot.gateway import demo_turns
 from aliquot.gateway.demo_claims import Claim, Reclaim, Seen, check_claims
 from aliquot.gateway.demo_notebook import NotebookRun, Part, Report
 from aliquot.gateway.kernelspec_files import install_sizes
@@ -57,7 +58,9 @@ class Result:
         return all(claim.holds for claim in self.claims)
 
 
-async def hold_demo(ring: Ring, notebook: Path, report: Report, say: Callable[[str], None]) -> Result:
+async def hold_demo(
+    ring: Ring, notebook: Path, turns_notebook: Path | None, report: Report, say: Callable[[str], None]
+) -> Result:
     """Run it inside a ring that answers. Raises DemoError when a kernel cannot start."""
     started = time.monotonic()
     runs = [NotebookRun(part, notebook, ring.log_path(part.name.replace(" ", "-")), report) for part in PARTS]
@@ -74,16 +77,21 @@ async def hold_demo(ring: Ring, notebook: Path, report: Report, say: Callable[[s
             node, granted = await agent.status(), await ring.granted()
         finally:
             await _end_all(runs, tasks)
+        turns = demo_turns.Turns(reason="another notebook was asked for")
+        if turns_notebook is not None:
+            turns = await demo_turns.take_turns(ring, agent, turns_notebook, say)
+        if turns.reason:
+            say(f"two owners of the whole GPU are left out: {turns.reason}")
         left = await _what_is_left(agent)
     by_id = {kernel.kernel_id: kernel for kernel in node.kernels} | {before.kernel_id: before}
     kernels = [_seen(run, by_id.get(run.kernel_id)) for run in runs]
-    claims = check_claims(kernels, granted, reclaim, left)
+    claims = check_claims(kernels, granted, reclaim, left, turns)
     return Result(node, kernels, claims, time.monotonic() - started)
 
 
 def provide_kernelspecs(ring: Ring) -> None:
     """Make the parts' kernelspecs readable from disk, in the ring's folder where they are not installed."""
-    wanted = {part.kernelspec for part in PARTS}
+    wanted = {part.kernelspec for part in (*PARTS, *demo_turns.PARTS)}
     if wanted <= set(KernelSpecManager().find_kernel_specs()):
         return
     folder = ring.runtime.path / "data"

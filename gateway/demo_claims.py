@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from aliquot.gateway.demo_turns import Turns
 from aliquot.gpu_hook.agent_reports import KernelStatus
 from aliquot.provisioner.resources import Bytes
 
@@ -67,8 +68,10 @@ class Claim:
     found: str = ""
 
 
-def check_claims(kernels: list[Seen], granted: int, reclaim: Reclaim | None, left: str) -> list[Claim]:
-    """Every claim of the demo. ``granted``: how many requests the gateway counted as granted.
+def check_claims(
+    kernels: list[Seen], granted: int, reclaim: Reclaim | None, left: str, turns: Turns | None = None
+) -> list[Claim]:
+    """Every claim of the demo. ``granted``: how many requests the gateway counted as granted; ``turns``: the last act.
 
     ``left``: what the ledger still held when all kernels had ended; empty for nothing.
     """
@@ -81,6 +84,7 @@ def check_claims(kernels: list[Seen], granted: int, reclaim: Reclaim | None, lef
         _greedy_was_refused(kernels),
         _victim_gave_back(kernels, reclaim),
         _neighbours_unchanged(kernels),
+        *([] if turns is None or turns.reason else [_took_turns(turns)]),
         Claim("nothing is left in the ledger", not left, left),
     ]
 
@@ -139,6 +143,17 @@ def _neighbours_unchanged(kernels: list[Seen]) -> Claim:
         if not k.is_victim and not (k.is_finished and "unchanged" in k.outputs.get("verify", ""))
     ]
     return Claim("the neighbours' contents are unchanged, by their checksums", not changed, "; ".join(changed))
+
+
+def _took_turns(turns: Turns) -> Claim:
+    used = Bytes(sum(owner.used for owner in turns.owners))
+    text = f"two notebooks held {used} on {Bytes(turns.memory_bytes)}: each was out, and came back at the same address"
+    wrong = [
+        f"{owner.name}: {owner.outcome}, {owner.swaps_out} times out, {owner.swaps_in} in, {owner.verified!r}"
+        for owner in turns.owners
+        if not (owner.verified.startswith("unchanged at ") and owner.swaps_out and owner.swaps_in)
+    ]
+    return Claim(text, bool(turns.owners) and not wrong and used > turns.memory_bytes, "; ".join(wrong))
 
 
 def _names(kernels: list[Seen], role: str) -> str:

@@ -142,7 +142,9 @@ def _tags(cell: Any) -> frozenset[str]:
 
 
 def _text(cell: Any) -> str:
-    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
+    """What it printed; notices, such as that it waited for memory, are on the other stream."""
+    streams = (output for output in cell.outputs if output.output_type == "stream" and output.name == "stdout")
+    return "".join(output.text for output in streams)
 
 
 def _last_line(error: BaseException) -> str:

@@ -41,10 +41,11 @@ class RingError(AliquotError):
 
 @dataclass(frozen=True)
 class RingSettings:
-    """What the agent drives."""
+    """What the agent drives, and what else it is told."""
 
     driver: str = "auto"
     softgpu_memory: str = "4GiB"
+    agent_options: tuple[str, ...] = ()
 
 
 class Ring:
@@ -120,7 +121,8 @@ class Ring:
 
     async def _start_agent(self) -> None:
         options = ["--driver", self._settings.driver, "--softgpu-devices", "1"]
-        self._spawn("agent", ["agent", *options, "--softgpu-memory", self._settings.softgpu_memory])
+        options += ["--softgpu-memory", self._settings.softgpu_memory]
+        self._spawn("agent", ["agent", *options, *self._settings.agent_options])
         await self._until("agent", self._agent_answers)
 
     async def _start_relay_host(self) -> None:

@@ -31,8 +31,9 @@ class DemoCommand(Command):
     description = """Three notebooks of different sizes share one GPU: NVIDIA's if there is one, else the software GPU.
 
     One asks for more than its share and gets CUDA's out-of-memory error; one is killed with SIGKILL in the middle of a
-    cell, and its memory is back at once; the others notice nothing. Each of these is checked. It runs an agent and a
-    gateway of its own, touches no other, and removes them at the end."""
+    cell, and its memory is back at once; the others notice nothing. Then two own the whole GPU each, hold more than it
+    has together, and take turns. Each of these is checked. It runs an agent and a gateway of its own, touches no other,
+    and removes them at the end."""
     examples = """
     aliquot demo
     aliquot demo --driver softgpu
@@ -44,7 +45,7 @@ class DemoCommand(Command):
     }
 
     driver = Unicode("auto", help="nvidia, softgpu, or auto: nvidia where there is one (the default).").tag(config=True)
-    softgpu_memory = Unicode("4GiB", help="Memory of the software GPU (default 4GiB).").tag(config=True)
+    softgpu_memory = Unicode("1GiB", help="Memory of the software GPU (default 1GiB).").tag(config=True)
     notebook = Unicode("", help="The notebook to run, with the quickstart's cell ids (default: the quickstart).").tag(
         config=True
     )
@@ -70,12 +71,13 @@ class DemoCommand(Command):
 
     async def _run(self, notebook: Path, screen: Console) -> Result:
         from aliquot.gateway.demo import hold_demo, provide_kernelspecs
+        from aliquot.gateway.demo_turns import AGENT_OPTIONS, NOTEBOOK as NOTEBOOK_OF_TURNS
         from aliquot.gateway.demo_view import DemoView
         from aliquot.gateway.private_ring import Ring, RingSettings
 
         with DemoView(screen) as view:
             _cancel_on_signals(view.say)
-            ring = Ring(RingSettings(self.driver, self.softgpu_memory))
+            ring = Ring(RingSettings(self.driver, self.softgpu_memory, AGENT_OPTIONS))
             # The kernels are started from this process: it must find this ring and no other.
             os.environ.update(ring.environment)
             view.say("starting a node agent and a gateway")
@@ -83,7 +85,8 @@ class DemoCommand(Command):
                 async with ring:
                     provide_kernelspecs(ring)
                     view.say(f"the gateway listens at {ring.gateway_address()}; starting three kernels")
-                    return await hold_demo(ring, notebook, view.report, view.say)
+                    turns = None if self.notebook else find_notebook().with_name(NOTEBOOK_OF_TURNS)
+                    return await hold_demo(ring, notebook, turns, view.report, view.say)
             except asyncio.CancelledError:
                 raise KeyboardInterrupt from None
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from aliquot.gateway.demo_claims import Claim, Reclaim, Seen, check_claims
+from aliquot.gateway.demo_turns import Owner, Turns
 from aliquot.gpu_hook.agent_reports import KernelDeviceStatus, KernelStatus
 from aliquot.provisioner.resources import Bytes
 
@@ -109,3 +111,30 @@ def test_what_is_left_in_the_ledger_is_said() -> None:
 def test_outcomes_are_told_in_words() -> None:
     outcomes = [kernel.outcome for kernel in the_kernels()]
     assert outcomes == ["finished", "out of memory once, went on, finished", "killed in its long cell"]
+
+
+def owner(number: int, **changes: Any) -> Owner:
+    whole = {"outcome": "finished", "filled": "600 MiB at 0x10", "verified": "unchanged at 0x10: 00ff\n"}
+    return Owner(
+        **{"name": f"owner {number}", **whole, "used": Bytes(600 * MIB), "swaps_out": 1, "swaps_in": 1, **changes}
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "want"),
+    [
+        ({}, True),
+        ({"swaps_out": 0}, False),
+        ({"swaps_in": 0}, False),
+        ({"verified": ""}, False),
+        ({"used": Bytes(200 * MIB)}, False),
+    ],
+)
+def test_turns_are_claimed_of_what_was_out_and_came_back(changes: dict[str, Any], want: bool) -> None:
+    turns = Turns((owner(1), owner(2, **changes)), GIB)
+    [claim] = [claim for claim in check_claims(the_kernels(), 3, GONE, "", turns) if "two notebooks" in claim.text]
+    assert claim.holds == want
+
+
+def test_an_act_that_was_left_out_is_not_claimed() -> None:
+    assert len(check_claims(the_kernels(), 3, GONE, "", Turns(reason="the host is small"))) == 9

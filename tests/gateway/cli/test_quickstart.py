@@ -8,6 +8,7 @@ import nbformat
 import pytest
 from aliquot.gateway.commands.demo import find_notebook
 from aliquot.gateway.demo import LONG_CELL, PARTS
+from aliquot.gateway.demo_turns import NOTEBOOK, PARTS as TURNS
 
 
 @pytest.fixture(scope="module")
@@ -41,3 +42,13 @@ def test_the_cells_that_the_demo_names_are_there(quickstart) -> None:
 def test_it_says_that_compiled_code_is_not_executed_on_the_software_gpu(quickstart) -> None:
     text = " ".join(cell.source for cell in quickstart.cells if cell.cell_type == "markdown")
     assert "compiled GPU code is timed, not executed" in " ".join(text.split())
+
+
+def test_the_notebook_of_turns_has_the_cells_that_the_demo_names() -> None:
+    turns = nbformat.read(find_notebook().with_name(NOTEBOOK), as_version=4)
+    nbformat.validate(turns)
+    code = {cell.id: cell for cell in turns.cells if cell.cell_type == "code"}
+    assert {"fill", "verify"} <= set(code)
+    assert code["verify"].metadata.tags == ["verify"]
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in code.values())
+    assert {part.kernelspec for part in TURNS} == {turns.metadata.kernelspec.name}
