@@ -105,6 +105,15 @@ static void publish(int device, const struct account *locked)
         publish_host(page, locked);
     else
         publish_device(device, &page->devices[index], locked);
+}
+
+/* The same for what a call of the process changed. What the agent lends and takes back is no sign of life. */
+static void publish_call(int device, const struct account *locked)
+{
+    struct aliquot_hook_page *page = page_hook();
+    publish(device, locked);
+    if (!page || page_index(device) < 0)
+        return;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     page_write(&page->last_call_nanoseconds, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
@@ -153,7 +162,7 @@ static void take_spare(int device, struct account *locked, uint64_t bytes)
     uint64_t charged = locked->lent - locked->spare;
     if (charged > locked->peak)
         locked->peak = charged;
-    publish(device, locked);
+    publish_call(device, locked);
 }
 
 /* Asks the agent once. True: ask again or look again. */
@@ -219,7 +228,7 @@ void quota_refuse(int device, uint64_t bytes)
         return;
     struct account *locked = lock_device(device);
     locked->refusals++;
-    publish(device, locked);
+    publish_call(device, locked);
     uint64_t charged = locked->lent - locked->spare;
     pthread_mutex_unlock(&locked->mutex);
     const char *reason = !session_is_registered()  ? "no agent"
@@ -235,7 +244,7 @@ void quota_refund(int device, uint64_t bytes)
     locked->spare += bytes;
     if (locked->spare > SPARE_BOUND)
         give_up_spare(device, locked, locked->spare - CHUNK, 0, false);
-    publish(device, locked);
+    publish_call(device, locked);
     pthread_mutex_unlock(&locked->mutex);
 }
 
@@ -243,7 +252,7 @@ void quota_count(int device, int change)
 {
     struct account *locked = lock_device(device);
     locked->allocations += (uint64_t)(int64_t)change;
-    publish(device, locked);
+    publish_call(device, locked);
     pthread_mutex_unlock(&locked->mutex);
 }
 

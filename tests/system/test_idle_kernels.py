@@ -51,6 +51,13 @@ class Node:
             self._agent = subprocess.Popen([*command, *options], env=self._environment, stdout=log, stderr=log)
         self.until(lambda: (self.run_dir / "agent.sock").exists())
 
+    def restart_agent(self) -> None:
+        assert self._agent is not None
+        self._agent.kill()
+        self._agent.wait(SECONDS)
+        (self.run_dir / "agent.sock").unlink()
+        self.start()
+
     def kernel(self, name: str = "half", **config: Any) -> Kernel:
         manager = KernelManager(kernel_name=name, kernel_spec_manager=self._specs)
         self._managers.append(manager)
@@ -105,6 +112,9 @@ class Kernel:
     def status(self) -> dict[str, Any]:
         found = {k["kernel_id"]: k for k in query("status", runtime_dir=self.node.run_dir)["kernels"]}
         return dict(found[self.id])
+
+    def is_here(self) -> bool:
+        return self.id in {k["kernel_id"] for k in query("status", runtime_dir=self.node.run_dir)["kernels"]}
 
     def idle(self) -> tuple[float | None, str]:
         residency = self.status()["residency"]
@@ -272,6 +282,18 @@ def test_a_restarted_kernel_is_idle_again_whatever_it_did_before(node: Node) -> 
     kernel.client.wait_for_ready(timeout=SECONDS)
     kernel.run(GPU)
     kernel.becomes_busy(JUST_NOW)
+    kernel.becomes_idle()
+
+
+def test_an_agent_that_comes_back_finds_an_idle_kernel_idle(node: Node) -> None:
+    """Its hook tells its table again, and is lent to: that is no call."""
+    node.start()
+    kernel = node.kernel()
+    kernel.run(GPU)
+    kernel.becomes_idle()
+    node.restart_agent()
+    node.until(lambda: kernel.is_here() and kernel.status()["devices"][0]["charged_bytes"])
+    assert kernel.idle()[1] != JUST_NOW
     kernel.becomes_idle()
 
 
