@@ -46,7 +46,7 @@ def median(values: list[float]) -> float:
 
 
 def measure_copies(program: Program, plan: Plan, is_real: bool) -> tuple[list[Row], float]:
-    """Rows, and the link's speed inwards in bytes a second."""
+    """Rows, and what a copy inwards is held against, in bytes a second."""
     cold = program.ask("out_cold", 1)
     names = ["out", "in", "pinned_out", "pinned_in", "twice_out", "twice_in"]
     questions: dict[str, Callable[[], float]] = {
@@ -74,7 +74,7 @@ def measure_copies(program: Program, plan: Plan, is_real: bool) -> tuple[list[Ro
         rows.append(Row(f"copy {way}, warm", median(speeds[way]), "GB/s"))
         rows.append(at_least("  of that", 100 * median(ratios), "%", 90))
     rows.append(Row("copy out, cold: into host memory that is made for it", cold, "GB/s"))
-    return rows, median(speeds["pinned_in"]) * GB
+    return rows, median(speeds[f"{yardstick}_in"]) * GB
 
 
 def measure_cycles(kernel: AKernel, hooked: Program, outsider: Program, plan: Plan, link: float) -> list[Row]:
@@ -112,20 +112,23 @@ def measure_cycles(kernel: AKernel, hooked: Program, outsider: Program, plan: Pl
 
 
 def measure_steps(programs: dict[str, Program], rounds: int) -> list[Row]:
-    """What a step of work costs more: each program in turn, paired with bare."""
-    for program in programs.values():
+    """What work costs more: each program in turn, paired with bare."""
+    questions: dict[tuple[str, str], Callable[[], float]] = {}
+    for name, program in programs.items():
         program.ask("step", 5)
-    questions = {name: (lambda program=program: program.ask("step", 10)) for name, program in programs.items()}
-    times = in_shuffled_rounds(questions, rounds, "steps", seed=3)
-    rows = [Row("a step of work, bare", median(times["bare"]) / 1e6, "ms")]
+        questions[name, "step"] = lambda program=program: program.ask("step", 20)  # type: ignore[misc]
+        questions[name, "allocate"] = lambda program=program: program.ask("allocate", 50)  # type: ignore[misc]
+    times = in_shuffled_rounds(questions, rounds, "work", seed=3)
+    steps, allocations = times["bare", "step"], times["bare", "allocate"]
+    rows = [Row("a step of work, bare", median(steps) / 1e6, "ms")]
     for name in programs:
         if name == "bare":
             continue
-        more = [100 * (a / b - 1) for a, b in zip(times[name], times["bare"], strict=True)]
-        added = median(more)
-        rows.append(
-            at_most(f"  {name}, added", added, "%", 1) if name == "vmm" else Row(f"  {name}, added", added, "%")
-        )
+        percent = median([100 * (a / b - 1) for a, b in zip(times[name, "step"], steps, strict=True)])
+        is_ours = name == "vmm"
+        rows.append(at_most(f"  {name}, added", percent, "%", 1) if is_ours else Row(f"  {name}, added", percent, "%"))
+        more = median([a - b for a, b in zip(times[name, "allocate"], allocations, strict=True)])
+        rows.append(Row(f"  {name}, added to cuMemAlloc + cuMemFree of 16 MiB", more / 1e3, "µs"))
     return rows
 
 
