@@ -148,7 +148,7 @@ static void ask(const struct block *block)
     MUST(cuMemGetAddressRange(&start, &bytes, block->address + block->bytes - 1));
     MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, block->address));
     MUST(cuMemGetInfo(&free_bytes, &total_bytes));
-    if (start != block->address || bytes != block->bytes || type != CU_MEMORYTYPE_DEVICE || free_bytes > total_bytes) {
+    if (start != block->address || bytes < block->bytes || type != CU_MEMORYTYPE_DEVICE || free_bytes > total_bytes) {
         fprintf(stderr, "%zu bytes at %llx are said to be %zu at %llx\n", block->bytes,
                 (unsigned long long)block->address, bytes, (unsigned long long)start);
         exit(1);
