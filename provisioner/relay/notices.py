@@ -26,10 +26,14 @@ class Notices:
 
     def due_in(self) -> float | None:
         """Called by Relay for each turn."""
+        if not self._waiting.is_needed:
+            return None
         return self._waiting.due_in(self._traffic.tracker.cells, time.time())
 
     def turn(self) -> None:
         """Called by Relay at the end of each turn."""
+        if not self._waiting.is_needed:
+            return
         for cell, text in self._waiting.due(self._traffic.tracker.cells, time.time()):
             content = {"name": "stderr", "text": text}
             self._traffic.publish(self._signer.message("stream", content, cell.header))

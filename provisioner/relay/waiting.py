@@ -63,6 +63,11 @@ class WaitingNotices:
         self._lease: Lease | None = None
         self._told: dict[str, _Told] = {}
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything may be due: in nearly every turn of a relay, nothing is."""
+        return bool(self._told) or (self._lease is not None and self._lease.waits_since is not None)
+
     def heard(self, event: Mapping[str, Any] | None, now: float) -> None:
         """None: the agent went away. Until it is back, nobody knows what is waited for."""
         self._lease = None if event is None else read_lease(event, now)

@@ -296,7 +296,7 @@ def test_kernels_of_other_makers_get_no_message_of_ours(scene: Scene, tmp_path: 
     asyncio.run(play())
 
 
-def test_a_debugged_kernel_and_one_that_wants_none_are_left_alone(scene: Scene) -> None:
+def test_a_debugged_kernel_is_left_alone(scene: Scene) -> None:
     async def play() -> None:
         await scene.start()
         await scene.run("import torch")
@@ -306,19 +306,17 @@ def test_a_debugged_kernel_and_one_that_wants_none_are_left_alone(scene: Scene) 
         scene.ask()
         assert await scene.run("print(torch.asked)") == "[]\n"
 
-    async def play_without() -> None:
+    asyncio.run(play())
+
+
+def test_one_that_is_to_be_left_alone_is_never_offered(scene: Scene) -> None:
+    async def play() -> None:
         await scene.start(trim=False)
         await scene.run("1")
+        await until(lambda: scene.agent.work == 0)
         assert not scene.agent.asked("trimmer")
 
     asyncio.run(play())
-    scene.agent.heard.clear()
-    scene.agent.close()
-    scene.agent = Agent(scene.house.runtime.agent_socket)
-    try:
-        asyncio.run(play_without())
-    finally:
-        scene.agent.close()
 
 
 def test_steps_are_given_up_once_a_request_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
