@@ -1,7 +1,8 @@
 """A process of a kernel that works on all its devices from several threads, and looks whether its bytes are right.
 
-``THREADS``. Prints ``ready``, then obeys lines, each with one line of answer: ``count`` (steps done so far), ``pause``
-and ``go on`` (its threads), ``verify`` (how many buffers are as they should be), ``end``. A wrong byte ends it.
+``THREADS``. Prints ``ready``, then obeys lines, each with one line of answer: ``work`` (until each thread took some
+steps more), ``pause`` and ``go on`` (its threads), ``verify`` (how many buffers are as they should be), ``end``.
+A wrong byte ends it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import random
 import sys
 import threading
+import time
 
 CUDA = ctypes.CDLL("libcuda.so.1")
 U64, SIZE = ctypes.c_uint64, ctypes.c_size_t
@@ -120,8 +122,11 @@ def main() -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         word = line.strip()
-        if word == "count":
-            print(min(worker.steps for worker in workers), flush=True)
+        if word == "work":
+            want = [worker.steps + 3 for worker in workers]
+            while any(worker.steps < least for worker, least in zip(workers, want, strict=True)):
+                time.sleep(0.002)
+            print("True", flush=True)
         elif word == "pause":
             for worker in workers:
                 worker.is_still.clear()

@@ -201,7 +201,7 @@ def test_a_late_answer_brings_back_who_went_out_after_all(play: Any) -> None:
         assert node.residency.facts().silent_pids == ()
         assert (await node.residency.swap_out("test")).is_done
 
-    play(scenario, patience_seconds=0.3)
+    play(scenario, patience_seconds=1.5)
 
 
 def test_nobody_waits_at_a_wake_for_who_does_not_answer(play: Any) -> None:
@@ -217,7 +217,7 @@ def test_nobody_waits_at_a_wake_for_who_does_not_answer(play: Any) -> None:
         await until(lambda: stopped.memory == want[1])
         await until(lambda: node.arena.use.warm_bytes == 8 * MIB)
 
-    play(scenario, patience_seconds=0.3)
+    play(scenario, patience_seconds=1.5)
 
 
 def test_who_joins_a_swapped_kernel_finds_the_lease_ended(play: Any) -> None:

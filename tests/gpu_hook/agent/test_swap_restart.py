@@ -1,0 +1,96 @@
+"""kill -9 of the node agent itself while a kernel is swapped: its bytes and its lease are found again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
+from aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
+
+SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
+HERE = Path(__file__).parent
+OPTIONS = ["--softgpu-memory", "512MiB", "--swap-memory", "512MiB", "--swap-segment", "64MiB", "--lease-hold", "0.1"]
+
+
+@pytest.fixture
+def a_ring(an_idle_node: Any) -> Iterator[Any]:
+    """A node on the software GPU, with a ``start_agent`` of its own."""
+    try:
+        softgpu_driver()
+    except PathError as error:
+        pytest.skip(f"no software GPU: {error}")
+    if not (shim_dir() / "libcuda.so.1").exists():
+        pytest.skip(f"no hook at {shim_dir()}")
+
+    def start_agent() -> None:
+        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", *OPTIONS]
+        command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(an_idle_node.folder / "agent.log")]
+        an_idle_node.process = subprocess.Popen(command)
+        an_idle_node.until(an_idle_node.answers, 60)
+
+    start_agent()
+    an_idle_node.start_agent = start_agent
+    yield an_idle_node
+    remove_state(softgpu_state_path(RuntimeDir(an_idle_node.folder)))
+
+
+def ask(process: subprocess.Popen[str], word: str) -> str:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(word + "\n")
+    process.stdin.flush()
+    return process.stdout.readline().strip()
+
+
+def test_a_swapped_kernel_outlives_its_agent(a_ring: Any, open_holder: Callable[[], Any]) -> None:
+    holder = open_holder()
+    env = {**os.environ, **holder.reserve(hundredths=100)["grant"]["env"]}
+    env["LD_LIBRARY_PATH"] = env.pop("LD_LIBRARY_PATH_PREPEND")
+    program = subprocess.Popen(
+        [sys.executable, str(HERE / "swap_program.py"), "2"],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    a_ring.helpers.append(program)
+    assert program.stdout is not None
+    assert program.stdout.readline().strip() == "ready"
+    for _ in range(2 * SOAK):
+        assert ask(program, "work") == "True"
+        assert ask(program, "pause") == "True"
+        swapped = swap_out(a_ring, open_holder())
+        a_ring.end(signal.SIGKILL)
+        a_ring.start_agent()
+        a_ring.until(lambda want=swapped: residency(a_ring)["swapped_bytes"] == want, 60)
+        assert residency(a_ring)["lease"] == "ended"
+        assert a_ring.status()["host_copies"]["adopted_bytes"] >= swapped
+        assert int(ask(program, "verify")) > 0  # its calls wake it
+        assert residency(a_ring)["swapped_bytes"] == 0
+        assert a_ring.status()["host_copies"]["adopted_bytes"] == 0
+        assert ask(program, "go on") == "True"
+
+
+def swap_out(node: Any, holder: Any) -> int:
+    """As soon as it is idle by its last call, too; tells how many bytes are out."""
+    assert holder.ask("activity", kernel_id="k", open=0, work=0, since=time.time())["ok"]
+    node.until(lambda: holder.ask("swap_out", kernel_id="k").get("ok"), 60)
+    node.until(lambda: residency(node)["state"] == "swapped", 60)
+    swapped: int = residency(node)["swapped_bytes"]
+    assert swapped > 0
+    return swapped
+
+
+def residency(node: Any) -> dict[str, Any]:
+    kernel = node.kernel()
+    assert kernel is not None
+    found: dict[str, Any] = kernel["residency"]
+    return found
