@@ -240,7 +240,7 @@ void elastic_sweep(void)
 
 CUresult elastic_free(const struct allocation *allocation)
 {
-    CUresult result = driver()->cuMemFree_v2(0); /* frees nothing, and tells of a broken context or a strict capture */
+    CUresult result = elastic_ask_context();
     bool must_wait = captures_are_on();
     if (result == CUDA_SUCCESS && !must_wait)
         result = finish_work(allocation->context);

@@ -39,6 +39,9 @@ bool elastic_wants(int device, size_t bytes);
 /* Why an allocation that is not elastic stays: bits of enum aliquot_staying. */
 uint32_t elastic_refusal(int device, size_t bytes);
 
+/* What an allocation or a free would answer now, whatever it is of. */
+CUresult elastic_ask_context(void);
+
 /* What an elastic allocation takes from its device. */
 uint64_t elastic_rounded(int device, size_t bytes);
 

@@ -177,31 +177,59 @@ static CUresult open_to_devices(const struct elastic *elastic)
     return driver()->cuMemSetAccess(elastic->span.start, elastic->span.bytes, accesses, 1);
 }
 
+static CUresult map_one(const struct elastic *elastic, size_t index)
+{
+    return driver()->cuMemMap(elastic->span.start + index * elastic->chunk_bytes, bytes_of_chunk(elastic, index), 0,
+                              elastic->chunks[index], 0);
+}
+
+/* Each by itself: a driver need not take several mappings at once. */
+static CUresult unmap_one(const struct elastic *elastic, size_t index)
+{
+    return driver()->cuMemUnmap(elastic->span.start + index * elastic->chunk_bytes, bytes_of_chunk(elastic, index));
+}
+
+static void restore_syncs(const struct elastic *elastic)
+{
+    unsigned int is_on = 1;
+    for (size_t i = 0; elastic->syncs && i < elastic->chunk_count; i++)
+        driver()->cuPointerSetAttribute(&is_on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                        elastic->span.start + i * elastic->chunk_bytes);
+}
+
 CUresult elastic_map_chunks(struct elastic *elastic)
 {
-    CUresult result = CUDA_SUCCESS;
     size_t mapped = 0;
-    for (; result == CUDA_SUCCESS && mapped < elastic->chunk_count; mapped++)
-        result = driver()->cuMemMap(elastic->span.start + mapped * elastic->chunk_bytes, bytes_of_chunk(elastic, mapped),
-                                    0, elastic->chunks[mapped], 0);
+    CUresult result = CUDA_SUCCESS;
+    while (mapped < elastic->chunk_count && (result = map_one(elastic, mapped)) == CUDA_SUCCESS)
+        mapped++;
     if (result == CUDA_SUCCESS)
         result = open_to_devices(elastic);
-    else
-        mapped--;
-    if (result != CUDA_SUCCESS && mapped) {
-        size_t bytes = mapped * elastic->chunk_bytes;
-        driver()->cuMemUnmap(elastic->span.start, bytes < elastic->span.bytes ? bytes : elastic->span.bytes);
-    }
-    if (result == CUDA_SUCCESS && elastic->syncs) {
-        unsigned int is_on = 1;
-        for (size_t i = 0; i < elastic->chunk_count; i++)
-            driver()->cuPointerSetAttribute(&is_on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
-                                            elastic->span.start + i * elastic->chunk_bytes);
-    }
+    if (result == CUDA_SUCCESS)
+        restore_syncs(elastic);
+    while (result != CUDA_SUCCESS && mapped > 0)
+        unmap_one(elastic, --mapped);
     return result;
 }
 
 CUresult elastic_unmap_chunks(struct elastic *elastic)
 {
-    return driver()->cuMemUnmap(elastic->span.start, elastic->span.bytes);
+    size_t unmapped = 0;
+    CUresult result = CUDA_SUCCESS;
+    while (unmapped < elastic->chunk_count && (result = unmap_one(elastic, unmapped)) == CUDA_SUCCESS)
+        unmapped++;
+    if (result == CUDA_SUCCESS || unmapped == 0)
+        return result;
+    while (unmapped > 0) /* what went is put back: it is still there */
+        map_one(elastic, --unmapped);
+    open_to_devices(elastic);
+    return result;
+}
+
+/* Frees nothing, and tells what an allocation or a free would meet: no context, a broken one, a strict capture. A driver
+ * that takes no address of 0 tells nothing. */
+CUresult elastic_ask_context(void)
+{
+    CUresult result = driver()->cuMemFree_v2(0);
+    return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
 }

@@ -37,7 +37,7 @@ static bool allocate_elastic(struct charge *charge, CUdeviceptr *pointer, size_t
     CUcontext context = NULL;
     if (!charge->acts || charge->is_late || !elastic_wants(charge->device, bytes))
         return false;
-    *result = driver()->cuMemFree_v2(0); /* tells what an allocation would: a broken context, a strict capture */
+    *result = elastic_ask_context();
     if (*result != CUDA_SUCCESS)
         return true;
     if (!charge_change(charge, elastic_rounded(charge->device, bytes))) {
