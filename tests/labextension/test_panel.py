@@ -57,6 +57,25 @@ def test_panel_shows_devices_and_kernels(a_scripted_lab: LabPage, a_script: Stat
     assert a_scripted_lab.errors == []
 
 
+def test_a_kernel_says_where_its_memory_is(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
+    panel = a_scripted_lab.show_panel()
+    kernel = a_script.body["kernels"][0]
+    item = panel.get_by_role("list", name="GPU kernels").get_by_role("listitem")
+    kernel["state"] = "swapped"
+    kernel["residency"].update(state="swapped", swapped_bytes=3 << 30)
+    kernel["guarantee_bytes"] = 2 << 30
+    kernel["over_quota_bytes"] = 1 << 30
+    for want in ["swapped, idle", "3.0 GiB in host memory", "2.0 GiB of its limit guaranteed", "over quota by 1.0 GiB"]:
+        item.get_by_text(want).wait_for()
+    kernel["state"] = "waking"
+    kernel["reason"] = "waiting 2 s for GPU memory: others have their turn; 1 before it"
+    size = {"gpus": 0.5, "memory_limit_bytes": None, "workload_class": "production", "since": "2026-01-01T00:00:00Z"}
+    kernel["resize"] = {"state": "pending", "reason": "waiting to grow to 0.5 GPU", "position": 2, **size}
+    for want in ["waking", "others have their turn", "resize waits: position 2", "waiting to grow to 0.5 GPU"]:
+        item.get_by_text(want).first.wait_for()
+    assert a_scripted_lab.errors == []
+
+
 def test_bars_say_their_figures_to_screen_readers(a_scripted_lab: LabPage) -> None:
     panel = a_scripted_lab.show_panel()
     device = panel.get_by_role("meter", name="Memory of GPU 0")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import websocket
 from ports import free_port
 
 from .conftest import TOKENS, Server
@@ -115,3 +116,30 @@ def test_the_users_own_server_tells_what_the_gateway_says_of_its_kernels(
     assert bobs.ask("GET", f"aliquot/api/kernels/{kernel_id}").status == 404
     sizes = [size["name"] for size in alices.ask("GET", "aliquot/api/sizes").body["sizes"]]
     assert "python3.gpu-0.25" in sizes
+
+
+def test_changes_and_events_are_passed_on_to_the_gateway(
+    a_gateway: Server, own_servers: Callable[..., list[Server]]
+) -> None:
+    """A plain kernel: the gateway's words for what it cannot do tell that the gateway was asked."""
+    [mine] = own_servers("alice")
+    kernel_id = a_session(mine)["kernel"]["id"]
+    path = f"aliquot/api/kernels/{kernel_id}"
+    asked = {"PATCH": path, "POST": f"{path}/hint"}
+    for method, where in asked.items():
+        answer = mine.ask(method, where, {"gpus": 0.5} if method == "PATCH" else {})
+        assert (answer.status, "it holds no GPU" in answer.body) == (409, True), answer
+    for verb in ("swap-out", "wake"):
+        assert mine.ask("POST", f"{path}/{verb}", {}).status == 409
+    assert "none waits for room" in mine.ask("DELETE", f"{path}/resize").body
+    assert mine.ask("PATCH", f"aliquot/api/kernels/{NOTHING}", {"gpus": 0.5}).status == 404
+    stream = websocket.create_connection(
+        f"ws://127.0.0.1:{mine.port}/aliquot/api/events", timeout=90, header=[f"Authorization: token {mine.token}"]
+    )
+    try:
+        stream.settimeout(0.5)
+        with pytest.raises(websocket.WebSocketTimeoutException):
+            stream.recv()
+        assert stream.connected
+    finally:
+        stream.close()
