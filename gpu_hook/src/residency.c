@@ -184,8 +184,8 @@ unsigned residency_await_calls(const struct timespec *deadline)
 
 void residency_end_move(enum aliquot_residency next)
 {
-    if (next != ALIQUOT_RESIDENT)
-        __atomic_store_n(&state.has_woken, 0, __ATOMIC_RELEASE);
+    if (next != ALIQUOT_RESIDENT) /* until residency_wake: the agent hears of the move first */
+        __atomic_store_n(&state.has_woken, 1, __ATOMIC_RELEASE);
     move_to(next);
     if (next == ALIQUOT_RESIDENT)
         gate_let_on();
@@ -195,6 +195,7 @@ void residency_end_move(enum aliquot_residency next)
 void residency_wake(void)
 {
     uint32_t waiting = gate_count_waiting(0);
+    __atomic_store_n(&state.has_woken, 0, __ATOMIC_RELEASE);
     if (waiting && is_out())
         wake_kernel(waiting);
 }
