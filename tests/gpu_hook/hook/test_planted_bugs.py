@@ -40,16 +40,26 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pointer, CUipcMemHandle handle, unsi
 """
 BUGS: dict[str, list[Plant]] = {
     "a release refunds what is still mapped": [
-        Plant("vmm.c", "bool is_gone = allocation.references == 0 && allocation.mappings == 0;",
-              "bool is_gone = allocation.references == 0;")
+        Plant("handles.c", "    if (handle->references == 0 && handle->mappings == 0)\n", """
+    struct allocation early;
+    if (references < 0 && handle->references == 0 && handle->mappings &&
+        allocations_take(handle->name.start, SPACE_HANDLE, &early))
+        charge_refund(&early);
+    if (handle->references == 0 && handle->mappings == 0)
+""")
     ],
     "an unmap over several mappings refunds the first": [
-        Plant("vmm.c", "change_uses(state.mappings[last++].handle, 0, -1);",
-              "change_uses(state.mappings[last].handle, 0, last == first ? -1 : 0), last++;")
+        Plant("handles.c", "    handles_change(mapping->handle, 0, -1);\n", """
+    static CUdeviceptr next;
+    struct allocation lost;
+    if (mapping->span.start == next)
+        allocations_take(mapping->handle->name.start, SPACE_HANDLE, &lost);
+    next = mapping->span.start + mapping->span.bytes;
+    handles_change(mapping->handle, 0, -1);
+""")
     ],
     "retaining a handle is not counted": [
-        Plant("vmm.c", "RetainAllocationHandle(handle, address);\n    if (acts && result",
-              "RetainAllocationHandle(handle, address);\n    if (!acts && result")
+        Plant("vmm.c", "        handles_change(mapping->handle, 1, 0);\n", "")
     ],
     "a failed call is not refunded": [
         Plant("charge.c", "if (is_charged && (result != CUDA_SUCCESS || !is_recorded))",
@@ -66,7 +76,7 @@ BUGS: dict[str, list[Plant]] = {
               "pool->handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,")
     ],
     "a synchronization refunds nothing": [
-        Plant("pool_calls.c", "return pools_have_unused() ? refresh(result) : result;",
+        Plant("pool_calls.c", "return pools_have_unused() || elastic_has_dying() ? refresh(result) : result;",
               "return refresh == NULL ? result : result;")
     ],
     "an array is charged without the size of its elements": [
@@ -83,9 +93,8 @@ BUGS: dict[str, list[Plant]] = {
     ],
     "opening memory of another process is charged": [
         Plant("external_memory.c", '#include "charge.h"\n', '#include "charge.h"\n' + OPENING_IS_CHARGED),
-        Plant("entry_points.txt", "  cuIpcGetMemHandle cuIpcOpenMemHandle{,_v2} cuIpcCloseMemHandle\n",
-              "  cuIpcGetMemHandle cuIpcOpenMemHandle cuIpcCloseMemHandle\nhook:\n  cuIpcOpenMemHandle_v2\ngate:\n"),
-        Plant("entry_points.txt", "  cuMemGetAddressRange{,_v2} ", "  cuMemGetAddressRange cuMemGetAddressRange_v2* "),
+        Plant("entry_points.txt", "  cuIpcOpenMemHandle{,_v2}\n",
+              "  cuIpcOpenMemHandle\nhook:\n  cuIpcOpenMemHandle_v2\ngate:\n"),
     ],
     "unregistered host memory stays charged": [
         Plant("host_memory.c", "cuMemHostUnregister(pointer);\n    release_end(&release, result);",

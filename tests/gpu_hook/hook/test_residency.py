@@ -27,6 +27,10 @@ from aliquot.gpu_hook.protocol import (
 MIB = 1 << 20
 KEPT = "kept.append(alloc({bytes})[1]) or call('cuMemsetD8_v2', U64(kept[-1]), 7, SIZE({bytes}))"
 FILL = "call('cuMemsetD8_v2', U64(kept[0]), 7, SIZE(4096))"
+LOAD = (
+    "call('cuModuleLoadData', ctypes.byref(modules[0]), "
+    "(Path(os.path.abspath(__file__)).parents[3] / 'gpu_hook' / 'builtins.ptx').read_bytes() + bytes(1))"
+)
 NOT_INITIALIZED = 3
 
 
@@ -88,7 +92,8 @@ def make_kernel(make_node: Callable[..., Any], make_orders: Callable[..., Any]) 
             program("init()")
             agent = node.grant((program("uuid()"), 128 * MIB))
             assert program("use()") == 0
-            assert program("globals().update(kept=[])") is None
+            assert program("globals().update(kept=[], modules=[ctypes.c_void_p()])") is None
+            assert program(LOAD) == 0
             if held:
                 assert program(KEPT.format(bytes=held)) == 0
             return Kernel(node, agent, program, make_orders, stack)
@@ -149,6 +154,7 @@ def test_what_needs_the_device_waits(call: str, a_kernel: Kernel) -> None:
         "call('cuCtxSynchronize')",
         "call('cuStreamQuery', None)",
         "call('cuMemAllocHost_v2', ctypes.byref(ctypes.c_void_p()), SIZE(4096))",
+        "call('cuModuleUnload', modules.pop())",
         "free(kept.pop())",
     ],
 )
