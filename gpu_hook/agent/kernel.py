@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -66,6 +67,7 @@ class Kernel:
         self.connections: set[int] = set()
         self.is_ending = False
         self.activity: Activity | None = None  # not told since this agent runs
+        self.worked_at: float | None = None  # when a device was last seen working for it
         self.has_room: HasRoom = always  # set by who keeps the leases
         self.usage = KernelUsage(entry.tallies, entry.host_tally)
         self._ledger = ledger
@@ -239,6 +241,8 @@ class Kernel:
 
     def add_look(self, uuid: str, busy_seconds: float, covered_seconds: float, residents: Iterable[int]) -> None:
         """What a look at one device said of its processes."""
+        if busy_seconds > 0:
+            self.worked_at = time.monotonic()
         for device, part in enumerate(self.reservation.parts):
             if part.uuid == uuid:
                 self.usage.add_look(device, busy_seconds, covered_seconds, residents)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from .activity import Activity
-from .idleness import Moment, Patience, judge
+from .idleness import Moment, Patience, Telemetry, judge
 from .journal import Reservation
 from .lease_views import NEVER, Holding, KernelView, State, Want
 from .residency_facts import Move, ResidencyFacts
@@ -76,6 +76,9 @@ class Leased(Protocol):
     def is_expecting(self) -> bool: ...
 
     @property
+    def worked_at(self) -> float | None: ...
+
+    @property
     def desks(self) -> Desks: ...
 
 
@@ -108,7 +111,8 @@ class LeaseRecord:
         self.facts = facts = self.residency.facts()
         state = self.is_beginning or _STATES.get(facts.state, State.RESIDENT)
         activity, known, patience = self.kernel.activity, self._known_since, self._patience
-        idleness = judge(activity, facts.telemetry, now, known_since=known, patience=patience)
+        telemetry = (*facts.telemetry, Telemetry(worked=self.kernel.worked_at))
+        idleness = judge(activity, telemetry, now, known_since=known, patience=patience)
         self.idle_since, self.idle_reason = idleness.since, idleness.reason
         if self._was_idle and idleness.since is None:
             self.turn_since = now.monotonic

