@@ -94,7 +94,7 @@ static void end(struct handle *handle)
         driver()->cuMemUnmap(handle->scratch, handle->bytes);
     if (handle->scratch)
         driver()->cuMemAddressFree(handle->scratch, handle->bytes);
-    if (handle->real)
+    if (handle->real && handle->is_named)
         driver()->cuMemRelease(handle->real);
     if (allocations_take(handle->name.start, SPACE_HANDLE, &allocation)) {
         if (allocation.staying != handle->staying)

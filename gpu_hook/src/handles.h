@@ -1,6 +1,7 @@
 /* The handles of the virtual-memory API that this process created, and where they are mapped. A program's handle is a
- * name of ours where memory can leave: the driver's own handle ends at a swap-out, and another one takes its place.
- * One reference to the driver's is held until the program's references and mappings are all gone.
+ * name of ours where memory can leave: the driver's own handle ends at a swap-out, and another one takes its place. One
+ * reference to the driver's is held until the program's references and mappings are all gone. Elsewhere its value is the
+ * driver's own, every call of the program is one of the driver, and uses are counted for the charge alone.
  *
  * Guarded by vmm_lock, which is held over the driver's calls that change what handles are used for: a handle's or an
  * address's value may be used again as soon as the driver let it go. */
@@ -50,7 +51,7 @@ struct handle *handles_of_real(CUmemGenericAllocationHandle real);
 /* From now on it stays; `reason`: a bit of enum aliquot_staying. */
 void handles_hold(struct handle *handle, uint32_t reason);
 
-/* Counts uses; with the last one the driver's handle is released, the charge refunded and the record gone. */
+/* Counts uses; with the last one a named handle's own is released, the charge refunded and the record gone. */
 void handles_change(struct handle *handle, int references, int mappings);
 
 bool handles_map(struct handle *handle, CUdeviceptr address, size_t bytes); /* false: no memory */

@@ -125,8 +125,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     bool has_failed = result == CUDA_SUCCESS && !made;
     bool is_recorded = charge_end(&charge, has_failed ? CUDA_ERROR_OUT_OF_MEMORY : result,
                                   made ? made->name.start : 0, ALLOCATION_HANDLE);
+    has_failed |= made && !is_recorded && !made->is_named;
     if (made && !is_recorded)
-        handles_change(made, -1, 0); /* releases the driver's, too */
+        handles_change(made, -1, 0); /* releases the driver's, if it has a name */
     vmm_unlock();
     if (has_failed)
         driver()->cuMemRelease(real);
@@ -141,7 +142,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     CUresult result = driver()->cuMemImportFromShareableHandle(handle, os_handle, type);
     struct handle *own = acts && result == CUDA_SUCCESS ? handles_of_real(*handle) : NULL;
     if (own) {
-        driver()->cuMemRelease(own->real);
+        if (own->is_named)
+            driver()->cuMemRelease(own->real);
         handles_change(own, 1, 0);
         *handle = own->name.start;
     }
@@ -152,12 +154,14 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle name)
 {
     bool is_resident, acts = vmm_hold(&is_resident);
     struct handle *handle = acts ? handles_find(name) : NULL;
-    if (!handle)
-        return vmm_end(acts, driver()->cuMemRelease(name));
-    if (!handle->references)
-        return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
-    handles_change(handle, -1, 0);
-    return vmm_end(acts, CUDA_SUCCESS);
+    CUresult result = CUDA_SUCCESS;
+    if (!handle || !handle->is_named)
+        result = driver()->cuMemRelease(name);
+    else if (!handle->references)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (handle && result == CUDA_SUCCESS)
+        handles_change(handle, -1, 0);
+    return vmm_end(acts, result);
 }
 
 /* Elastic memory has no handle that a program may have, as cuMemAlloc's has none. */
@@ -166,21 +170,24 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *name, void *a
     struct elastic_view view;
     bool is_resident, acts = vmm_hold(&is_resident);
     struct mapping *mapping = acts && name ? handles_mapping_at((CUdeviceptr)address) : NULL;
-    if (mapping) {
+    if (mapping && mapping->handle->is_named) {
         handles_change(mapping->handle, 1, 0);
         *name = mapping->handle->name.start;
         return vmm_end(acts, CUDA_SUCCESS);
     }
     if (acts && elastic_is_used() && elastic_find((CUdeviceptr)address, &view))
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
-    return vmm_end(acts, driver()->cuMemRetainAllocationHandle(name, address));
+    CUresult result = driver()->cuMemRetainAllocationHandle(name, address);
+    if (mapping && result == CUDA_SUCCESS)
+        handles_change(mapping->handle, 1, 0);
+    return vmm_end(acts, result);
 }
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties, CUmemGenericAllocationHandle name)
 {
     bool is_resident, acts = vmm_hold(&is_resident);
     const struct handle *handle = acts ? handles_find(name) : NULL;
-    if (!handle)
+    if (!handle || !handle->is_named)
         return vmm_end(acts, driver()->cuMemGetAllocationPropertiesFromHandle(properties, name));
     if (!properties || !handle->references)
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
@@ -197,7 +204,7 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
     struct handle *handle = NULL;
     bool acts = vmm_begin();
     CUmemGenericAllocationHandle real = acts ? vmm_real(name, &handle) : name;
-    if (handle && !handle->references)
+    if (handle && handle->is_named && !handle->references)
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
     CUresult result = driver()->cuMemExportToShareableHandle(shareable, real, type, flags);
     if (handle && result == CUDA_SUCCESS)
@@ -211,7 +218,7 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGeneric
     struct handle *handle = NULL;
     bool acts = vmm_begin();
     CUmemGenericAllocationHandle real = acts ? vmm_real(name, &handle) : name;
-    if (handle && !handle->references)
+    if (handle && handle->is_named && !handle->references)
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
     CUresult result = driver()->cuMemMap(pointer, bytes, offset, real, flags);
     if (!handle || result != CUDA_SUCCESS)
