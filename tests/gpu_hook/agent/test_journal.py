@@ -36,6 +36,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
         pytest.param(lambda data: data["reservation"]["parts"][0].update(hundredths=-100), id="a negative share"),
         pytest.param(lambda data: data["bound"][0].update(pid=1 << 40), id="a pid that is none"),
         pytest.param(lambda data: data["tallies"][0].update(busy_seconds=float("nan")), id="no time"),
+        pytest.param(lambda data: data["reservation"].update(residency="vmmm"), id="a mode that is none"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -47,6 +48,17 @@ def test_what_cannot_be_is_refused(tmp_path: Path, change: Callable[[dict[str, A
     (folder / "grant.json").write_text(json.dumps(data))
     with pytest.raises(JournalError):
         read_entry(folder)
+
+
+def test_a_kernel_of_an_agent_without_residency_is_never_swapped(tmp_path: Path) -> None:
+    folder = tmp_path / "k"
+    folder.mkdir()
+    write_entry(folder, ENTRY)
+    data = json.loads((folder / "grant.json").read_text())
+    del data["reservation"]["residency"], data["is_swapped"]
+    (folder / "grant.json").write_text(json.dumps(data))
+    found = read_entry(folder)
+    assert (found.reservation.residency, found.is_swapped) == ("off", False)
 
 
 def test_one_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:

@@ -222,6 +222,15 @@ class TestGarbage:
         assert isinstance(refusal, protocol.Refuse)
         assert (refusal.reason, refusal.text) == (RefusalReason.VERSION, "got version 9; this agent speaks 1 to 3")
 
+    @pytest.mark.parametrize("role", [Role.OBSERVER, Role.CHECK])
+    def test_who_has_no_memory_has_no_say_about_residency(self, a_node: Any, role: Role) -> None:
+        hook = a_node.a_hook()
+        hook.hello(role=role)
+        hook.send(protocol.Wake(1))
+        refusal = hook.receive()
+        assert isinstance(refusal, protocol.Refuse)
+        assert refusal.reason is RefusalReason.MESSAGE
+
     def test_silent_connections_are_bounded(self, a_node: Any) -> None:
         silent = [a_node.a_hook() for _ in range(64)]
         refusal = a_node.a_hook().receive()
