@@ -170,14 +170,13 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *name, void *a
     struct elastic_view view;
     bool is_resident, acts = vmm_hold(&is_resident);
     struct mapping *mapping = acts && name ? handles_mapping_at((CUdeviceptr)address) : NULL;
-    if (mapping && mapping->handle->is_named) {
-        handles_change(mapping->handle, 1, 0);
-        *name = mapping->handle->name.start;
-        return vmm_end(acts, CUDA_SUCCESS);
-    }
-    if (acts && elastic_is_used() && elastic_find((CUdeviceptr)address, &view))
+    if (!mapping && acts && elastic_is_used() && elastic_find((CUdeviceptr)address, &view))
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
-    CUresult result = driver()->cuMemRetainAllocationHandle(name, address);
+    CUresult result = CUDA_SUCCESS;
+    if (mapping && mapping->handle->is_named)
+        *name = mapping->handle->name.start;
+    else
+        result = driver()->cuMemRetainAllocationHandle(name, address);
     if (mapping && result == CUDA_SUCCESS)
         handles_change(mapping->handle, 1, 0);
     return vmm_end(acts, result);
