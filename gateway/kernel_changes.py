@@ -71,9 +71,9 @@ def read_wish(body: object, largest: GpuShare) -> Wish:
 
 
 def _share(gpus: float, largest: GpuShare) -> GpuShare:
-    share = GpuShare(round(gpus * 100))
-    if abs(gpus * 100 - share.hundredths) > 1e-6 or not 0 < share.hundredths <= largest.hundredths:
-        raise RequestError(f"asked {gpus:g} GPUs; found here are sizes from 0.01 to {largest} in steps of 0.01")
+    share = GpuShare(round(min(gpus, largest.hundredths + 1) * 100))  # no float holds 100 times the largest ones
+    if share.hundredths > largest.hundredths or share.hundredths < 1 or abs(gpus * 100 - share.hundredths) > 1e-6:
+        raise RequestError(f"asked {str(gpus)[:20]} GPUs; found here are sizes from 0.01 to {largest} in steps of 0.01")
     return share
 
 

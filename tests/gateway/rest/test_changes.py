@@ -79,6 +79,8 @@ async def test_changes_are_the_owners_and_administrators(
         ({"gpus": -1}, 400, "write a number above 0"),
         ({"gpus": True}, 400, "write a number above 0"),
         ({"gpus": 0.255}, 400, "steps of 0.01"),
+        ({"gpus": 1e308}, 400, "steps of 0.01"),
+        ({"gpus": 10**400}, 400, "steps of 0.01"),
         ({"gpus": 9}, 400, "sizes from 0.01 to 8"),
         ({"memory": "much"}, 400, "an amount of memory"),
         ({"memory": 0}, 400, "an amount of memory"),
