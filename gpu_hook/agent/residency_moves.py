@@ -78,7 +78,10 @@ class KernelMoves:
         failed = [move for move in answers if not move.is_done]
         if not failed:
             return Event.DONE, slowest(answers)
-        back = await self._bring_all([process for process in processes if process.is_out])
+        out = [process for process in processes if process.is_out]
+        back = await self._bring_all(out)
+        for process in out:
+            self._settle(process)
         is_back = all(move.is_done or move.result is MoveResult.SILENT for move in back)
         return Event.FAILED if is_back else Event.STUCK, failed[0]
 
