@@ -68,6 +68,7 @@ class LeaseKeeper:
         """It ended: what it had is free for others."""
         for known in (self._records, self._waits, self._told):
             known.pop(kernel_id, None)
+        self._tell(kernel_id)
         self.hurry()
 
     def hurry(self) -> None:
