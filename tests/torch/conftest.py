@@ -75,12 +75,17 @@ class Kernel:
         self.connection.connect(str(folder / "agent.sock"))
         self.lines = self.connection.makefile("rb")
 
-    def reserve(self, hundredths: int) -> None:
-        question = {"id": 1, "op": "reserve", "kernel_id": self.id, "owner": "ada", "hundredths": hundredths}
+    def reserve(self, hundredths: int, **more: Any) -> None:
+        answer = self.ask("reserve", owner="ada", hundredths=hundredths, **more)
+        self.grant: dict[str, str] = answer["grant"]["env"]
+
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        """The agent's answer to an operation on this kernel."""
+        question = {"id": 1, "op": op, "kernel_id": self.id, **fields}
         self.connection.sendall(json.dumps(question).encode() + b"\n")
         while "event" in (answer := json.loads(self.lines.readline())):
             pass
-        self.grant: dict[str, str] = answer["grant"]["env"]
+        return answer
 
     def environment(self, **extra: str) -> dict[str, str]:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("ALIQUOT_", "LD_", "CUDA_", "PYTORCH_"))}
@@ -138,7 +143,18 @@ def make_kernel(torch_python: str, stand_in: Path) -> Iterator[Callable[..., Ker
     softgpu_driver()
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
-    command += ["--softgpu-devices", "2", "--runtime-dir", str(folder), "--log-file", str(folder / "agent.log")]
+    command += [
+        "--softgpu-devices",
+        "2",
+        "--oversubscribe",
+        "4",
+        "--lease-hold",
+        "0.5",
+        "--runtime-dir",
+        str(folder),
+        "--log-file",
+        str(folder / "agent.log"),
+    ]
     agent = subprocess.Popen(command)
     deadline = time.monotonic() + 20
     while not (folder / "agent.sock").exists():
@@ -147,9 +163,9 @@ def make_kernel(torch_python: str, stand_in: Path) -> Iterator[Callable[..., Ker
         time.sleep(0.02)
     kernels: list[Kernel] = []
 
-    def make(hundredths: int = 50) -> Kernel:
+    def make(hundredths: int = 50, **more: Any) -> Kernel:
         kernels.append(Kernel(folder, f"k{len(kernels)}", torch_python, stand_in))
-        kernels[-1].reserve(hundredths)
+        kernels[-1].reserve(hundredths, **more)
         return kernels[-1]
 
     try:

@@ -158,8 +158,8 @@ def test_a_captured_graph_runs_again_and_its_memory_is_charged(a_kernel: Any) ->
     assert taken >= 48 * MIB
 
 
-def test_tensors_shared_by_ipc_are_charged_once(a_kernel: Any) -> None:
-    found = a_kernel.run(
+def test_tensors_shared_by_ipc_are_charged_once(make_kernel: Callable[..., Any]) -> None:
+    found = make_kernel(residency="off").run(
         """
         import torch.multiprocessing as mp
 
