@@ -5,13 +5,23 @@
 #include "elastic.h"
 #include "residency.h"
 
+#include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 typedef CUresult (*capture_query)(CUstream, CUstreamCaptureStatus *);
 
+struct capture {
+    CUstream stream;
+    CUcontext context;
+    struct capture *next;
+};
+
 static struct {
-    uint32_t count; /* atomic */
-} state;
+    pthread_mutex_t mutex; /* guards the list */
+    struct capture *all;   /* one that there was no memory for is missing */
+    uint32_t count;        /* atomic */
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 bool captures_are_on(void)
 {
@@ -20,7 +30,85 @@ bool captures_are_on(void)
 
 void captures_reset(void)
 {
+    pthread_mutex_init(&state.mutex, NULL);
+    state.all = NULL; /* the parent's */
     state.count = 0;
+}
+
+static void put(struct capture *added)
+{
+    pthread_mutex_lock(&state.mutex);
+    while (added) {
+        struct capture *next = added->next;
+        added->next = state.all;
+        state.all = added;
+        added = next;
+    }
+    pthread_mutex_unlock(&state.mutex);
+}
+
+/* Of the stream, or of the context where that is not NULL; at most so many. They stay counted. */
+static struct capture *take(CUstream stream, CUcontext context, unsigned most)
+{
+    struct capture *taken = NULL;
+    pthread_mutex_lock(&state.mutex);
+    for (struct capture **link = &state.all; *link && most;) {
+        struct capture *capture = *link;
+        if (context ? capture->context != context : capture->stream != stream) {
+            link = &capture->next;
+            continue;
+        }
+        *link = capture->next;
+        capture->next = taken;
+        taken = capture;
+        most--;
+    }
+    pthread_mutex_unlock(&state.mutex);
+    return taken;
+}
+
+static void uncount(void)
+{
+    __atomic_fetch_sub(&state.count, 1, __ATOMIC_ACQ_REL);
+}
+
+static void uncount_all(struct capture *ended)
+{
+    while (ended) {
+        struct capture *next = ended->next;
+        free(ended);
+        uncount();
+        ended = next;
+    }
+}
+
+void captures_forget_context(CUcontext context)
+{
+    if (context && captures_are_on())
+        uncount_all(take(NULL, context, UINT32_MAX));
+}
+
+/* A stream without a context of its own, as a thread's default one, captures in the current one. */
+static struct capture *describe(CUstream stream)
+{
+    struct capture *capture = calloc(1, sizeof *capture);
+    bool is_own = stream != NULL && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
+    if (capture && (!is_own || driver()->cuStreamGetCtx(stream, &capture->context) != CUDA_SUCCESS))
+        driver()->cuCtxGetCurrent(&capture->context);
+    if (capture)
+        capture->stream = stream;
+    return capture;
+}
+
+/* After the driver's call. */
+static void begun(CUresult result, struct capture *capture)
+{
+    if (result == CUDA_SUCCESS) {
+        put(capture);
+    } else {
+        free(capture);
+        uncount();
+    }
 }
 
 /* Counted before the driver's call, so that nobody waits for the context once it captures; and never begun while the
@@ -31,10 +119,10 @@ void captures_reset(void)
         if (!activation_enter())                                         \
             return driver()->name arguments;                             \
         residency_enter();                                               \
+        struct capture *capture = describe(stream);                      \
         __atomic_fetch_add(&state.count, 1, __ATOMIC_ACQ_REL);           \
         CUresult result = driver()->name arguments;                      \
-        if (result != CUDA_SUCCESS)                                      \
-            __atomic_fetch_sub(&state.count, 1, __ATOMIC_ACQ_REL);       \
+        begun(result, capture);                                          \
         residency_leave();                                               \
         activation_leave();                                              \
         return result;                                                   \
@@ -64,8 +152,10 @@ static CUresult end(CUstream stream, CUgraph *graph, capture_query query, CUresu
         return real(stream, graph);
     bool was_capturing = is_capturing(stream, query);
     CUresult result = real(stream, graph);
-    if (was_capturing && !is_capturing(stream, query))
-        __atomic_fetch_sub(&state.count, 1, __ATOMIC_ACQ_REL);
+    if (was_capturing && !is_capturing(stream, query)) {
+        free(take(stream, NULL, 1));
+        uncount();
+    }
     elastic_sweep();
     activation_leave();
     return result;
@@ -79,4 +169,30 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 {
     return end(stream, graph, driver()->cuStreamIsCapturing_ptsz, driver()->cuStreamEndCapture_ptsz);
+}
+
+/* Ends the stream's capture, too. Taken from the list before the call, for the next stream may get the same handle. */
+static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
+{
+    if (!captures_are_on() || !activation_enter())
+        return real(stream);
+    struct capture *ended = take(stream, NULL, UINT32_MAX);
+    CUresult result = real(stream);
+    if (result == CUDA_SUCCESS)
+        uncount_all(ended);
+    else
+        put(ended);
+    elastic_sweep();
+    activation_leave();
+    return result;
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    return destroy(stream, driver()->cuStreamDestroy);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    return destroy(stream, driver()->cuStreamDestroy_v2);
 }

@@ -3,10 +3,14 @@
 #ifndef ALIQUOT_CAPTURES_H
 #define ALIQUOT_CAPTURES_H
 
+#include "driver.h"
+
 #include <stdbool.h>
 
-/* Also true for ever after a stream was destroyed in the middle of its capture. */
 bool captures_are_on(void);
+
+/* The context has ended, and with it the captures in its streams. */
+void captures_forget_context(CUcontext context);
 
 /* In the child of a fork. */
 void captures_reset(void);

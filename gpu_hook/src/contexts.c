@@ -2,6 +2,7 @@
 
 #include "activation.h"
 #include "allocations.h"
+#include "captures.h"
 #include "charge.h"
 #include "devices.h"
 #include "drain.h"
@@ -54,13 +55,6 @@ static bool begin_creation(void)
     return acts;
 }
 
-/* Before a context may end. */
-static bool begin_end(void)
-{
-    drain_await_end();
-    return begin_change();
-}
-
 static CUresult end_change(bool acts, CUresult result)
 {
     launch_forget_device();
@@ -71,6 +65,18 @@ static CUresult end_change(bool acts, CUresult result)
         activation_leave();
     }
     return result;
+}
+
+/* Before a context may end. A move that this call waits for may leave a wait behind in that very context. */
+static bool begin_end(void)
+{
+    for (;;) {
+        drain_await_end();
+        bool acts = begin_change();
+        if (!acts || !drain_is_left())
+            return acts;
+        end_change(true, CUDA_SUCCESS);
+    }
 }
 
 struct ended {
@@ -119,6 +125,7 @@ static void refund_context(CUcontext context, int device)
 {
     struct ended ended = {context, device};
     context_list_remove(context);
+    captures_forget_context(context);
     allocations_take_all(refund_if_gone, &ended);
     if (context && elastic_has_dying())
         elastic_forget_context(context);

@@ -114,9 +114,14 @@ enum drain_outcome drain_contexts(const struct live_context *contexts, size_t co
     return !is_over ? DRAIN_LATE : *failed != CUDA_SUCCESS ? DRAIN_LOST : DRAIN_DONE;
 }
 
+bool drain_is_left(void)
+{
+    return __atomic_load_n(&state.left, __ATOMIC_ACQUIRE) != 0;
+}
+
 void drain_await_end(void)
 {
-    while (__atomic_load_n(&state.left, __ATOMIC_ACQUIRE)) {
+    while (drain_is_left()) {
         DEFER_CANCELLATION;
         syscall(SYS_futex, &state.left, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
     }

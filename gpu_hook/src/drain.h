@@ -23,6 +23,9 @@ enum drain_outcome drain_contexts(const struct live_context *contexts, size_t co
  * where there is none. */
 void drain_await_end(void);
 
+/* Whether there is such a wait. While no move is under way there comes none. */
+bool drain_is_left(void);
+
 /* In the child of a fork. */
 void drain_reset(void);
 

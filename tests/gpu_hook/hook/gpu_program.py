@@ -114,6 +114,17 @@ def map_at(pointer: int, amount: int, handle: int) -> int:
     return call("cuMemMap", U64(pointer), SIZE(amount), SIZE(0), U64(handle), U64(0))
 
 
+def open_to(pointer: int, amount: int, device: int) -> int:
+    """Let the device read and write what is mapped there."""
+    access = (ctypes.c_int32 * 3)(1, device, 3)
+    return call("cuMemSetAccess", U64(pointer), SIZE(amount), access, SIZE(1))
+
+
+def read_byte(pointer: int) -> list[int]:
+    found = ctypes.c_uint8()
+    return [call("cuMemcpyDtoH_v2", ctypes.byref(found), U64(pointer), SIZE(1)), found.value]
+
+
 def unmap(pointer: int, amount: int) -> int:
     return call("cuMemUnmap", U64(pointer), SIZE(amount))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import struct
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -31,6 +33,8 @@ LOAD = (
     "call('cuModuleLoadData', ctypes.byref(modules[0]), "
     "(Path(os.path.abspath(__file__)).parents[3] / 'gpu_hook' / 'builtins.ptx').read_bytes() + bytes(1))"
 )
+STREAM = "call('cuStreamCreate', ctypes.byref(streams.setdefault('one', U64())), 1)"
+CAPTURE = f"{STREAM} or call('cuStreamBeginCapture_v2', streams['one'], 0)"
 NOT_INITIALIZED = 3
 
 
@@ -84,11 +88,13 @@ class Kernel:
 def make_kernel(make_node: Callable[..., Any], make_orders: Callable[..., Any]) -> Iterator[Callable[..., Kernel]]:
     with ExitStack() as stack:
 
-        def make(mode: ResidencyMode = ResidencyMode.VMM, held: int = 4 * MIB, **softgpu: object) -> Kernel:
+        def make(
+            mode: ResidencyMode = ResidencyMode.VMM, held: int = 4 * MIB, preload: str = "", **softgpu: object
+        ) -> Kernel:
             node = make_node(devices=1, memory="256MiB", **softgpu)
             node.agent.residency_mode = mode
             node.agent.host_quota = 1 << 40
-            program = node.program()
+            program = node.program(LD_PRELOAD=preload)
             program("init()")
             agent = node.grant((program("uuid()"), 128 * MIB))
             assert program("use()") == 0
@@ -230,8 +236,7 @@ def test_a_context_can_end_while_a_late_wait_is_in_it(a_kernel: Kernel) -> None:
 
 def test_a_capture_under_way_is_not_hurt(a_kernel: Kernel) -> None:
     program = a_kernel.program
-    assert program("call('cuStreamCreate', ctypes.byref(streams.setdefault('one', U64())), 1)") == 0
-    assert program("call('cuStreamBeginCapture_v2', streams['one'], 0)") == 0
+    assert program(CAPTURE) == 0
     moved = a_kernel.orders.swap_out()
     assert (moved.outcome, moved.residency) == (MoveOutcome.BUSY, Residency.RESIDENT)
     assert "capture" in moved.text
@@ -337,3 +342,57 @@ def test_credit_that_waits_for_room_is_waited_for(make_kernel: Callable[..., Ker
     a_kernel.program.ask(f"alloc({4 * MIB})[0]")
     a_kernel.agent.keep_waiting(times=14, pause_seconds=0.5)
     assert a_kernel.program.answer() == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "end"),
+    [
+        ("0", "call('cuStreamDestroy_v2', streams['one'])"),
+        ("globals().update(other=new_context()) or other[0]", "end_context(other[1])"),
+    ],
+)
+def test_a_capture_that_ends_with_its_stream_or_context_holds_nothing(before: str, end: str, a_kernel: Kernel) -> None:
+    program = a_kernel.program
+    assert program(f"{before} or {CAPTURE}") == 0
+    assert program(f"{end} or use()") == 0
+    for _ in range(3):
+        code, address = program(f"alloc({100 * MIB})")
+        assert (code, program(f"free({address})")) == (0, 0)
+    a_kernel.swap_out()
+    a_kernel.swap_in()
+    assert program(FILL) == 0
+
+
+def test_a_handle_whose_contexts_ended_comes_back_and_lets_a_context_be_made(
+    make_kernel: Callable[..., Kernel],
+) -> None:
+    a_kernel = make_kernel(held=0)
+    program = a_kernel.program
+    assert program(f"globals().update(made=create({2 * MIB}), at=reserve({2 * MIB}))") is None
+    assert program(f"map_at(at[1], {2 * MIB}, made[1]) or open_to(at[1], {2 * MIB}, 0)") == 0
+    assert program(f"call('cuMemsetD8_v2', U64(at[1]), 7, SIZE({2 * MIB}))") == 0
+    a_kernel.swap_out()
+    assert program("call('cuDevicePrimaryCtxReset_v2', 0)") == 0
+    program.ask("use()")
+    a_kernel.await_waiting(1)
+    a_kernel.swap_in()
+    assert program.answer() == 0
+    assert program("read_byte(at[1])") == [0, 7]
+
+
+def test_without_memory_for_the_list_nothing_moves(make_kernel: Callable[..., Kernel], tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler
+    library, flag = tmp_path / "no_memory.so", tmp_path / "flag"
+    source = str(Path(__file__).parent / "no_memory.c")
+    subprocess.run([compiler, "-shared", "-fPIC", f'-DFLAG="{flag}"', source, "-o", str(library)], check=True)
+    a_kernel = make_kernel(preload=str(library))
+    flag.touch()
+    assert a_kernel.orders.swap_out().outcome is MoveOutcome.FAILED
+    flag.unlink()
+    a_kernel.swap_out()
+    flag.touch()
+    assert a_kernel.orders.swap_in().outcome is MoveOutcome.FAILED
+    flag.unlink()
+    a_kernel.swap_in()
+    assert a_kernel.program("read_byte(kept[0])") == [0, 7]
