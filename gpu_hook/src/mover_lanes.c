@@ -10,17 +10,27 @@ int lanes_find(const struct lanes *lanes, int device)
     return -1;
 }
 
+static CUresult open_one(struct lane *lane, int device)
+{
+    *lane = (struct lane){.device = device, .context = contexts_find(device)};
+    if (lane->context)
+        return CUDA_SUCCESS;
+    CUresult result = driver()->cuDevicePrimaryCtxRetain(&lane->context, device);
+    lane->is_borrowed = result == CUDA_SUCCESS;
+    return result;
+}
+
 CUresult lanes_open(struct lanes *lanes, const struct piece *pieces, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (lanes_find(lanes, pieces[i].device) >= 0)
             continue;
-        CUcontext context = contexts_find(pieces[i].device);
-        if (!context)
-            return CUDA_ERROR_INVALID_CONTEXT;
         if (lanes->count == ALIQUOT_MAX_DEVICES)
             return CUDA_ERROR_INVALID_DEVICE;
-        lanes->rows[lanes->count++] = (struct lane){.device = pieces[i].device, .context = context};
+        CUresult result = open_one(&lanes->rows[lanes->count], pieces[i].device);
+        if (result != CUDA_SUCCESS)
+            return result;
+        lanes->count++;
     }
     return CUDA_SUCCESS;
 }
@@ -58,6 +68,8 @@ void lanes_close(struct lanes *lanes)
         driver()->cuCtxSetCurrent(lanes->rows[i].context);
         for (unsigned j = 0; j < LANE_STREAMS_MAX && lanes->rows[i].streams[j]; j++)
             driver()->cuStreamDestroy_v2(lanes->rows[i].streams[j]);
+        if (lanes->rows[i].is_borrowed)
+            driver()->cuDevicePrimaryCtxRelease_v2(lanes->rows[i].device);
     }
     lanes->count = 0;
 }

@@ -7,11 +7,14 @@
 #include "driver.h"
 #include "pieces.h"
 
+#include <stdbool.h>
+
 #define LANE_STREAMS_MAX 8u
 
 struct lane {
     int device;
     CUcontext context;
+    bool is_borrowed; /* the device had none: its primary one, for the length of the copy */
     CUstream streams[LANE_STREAMS_MAX];
 };
 
@@ -21,8 +24,8 @@ struct lanes {
     unsigned stream_count; /* of each */
 };
 
-/* A lane for each device of the pieces, without streams. CUDA_ERROR_INVALID_CONTEXT: a device has no live context.
- * With contexts_hold. */
+/* A lane for each device of the pieces, without streams; also where no context is left, for handles outlive contexts.
+ * With contexts_hold, until lanes_close. */
 CUresult lanes_open(struct lanes *lanes, const struct piece *pieces, size_t count);
 CUresult lanes_make_streams(struct lanes *lanes, unsigned stream_count);
 

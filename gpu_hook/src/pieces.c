@@ -188,7 +188,7 @@ size_t pieces_list(struct piece **pieces)
     }
     pieces_unlock();
     free(parts.all);
-    if (parts.count && !*pieces) {
+    if (parts.has_failed || (parts.count && !*pieces)) {
         LOG("event=no_pieces reason=\"no memory for the list, or no address to copy through\"");
         pieces_finish();
         return PIECES_FAILED;
