@@ -17,7 +17,7 @@ lab: ## JupyterLab with Aliquot
 
 test: check ## All that CI runs: the checks, then every test (no GPU needed); WORKERS is how many files run at once
 	@# They wait more than they compute: more workers than the two cores that CI has.
-	@$(BIN)/pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder
+	@$(BIN)/pytest -n $(or $(WORKERS),3) --dist loadgroup --no-loadscope-reorder
 
 check: ## Lint, types, import contracts, house rules, the C code under a second compiler, entry points of CUDA's releases, oldest glibc
 	@$(PYTHON) tools/setup.py test

@@ -1,8 +1,19 @@
-"""What tests of several folders share is imported from here."""
+"""What tests of several folders share is imported from here; and which tests run in one process, one after another."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Called by pytest. A file's tests share fixtures, and all tests of containers the engines and their images."""
+    for item in items:
+        place = item.path.relative_to(HERE) if item.path.is_relative_to(HERE) else item.path
+        group = "engines" if place.parts[0] == "containers" else str(place)
+        item.add_marker(pytest.mark.xdist_group(group))
