@@ -193,7 +193,7 @@ def read_node(status: NodeStatus) -> Node:
     """The agent's status in the ledger's nouns."""
     devices = tuple(_device(device) for device in status.devices)
     rule = status.oversubscription_rule
-    return Node(status.node, status.driver, devices, rule.rule(), rule.host_bytes_left)
+    return Node(status.node, status.driver, devices, rule.rule(), rule.largest_kernel_bytes)
 
 
 def _device(device: DeviceStatus) -> Device:

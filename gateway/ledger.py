@@ -12,7 +12,7 @@ from types import MappingProxyType
 from aliquot.gpu_hook.oversubscription import Oversubscription, Reserved
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant
 
-from .room import Room, RoomDevice, room_now
+from .room import Room, RoomDevice
 from .size_changes import held_of
 
 
@@ -54,8 +54,7 @@ class Node:
     driver: str = ""
     devices: tuple[Device, ...] = ()
     rule: Oversubscription = field(default_factory=Oversubscription)
-    # Host memory that reservations beyond the devices may still count on; None: no limit.
-    host_left: int | None = None
+    largest_kernel_bytes: int = 0  # reserved, by whomever
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class LedgerSnapshot:
         node = self.node
         devices = tuple(RoomDevice(d.uuid, d.index, int(d.memory), d.is_lost) for d in node.devices)
         reserved = {device.uuid: device.all_reserved() for device in node.devices}
-        room = room_now(devices, node.rule, reserved, node.host_left)
+        room = Room(devices, node.rule, reserved, node.largest_kernel_bytes)
         for holding in self.holdings.values():
             if not holding.is_confirmed:
                 held = held_of(holding.grant)

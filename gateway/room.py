@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from aliquot.gpu_hook.host_room import HostRoom, host_room
 from aliquot.gpu_hook.oversubscription import Oversubscription, Reserved, device_state
 from aliquot.gpu_hook.placement import DeviceState, Part, Refusal, place, resize
 from aliquot.provisioner.resources import Request, WorkloadClass
@@ -33,15 +34,12 @@ class Held:
 
 @dataclass(frozen=True)
 class Room:
-    """``host_bytes``: host memory for what is reserved beyond the devices, now and by the plan; None: no limit.
-
-    ``closed``: devices for whose room somebody waits who comes first.
-    """
+    """``closed``: devices for whose room somebody waits who comes first."""
 
     devices: tuple[RoomDevice, ...]
     rule: Oversubscription = field(default_factory=Oversubscription)
     reserved: Mapping[str, Reserved] = field(default_factory=dict)
-    host_bytes: int | None = None
+    largest_kernel_bytes: int = 0
     closed: frozenset[str] = frozenset()
 
     def states(self, workload_class: WorkloadClass) -> list[DeviceState]:
@@ -64,19 +62,16 @@ class Room:
         """Where it goes, or why not; ``held``: of a running kernel, whose devices stay."""
         room = self if held is None else self.give_back(held)
         states, size = room.states(request.workload_class), (request.gpus.hundredths, request.memory_limit)
-        is_elastic, left = request.residency != "off", room.host_left
+        is_elastic, host = request.residency != "off", room._host()
         if held is None:
-            return place(states, *size, is_elastic=is_elastic, host_bytes=left)
-        return resize(states, held.parts, *size, is_elastic=is_elastic, host_bytes=left)
-
-    @property
-    def host_left(self) -> int | None:
-        """Host memory that reservations beyond the devices may still count on."""
-        return None if self.host_bytes is None else max(0, self.host_bytes - self._beyond())
+            return place(states, *size, is_elastic=is_elastic, host=host)
+        return resize(states, held.parts, *size, is_elastic=is_elastic, host=host)
 
     def take(self, parts: Iterable[Part], workload_class: WorkloadClass) -> Room:
         """After these parts were reserved."""
-        return self._changed(parts, workload_class, 1)
+        taken = tuple(parts)
+        largest = max(self.largest_kernel_bytes, sum(part.reserved_bytes for part in taken))
+        return replace(self._changed(taken, workload_class, 1), largest_kernel_bytes=largest)
 
     def give_back(self, held: Held) -> Room:
         """As it would be without them."""
@@ -88,15 +83,16 @@ class Room:
 
     def emptied(self) -> Room:
         """With nothing reserved, and no limit of host memory."""
-        return Room(self.devices, self.rule)
+        return Room(self.devices, replace(self.rule, host_bytes=None))
 
     def found(self) -> Room:
         """As if no device were lost."""
         return replace(self, devices=tuple(replace(device, is_lost=False) for device in self.devices))
 
-    def _beyond(self) -> int:
-        reserved = ((d.memory_bytes, self.reserved.get(d.uuid, Reserved()).bytes) for d in self.devices)
-        return sum(max(0, amount - memory) for memory, amount in reserved)
+    def _host(self) -> HostRoom | None:
+        """Host memory that reservations beyond the devices count on."""
+        devices = ((d.memory_bytes, self.reserved.get(d.uuid, Reserved()).bytes) for d in self.devices)
+        return host_room(self.rule.host_bytes, devices, self.largest_kernel_bytes)
 
     def _changed(self, parts: Iterable[Part], workload_class: WorkloadClass, sign: int) -> Room:
         reserved = dict(self.reserved)
@@ -111,14 +107,3 @@ class Room:
                 before.production_bytes + (amount if is_production else 0),
             )
         return replace(self, reserved=reserved)
-
-
-def room_now(
-    devices: tuple[RoomDevice, ...],
-    rule: Oversubscription,
-    reserved: Mapping[str, Reserved],
-    host_left: int | None,
-) -> Room:
-    """From what the agent tells: it says what is left of the host's memory, and we what is counted off it."""
-    room = Room(devices, rule, reserved)
-    return room if host_left is None else replace(room, host_bytes=host_left + room._beyond())

@@ -6,7 +6,6 @@ same answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .placement import WHOLE, DeviceState
@@ -76,17 +75,3 @@ def device_state(
         backed_hundredths=max(0, WHOLE - reserved.hundredths),
         backed_bytes=max(0, memory_bytes - reserved.bytes),
     )
-
-
-def host_bytes_left(
-    rule: Oversubscription, devices: Iterable[tuple[int, int]], largest_kernel_bytes: int = 0
-) -> int | None:
-    """Host memory that reservations beyond the devices may still count on; None: no limit.
-
-    ``devices``: memory and reserved bytes of each. As much as the largest kernel has stays free: to bring one in where
-    all is taken, another one has to go out first.
-    """
-    if rule.host_bytes is None:
-        return None
-    beyond = sum(max(0, reserved - memory) for memory, reserved in devices)
-    return max(0, rule.host_bytes - largest_kernel_bytes - beyond)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from .host_room import HostRoom
+
 WHOLE = 100  # hundredths of one device
 GRAIN_BYTES = 2 << 20  # quotas are rounded down to the driver's allocation granularity
 MAX_DEVICES = 16  # of one kernel; ALIQUOT_MAX_DEVICES of the protocol header
@@ -130,13 +132,13 @@ def place(
     placement: Mapping[str, int] | None = None,
     *,
     is_elastic: bool = True,
-    host_bytes: int | None = None,
+    host: HostRoom | None = None,
 ) -> tuple[Part, ...] | Refusal:
     """Place ``hundredths`` of GPUs, or say why not.
 
     ``placement`` (uuid → hundredths) is a plan made elsewhere: it is checked, not changed. A kernel that is not
-    ``is_elastic`` can never give memory back: its whole limit is reserved. ``host_bytes`` is the host memory left for
-    what devices do not have themselves (None: no limit).
+    ``is_elastic`` can never give memory back: its whole limit is reserved. ``host`` is the host memory for what
+    devices do not have themselves (None: no limit).
     """
     refusal = _check_request(hundredths, memory_limit)
     if refusal is not None:
@@ -152,9 +154,9 @@ def place(
                 return _never_fits(devices, hundredths, memory_limit)
             return _no_room(usable, asked)
         parts = found
-    if isinstance(parts, Refusal) or host_bytes is None:
+    if isinstance(parts, Refusal) or host is None:
         return parts
-    return _check_host(devices, parts, host_bytes)
+    return _check_host(devices, parts, host, host.budget_bytes)
 
 
 def resize(
@@ -164,7 +166,7 @@ def resize(
     memory_limit: int | None,
     *,
     is_elastic: bool = True,
-    host_bytes: int | None = None,
+    host: HostRoom | None = None,
 ) -> tuple[Part, ...] | Refusal:
     """Another size on the same devices, or why not. ``devices`` are as they are without this kernel's ``parts``."""
     refusal = _check_request(hundredths, memory_limit)
@@ -183,9 +185,10 @@ def resize(
         plan[whole_first[-1]] = hundredths % WHOLE or WHOLE
         plan = {part.uuid: plan[part.uuid] for part in parts}  # CUDA numbers them in this order
     resized = _place_as_planned(devices, _Asked(hundredths, memory_limit, is_elastic), plan)
-    if isinstance(resized, Refusal) or host_bytes is None:
+    if isinstance(resized, Refusal) or host is None:
         return resized
-    return _check_host(devices, resized, host_bytes)
+    # Who shrinks is never refused, though what there is already should be more than the budget.
+    return _check_host(devices, resized, host, max(host.budget_bytes, host.needs(*_beyond(devices, parts))))
 
 
 def quota_bytes(memory_bytes: int, part: int, hundredths: int, memory_limit: int | None) -> int:
@@ -276,17 +279,26 @@ def _place_as_planned(
     return tuple(asked.part(by_uuid[uuid], part) for uuid, part in placement.items())
 
 
-def _check_host(devices: Sequence[DeviceState], parts: Sequence[Part], host_bytes: int) -> tuple[Part, ...] | Refusal:
+def _check_host(
+    devices: Sequence[DeviceState], parts: Sequence[Part], host: HostRoom, most_bytes: int
+) -> tuple[Part, ...] | Refusal:
     """What the devices lack has to have room on the host while others use them."""
-    backed = {device.uuid: device.backed[1] for device in devices}
-    short = sum(max(0, part.reserved_bytes - backed[part.uuid]) for part in parts)
-    if short <= host_bytes:
+    taken, short = _beyond(devices, parts)
+    needs = host.needs(taken, short)
+    if needs <= most_bytes:
         return tuple(parts)
     return Refusal(
         NO_ROOM,
-        f"asked {format_bytes(short)} more than the devices have, {format_bytes(max(0, host_bytes))} of host memory is "
-        "left for swapped copies; queued",
+        f"asked {format_bytes(taken)}, of which the devices lack {format_bytes(short)}; copies of swapped kernels may "
+        f"then need {format_bytes(needs)} of host memory, {format_bytes(host.budget_bytes)} is for them; queued",
     )
+
+
+def _beyond(devices: Sequence[DeviceState], parts: Sequence[Part]) -> tuple[int, int]:
+    """What is reserved by these parts, and how much of it the devices do not have."""
+    backed = {device.uuid: device.backed[1] for device in devices}
+    short = sum(max(0, part.reserved_bytes - backed.get(part.uuid, 0)) for part in parts)
+    return sum(part.reserved_bytes for part in parts), short
 
 
 def _free(device: DeviceState) -> str:

@@ -72,12 +72,12 @@ class ReservedShare:
 
 @dataclass(frozen=True)
 class OversubscriptionStatus:
-    """How much more may be reserved than there is; ``host_bytes_left``: for what no device has. None: no limit."""
+    """How much more may be reserved than there is; ``host_bytes``: for what no device has. None: no limit."""
 
     production: float = 1.0
     opportunistic: float = 1.0
     host_bytes: int | None = None
-    host_bytes_left: int | None = None
+    largest_kernel_bytes: int = 0
 
     def rule(self) -> Oversubscription:
         """As placement takes it."""
@@ -88,12 +88,12 @@ def read_oversubscription(report: Mapping[str, Any] | None) -> OversubscriptionS
     """An agent that says nothing reserves what there is. Raises what read_residency raises."""
     if report is None:
         return OversubscriptionStatus()
-    budget, left = report.get("host_bytes"), report.get("host_bytes_left")
+    budget = report.get("host_bytes")
     return OversubscriptionStatus(
         production=float(report["production"]),
         opportunistic=float(report["opportunistic"]),
         host_bytes=None if budget is None else int(budget),
-        host_bytes_left=None if left is None else int(left),
+        largest_kernel_bytes=int(report.get("largest_kernel_bytes", 0)),  # an agent of before tells none
     )
 
 

@@ -22,7 +22,8 @@ from aliquot.gpu_hook.agent.lease_views import (
     Want,
 )
 from aliquot.gpu_hook.agent.leases import decide
-from aliquot.gpu_hook.oversubscription import Oversubscription, Reserved, device_state, host_bytes_left
+from aliquot.gpu_hook.host_room import host_room
+from aliquot.gpu_hook.oversubscription import Oversubscription, Reserved, device_state
 from aliquot.gpu_hook.placement import WHOLE, Part, place
 
 from .clockwork import Clockwork
@@ -102,9 +103,9 @@ class _Node:
             device_state(str(index), index, memory, Reserved(taken, amount, taken, amount), rule)
             for index, (taken, amount) in enumerate(zip(self._reserved, amounts, strict=True))
         ]
-        largest = max((k.reserved_bytes for k in [*self._kernels.values(), notebook] if k.parts), default=0)
-        host = host_bytes_left(rule, [(memory, amount) for amount in amounts], largest)
-        parts = place(states, notebook.hundredths(memory), host_bytes=host)
+        largest = max((k.reserved_bytes for k in self._kernels.values() if k.parts), default=0)
+        host = host_room(rule.host_bytes, [(memory, amount) for amount in amounts], largest)
+        parts = place(states, notebook.hundredths(memory), host=host)
         if not isinstance(parts, tuple):
             return False
         for part in parts:

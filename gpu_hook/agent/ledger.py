@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.oversubscription import MOST_RATIO, Oversubscription, Reserved, device_state, host_bytes_left
+from aliquot.gpu_hook.host_room import HostRoom, host_room
+from aliquot.gpu_hook.oversubscription import MOST_RATIO, Oversubscription, Reserved, device_state
 from aliquot.gpu_hook.placement import WHOLE, DeviceState, Part
 
 
@@ -128,14 +129,17 @@ class Ledger:
         """What of the device is reserved."""
         return self._reserved.get(uuid, Reserved())
 
-    def host_bytes_left(self, without: str = "") -> int | None:
-        """Host memory that reservations beyond the devices may count on; None: no limit."""
+    def host_room(self, without: str = "") -> HostRoom | None:
+        """Host memory that reservations beyond the devices count on; one kernel's may be left out. None: no limit."""
         own = {a.part.uuid: a.part.reserved_bytes for a in self._kernels.get(without, ())}
         devices = [(d.memory_bytes, self.reserved(d.uuid).bytes - own.get(d.uuid, 0)) for d in self._devices.values()]
-        if all(reserved <= memory for memory, reserved in devices):
-            return host_bytes_left(self.oversubscription, devices)
-        largest = max(sum(a.part.reserved_bytes for a in accounts) for accounts in self._kernels.values())
-        return host_bytes_left(self.oversubscription, devices, largest)
+        return host_room(self.oversubscription.host_bytes, devices, self.largest_kernel_bytes)
+
+    @property
+    def largest_kernel_bytes(self) -> int:
+        """What is reserved by the largest kernel."""
+        kernels = self._kernels.values()
+        return max((sum(a.part.reserved_bytes for a in accounts) for accounts in kernels), default=0)
 
     def reserve(
         self,

@@ -91,7 +91,7 @@ class Reservations:
             asked.memory_limit,
             placement,
             is_elastic=asked.residency != "off",
-            host_bytes=self.ledger.host_bytes_left(),
+            host=self.ledger.host_room(),
         )
         if isinstance(parts, Refusal):
             log.info("event=refused kernel=%s code=%s message=%r", asked.kernel_id, parts.code, parts.message)
@@ -149,7 +149,7 @@ class Reservations:
             hundredths,
             memory_limit,
             is_elastic=asked.residency != "off",
-            host_bytes=self.ledger.host_bytes_left(without=kernel_id),
+            host=self.ledger.host_room(without=kernel_id),
         )
         if isinstance(parts, Refusal):
             log.info("event=resize_refused kernel=%s code=%s message=%r", kernel_id, parts.code, parts.message)

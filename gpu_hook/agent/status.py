@@ -156,10 +156,11 @@ def describe_grant(
 
 def describe_oversubscription(ledger: Ledger) -> dict[str, Any]:
     """By what a planner gets the agent's own answer. ``host_bytes_left``: for reservations beyond the devices."""
-    rule = ledger.oversubscription
+    rule, host = ledger.oversubscription, ledger.host_room()
     return {
         "production": rule.production,
         "opportunistic": rule.opportunistic,
         "host_bytes": rule.host_bytes,
-        "host_bytes_left": ledger.host_bytes_left(),
+        "host_bytes_left": None if host is None else host.left_bytes,
+        "largest_kernel_bytes": ledger.largest_kernel_bytes,
     }

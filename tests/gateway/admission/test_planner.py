@@ -98,8 +98,8 @@ def low(name: str, hundredths: int) -> Pending:
     return Pending(name, "ada", Request(GpuShare(hundredths), None, WorkloadClass.OPPORTUNISTIC), since=0.0)
 
 
-def beyond(*devices: Device, left: int | None = None, **ratios: float) -> LedgerSnapshot:
-    return LedgerSnapshot(node=Node("n", "stub", devices, Oversubscription(**ratios), left))
+def beyond(*devices: Device, largest: int = 0, **rule: float) -> LedgerSnapshot:
+    return LedgerSnapshot(node=Node("n", "stub", devices, Oversubscription(**rule), largest))  # type: ignore[arg-type]
 
 
 def test_more_than_there_is_may_be_promised_up_to_the_ratio() -> None:
@@ -117,9 +117,8 @@ def test_each_class_has_its_own_ratio() -> None:
 
 
 def test_what_devices_lack_has_to_have_room_on_the_host() -> None:
-    want = plan(beyond(a_device(0, reserved=75), left=4 * GIB, production=2.0), [asks("a", 50)], 0.0)
-    assert [admit.kernel_id for admit in want.admissions] == ["a"], "2 GiB beyond the device"
-    planned = plan(beyond(a_device(0, reserved=75), left=4 * GIB, production=2.0), [asks("a", 75), asks("b", 25)], 0.0)
+    node = beyond(a_device(0, reserved=75), largest=2 * GIB, host_bytes=10 * GIB, production=2.0)
+    planned = plan(node, [asks("a", 50), asks("b", 1)], 0.0)
     assert [admit.kernel_id for admit in planned.admissions] == ["a"], "all that the host has is taken"
     assert [wait.kernel_id for wait in planned.waiting] == ["b"]
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
+from aliquot.gpu_hook.agent.lease_views import DeviceView, Holding, KernelView, Policy, State, Want
+from aliquot.gpu_hook.agent.leases import decide
 from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger, LedgerError
 from aliquot.gpu_hook.oversubscription import MOST_RATIO, Oversubscription
 from aliquot.gpu_hook.placement import GRAIN_BYTES, Part, Refusal, place, resize
@@ -52,10 +56,30 @@ class TestOversubscription:
 
     def test_what_devices_lack_has_to_fit_on_the_host(self) -> None:
         ledger = self.a_ledger(production=4.0, opportunistic=4.0, host_bytes=2 * MEMORY)
-        assert ledger.host_bytes_left() == 2 * MEMORY
         for name in ("k", "l"):
             ledger.reserve(name, [Part("GPU-a", 0, 100, MEMORY)])
-        assert ledger.host_bytes_left() == 0  # one beyond, and room for one more that has to leave first
+        host = ledger.host_room()
+        assert host is not None
+        assert host.left_bytes == 0  # one beyond, and room for one more that has to leave first
+        refusal = place(ledger.device_states(), 1, placement={"GPU-a": 1}, host=host)
+        assert isinstance(refusal, Refusal)
+        assert "host memory" in refusal.message
+
+    def test_the_largest_kernel_counts_that_comes_last(self) -> None:
+        ledger = self.a_ledger(production=4.0, opportunistic=4.0, host_bytes=MEMORY)
+        ledger.reserve("small", [Part("GPU-a", 0, 1, GRAIN)])
+        assert isinstance(
+            place(ledger.device_states(), 100, placement={"GPU-a": 100}, host=ledger.host_room()), Refusal
+        )
+
+    def test_who_shrinks_is_not_refused_where_the_host_has_too_little_already(self) -> None:
+        ledger = self.a_ledger(production=4.0, opportunistic=4.0, host_bytes=MEMORY)
+        parts = (Part("GPU-a", 0, 80, 80 * GRAIN),)
+        for name in ("k", "l", "m"):
+            ledger.reserve(name, parts, is_restored=True)
+        for hundredths, may in ((81, False), (80, True), (40, True)):
+            states, host = ledger.device_states(without="k"), ledger.host_room(without="k")
+            assert isinstance(resize(states, parts, hundredths, None, host=host), tuple) is may
 
     def test_parts_go_where_the_device_itself_has_the_room(self) -> None:
         ledger = self.a_ledger(production=4.0, opportunistic=4.0)
@@ -116,3 +140,47 @@ def test_what_placement_answers_the_ledger_can_hold(ratios: tuple[float, float],
     for name in held:
         ledger.release(name)
     assert all(ledger.reserved(device.uuid).bytes == 0 for device in (A, B))
+
+
+@given(
+    sizes=st.lists(st.integers(1, 100), min_size=2, max_size=8),
+    host_grains=st.integers(0, 400),
+    order=st.randoms(use_true_random=False),
+)
+@settings(max_examples=200, deadline=None)
+def test_whoever_is_admitted_finds_host_memory_for_whom_it_displaces(
+    sizes: list[int], host_grains: int, order: Random
+) -> None:
+    ledger = Ledger(oversubscription=Oversubscription(8.0, 8.0, host_grains * GRAIN))
+    ledger.set_devices([A])
+    admitted: dict[str, int] = {}
+    for number, size in enumerate(sizes):
+        parts = place(ledger.device_states(), size, host=ledger.host_room())
+        if not isinstance(parts, Refusal):
+            ledger.reserve(f"k{number}", parts)
+            admitted[f"k{number}"] = parts[0].reserved_bytes
+    names = sorted(admitted)
+    order.shuffle(names)
+    room, out = MEMORY, []
+    for name in names:
+        if admitted[name] <= room:
+            room -= admitted[name]
+        else:
+            out.append(name)
+    views = [a_view(name, admitted[name], name in out, name in out[:1]) for name in admitted]
+    left = host_grains * GRAIN - sum(admitted[name] for name in out)
+    assert left >= 0
+    decision = decide([DeviceView("GPU-a", MEMORY)], views, 1000.0, Policy(), left)
+    assert len(decision.outs) == len(out[:1])
+
+
+def a_view(name: str, amount: int, is_out: bool, is_wanted: bool) -> KernelView:
+    """One that uses all that it reserved, and is idle, or swapped."""
+    held, away = (0, amount) if is_out else (amount, 0)
+    return KernelView(
+        name,
+        (Holding("GPU-a", held, held, away, guarantee_bytes=amount),),
+        State.SWAPPED if is_out else State.RESIDENT,
+        want=Want.CALL if is_wanted else Want.NONE,
+        idle_since=0.0,
+    )
