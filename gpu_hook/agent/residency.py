@@ -298,7 +298,7 @@ class KernelResidency:
             log.exception("event=move_broke kernel=%s", self.kernel_id)
             end, move = Event.STUCK, Move(MoveResult.FAILED, "a defect of the agent: see its log")
         moved = before if event is Event.IN else self._swapped_bytes()
-        move = replace(move, seconds=self._loop.time() - start, moved_bytes=moved if move.is_done else 0)
+        move = replace(move.within(self._loop.time() - start), moved_bytes=moved if move.is_done else 0)
         self._note(event, move)
         self._handle(end)
         if not self._processes:

@@ -6,7 +6,7 @@ Made by ``residency``; nothing here acts. Times are seconds of CLOCK_MONOTONIC, 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -57,6 +57,16 @@ class Move:
     @property
     def is_done(self) -> bool:
         return self.result is MoveResult.DONE
+
+    def within(self, seconds: float) -> Move:
+        """As it was measured here: no phase of it took longer, whatever a hook says."""
+        return replace(
+            self,
+            seconds=seconds,
+            drain_seconds=min(self.drain_seconds, seconds),
+            copy_seconds=min(self.copy_seconds, seconds),
+            map_seconds=min(self.map_seconds, seconds),
+        )
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from .lease_views import DeviceView
 _LOOKS = 3  # a move that ends between a look and its booking spoils one of them, never two
 _FIRST_RATE = 10e9  # bytes per second, until one was measured
 _WEIGHT = 0.3  # of the newest measurement
+_SLOWEST_RATE = 128 << 20  # a spill file on a slow disk; a hook that answers late is no slower link for others' turns
 _LEAST_MEASURED_BYTES = 64 << 20  # smaller moves measure their own overhead
 
 
@@ -49,7 +50,7 @@ class Room:
         devices = tuple(uuids)
         if moved_bytes < _LEAST_MEASURED_BYTES or seconds <= 0 or not devices:
             return
-        rate = moved_bytes / len(devices) / seconds
+        rate = max(_SLOWEST_RATE, moved_bytes / len(devices) / seconds)
         for uuid in devices:
             before = self._rates.get((uuid, is_out))
             self._rates[uuid, is_out] = rate if before is None else before + _WEIGHT * (rate - before)

@@ -366,3 +366,19 @@ class TestRestart:
             await until(lambda: node.residency.state is KernelState.RESIDENT)
 
         play(scenario)
+
+
+def test_no_phase_of_a_move_takes_longer_than_the_move_whatever_a_hook_says(play: Any) -> None:
+    async def scenario(node: ANodeHere) -> None:
+        hook = await node.a_hook(4, seed=1)
+        say, long = hook.send, (1 << 64) - 1
+        hook.send = lambda message: say(  # type: ignore[method-assign]
+            replace(message, drain_nanoseconds=long, copy_nanoseconds=long, map_nanoseconds=long)
+            if isinstance(message, Moved)
+            else message
+        )
+        move = await node.residency.swap_out("test")
+        assert move.is_done
+        assert max(move.drain_seconds, move.copy_seconds, move.map_seconds) <= move.seconds < 60
+
+    play(scenario)
