@@ -115,7 +115,7 @@ static bool refund_if_gone(const struct allocation *allocation, const void *ende
     if (allocation->kind == ALLOCATION_ELASTIC)
         elastic_orphan(allocation);
     else if (allocation->kind == ALLOCATION_PAGED)
-        managed_mode_forget(allocation->key);
+        managed_mode_forget(allocation->key, allocation->context);
     if (allocation->kind != ALLOCATION_ELASTIC)
         charge_refund(allocation);
     return true;

@@ -24,7 +24,7 @@ static struct {
     pthread_mutex_t mutex;
     struct spans table;
     uint32_t count; /* read without the mutex */
-    uint64_t last_identity;
+    uint64_t last_identity; /* atomic */
     bool is_out; /* written on the mover's thread alone */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -76,6 +76,44 @@ static CUresult advise(const struct range *range)
     return driver()->cuMemAdvise(range->span.start, range->span.bytes, right, range->device);
 }
 
+/* With the mutex. */
+static void remove_range(struct range *range)
+{
+    spans_remove(&state.table, &range->span);
+    __atomic_fetch_sub(&state.count, 1, __ATOMIC_RELAXED);
+    if (state.is_out)
+        staying_change_out(range->device, -(int64_t)range->charged);
+}
+
+/* Whatever still stands there ended with its context, and nobody has come to forget it. */
+static void add_range(struct range *range)
+{
+    struct range *stale;
+    pthread_mutex_lock(&state.mutex);
+    while ((stale = spans_from(&state.table, range->span.start)) && stale->span.start < span_end(&range->span)) {
+        remove_range(stale);
+        free(stale);
+    }
+    spans_add(&state.table, &range->span);
+    __atomic_fetch_add(&state.count, 1, __ATOMIC_RELAXED);
+    if (state.is_out)
+        staying_change_out(range->device, (int64_t)range->charged);
+    pthread_mutex_unlock(&state.mutex);
+}
+
+/* `context`: NULL, or the only one whose range is meant. NULL: there is none. */
+static struct range *take_range(CUdeviceptr address, CUcontext context)
+{
+    pthread_mutex_lock(&state.mutex);
+    struct range *range = spans_at(&state.table, address);
+    if (range && (range->span.start != address || (context && range->context != context)))
+        range = NULL;
+    if (range)
+        remove_range(range);
+    pthread_mutex_unlock(&state.mutex);
+    return range;
+}
+
 CUresult managed_mode_allocate(int device, CUcontext context, size_t bytes, CUdeviceptr *address)
 {
     struct range *range = calloc(1, sizeof *range);
@@ -92,27 +130,26 @@ CUresult managed_mode_allocate(int device, CUcontext context, size_t bytes, CUde
     result = advise(range);
     if (result != CUDA_SUCCESS)
         LOG("event=no_advice key=%llx code=%d", (unsigned long long)start, (int)result);
-    pthread_mutex_lock(&state.mutex);
-    range->id = IDENTITIES | ++state.last_identity;
-    spans_add(&state.table, &range->span);
-    __atomic_fetch_add(&state.count, 1, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&state.mutex);
+    range->id = IDENTITIES | __atomic_add_fetch(&state.last_identity, 1, __ATOMIC_RELAXED);
+    add_range(range);
     *address = start;
     return CUDA_SUCCESS;
 }
 
-void managed_mode_forget(CUdeviceptr address)
+CUresult managed_mode_free(CUdeviceptr address)
 {
-    pthread_mutex_lock(&state.mutex);
-    struct range *range = spans_at(&state.table, address);
-    if (range) {
-        spans_remove(&state.table, &range->span);
-        __atomic_fetch_sub(&state.count, 1, __ATOMIC_RELAXED);
-        if (state.is_out)
-            staying_change_out(range->device, -(int64_t)range->charged);
-    }
-    pthread_mutex_unlock(&state.mutex);
-    free(range);
+    struct range *range = take_range(address, NULL);
+    CUresult result = driver()->cuMemFree_v2(address);
+    if (range && result != CUDA_SUCCESS)
+        add_range(range);
+    else
+        free(range);
+    return result;
+}
+
+void managed_mode_forget(CUdeviceptr address, CUcontext context)
+{
+    free(take_range(address, context));
 }
 
 bool managed_mode_find(CUdeviceptr address, struct managed_view *view)

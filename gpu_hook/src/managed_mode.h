@@ -19,8 +19,11 @@ uint64_t managed_mode_rounded(size_t bytes);
 
 CUresult managed_mode_allocate(int device, CUcontext context, size_t bytes, CUdeviceptr *address);
 
-/* The driver has freed it, by itself or with its context. */
-void managed_mode_forget(CUdeviceptr address);
+/* Forgets it before the driver lets go: the address may be another thread's by the time that the call returns. */
+CUresult managed_mode_free(CUdeviceptr address);
+
+/* The driver has freed it with this context. */
+void managed_mode_forget(CUdeviceptr address, CUcontext context);
 
 /* Whether any exists: one load, for questions about pointers. */
 bool managed_mode_is_used(void);

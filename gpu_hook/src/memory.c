@@ -74,8 +74,7 @@ static CUresult end_paged(struct charge *charge, const CUdeviceptr *pointer, CUr
 {
     if (charge_end(charge, result, result == CUDA_SUCCESS ? *pointer : 0, ALLOCATION_PAGED))
         return result;
-    driver()->cuMemFree_v2(*pointer);
-    managed_mode_forget(*pointer);
+    managed_mode_free(*pointer);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -235,9 +234,8 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
     release_begin(&release, pointer, SPACE_POINTER);
     if (release.is_known && release.allocation.kind == ALLOCATION_ELASTIC)
         return free_elastic(&release);
-    CUresult result = driver()->cuMemFree_v2(pointer);
-    if (release.is_known && release.allocation.kind == ALLOCATION_PAGED && result == CUDA_SUCCESS)
-        managed_mode_forget(pointer);
+    bool is_paged = release.is_known && release.allocation.kind == ALLOCATION_PAGED;
+    CUresult result = is_paged ? managed_mode_free(pointer) : driver()->cuMemFree_v2(pointer);
     release_end(&release, result);
     return result;
 }

@@ -107,10 +107,7 @@ static CUresult free_paged(CUdeviceptr pointer, CUstream stream, CUresult (*reco
     result = record(done, stream);
     result = result == CUDA_SUCCESS ? driver()->cuEventSynchronize(done) : result;
     driver()->cuEventDestroy_v2(done);
-    result = result == CUDA_SUCCESS ? driver()->cuMemFree_v2(pointer) : result;
-    if (result == CUDA_SUCCESS)
-        managed_mode_forget(pointer);
-    return result;
+    return result == CUDA_SUCCESS ? managed_mode_free(pointer) : result;
 }
 
 /* Within a capture the call makes a node, and the memory lives on. */

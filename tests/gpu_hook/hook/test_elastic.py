@@ -199,3 +199,16 @@ def test_unified_memory_looks_like_device_memory_and_leaves(make_kernel: Callabl
     assert kernel.program(asked.format(pointer)) == [0, 0]  # CU_POINTER_ATTRIBUTE_IS_MANAGED
     assert kernel.program(f"free({pointer})") == 0
     assert kernel.word(HookPage.CHARGED) == 0
+
+
+@pytest.mark.parametrize("mode", [ResidencyMode.VMM, ResidencyMode.MANAGED])
+def test_addresses_that_threads_pass_on_are_known_as_the_last_ones(
+    mode: ResidencyMode, make_kernel: Callable[..., Kernel]
+) -> None:
+    """A driver gives an address anew as soon as it has taken it back."""
+    program = make_kernel(mode).program
+    program("globals().update(lost=[])")
+    asked = "call('cuPointerGetAttribute', ctypes.byref(flag), 8, U64(at)) or flag.value"  # IS_MANAGED
+    look = f"(lambda code, at, flag: lost.append(code or {asked}) or lost.append(free(at)))(*alloc({2 * MIB}), U64(9))"
+    assert program(f"in_threads(6, lambda: [use()] + [{look} for _ in range(1500)]) and sum(lost)") == 0
+    assert program("len(lost)") == 6 * 1500 * 2
