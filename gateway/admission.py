@@ -146,8 +146,8 @@ class Admission:
         holding = self._ledger.snapshot().holdings.get(kernel_id)
         if holding is None or kernel_id in self._releases or self._is_stopped:
             raise GrantError(f"asked another size for kernel {kernel_id}; it holds no GPU that this server granted")
-        if request == holding.grant.request:
-            return holding.grant
+        if request == holding.grant.request and self._agent.unavailable_since is not None:
+            return holding.grant  # else the agent is asked, for another gateway may have changed it
         self.check(holding.grant.owner, request, holding.grant)
         future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)

@@ -273,3 +273,14 @@ def test_a_larger_limit_is_elastic_and_waits_for_nobody(play: Any) -> None:
         assert int(grant.quotas[0].memory) == 8 << 30
 
     play(scene)
+
+
+def test_a_size_that_another_gateway_changed_can_be_had_back(play: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        await submit(admission, "a", 25)
+        await agent.resize("a", size(50))
+        grant = await admission.resize("a", size(25))
+        assert isinstance(grant, Grant)
+        assert agent.reserved(0) == 25
+
+    play(scene)
