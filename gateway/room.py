@@ -65,6 +65,9 @@ class Room:
         is_elastic, host = request.residency != "off", room._host()
         if held is None:
             return place(states, *size, is_elastic=is_elastic, host=host)
+        if request.workload_class is held.workload_class:
+            kept = {part.uuid: part for part in held.parts}
+            states = [state.for_owner(kept[state.uuid]) if state.uuid in kept else state for state in states]
         return resize(states, held.parts, *size, is_elastic=is_elastic, host=host)
 
     def take(self, parts: Iterable[Part], workload_class: WorkloadClass) -> Room:

@@ -61,6 +61,14 @@ class DeviceState:
             backed_bytes=max(0, amount - part.reserved_bytes),
         )
 
+    def for_owner(self, part: Part) -> DeviceState:
+        """As it is for whom has ``part`` of it, which is free here: it may be kept, though rules are stricter now."""
+        return replace(
+            self,
+            free_hundredths=max(self.free_hundredths, part.hundredths),
+            free_bytes=max(self.free_bytes, part.reserved_bytes),
+        )
+
     @property
     def backed(self) -> tuple[int, int]:
         """Hundredths and bytes of the free ones that the device has itself."""

@@ -111,8 +111,9 @@ class Ledger:
 
     def device_states(self, workload_class: str = "production", without: str = "") -> tuple[DeviceState, ...]:
         """A snapshot for ``placement.place``: what a request of this class may reserve; one kernel may be left out."""
-        left_out = {a.part.uuid: _reservation(a.part, a.is_production, -1) for a in self._kernels.get(without, ())}
-        return tuple(
+        own = {a.part.uuid: a for a in self._kernels.get(without, ())}
+        left_out = {uuid: _reservation(a.part, a.is_production, -1) for uuid, a in own.items()}
+        states = (
             device_state(
                 device.uuid,
                 device.index,
@@ -124,6 +125,8 @@ class Ledger:
             )
             for device in self._devices.values()
         )
+        kept = {uuid: a.part for uuid, a in own.items() if a.is_production == (workload_class == "production")}
+        return tuple(state.for_owner(kept[state.uuid]) if state.uuid in kept else state for state in states)
 
     def reserved(self, uuid: str) -> Reserved:
         """What of the device is reserved."""

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 from aliquot.gateway.ledger import Device, LedgerSnapshot, Node
 from aliquot.gateway.planner import Pending, Plan, plan
+from aliquot.gateway.room import Held
 from aliquot.gpu_hook.oversubscription import Oversubscription
+from aliquot.gpu_hook.placement import Part
 from aliquot.provisioner import errors
 from aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
 
@@ -130,3 +132,10 @@ def test_a_limit_beyond_the_share_is_elastic_and_reserves_nothing() -> None:
     assert (part.quota_bytes, part.reserved_bytes) == (8 * GIB, 4 * GIB)
     fixed = Pending("c", "ada", Request(GpuShare(50), Bytes(8 * GIB), residency="off"), since=0.0)
     assert a_plan([fixed], a_device(0, reserved=25)).admissions == (), "what is never swapped is reserved whole"
+
+
+def test_who_shrinks_is_not_refused_where_the_ratio_was_lowered() -> None:
+    has = (Part("GPU-0", 0, 80, 8 * GIB * 80 // 100),)
+    shrinks = replace(asks("a", 40), held=Held(has, WorkloadClass.PRODUCTION))
+    planned = plan(beyond(a_device(0, reserved=160)), [shrinks], 0.0)
+    assert [admit.kernel_id for admit in planned.admissions] == ["a"]

@@ -81,6 +81,18 @@ class TestOversubscription:
             states, host = ledger.device_states(without="k"), ledger.host_room(without="k")
             assert isinstance(resize(states, parts, hundredths, None, host=host), tuple) is may
 
+    def test_who_shrinks_is_not_refused_where_the_ratio_was_lowered(self) -> None:
+        ledger = self.a_ledger()
+        parts = (Part("GPU-a", 0, 80, 80 * GRAIN),)
+        for name in ("k", "l"):
+            ledger.reserve(name, parts, is_restored=True)
+        for hundredths, may in ((81, False), (40, True)):
+            found = resize(ledger.device_states(without="k"), parts, hundredths, None)
+            assert isinstance(found, tuple) is may
+            if isinstance(found, tuple):
+                ledger.resize("k", found, None, is_production=True)
+        assert isinstance(resize(ledger.device_states("opportunistic", without="l"), parts, 80, None), Refusal)
+
     def test_parts_go_where_the_device_itself_has_the_room(self) -> None:
         ledger = self.a_ledger(production=4.0, opportunistic=4.0)
         ledger.reserve("k", [Part("GPU-a", 0, 80, 80 * GRAIN)])
