@@ -166,6 +166,8 @@ static bool mark_dying(const struct allocation *allocation, CUevent done, bool i
     elastic->is_dying = true;
     elastic->charge = *allocation;
     elastic->done = done;
+    if (done)
+        driver()->cuCtxGetCurrent(&elastic->done_context);
     if (is_orphan)
         elastic->context = NULL;
     elastic->next = state.dying;
@@ -190,11 +192,12 @@ void elastic_orphan(const struct allocation *allocation)
 void elastic_forget_context(CUcontext context)
 {
     pthread_mutex_lock(&state.mutex);
-    for (struct elastic *elastic = state.dying; elastic; elastic = elastic->next)
-        if (elastic->context == context) {
-            elastic->context = NULL;
-            elastic->done = NULL;
-        }
+    for (struct elastic *elastic = state.dying; elastic; elastic = elastic->next) {
+        if (elastic->done_context == context)
+            elastic->done = NULL; /* it ended, too, and so did the work before it */
+        if (elastic->context == context) /* whose memory work in another one may still use */
+            elastic->context = elastic->done ? elastic->done_context : NULL;
+    }
     pthread_mutex_unlock(&state.mutex);
 }
 

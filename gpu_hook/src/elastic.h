@@ -26,7 +26,8 @@ struct elastic {
     bool is_out;
     uint64_t host_offset;
     struct allocation charge; /* of a dying one */
-    CUevent done;             /* of one that was freed in stream order */
+    CUevent done;             /* of one that was freed in stream order, */
+    CUcontext done_context;   /* perhaps in another context than its own */
     struct elastic *next;     /* dying ones */
     size_t chunk_bytes;
     size_t chunk_count;

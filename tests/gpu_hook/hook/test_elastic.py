@@ -212,3 +212,18 @@ def test_addresses_that_threads_pass_on_are_known_as_the_last_ones(
     look = f"(lambda code, at, flag: lost.append(code or {asked}) or lost.append(free(at)))(*alloc({2 * MIB}), U64(9))"
     assert program(f"in_threads(6, lambda: [use()] + [{look} for _ in range(1500)]) and sum(lost)") == 0
     assert program("len(lost)") == 6 * 1500 * 2
+
+
+def test_a_free_in_the_order_of_an_ended_context_lets_others_events_be(make_kernel: Callable[..., Kernel]) -> None:
+    kernel = make_kernel()
+    pointer, program = kernel.alloc(2 * MIB), kernel.program
+    program("globals().update(other=new_context(), events=[U64() for _ in range(64)], stream=U64())")
+    assert program("use() or call('cuStreamCreate', ctypes.byref(stream), 1)") == 0
+    assert program("call('cuStreamBeginCapture_v2', stream, 2)") == 0  # so that nothing is waited for
+    assert program("call('cuCtxSetCurrent', ctypes.c_void_p(other[1]))") == 0
+    assert program(f"call('cuMemFreeAsync', U64({pointer}), None)") == 0
+    assert program("end_context(other[1]) or use()") == 0
+    assert program("sum(call('cuEventCreate', ctypes.byref(one), 0) for one in events)") == 0
+    assert program("call('cuStreamEndCapture', stream, ctypes.byref(ctypes.c_void_p()))") == 0
+    assert program("[call('cuEventQuery', one) for one in events]") == [0] * 64
+    assert kernel.word(HookPage.CHARGED) == 0
