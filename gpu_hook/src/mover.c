@@ -262,7 +262,8 @@ static size_t count_cpus(void)
 static bool lay_out(struct copy *copy, uint64_t bytes)
 {
     const struct aliquot_agent_page *page = page_agent();
-    size_t threads = page && page->copy_threads ? page->copy_threads : DEFAULT_THREADS;
+    uint32_t asked = page ? __atomic_load_n(&page->copy_threads, __ATOMIC_RELAXED) : 0; /* read once: it is shared */
+    size_t threads = asked ? asked : DEFAULT_THREADS;
     uint64_t most = page && page->ring_bytes ? page->ring_bytes : DEFAULT_RING_BYTES;
     size_t cpus = count_cpus();
     threads = threads < cpus ? threads : cpus;

@@ -23,7 +23,8 @@ import docker
 
 ROOT = Path(__file__).resolve().parents[2]
 # What a container of the test image needs of the host to run Python with Aliquot: mounted read-only, at the same paths.
-HOST_FOLDERS = ("/usr", os.path.realpath(sys.base_prefix), str(ROOT))
+# Python may be the system's own: engines refuse a folder that is named twice.
+HOST_FOLDERS = tuple(dict.fromkeys(("/usr", os.path.realpath(sys.base_prefix), str(ROOT))))
 UNPACKED_DOCKER = ROOT / "build" / "engines" / "docker"
 PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", "/usr/lib/podman"])
 # A host without CAP_SYS_RESOURCE refuses the engines' own, higher, limits.
