@@ -44,7 +44,7 @@ def a_kernel(an_engine: Engine) -> Iterator[tuple[ContainerKernels, Probe]]:
         mounts = (Mount(str(home), "/home/alice", read_only=False),)
         plan = a_plan(an_engine, user=f"{USER}:{USER}", limits=LIMITS, home="/home/alice", more_mounts=mounts)
         kernel = kernels.run(plan)
-        yield kernels, lambda code: json.loads(kernel.execute(f"import json\n{code}\nprint(json.dumps(answer))"))
+        yield kernels, lambda code: json.loads(kernel.execute(f"import json, os\n{code}\nprint(json.dumps(answer))"))
     finally:
         del os.environ["ALIQUOT_TEST_SECRET"]
         kernels.close()
