@@ -7,13 +7,32 @@ from __future__ import annotations
 
 import struct
 import uuid as uuids
-from dataclasses import dataclass
 
+from .protocol_messages import (
+    BoardNotice as BoardNotice,
+    Credit as Credit,
+    Hello as Hello,
+    HelloDevice as HelloDevice,
+    MalformedError as MalformedError,
+    Moved as Moved,
+    MovedDevice as MovedDevice,
+    Refuse as Refuse,
+    Segment as Segment,
+    SelfCheckResult as SelfCheckResult,
+    Swap as Swap,
+    Wake as Wake,
+    Welcome as Welcome,
+)
 from .protocol_words import (
+    BOARD_BYTES as BOARD_BYTES,
+    BOARD_INTERVALS as BOARD_INTERVALS,
+    BOARD_MAGIC as BOARD_MAGIC,
+    GRID_CLASSES as GRID_CLASSES,
     HOST_MEMORY as HOST_MEMORY,
     HOST_UUID as HOST_UUID,
     MAX_AMOUNT as MAX_AMOUNT,
     MAX_DEVICES as MAX_DEVICES,
+    MAX_NEIGHBOURS as MAX_NEIGHBOURS,
     MAX_PROCESSES as MAX_PROCESSES,
     MESSAGE_MAGIC as MESSAGE_MAGIC,
     NAME_BYTES as NAME_BYTES,
@@ -24,12 +43,17 @@ from .protocol_words import (
     SOCKET_NAME as SOCKET_NAME,
     TEXT_BYTES as TEXT_BYTES,
     VERSION as VERSION,
+    Actuators as Actuators,
     AgentPage as AgentPage,
+    Board as Board,
+    BoardKind as BoardKind,
     Enforcer as Enforcer,
+    Gate as Gate,
     HookPage as HookPage,
     Lease as Lease,
     MessageType as MessageType,
     MoveOutcome as MoveOutcome,
+    Pace as Pace,
     RefusalReason as RefusalReason,
     Residency as Residency,
     ResidencyMode as ResidencyMode,
@@ -50,9 +74,10 @@ WAKE = struct.Struct("=II")
 MOVED_FIXED = struct.Struct("=IIIIQQQQ")
 MOVED_DEVICE = struct.Struct("=QQ")
 WELCOME = struct.Struct("=II")
+BOARD_NOTICE = struct.Struct("=IIII")
 REFUSE = struct.Struct(f"=II{TEXT_BYTES}s")
 
-HELLO_ENTRIES = {1: MAX_DEVICES, 2: MAX_DEVICES + 1, 3: MAX_DEVICES + 1}
+HELLO_ENTRIES = {1: MAX_DEVICES, 2: MAX_DEVICES + 1, 3: MAX_DEVICES + 1, 4: MAX_DEVICES + 1}
 HELLO_BYTES = HEADER.size + HELLO_FIXED.size + HELLO_ENTRIES[VERSION] * HELLO_DEVICE.size
 CREDIT_BYTES = HEADER.size + CREDIT.size
 SELF_CHECK_BYTES = HEADER.size + SELF_CHECK.size
@@ -60,120 +85,13 @@ WELCOME_BYTES = HEADER.size + WELCOME.size
 REFUSE_BYTES = HEADER.size + REFUSE.size
 SEGMENT_BYTES = HEADER.size + SEGMENT.size
 SWAP_BYTES = HEADER.size + SWAP.size
+BOARD_NOTICE_BYTES = HEADER.size + BOARD_NOTICE.size
 WAKE_BYTES = HEADER.size + WAKE.size
 MOVED_BYTES = HEADER.size + MOVED_FIXED.size + MAX_DEVICES * MOVED_DEVICE.size + TEXT_BYTES
 LARGEST_MESSAGE = HELLO_BYTES
 
 
-class MalformedError(Exception):
-    """A message that does not follow the header. ``reason`` is what the sender is told."""
-
-    def __init__(self, text: str, reason: RefusalReason = RefusalReason.MESSAGE) -> None:
-        super().__init__(text)
-        self.reason = reason
-
-
-@dataclass(frozen=True)
-class HelloDevice:
-    uuid: bytes
-    charged_bytes: int
-    credit_bytes: int
-
-
-@dataclass(frozen=True)
-class Hello:
-    role: Role
-    pid: int
-    start_time_ticks: int
-    name: str
-    devices: tuple[HelloDevice, ...] = ()
-    sequence: int = 0
-    version: int = VERSION
-    residency: Residency = Residency.RESIDENT
-
-
-@dataclass(frozen=True)
-class Credit:
-    """REQUEST, GRANT, WAIT, RETURN or RECALL, by ``type``."""
-
-    type: MessageType
-    device: int
-    bytes: int
-    sequence: int
-    deadline_milliseconds: int = 0
-
-
-@dataclass(frozen=True)
-class SelfCheckResult:
-    passed: SelfCheck
-    text: str
-    sequence: int = 0
-
-
-@dataclass(frozen=True)
-class Welcome:
-    device_count: int
-    sequence: int = 0
-
-
-@dataclass(frozen=True)
-class Refuse:
-    reason: RefusalReason
-    text: str
-    sequence: int = 0
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Host memory for the next SWAP_OUT; its descriptor goes beside it."""
-
-    number: int
-    bytes: int
-    sequence: int = 0
-
-
-@dataclass(frozen=True)
-class Swap:
-    """SWAP_OUT or SWAP_IN, by ``type``."""
-
-    type: MessageType
-    sequence: int
-    drain_milliseconds: int = 0
-    segment_count: int = 0
-
-
-@dataclass(frozen=True)
-class Wake:
-    waiting_calls: int
-    sequence: int = 0
-
-
-_NOTHING_STAYS = Staying(0)
-
-
-@dataclass(frozen=True)
-class MovedDevice:
-    swapped_bytes: int
-    staying_bytes: int
-
-
-@dataclass(frozen=True)
-class Moved:
-    """What a process did about a SWAP_OUT or SWAP_IN. Untrusted: the reader bounds it by what was lent."""
-
-    outcome: MoveOutcome
-    residency: Residency
-    devices: tuple[MovedDevice, ...] = ()
-    staying: Staying = _NOTHING_STAYS
-    wanted_bytes: int = 0
-    drain_nanoseconds: int = 0
-    copy_nanoseconds: int = 0
-    map_nanoseconds: int = 0
-    text: str = ""
-    sequence: int = 0
-
-
-Message = Hello | Credit | SelfCheckResult | Welcome | Refuse | Segment | Swap | Wake | Moved
+Message = Hello | Credit | SelfCheckResult | Welcome | Refuse | Segment | Swap | Wake | Moved | BoardNotice
 
 _CREDIT_TYPES = (
     MessageType.CREDIT_REQUEST,
@@ -184,6 +102,7 @@ _CREDIT_TYPES = (
 )
 _SWAP_TYPES = (MessageType.SWAP_OUT, MessageType.SWAP_IN)
 _SINCE_3 = (MessageType.WAKE, MessageType.MOVED, MessageType.CREDIT_WAIT, MessageType.SEGMENT, *_SWAP_TYPES)
+_SINCE_4 = (MessageType.BOARD,)
 _KNOWN_STAYING = (Staying.MODE << 1) - 1
 _KNOWN_CHECKS = SelfCheck.ALL | SelfCheck.ABSOLUTE_PATH
 _SIZES = {
@@ -194,6 +113,7 @@ _SIZES = {
     MessageType.SEGMENT: SEGMENT_BYTES,
     MessageType.WAKE: WAKE_BYTES,
     MessageType.MOVED: MOVED_BYTES,
+    MessageType.BOARD: BOARD_NOTICE_BYTES,
     **dict.fromkeys(_SWAP_TYPES, SWAP_BYTES),
     **dict.fromkeys(_CREDIT_TYPES, CREDIT_BYTES),
 }
@@ -214,6 +134,9 @@ def pack(message: Message, version: int = VERSION) -> bytes:
     if isinstance(message, Refuse):
         body = REFUSE.pack(message.reason, 0, cut_text(message.text, TEXT_BYTES))
         return _header(MessageType.REFUSE, message.sequence, version) + body
+    if isinstance(message, BoardNotice):
+        body = BOARD_NOTICE.pack(message.kind, message.number, message.device, message.board_device)
+        return _header(MessageType.BOARD, message.sequence, version) + body
     return _pack_residency(message, version)
 
 
@@ -230,7 +153,7 @@ def unpack(datagram: bytes, want_version: int | None = None) -> Message:
     if not OLDEST_VERSION <= version <= VERSION or want_version not in (None, version):
         speaks = f"{OLDEST_VERSION} to {VERSION}" if want_version is None else f"{want_version} on this connection"
         raise MalformedError(f"got version {version}; this agent speaks {speaks}", RefusalReason.VERSION)
-    if kind not in _SIZES or (version < 3 and kind in _SINCE_3):
+    if kind not in _SIZES or (version < 3 and kind in _SINCE_3) or (version < 4 and kind in _SINCE_4):
         raise MalformedError(f"got a message of unknown type {kind}")
     want = _size(MessageType(kind), version)
     if length != want or len(datagram) != want:
@@ -308,12 +231,23 @@ def _unpack_body(kind: MessageType, datagram: bytes, sequence: int, version: int
         return SelfCheckResult(SelfCheck(passed & _KNOWN_CHECKS), _text(text), sequence)
     if kind is MessageType.WELCOME:
         return Welcome(WELCOME.unpack_from(datagram, HEADER.size)[0], sequence)
+    if kind is MessageType.BOARD:
+        return _unpack_board_notice(datagram, sequence)
     if kind in _SINCE_3:
         return _unpack_residency(kind, datagram, sequence)
     reason, _, text = REFUSE.unpack_from(datagram, HEADER.size)
     if reason not in RefusalReason.__members__.values():
         raise MalformedError(f"got refusal reason {reason}")
     return Refuse(RefusalReason(reason), _text(text), sequence)
+
+
+def _unpack_board_notice(datagram: bytes, sequence: int) -> BoardNotice:
+    kind, number, device, board_device = BOARD_NOTICE.unpack_from(datagram, HEADER.size)
+    if kind not in BoardKind.__members__.values() or number >= MAX_NEIGHBOURS:
+        raise MalformedError(f"got a board of kind {kind}, number {number}")
+    if max(device, board_device) >= MAX_DEVICES:
+        raise MalformedError(f"got a board of devices {device} and {board_device}; a kernel has at most {MAX_DEVICES}")
+    return BoardNotice(BoardKind(kind), number, device, board_device, sequence)
 
 
 def _unpack_residency(kind: MessageType, datagram: bytes, sequence: int) -> Message:

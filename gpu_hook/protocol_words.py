@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from enum import IntEnum, IntFlag
 
-VERSION = 3
+VERSION = 4
 OLDEST_VERSION = 1
 MESSAGE_MAGIC = 0x314D5141
 PAGE_MAGIC = 0x31505141
@@ -19,6 +19,11 @@ HOST_UUID = bytes(16)  # its entry in HELLO
 MAX_PROCESSES = 64
 NO_LIMIT = (1 << 64) - 1
 TEXT_BYTES = 192
+BOARD_MAGIC = 0x31425141
+BOARD_BYTES = 12288
+BOARD_INTERVALS = 40
+MAX_NEIGHBOURS = 32
+GRID_CLASSES = 32
 NAME_BYTES = 32
 SOCKET_NAME = "hook.sock"
 MAX_AMOUNT = (1 << 63) - 1  # larger amounts can only be negative numbers or overflows of a caller
@@ -39,6 +44,7 @@ class MessageType(IntEnum):
     SEGMENT = 69
     SWAP_OUT = 70
     SWAP_IN = 71
+    BOARD = 72
 
 
 class Role(IntEnum):
@@ -64,6 +70,36 @@ class Enforcer(IntEnum):
     HOOK = 0
     MPS = 1
     DRIVER = 2
+
+
+class Gate(IntEnum):
+    """Of the agent's page. Hooks before version 4 take PACED for closed, and never get it."""
+
+    OPEN = 0
+    CLOSED = 1
+    PACED = 2
+
+
+class Pace(IntEnum):
+    """How launches on one device are measured and held back."""
+
+    OFF = 0
+    MEASURE = 1
+    TIME = 2
+    BLOCKS = 3
+
+
+class Actuators(IntFlag):
+    """What else than pacing a hook does about compute."""
+
+    STREAM_PRIORITY = 1 << 0
+    GREEN_CONTEXT = 1 << 1
+
+
+class BoardKind(IntEnum):
+    OWN = 0
+    NEIGHBOUR = 1
+    GONE = 2
 
 
 class ResidencyMode(IntEnum):
@@ -129,6 +165,7 @@ class AgentPage:
     GATE = 16
     WORKLOAD_CLASS = 20
     DEVICE_COUNT = 24
+    ACTUATORS = 28
     HOST_QUOTA = 32
     HOST_CHARGED_ELSEWHERE = 40
     HOST_CHARGED = 48
@@ -151,6 +188,16 @@ class AgentPage:
     ENFORCER = 44
     BUSY_NANOSECONDS = 48
     UTILIZATION = 56
+    PACE = 60
+    ALLOWED = 64
+    ALLOWED_BESIDE = 72
+    IN_FLIGHT_CAP = 80
+    BURST = 84
+    GAP_FROM = 88
+    GAP_UNTIL = 92
+    GAP_AGAIN = 96
+    SOLO_WINDOW = 100
+    SM_PERCENT = 104
     PROCESSES = DEVICES + MAX_DEVICES * DEVICE_BYTES
     PROCESS = struct.Struct("=iiIIQ")
     BYTES = PROCESSES + MAX_PROCESSES * PROCESS.size
@@ -185,4 +232,31 @@ class HookPage:
     REFUSALS = 40
     ELASTIC = 48
     SWAPPED = 56
+    OCCUPIED = 64
+    THROTTLED = 72
+    BLOCKS = 80
+    IN_FLIGHT = 88
+    WAITING_LAUNCHES = 92
+    LONGEST = 96
+    SAMPLED = 104
+    SAMPLED_SOLO = 112
+    SAMPLES = 120
+    WITHOUT_BASELINE = 124
+    BYTES = DEVICES + MAX_DEVICES * DEVICE_BYTES
+
+
+class Board:
+    """Byte offsets of a process's board; device words are relative to the device's record."""
+
+    MAGIC = 0
+    VERSION = 4
+    PID = 8
+    DEVICES = 64
+    DEVICE_BYTES = 64 + BOARD_INTERVALS * 16
+    IS_ACTIVE = 0
+    SINCE = 8
+    INTERVAL_COUNT = 16
+    LOST = 24
+    INTERVALS = 64
+    INTERVAL_BYTES = 16
     BYTES = DEVICES + MAX_DEVICES * DEVICE_BYTES

@@ -23,6 +23,11 @@
  * Calls wait while the page's lease is ended, in a process that has nothing to move, too. Credit that has to wait for
  * room is answered late: CREDIT_WAIT, at least once a second, keeps the hook patient.
  *
+ * Version 4 added compute shares. A third shared page, the board, is where a process shows its work on each device, in
+ * short intervals of measured time; BOARD hands it its own, and those of production processes on the same device to
+ * opportunistic ones, which may only read them: they stop at once when production's work comes, and use its pauses. The
+ * agent says in its page how much a process may have used before it waits, in the hook's own measure of time.
+ *
  * Transport: a Unix SEQPACKET socket, `hook.sock` in the kernel's own directory, which the agent listens on.
  * Which socket a process connects to says whose kernel it is. All integers are in host byte order (both ends
  * are on one machine). Pages are size-sealed memfds of one page each, passed with ALIQUOT_WELCOME.
@@ -33,7 +38,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ALIQUOT_PROTOCOL_VERSION 3u
+#define ALIQUOT_PROTOCOL_VERSION 4u
 #define ALIQUOT_OLDEST_VERSION 1u
 #define ALIQUOT_MESSAGE_MAGIC 0x314d5141u /* "AQM1" */
 #define ALIQUOT_PAGE_MAGIC 0x31505141u    /* "AQP1" */
@@ -43,6 +48,11 @@
 #define ALIQUOT_HELLO_ENTRIES (ALIQUOT_MAX_DEVICES + 1u) /* version 1: ALIQUOT_MAX_DEVICES */
 #define ALIQUOT_MAX_PROCESSES 64u /* in the agent page's table */
 #define ALIQUOT_TEXT_BYTES 192u
+#define ALIQUOT_BOARD_MAGIC 0x31425141u /* "AQB1" */
+#define ALIQUOT_BOARD_BYTES 12288u
+#define ALIQUOT_BOARD_INTERVALS 40u
+#define ALIQUOT_MAX_NEIGHBOURS 32u /* boards of others that one process reads */
+#define ALIQUOT_GRID_CLASSES 32u   /* a launch's grid class is the base-2 logarithm of its number of blocks */
 #define ALIQUOT_SOCKET_NAME "hook.sock"
 
 enum aliquot_message_type {
@@ -63,6 +73,7 @@ enum aliquot_message_type {
     ALIQUOT_SEGMENT = 69,       /* with one descriptor: host memory for the next SWAP_OUT; no answer */
     ALIQUOT_SWAP_OUT = 70,
     ALIQUOT_SWAP_IN = 71,
+    ALIQUOT_BOARD = 72, /* with one descriptor, save for BOARD_GONE; no answer */
 };
 
 enum aliquot_role {
@@ -90,6 +101,33 @@ enum aliquot_residency_mode {
     ALIQUOT_RESIDENCY_OFF = 0,     /* it stays */
     ALIQUOT_RESIDENCY_VMM = 1,     /* large allocations are mapped by the virtual-memory API */
     ALIQUOT_RESIDENCY_MANAGED = 2, /* linear allocations are CUDA unified memory */
+};
+
+/* The agent page's `gate`. Hooks before version 4 take every value but 0 for closed, and never get PACED. */
+enum aliquot_gate {
+    ALIQUOT_GATE_OPEN = 0,
+    ALIQUOT_GATE_CLOSED = 1, /* no work begins */
+    ALIQUOT_GATE_PACED = 2,  /* launches go by the `pace` of their device */
+};
+
+/* How launches on one device are measured and held back. */
+enum aliquot_pace {
+    ALIQUOT_PACE_OFF = 0,     /* nothing is measured */
+    ALIQUOT_PACE_MEASURE = 1, /* measured, never held back */
+    ALIQUOT_PACE_TIME = 2,    /* held back by measured time, and by the neighbours' boards */
+    ALIQUOT_PACE_BLOCKS = 3,  /* held back by thread blocks: what other systems do, for comparison */
+};
+
+/* What else than pacing a hook does about compute: bits of the agent page's `actuators`. */
+enum aliquot_actuators {
+    ALIQUOT_ACT_STREAM_PRIORITY = 1u << 0, /* new streams: opportunistic in the lower half, production in the upper */
+    ALIQUOT_ACT_GREEN_CONTEXT = 1u << 1,   /* new streams of the program's run on `sm_percent` of the device */
+};
+
+enum aliquot_board_kind {
+    ALIQUOT_BOARD_OWN = 0,       /* writable: this process's own */
+    ALIQUOT_BOARD_NEIGHBOUR = 1, /* read-only: of a production process on the same device */
+    ALIQUOT_BOARD_GONE = 2,      /* the neighbour of that number counts no longer; without a descriptor */
 };
 
 enum aliquot_lease { ALIQUOT_LEASE_HELD = 0, ALIQUOT_LEASE_ENDED = 1 };
@@ -190,6 +228,14 @@ struct aliquot_wake {
     uint32_t reserved;
 };
 
+struct aliquot_board_notice { /* BOARD; its descriptor is a size-sealed memfd of ALIQUOT_BOARD_BYTES */
+    struct aliquot_header header;
+    uint32_t kind;         /* enum aliquot_board_kind */
+    uint32_t number;       /* of a neighbour: 0 to ALIQUOT_MAX_NEIGHBOURS - 1, again after it was GONE */
+    uint32_t device;       /* of a neighbour: index into the receiver's devices */
+    uint32_t board_device; /* of a neighbour: the same device, as index into the board's devices */
+};
+
 struct aliquot_moved_device {
     uint64_t swapped_bytes; /* on the host now */
     uint64_t staying_bytes; /* charged, and on the device whatever happens */
@@ -229,91 +275,7 @@ struct aliquot_refuse {
     char text[ALIQUOT_TEXT_BYTES];
 };
 
-/* Written by the agent alone; the hook's mapping is read-only. Each word is read with acquire, written with
- * release; words are independent of each other. */
-struct aliquot_agent_device {
-    uint8_t uuid[16];
-    uint64_t quota_bytes;             /* the limit in force now; the kernel's whole quota on this device */
-    uint64_t charged_elsewhere_bytes; /* by the kernel's other processes; sampled */
-    uint64_t charged_bytes;           /* by all of the kernel's processes; sampled */
-    uint32_t share_hundredths;        /* of this device: 25 means 0.25 */
-    uint32_t enforcer;                /* enum aliquot_enforcer */
-    uint64_t busy_nanoseconds; /* GPU time of the kernel on this device; sampled */
-    uint32_t utilization_percent; /* by the kernel, in the last sample */
-    uint32_t reserved_word;
-    uint64_t reserved[8];
-};
-
-/* One process of the kernel on one device, as far as it is known to the agent. */
-struct aliquot_agent_process {
-    int32_t pid;     /* as the node sees it */
-    int32_t own_pid; /* as the process sees itself */
-    uint32_t device; /* index into the agent page's devices */
-    uint32_t reserved;
-    uint64_t charged_bytes;
-};
-
-struct aliquot_agent_page {
-    uint32_t magic;
-    uint32_t version;
-    uint64_t generation;     /* of the grant in force */
-    uint32_t gate;           /* 0: open. A closed one holds production only while the agent is there */
-    uint32_t workload_class; /* enum aliquot_workload_class */
-    uint32_t device_count;
-    uint32_t reserved_word;
-    uint64_t host_quota_bytes; /* 0: host memory is not lent, nothing is asked; UINT64_MAX: lent without a limit */
-    uint64_t host_charged_elsewhere_bytes; /* by the kernel's other processes; sampled */
-    uint64_t host_charged_bytes;           /* by all of the kernel's processes; sampled */
-    /* Entries of the table change together: odd while they do. Read the sequence, the count and the entries, and the
-     * sequence again; it was even and is the same, or read once more. */
-    uint32_t process_sequence;
-    uint32_t process_count;
-    uint32_t lease;          /* enum aliquot_lease; from here on since version 3 */
-    uint32_t residency_mode; /* enum aliquot_residency_mode; does not change */
-    uint64_t least_elastic_bytes; /* smaller allocations stay plain */
-    uint64_t chunk_bytes;         /* of physical memory behind an elastic allocation, at most */
-    uint64_t ring_bytes;          /* page-locked, of each process that copies */
-    uint32_t copy_threads;        /* between ring and segments */
-    uint32_t copy_streams;
-    uint64_t reserved[3];
-    struct aliquot_agent_device devices[ALIQUOT_MAX_DEVICES];
-    struct aliquot_agent_process processes[ALIQUOT_MAX_PROCESSES];
-};
-
-/* Written by the hook alone; untrusted by the agent. */
-struct aliquot_hook_device {
-    uint64_t charged_bytes;
-    uint64_t peak_bytes;
-    uint64_t credit_bytes;
-    uint64_t allocations; /* live */
-    uint64_t launches;
-    uint64_t refusals; /* out-of-memory answers because of the quota */
-    uint64_t elastic_bytes; /* of the charged ones: those that can leave; from here on since version 3 */
-    uint64_t swapped_bytes; /* of these: those on the host now */
-    uint64_t reserved[8];
-};
-
-struct aliquot_hook_page {
-    uint32_t magic;
-    uint32_t version;
-    int32_t pid;
-    uint32_t reserved_word;
-    uint64_t last_call_nanoseconds; /* CLOCK_MONOTONIC of the last launch, copy or allocation; coarse */
-    uint64_t unknown_symbols;       /* resolved to an address that the hook does not know: possible leaks */
-    uint64_t unaccounted_calls;     /* memory that nobody is charged for: of another API, or of a graph beyond the quota */
-    uint64_t host_charged_bytes;    /* page-locked host memory, from here on */
-    uint64_t host_credit_bytes;
-    uint64_t host_refusals;
-    uint64_t host_peak_bytes;
-    uint32_t residency;     /* enum aliquot_residency; from here on since version 3 */
-    uint32_t staying;       /* bits of enum aliquot_staying: what stays, and why */
-    uint32_t waiting_calls; /* threads that wait for the gate or the lease */
-    uint32_t calls_inside;  /* threads in a call that touches the device; sampled */
-    uint64_t moves;         /* finished ones, both ways */
-    uint64_t moved_bytes;
-    uint64_t reserved[3];
-    struct aliquot_hook_device devices[ALIQUOT_MAX_DEVICES];
-};
+#include "aliquot_pages.h"
 
 _Static_assert(sizeof(struct aliquot_header) == 16, "header");
 _Static_assert(sizeof(struct aliquot_hello) == 72 + 32 * ALIQUOT_HELLO_ENTRIES, "hello");
@@ -321,12 +283,6 @@ _Static_assert(sizeof(struct aliquot_credit) == 32, "credit");
 _Static_assert(sizeof(struct aliquot_segment) == 32, "segment");
 _Static_assert(sizeof(struct aliquot_swap) == 24, "swap");
 _Static_assert(sizeof(struct aliquot_moved) == 64 + 16 * ALIQUOT_MAX_DEVICES + ALIQUOT_TEXT_BYTES, "moved");
-_Static_assert(sizeof(struct aliquot_agent_device) == 128, "agent device");
-_Static_assert(offsetof(struct aliquot_agent_page, devices) == 128, "agent page's devices");
-_Static_assert(sizeof(struct aliquot_agent_process) == 24, "agent process");
-_Static_assert(sizeof(struct aliquot_hook_device) == 128, "hook device");
-_Static_assert(offsetof(struct aliquot_hook_page, devices) == 128, "hook page's devices");
-_Static_assert(sizeof(struct aliquot_agent_page) <= ALIQUOT_PAGE_BYTES, "agent page");
-_Static_assert(sizeof(struct aliquot_hook_page) <= ALIQUOT_PAGE_BYTES, "hook page");
+_Static_assert(sizeof(struct aliquot_board_notice) == 32, "board notice");
 
 #endif

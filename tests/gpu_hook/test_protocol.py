@@ -12,6 +12,8 @@ import pytest
 from aliquot.gpu_hook import placement, protocol
 from aliquot.gpu_hook.protocol import (
     AgentPage,
+    Board,
+    BoardNotice,
     Credit,
     Hello,
     HelloDevice,
@@ -27,6 +29,7 @@ from aliquot.gpu_hook.protocol import (
 from hypothesis import given, strategies as st
 
 HEADER = Path(__file__).parents[2] / "gpu_hook" / "include" / "aliquot_protocol.h"
+PAGES = HEADER.with_name("aliquot_pages.h")
 ENUMS = {
     "aliquot_message_type": (protocol.MessageType, "ALIQUOT_"),
     "aliquot_role": (protocol.Role, "ALIQUOT_ROLE_"),
@@ -34,6 +37,10 @@ ENUMS = {
     "aliquot_refusal": (protocol.RefusalReason, "ALIQUOT_REFUSED_"),
     "aliquot_enforcer": (protocol.Enforcer, "ALIQUOT_ENFORCER_"),
     "aliquot_residency_mode": (protocol.ResidencyMode, "ALIQUOT_RESIDENCY_"),
+    "aliquot_gate": (protocol.Gate, "ALIQUOT_GATE_"),
+    "aliquot_pace": (protocol.Pace, "ALIQUOT_PACE_"),
+    "aliquot_actuators": (protocol.Actuators, "ALIQUOT_ACT_"),
+    "aliquot_board_kind": (protocol.BoardKind, "ALIQUOT_BOARD_"),
     "aliquot_lease": (protocol.Lease, "ALIQUOT_LEASE_"),
     "aliquot_residency": (protocol.Residency, "ALIQUOT_"),
     "aliquot_move_outcome": (protocol.MoveOutcome, "ALIQUOT_MOVE_"),
@@ -58,6 +65,10 @@ WANT_SIZES = {
     "struct aliquot_agent_process": AgentPage.PROCESS.size,
     "struct aliquot_hook_page": HookPage.BYTES,
     "struct aliquot_hook_device": HookPage.DEVICE_BYTES,
+    "struct aliquot_board_notice": protocol.BOARD_NOTICE_BYTES,
+    "struct aliquot_board": Board.BYTES,
+    "struct aliquot_board_device": Board.DEVICE_BYTES,
+    "struct aliquot_interval": Board.INTERVAL_BYTES,
 }
 WANT_OFFSETS = {
     "aliquot_hello.role": 16,
@@ -121,6 +132,17 @@ WANT_OFFSETS = {
     "aliquot_agent_device.enforcer": AgentPage.ENFORCER,
     "aliquot_agent_device.busy_nanoseconds": AgentPage.BUSY_NANOSECONDS,
     "aliquot_agent_device.utilization_percent": AgentPage.UTILIZATION,
+    "aliquot_agent_page.actuators": AgentPage.ACTUATORS,
+    "aliquot_agent_device.pace": AgentPage.PACE,
+    "aliquot_agent_device.allowed": AgentPage.ALLOWED,
+    "aliquot_agent_device.allowed_beside": AgentPage.ALLOWED_BESIDE,
+    "aliquot_agent_device.in_flight_cap": AgentPage.IN_FLIGHT_CAP,
+    "aliquot_agent_device.burst_microseconds": AgentPage.BURST,
+    "aliquot_agent_device.gap_from": AgentPage.GAP_FROM,
+    "aliquot_agent_device.gap_until": AgentPage.GAP_UNTIL,
+    "aliquot_agent_device.gap_again": AgentPage.GAP_AGAIN,
+    "aliquot_agent_device.solo_window": AgentPage.SOLO_WINDOW,
+    "aliquot_agent_device.sm_percent": AgentPage.SM_PERCENT,
     "aliquot_agent_process.pid": 0,
     "aliquot_agent_process.own_pid": 4,
     "aliquot_agent_process.device": 8,
@@ -150,6 +172,31 @@ WANT_OFFSETS = {
     "aliquot_hook_device.refusals": HookPage.REFUSALS,
     "aliquot_hook_device.elastic_bytes": HookPage.ELASTIC,
     "aliquot_hook_device.swapped_bytes": HookPage.SWAPPED,
+    "aliquot_hook_device.occupied_nanoseconds": HookPage.OCCUPIED,
+    "aliquot_hook_device.throttled_nanoseconds": HookPage.THROTTLED,
+    "aliquot_hook_device.blocks": HookPage.BLOCKS,
+    "aliquot_hook_device.in_flight": HookPage.IN_FLIGHT,
+    "aliquot_hook_device.waiting_launches": HookPage.WAITING_LAUNCHES,
+    "aliquot_hook_device.longest_nanoseconds": HookPage.LONGEST,
+    "aliquot_hook_device.sampled_nanoseconds": HookPage.SAMPLED,
+    "aliquot_hook_device.sampled_solo_nanoseconds": HookPage.SAMPLED_SOLO,
+    "aliquot_hook_device.samples": HookPage.SAMPLES,
+    "aliquot_hook_device.without_baseline": HookPage.WITHOUT_BASELINE,
+    "aliquot_board_notice.kind": 16,
+    "aliquot_board_notice.number": 20,
+    "aliquot_board_notice.device": 24,
+    "aliquot_board_notice.board_device": 28,
+    "aliquot_board.magic": Board.MAGIC,
+    "aliquot_board.version": Board.VERSION,
+    "aliquot_board.pid": Board.PID,
+    "aliquot_board.devices": Board.DEVICES,
+    "aliquot_board_device.is_active": Board.IS_ACTIVE,
+    "aliquot_board_device.since_nanoseconds": Board.SINCE,
+    "aliquot_board_device.interval_count": Board.INTERVAL_COUNT,
+    "aliquot_board_device.lost_nanoseconds": Board.LOST,
+    "aliquot_board_device.intervals": Board.INTERVALS,
+    "aliquot_interval.start_nanoseconds": 0,
+    "aliquot_interval.end_nanoseconds": 8,
 }
 WANT_CONSTANTS = {
     "ALIQUOT_PROTOCOL_VERSION": protocol.VERSION,
@@ -162,6 +209,11 @@ WANT_CONSTANTS = {
     "ALIQUOT_PAGE_BYTES": protocol.PAGE_BYTES,
     "ALIQUOT_MAX_DEVICES": protocol.MAX_DEVICES,
     "ALIQUOT_TEXT_BYTES": protocol.TEXT_BYTES,
+    "ALIQUOT_BOARD_MAGIC": protocol.BOARD_MAGIC,
+    "ALIQUOT_BOARD_BYTES": protocol.BOARD_BYTES,
+    "ALIQUOT_BOARD_INTERVALS": protocol.BOARD_INTERVALS,
+    "ALIQUOT_MAX_NEIGHBOURS": protocol.MAX_NEIGHBOURS,
+    "ALIQUOT_GRID_CLASSES": protocol.GRID_CLASSES,
     "ALIQUOT_CHECK_ALL": protocol.SelfCheck.ALL,
 }
 
@@ -187,7 +239,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
 
 def header_enums() -> dict[str, list[str]]:
     """The members of each enum of the header, by name."""
-    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+    text = re.sub(r"/\*.*?\*/", "", HEADER.read_text() + PAGES.read_text(), flags=re.S)
     bodies = re.findall(r"enum (\w+) \{(.*?)\}", text, flags=re.S)
     return {name: re.findall(r"\b(ALIQUOT_\w+)", body) for name, body in bodies}
 
@@ -239,7 +291,7 @@ def test_credit_survives_the_wire(kind: MessageType, device: int, amount: int, s
     st.integers(0, 2**64 - 1),
     texts,
     st.dictionaries(st.binary(min_size=16, max_size=16), st.integers(0, 2**40), max_size=17),
-    st.sampled_from([1, 2, 3]),
+    st.sampled_from([1, 2, 3, 4]),
 )
 def test_hello_survives_the_wire(
     role: Role, pid: int, ticks: int, name: str, table: dict[bytes, int], version: int
@@ -270,6 +322,24 @@ moved_devices = st.lists(st.builds(MovedDevice, st.integers(0, 2**60), st.intege
 )
 def test_residency_survives_the_wire(want: Segment | Swap | Wake | Moved) -> None:
     assert protocol.unpack(protocol.pack(want)) == want
+
+
+@given(st.sampled_from(protocol.BoardKind), *[st.integers(0, limit) for limit in (31, 15, 15)])
+def test_board_notices_survive_the_wire(kind: protocol.BoardKind, number: int, device: int, board_device: int) -> None:
+    want = BoardNotice(kind, number, device, board_device)
+    assert protocol.unpack(protocol.pack(want)) == want
+
+
+@pytest.mark.parametrize("notice", [(7, 0, 0, 0), (1, 32, 0, 0), (1, 0, 16, 0), (1, 0, 0, 16)])
+def test_a_board_that_nobody_has_is_malformed(notice: tuple[int, int, int, int]) -> None:
+    datagram = protocol.pack(BoardNotice(protocol.BoardKind.OWN))[:16] + protocol.BOARD_NOTICE.pack(*notice)
+    with pytest.raises(protocol.MalformedError):
+        protocol.unpack(datagram)
+
+
+def test_version_3_knows_no_boards() -> None:
+    with pytest.raises(protocol.MalformedError):
+        protocol.unpack(protocol.pack(BoardNotice(protocol.BoardKind.OWN), 3))
 
 
 def test_version_2_knows_no_residency() -> None:

@@ -220,7 +220,7 @@ class TestGarbage:
         hook.send(bytes(hello))
         refusal = hook.receive()
         assert isinstance(refusal, protocol.Refuse)
-        assert (refusal.reason, refusal.text) == (RefusalReason.VERSION, "got version 9; this agent speaks 1 to 3")
+        assert (refusal.reason, refusal.text) == (RefusalReason.VERSION, "got version 9; this agent speaks 1 to 4")
 
     @pytest.mark.parametrize("role", [Role.OBSERVER, Role.CHECK])
     def test_who_has_no_memory_has_no_say_about_residency(self, a_node: Any, role: Role) -> None:

@@ -1,0 +1,160 @@
+/* The three shared pages of a process: the agent's, the hook's and the board. Part of the protocol, whose version counts
+ * for them too; included by aliquot_protocol.h, and by nobody else.
+ */
+#ifndef ALIQUOT_PAGES_H
+#define ALIQUOT_PAGES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Written by the agent alone; the hook's mapping is read-only. Each word is read with acquire, written with
+ * release; words are independent of each other. */
+struct aliquot_agent_device {
+    uint8_t uuid[16];
+    uint64_t quota_bytes;             /* the limit in force now; the kernel's whole quota on this device */
+    uint64_t charged_elsewhere_bytes; /* by the kernel's other processes; sampled */
+    uint64_t charged_bytes;           /* by all of the kernel's processes; sampled */
+    uint32_t share_hundredths;        /* of this device: 25 means 0.25 */
+    uint32_t enforcer;                /* enum aliquot_enforcer */
+    uint64_t busy_nanoseconds; /* GPU time of the kernel on this device; sampled */
+    uint32_t utilization_percent; /* by the kernel, in the last sample */
+    uint32_t pace; /* enum aliquot_pace; from here on since version 4 */
+    /* A burst may begin while `occupied_nanoseconds` (hook's page), and what is expected of the bursts in flight, is
+     * less than this. In pace BLOCKS: while `blocks` is. */
+    uint64_t allowed;
+    /* The same, where a neighbour's board shows work, or a pause in which nothing may begin: at most this. */
+    uint64_t allowed_beside;
+    uint32_t in_flight_cap;      /* bursts begun and not done; 0: no limit */
+    uint32_t burst_microseconds; /* of device time that one burst should take */
+    /* Work may begin in a pause of all neighbours that has lasted at least `gap_from` and less than `gap_until`, or at
+     * least `gap_again`, microseconds. 0, 0, 0: in every pause. */
+    uint32_t gap_from;
+    uint32_t gap_until;
+    uint32_t gap_again;
+    uint32_t solo_window; /* odd while no opportunistic work is on the device; another number each time */
+    uint32_t sm_percent;  /* for ALIQUOT_ACT_GREEN_CONTEXT; 0: all */
+    uint32_t reserved_half;
+    uint64_t reserved[2];
+};
+
+/* One process of the kernel on one device, as far as it is known to the agent. */
+struct aliquot_agent_process {
+    int32_t pid;     /* as the node sees it */
+    int32_t own_pid; /* as the process sees itself */
+    uint32_t device; /* index into the agent page's devices */
+    uint32_t reserved;
+    uint64_t charged_bytes;
+};
+
+struct aliquot_agent_page {
+    uint32_t magic;
+    uint32_t version;
+    uint64_t generation;     /* of the grant in force */
+    uint32_t gate; /* enum aliquot_gate. A closed one holds production only while the agent is there; opportunistic
+                      work waits whenever the agent is gone */
+    uint32_t workload_class; /* enum aliquot_workload_class */
+    uint32_t device_count;
+    uint32_t actuators; /* bits of enum aliquot_actuators; since version 4 */
+    uint64_t host_quota_bytes; /* 0: host memory is not lent, nothing is asked; UINT64_MAX: lent without a limit */
+    uint64_t host_charged_elsewhere_bytes; /* by the kernel's other processes; sampled */
+    uint64_t host_charged_bytes;           /* by all of the kernel's processes; sampled */
+    /* Entries of the table change together: odd while they do. Read the sequence, the count and the entries, and the
+     * sequence again; it was even and is the same, or read once more. */
+    uint32_t process_sequence;
+    uint32_t process_count;
+    uint32_t lease;          /* enum aliquot_lease; from here on since version 3 */
+    uint32_t residency_mode; /* enum aliquot_residency_mode; does not change */
+    uint64_t least_elastic_bytes; /* smaller allocations stay plain */
+    uint64_t chunk_bytes;         /* of physical memory behind an elastic allocation, at most */
+    uint64_t ring_bytes;          /* page-locked, of each process that copies */
+    uint32_t copy_threads;        /* between ring and segments */
+    uint32_t copy_streams;
+    uint64_t reserved[3];
+    struct aliquot_agent_device devices[ALIQUOT_MAX_DEVICES];
+    struct aliquot_agent_process processes[ALIQUOT_MAX_PROCESSES];
+};
+
+/* Written by the hook alone; untrusted by the agent. */
+struct aliquot_hook_device {
+    uint64_t charged_bytes;
+    uint64_t peak_bytes;
+    uint64_t credit_bytes;
+    uint64_t allocations; /* live */
+    uint64_t launches;
+    uint64_t refusals; /* out-of-memory answers because of the quota */
+    uint64_t elastic_bytes; /* of the charged ones: those that can leave; from here on since version 3 */
+    uint64_t swapped_bytes; /* of these: those on the host now */
+    /* Since version 4; measured while `pace` is not OFF. */
+    uint64_t occupied_nanoseconds;  /* during which work of this process was on the device, neighbours' slices included */
+    uint64_t throttled_nanoseconds; /* during which a launch waited for gate or pace */
+    uint64_t blocks;                /* launched: thread blocks */
+    uint32_t in_flight;             /* bursts begun and not done */
+    uint32_t waiting_launches;      /* threads that wait for gate or pace */
+    uint64_t longest_nanoseconds;   /* of one launch or graph, as measured in the last seconds */
+    /* Sampled launches whose function and grid class have a solo baseline: their time, and what they take alone. */
+    uint64_t sampled_nanoseconds;
+    uint64_t sampled_solo_nanoseconds;
+    uint32_t samples;        /* launches that were measured alone in their burst */
+    uint32_t without_baseline; /* pairs of function and grid class that were sampled, and never in a solo window */
+};
+
+struct aliquot_hook_page {
+    uint32_t magic;
+    uint32_t version;
+    int32_t pid;
+    uint32_t reserved_word;
+    uint64_t last_call_nanoseconds; /* CLOCK_MONOTONIC of the last launch, copy or allocation; coarse */
+    uint64_t unknown_symbols;       /* resolved to an address that the hook does not know: possible leaks */
+    uint64_t unaccounted_calls;     /* memory that nobody is charged for: of another API, or of a graph beyond the quota */
+    uint64_t host_charged_bytes;    /* page-locked host memory, from here on */
+    uint64_t host_credit_bytes;
+    uint64_t host_refusals;
+    uint64_t host_peak_bytes;
+    uint32_t residency;     /* enum aliquot_residency; from here on since version 3 */
+    uint32_t staying;       /* bits of enum aliquot_staying: what stays, and why */
+    uint32_t waiting_calls; /* threads that wait for the gate or the lease */
+    uint32_t calls_inside;  /* threads in a call that touches the device; sampled */
+    uint64_t moves;         /* finished ones, both ways */
+    uint64_t moved_bytes;
+    uint64_t reserved[3];
+    struct aliquot_hook_device devices[ALIQUOT_MAX_DEVICES];
+};
+
+/* The work of one process, on one device. Times are CLOCK_MONOTONIC; device time is mapped to it. */
+struct aliquot_interval {
+    uint64_t start_nanoseconds;
+    uint64_t end_nanoseconds; /* written last; of the newest one it may still grow */
+};
+
+struct aliquot_board_device {
+    uint32_t is_active; /* 1 from before a burst begins until all have ended */
+    uint32_t reserved_word;
+    uint64_t since_nanoseconds; /* when is_active last changed */
+    uint64_t interval_count;    /* so far; number n lies at n modulo ALIQUOT_BOARD_INTERVALS, the newest is count - 1 */
+    uint64_t lost_nanoseconds;  /* occupied time that no interval shows */
+    uint64_t reserved[4];
+    struct aliquot_interval intervals[ALIQUOT_BOARD_INTERVALS];
+};
+
+/* Written by the hook alone; untrusted by all who read it. */
+struct aliquot_board {
+    uint32_t magic;
+    uint32_t version;
+    int32_t pid; /* as the process sees itself */
+    uint32_t reserved_word;
+    uint64_t reserved[6];
+    struct aliquot_board_device devices[ALIQUOT_MAX_DEVICES]; /* as in the process's agent page */
+};
+
+_Static_assert(sizeof(struct aliquot_agent_device) == 128, "agent device");
+_Static_assert(offsetof(struct aliquot_agent_page, devices) == 128, "agent page's devices");
+_Static_assert(sizeof(struct aliquot_agent_process) == 24, "agent process");
+_Static_assert(sizeof(struct aliquot_hook_device) == 128, "hook device");
+_Static_assert(offsetof(struct aliquot_hook_page, devices) == 128, "hook page's devices");
+_Static_assert(sizeof(struct aliquot_board_device) == 704, "board device");
+_Static_assert(offsetof(struct aliquot_board, devices) == 64, "board's devices");
+_Static_assert(sizeof(struct aliquot_board) <= ALIQUOT_BOARD_BYTES, "board");
+_Static_assert(sizeof(struct aliquot_agent_page) <= ALIQUOT_PAGE_BYTES, "agent page");
+_Static_assert(sizeof(struct aliquot_hook_page) <= ALIQUOT_PAGE_BYTES, "hook page");
+
+#endif

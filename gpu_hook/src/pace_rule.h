@@ -1,0 +1,38 @@
+/* The one rule by which a burst of work may begin. Pure: the plant simulator loads it, too. The agent's page holds what
+ * is ordered; time is CLOCK_MONOTONIC, in nanoseconds.
+ */
+#ifndef ALIQUOT_PACE_RULE_H
+#define ALIQUOT_PACE_RULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PACE_LOOK_NANOSECONDS 100000ull    /* how soon a change of neighbours or of the order is seen */
+#define PACE_REST_NANOSECONDS 1000000ull   /* the same, for who has waited long */
+
+/* Of one device, as the agent's page says it (aliquot_pages.h has what each word means). */
+struct pace_order {
+    uint32_t pace; /* enum aliquot_pace */
+    uint32_t in_flight_cap;
+    uint64_t allowed;
+    uint64_t allowed_beside;
+    uint32_t gap_from, gap_until, gap_again; /* microseconds */
+    uint32_t reserved;
+};
+
+/* Of this process on that device now. */
+struct pace_state {
+    uint64_t occupied;           /* nanoseconds, of bursts that ended */
+    uint64_t expected;           /* nanoseconds, of those in flight */
+    uint64_t blocks;             /* launched */
+    uint32_t in_flight;          /* bursts */
+    uint32_t has_neighbours;     /* boards of production on the device are known */
+    uint32_t are_active;         /* one of these shows work */
+    uint32_t reserved;
+    uint64_t idle_since;         /* when the last of them became idle */
+};
+
+/* 0: a burst may begin now. Otherwise the nanoseconds after which to look again, at least 1. */
+uint64_t pace_wait(const struct pace_order *order, const struct pace_state *state, uint64_t now);
+
+#endif
