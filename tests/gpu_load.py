@@ -1,0 +1,148 @@
+"""A GPU load as a process: gpu_hook/load/gpu_load.c compiled, started, and its steps read, all in device time.
+
+Makes no environment: whoever starts one says with which (bare, or a kernel's own through the hook)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SOURCE = HERE / "gpu_hook" / "load" / "gpu_load.c"
+BUILTINS = HERE.parent / "gpu_hook" / "builtins.ptx"
+
+
+@dataclass(frozen=True)
+class Load:
+    """What it does in each step, and how long it rests after it (duty 0.25: three times the step's length)."""
+
+    length_us: float = 100
+    launches: int = 50
+    pause_us: float = 0
+    duty: float = 1
+    steps: int = 0
+    streams: int = 1
+    priority: int = 0
+    kind: str = "kernel"
+    grid: int = 1
+    device: int = 0
+
+    def arguments(self) -> list[str]:
+        return [f"{field.name}={getattr(self, field.name)}" for field in fields(self)]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: when its first launch could run, and how long until its last had, neighbours' slices included."""
+
+    begin_us: float
+    length_us: float
+
+
+def compile_load(folder: Path, libcuda: Path) -> Path:
+    """The program; any driver library serves to link it."""
+    program = folder / "gpu_load"
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler, "a C compiler is needed: install gcc"
+    headers = [Path(f) / "nvidia/cu13/include" for f in sys.path] + [Path("/usr/local/cuda/include")]
+    include = next(folder for folder in headers if (folder / "cuda.h").exists())
+    command = [compiler, "-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-isystem", str(include)]
+    subprocess.run([*command, str(SOURCE), str(libcuda), "-o", str(program)], check=True)
+    return program
+
+
+class GpuLoad:
+    """A running load. Its output is read as it comes, so that it never waits for a reader."""
+
+    def __init__(self, program: Path, load: Load, env: Mapping[str, str]) -> None:
+        self.load = load
+        self.process = subprocess.Popen(
+            [str(program), *load.arguments()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={"ALIQUOT_BUILTINS": str(BUILTINS), **env},
+        )
+        self._steps: list[Step] = []
+        self._news = threading.Condition()
+        self._is_ready = self._is_done = self._has_ended = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            words = line.split()
+            with self._news:
+                if words[0] == "step":
+                    self._steps.append(Step(float(words[2]), float(words[3])))
+                self._is_ready |= words[0] == "ready"
+                self._is_done |= words[0] == "done"
+                self._news.notify_all()
+        with self._news:
+            self._has_ended = True
+            self._news.notify_all()
+
+    def _wait(self, is_so: str, deadline_seconds: float) -> None:
+        with self._news:
+            self._news.wait_for(lambda: getattr(self, is_so) or self._has_ended, deadline_seconds)
+            assert getattr(self, is_so), f"gpu_load: not {is_so[1:]} after {deadline_seconds} s, {self.process.poll()=}"
+
+    def _say(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def steps(self) -> list[Step]:
+        """Those that have ended until now."""
+        with self._news:
+            return list(self._steps)
+
+    def wait_ready(self, deadline_seconds: float = 60) -> GpuLoad:
+        """Until its context stands and it has warmed up."""
+        self._wait("_is_ready", deadline_seconds)
+        return self
+
+    def go(self) -> None:
+        self.wait_ready()
+        self._say("go")
+
+    def wait_steps(self, count: int, deadline_seconds: float = 60) -> list[Step]:
+        """Until so many steps have ended."""
+        with self._news:
+            self._news.wait_for(lambda: len(self._steps) >= count or self._has_ended, deadline_seconds)
+            assert len(self._steps) >= count, f"gpu_load: {len(self._steps)} steps, {self.process.poll()=}"
+            return list(self._steps)
+
+    def stop(self, deadline_seconds: float = 60) -> list[Step]:
+        """Ends it behind its present step; all its steps."""
+        if self.process.poll() is None and not self._is_done:
+            self._say("stop")
+        self.process.wait(deadline_seconds)
+        self._reader.join(deadline_seconds)
+        assert self._is_done, f"gpu_load ended with {self.process.returncode}"
+        return self.steps
+
+    def wait_done(self, deadline_seconds: float = 60) -> list[Step]:
+        """Until it has done all steps that it was asked for."""
+        self._wait("_is_done", deadline_seconds)
+        return self.stop(deadline_seconds)
+
+    def kill(self) -> None:
+        """As kill -9 does; also for cleaning up, whatever became of it."""
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe:
+                pipe.close()
