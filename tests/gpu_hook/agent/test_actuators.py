@@ -1,0 +1,139 @@
+"""Which actuators are chosen, what each wants of a kernel, and what a running kernel cannot be given."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from aliquot.gpu_hook.agent.actuators.base import ActuatorError, KernelCompute
+from aliquot.gpu_hook.agent.actuators.choice import AUTO, ChosenActuators, choose_actuators, read_actuators
+from aliquot.gpu_hook.agent.actuators.green_contexts import GreenContexts
+from aliquot.gpu_hook.agent.actuators.mps import Mps
+from aliquot.gpu_hook.agent.actuators.pacing import Pacing
+from aliquot.gpu_hook.agent.actuators.stream_priority import StreamPriority
+from aliquot.gpu_hook.placement import Part
+from aliquot.gpu_hook.protocol import Actuators
+
+MIB = 1 << 20
+PARTS = (Part("GPU-a0", 3, 100, 4096 * MIB), Part("GPU-a1", 5, 25, 1024 * MIB))
+PRODUCTION = KernelCompute("p", "production", PARTS)
+OPPORTUNISTIC = KernelCompute("o", "opportunistic", PARTS)
+CAPPED = KernelCompute("c", "opportunistic", PARTS, is_capped=True)
+
+
+class Absent(Pacing):
+    name = "green-contexts"
+
+    def unavailable(self) -> str:
+        return "the driver is too old"
+
+
+class TestChoice:
+    def test_auto_is_pacing_alone(self) -> None:
+        chosen = choose_actuators(read_actuators("auto"), (Pacing(), StreamPriority(), Absent()))
+        assert (chosen.names, chosen.paces, chosen.runs_side_by_side) == (AUTO, True, False)
+        pacing, priority, green = chosen.reports
+        assert (pacing.in_force, pacing.reason) == (True, "")
+        assert (priority.available, priority.reason) == (
+            True,
+            "not asked for; ask for it with --compute-actuators …,stream-priority",
+        )
+        assert (green.available, green.reason) == (False, "the driver is too old")
+
+    def test_one_that_is_not_there_is_an_error(self) -> None:
+        with pytest.raises(ActuatorError, match=r"asked --compute-actuators green-contexts; .* too old"):
+            choose_actuators(read_actuators("pacing,green-contexts"), (Pacing(), Absent()))
+
+    @pytest.mark.parametrize("text", ["", "hook", "auto,pacing", "pacing,pacing", "pacing,"])
+    def test_a_list_that_means_nothing_is_refused_with_the_names(self, text: str) -> None:
+        with pytest.raises(argparse.ArgumentTypeError, match=r"asked .*; ask for auto, or for some of pacing,"):
+            read_actuators(text)
+
+    def test_settings_of_several_are_put_together(self, tmp_path: Path) -> None:
+        chosen = ChosenActuators((Pacing(), StreamPriority(), GreenContexts(tmp_path)), ())
+        assert chosen.setting(CAPPED).bits == Actuators.STREAM_PRIORITY | Actuators.GREEN_CONTEXT
+        assert chosen.setting(CAPPED).sm_percents == (0, 25)
+        assert chosen.setting(PRODUCTION).sm_percents == (0, 0)
+        assert chosen.environment(CAPPED) == {}
+
+
+class TestGreenContexts:
+    def test_a_driver_before_them_is_told_so(self) -> None:
+        assert "CUDA 12.5" in GreenContexts(Path("libc.so.6")).unavailable()
+
+
+@pytest.fixture
+def a_folder_of_pools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Pipe directories of both classes, and a control program that answers for them (a stand-in)."""
+    program = tmp_path / "bin" / "nvidia-cuda-mps-control"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nread question\n[ -e "$CUDA_MPS_PIPE_DIRECTORY/control" ] || exit 1\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    for name in ("production", "opportunistic"):
+        (tmp_path / "pools" / name).mkdir(parents=True)
+        (tmp_path / "pools" / name / "control").touch()
+    return tmp_path / "pools"
+
+
+def an_mps(folder: Path) -> Mps:
+    mps = Mps(folder)
+    assert mps.unavailable() == ""
+    return mps
+
+
+class TestMps:
+    def test_each_class_has_a_server_of_its_own_and_production_goes_first(self, a_folder_of_pools: Path) -> None:
+        mps = an_mps(a_folder_of_pools)
+        assert mps.setting(PRODUCTION).environment == {
+            "CUDA_MPS_PIPE_DIRECTORY": str(a_folder_of_pools / "production"),
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100",
+            "CUDA_MPS_CLIENT_PRIORITY": "0",
+        }
+        assert mps.setting(OPPORTUNISTIC).environment == {
+            "CUDA_MPS_PIPE_DIRECTORY": str(a_folder_of_pools / "opportunistic"),
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100",
+            "CUDA_MPS_CLIENT_PRIORITY": "1",
+        }
+
+    def test_only_a_cap_is_a_percentage_and_whole_devices_stay_whole(self, a_folder_of_pools: Path) -> None:
+        mps = an_mps(a_folder_of_pools)
+        part_only = KernelCompute("c", "opportunistic", PARTS[1:], is_capped=True)
+        assert mps.setting(part_only).environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "25"
+        assert mps.setting(CAPPED).environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "100"
+
+    def test_a_class_without_a_daemon_goes_without_mps(self, a_folder_of_pools: Path) -> None:
+        (a_folder_of_pools / "production" / "control").unlink()
+        mps = an_mps(a_folder_of_pools)
+        assert mps.classes == ("opportunistic",)
+        assert mps.setting(PRODUCTION).environment == {}
+        assert mps.setting(OPPORTUNISTIC).environment
+
+    def test_without_any_daemon_it_is_not_there_and_says_of_which_class(self, tmp_path: Path) -> None:
+        reason = Mps(tmp_path / "none").unavailable()
+        assert "production: " in reason
+        assert "opportunistic: " in reason
+
+    def test_in_force_it_warns_of_faults(self, a_folder_of_pools: Path) -> None:
+        candidates = (Pacing(), Mps(a_folder_of_pools))
+        assert "fatal fault" in choose_actuators(("pacing", "mps"), candidates).reports[1].warning
+        assert choose_actuators(("pacing",), candidates).reports[1].warning == ""
+
+    def test_a_running_process_keeps_what_it_was_started_with(self, a_folder_of_pools: Path) -> None:
+        mps = an_mps(a_folder_of_pools)
+        env = {**os.environ, **mps.setting(OPPORTUNISTIC).environment}
+        command = [sys.executable, "-c", "print(flush=True); input()"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"\n"  # in the moment of exec there is no environment
+            assert mps.misfits(OPPORTUNISTIC, [process.pid]) == ()
+            (text,) = mps.misfits(PRODUCTION, [process.pid])
+            assert "CUDA_MPS_PIPE_DIRECTORY=" in text
+            assert "until the kernel is restarted" in text
+            process.communicate(b"\n")
+        assert mps.misfits(PRODUCTION, [process.pid]) == ()
