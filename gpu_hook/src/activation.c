@@ -2,6 +2,8 @@
 
 #include "allocations.h"
 #include "arrays.h"
+#include "board.h"
+#include "board_notices.h"
 #include "captures.h"
 #include "contexts.h"
 #include "drain.h"
@@ -12,12 +14,14 @@
 #include "log.h"
 #include "managed_mode.h"
 #include "moves.h"
+#include "neighbours.h"
 #include "page.h"
 #include "pieces.h"
 #include "pools.h"
 #include "quota.h"
 #include "residency.h"
 #include "ring.h"
+#include "samples.h"
 #include "segments.h"
 #include "settings.h"
 #include "sparse.h"
@@ -47,6 +51,8 @@ static void leave_in_child(void)
     session_leave();
     segments_leave();
     page_forget();
+    board_forget();
+    neighbours_forget();
     pthread_mutex_init(&state.mutex, NULL);
     threads_reset();
 }
@@ -55,6 +61,8 @@ static void forget_parent(void)
 {
     LOG("event=restarted_after_fork parent=%d", (int)state.owner);
     page_forget();
+    board_forget();
+    neighbours_forget();
     session_reset();
     segments_reset();
     ring_reset();
@@ -77,6 +85,7 @@ static void forget_parent(void)
     drain_reset();
     threads_reset();
     launch_reset();
+    samples_reset();
 }
 
 /* With the mutex. */
@@ -102,6 +111,8 @@ static void tell_registered(void)
     quota_registered();
     residency_registered();
     moves_registered();
+    board_notices_registered();
+    samples_registered();
 }
 
 static bool tick(void)
@@ -121,6 +132,7 @@ void activation_begin(void)
         .recalled = quota_recalled,
         .segment = moves_segment,
         .swap = moves_ordered,
+        .board = board_notices_handle,
         .tick = tick,
     };
     if (!settings()->is_on)
@@ -132,7 +144,7 @@ void activation_begin(void)
     if (previous != self) {
         if (previous)
             forget_parent();
-        is_ready = page_prepare();
+        is_ready = page_prepare() && board_prepare();
         gate_prepare();
         if (!state.has_fork_handler)
             state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;

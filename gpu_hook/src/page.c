@@ -11,10 +11,16 @@ static struct {
     struct aliquot_hook_page *hook;   /* behind it; set after it */
 } state;
 
-/* Of each: one page of the machine, at least ALIQUOT_PAGE_BYTES. */
+size_t page_mapped_bytes(size_t bytes)
+{
+    size_t unit = (size_t)sysconf(_SC_PAGESIZE);
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Of each of the two. */
 static size_t mapped_bytes(void)
 {
-    return (size_t)sysconf(_SC_PAGESIZE);
+    return page_mapped_bytes(ALIQUOT_PAGE_BYTES);
 }
 
 /* Several threads may come at once, for symbols are asked for before cuInit and beside it: the first one's pages count. */
@@ -34,23 +40,22 @@ bool page_prepare(void)
     return true;
 }
 
-/* A file that could shrink would turn a read of the page into SIGBUS in the user's kernel. */
-static int check_descriptor(int descriptor)
+int page_check_descriptor(int descriptor, size_t bytes)
 {
-    off_t bytes = lseek(descriptor, 0, SEEK_END);
+    off_t found = lseek(descriptor, 0, SEEK_END);
     int seals = fcntl(descriptor, F_GET_SEALS);
-    if (bytes < 0 || seals < 0)
+    if (found < 0 || seals < 0)
         return errno;
-    if (bytes < (off_t)ALIQUOT_PAGE_BYTES || !(seals & F_SEAL_SHRINK))
+    if (found < (off_t)bytes || !(seals & F_SEAL_SHRINK))
         return EINVAL;
     return 0;
 }
 
 int page_install(int agent_descriptor, int hook_descriptor)
 {
-    int failure = check_descriptor(agent_descriptor);
+    int failure = page_check_descriptor(agent_descriptor, ALIQUOT_PAGE_BYTES);
     if (!failure)
-        failure = check_descriptor(hook_descriptor);
+        failure = page_check_descriptor(hook_descriptor, ALIQUOT_PAGE_BYTES);
     if (failure)
         return failure;
     void *agent = mmap(NULL, mapped_bytes(), PROT_READ, MAP_SHARED, agent_descriptor, 0);

@@ -13,6 +13,13 @@ bool page_prepare(void);
 /* Maps what the agent sent over the private pages. Returns 0 or an errno; closes nothing. */
 int page_install(int agent_descriptor, int hook_descriptor);
 
+/* Whether a shared page may be mapped from it: large enough, and for good, for one that could shrink would turn a read
+ * into SIGBUS in the user's kernel. Returns 0 or an errno. */
+int page_check_descriptor(int descriptor, size_t bytes);
+
+/* What to map for so many bytes: whole pages of the machine. */
+size_t page_mapped_bytes(size_t bytes);
+
 /* Puts private pages back. Safe in a fork handler. */
 void page_forget(void);
 

@@ -18,6 +18,7 @@ union socket_message {
     struct aliquot_swap swap;
     struct aliquot_wake wake;
     struct aliquot_moved moved;
+    struct aliquot_board_notice board;
 };
 
 struct socket_received {

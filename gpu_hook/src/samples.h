@@ -1,0 +1,48 @@
+/* What launches take, by function and grid class: how long the next one will, when one is to be measured alone, and how
+ * much longer than without opportunistic neighbours they take (stretch). Measures nothing itself. One table for each
+ * device, of a fixed size; a graph's launch goes by its CUgraphExec. Devices are indices of the agent's page.
+ */
+#ifndef ALIQUOT_SAMPLES_H
+#define ALIQUOT_SAMPLES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The base-2 logarithm of the number of thread blocks. Of a graph: 0. */
+static inline unsigned samples_grid_class(uint64_t blocks)
+{
+    unsigned class = 63u - (unsigned)__builtin_clzll(blocks | 1);
+    return class < 31 ? class : 31;
+}
+
+/* Of one launch that had events right before and right behind it on its stream. */
+struct sample {
+    const void *function; /* CUfunction, CUkernel or CUgraphExec */
+    unsigned grid_class;
+    /* Other work of this process was on the device meanwhile: the time is not this launch's alone, and is only taken
+     * where nothing else is known of it. */
+    bool has_overlapped;
+    uint64_t nanoseconds;
+    /* The agent page's solo_window before the first event was recorded, and after the last one had come: alone if both
+     * are the same odd number. Where a device has no opportunistic kernels the agent leaves it odd, so nobody here has
+     * to know who the neighbours are. */
+    uint32_t window_before, window_after;
+};
+
+/* Expected nanoseconds; 0: nothing is known. Lock-free, from any thread. */
+uint64_t samples_expect(int page_device, const void *function, unsigned grid_class);
+
+/* Counts a launch, and says whether this one is to be measured alone: the first ones, then one in 64, and two in each
+ * solo window. Any thread; waits for nobody. */
+bool samples_should_sample(int page_device, const void *function, unsigned grid_class);
+
+/* What was measured, and when (CLOCK_MONOTONIC). Any thread. */
+void samples_take(int page_device, const struct sample *sample, uint64_t now);
+
+/* The pages are new ones: writes their words again. */
+void samples_registered(void);
+
+/* In the child of a fork. */
+void samples_reset(void);
+
+#endif
