@@ -83,8 +83,13 @@ class Admission:
         self._ledger.commit(granted=[replace(holding, is_confirmed=False)])
         self._work.set()
 
-    def check(self, owner: str, request: Request, before: Grant | None = None) -> None:
-        """Refuse what waiting cannot help; raises what check_request raises."""
+    def check(self, owner: str, request: Request, before: Grant | None = None, *, kernelspec: str = "") -> None:
+        """Refuse what waiting cannot help; raises what check_request raises.
+
+        The class of a kernel that is to start is its owner's matter, that of one that changes its asker's.
+        """
+        if before is None:
+            self._settings.check_class(owner, request, kernelspec)
         limit, waits_for = self._settings.user_limit, self._queue.asked_by(owner)
         check_request(self._ledger.snapshot(), limit, waits_for, owner, request, before)
 
@@ -103,7 +108,7 @@ class Admission:
         if kernel_id in self._queue or self._holds(kernel_id):
             raise GrantError(f"asked a grant for kernel {kernel_id}; it waits for one or holds one already")
         try:
-            self.check(asker.owner, request)
+            self.check(asker.owner, request, kernelspec=asker.kernelspec)
         except AliquotError:
             self._queue.outcomes["refused"] += 1
             raise

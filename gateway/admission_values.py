@@ -33,11 +33,20 @@ class Agent(Protocol):
     async def release(self, kernel_id: str) -> None: ...
 
 
+# Raises LimitError where this owner may not have the class that this kernelspec asks for.
+ClassCheck = Callable[[str, Request, str], None]
+
+
+def allow_all_classes(owner: str, request: Request, kernelspec: str) -> None:
+    """Without a policy everybody may have every class."""
+
+
 @dataclass(frozen=True)
 class AdmissionSettings:
     """``user_limit``: what one user may hold and wait for in all. Times in seconds; None: no limit."""
 
     user_limit: GpuShare | None = None
+    check_class: ClassCheck = allow_all_classes
     queue_timeout_seconds: float | None = None
     agent_loss_seconds: float = 30.0
     # The agent tells when room returns; this bounds the harm of an event that was missed.

@@ -98,6 +98,16 @@ def users_by_name(provider: IdentityProvider) -> Callable[[str], User]:
     return lambda name: User(name, "user")
 
 
+def askers_by_name(provider: IdentityProvider) -> Callable[[str], User]:
+    """Who somebody of this name would be, had they asked over HTTP: without configured users, the server's own user.
+
+    For what is granted to a name that is not asking just now, or that asks by the local socket.
+    """
+    if isinstance(provider, AliquotIdentityProvider) and provider.has_users:
+        return provider.user_named
+    return lambda name: User(name, "admin")
+
+
 class AliquotIdentityProvider(PasswordIdentityProvider):
     """Jupyter's own identity provider, and, once `users` are configured, one token and one role for each of them."""
 

@@ -9,12 +9,27 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from aliquot.gateway.class_policy import ClassPolicy
 from aliquot.gateway.gateway_folder import GATEWAY_NAME
 from aliquot.gateway.size_names import parse_size
 from aliquot.provisioner.errors import SizeNameError
 from aliquot.provisioner.grant_record import RESIDENCY_MODES
 from aliquot.provisioner.resources import Bytes, GpuShare, Request
-from traitlets import Bool, Dict, Enum, Float, HasTraits, Int, List, TraitError, TraitType, Unicode, validate
+from traitlets import (
+    Bool,
+    Callable,
+    Dict,
+    Enum,
+    Float,
+    HasTraits,
+    Int,
+    List,
+    TraitError,
+    TraitType,
+    Unicode,
+    Union,
+    validate,
+)
 from traitlets.config import Configurable
 
 DRIVERS = ("auto", "nvidia", "softgpu")
@@ -37,10 +52,11 @@ class Aliquot(Configurable):
     user_limit_gpus = Float(
         0.0, help="The most GPUs that one user may hold or wait for on this server; 0 for no limit."
     ).tag(config=True)
-    production_for = List(
-        Unicode(),
-        ["*"],
-        help="Who may have kernels of the class production: users, @teams, * for everybody; administrators always may.",
+    production_for = Union(
+        [List(Unicode()), Callable()],
+        default_value=["*"],
+        help="Who may have kernels of the class production: users, @teams, * for everybody; administrators always may. "
+        "Or a function of a user (name, role, teams), which decides about administrators, too.",
     ).tag(config=True)
     residency = Enum(
         ("", *RESIDENCY_MODES),
@@ -105,6 +121,11 @@ class Aliquot(Configurable):
         """The presets, read; each once."""
         return list(dict.fromkeys(parse_size(preset) for preset in self.presets))
 
+    def class_policy(self) -> ClassPolicy:
+        """Who may have which class."""
+        rule = self.production_for
+        return ClassPolicy(rule if callable(rule) else tuple(rule))
+
     def residency_of(self, request: Request) -> str:
         """How memory of kernels of this size may leave their GPU; empty: as the node agent has it."""
         modes = {parse_size(size): mode for size, mode in self.size_residency.items()}
@@ -131,6 +152,14 @@ class Aliquot(Configurable):
             except SizeNameError as error:
                 raise TraitError(f"c.Aliquot.presets: {error}") from None
         return presets
+
+    @validate("production_for")
+    def _production_is_for_names(self, proposal: dict[str, Any]) -> Any:
+        rule = proposal["value"]
+        for name in () if callable(rule) else rule:
+            if not name.strip() or name == "@" or not name.isprintable():
+                raise _refused(proposal, "names of users, teams as @team, * for everybody, or a function of a user")
+        return rule
 
     @validate("size_residency")
     def _modes_are_of_sizes(self, proposal: dict[str, Any]) -> dict[str, str]:

@@ -12,9 +12,8 @@ from aliquot.gateway import __version__
 from aliquot.gateway.admission import Admission, AdmissionSettings
 from aliquot.gateway.adoption import Adoption
 from aliquot.gateway.agent_link import AgentLink
-from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider, users_by_name
+from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider, askers_by_name, users_by_name
 from aliquot.gateway.catalogue import ImageCatalogue
-from aliquot.gateway.class_policy import ClassPolicy
 from aliquot.gateway.clock import Clock, SystemClock
 from aliquot.gateway.config import Aliquot
 from aliquot.gateway.container_plans import ContainerPlanner
@@ -108,8 +107,7 @@ class AliquotExtension(ExtensionApp):
         self._gateway_url = GatewayClient.instance(parent=server).url or ""
         starter = agent_starter(self._runtime, knobs) if knobs.start_agent else None
         self._link = AgentLink(self._runtime.path, clock, starter, self.log)
-        limits = AdmissionSettings(knobs.user_limit(), queue_timeout_seconds=knobs.queue_timeout_seconds or None)
-        self._admission = Admission(self._link, clock, limits, self.log)
+        self._admission = Admission(self._link, clock, admission_settings(server, knobs), self.log)
         self._socket = LocalSocket(self._runtime, self._admission, self.log)
         self._watch = NodeWatch(self._runtime.path, clock, knobs.status_refresh_seconds, self.log)
         self._admission.observe(self._watch.refresh)
@@ -131,7 +129,7 @@ class AliquotExtension(ExtensionApp):
             events = self._events = KernelEvents(self.scene, self.log)
             self._watch.listen(events.tell)
             self._admission.observe(events.tell)
-            policy = ClassPolicy(tuple(knobs.production_for))
+            policy = knobs.class_policy()
             changes = KernelChanges(self._admission, self._link, self._manager, policy, self._watch, clock)
         self.settings[SETTING] = Sources(self.scene, metrics, knobs.largest(), self._folders, keep, changes, events)
         self._is_made = True
@@ -141,7 +139,6 @@ class AliquotExtension(ExtensionApp):
         # Kernels without a grant, whose folder would tell it, have their relays where ours are looked for.
         manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(self._runtime.path)}}))
         manager.admission = self._admission
-        manager.class_policy = ClassPolicy(tuple(knobs.production_for))
         self._admission.observe_resizes(manager.take_outcome)
         manager.memory = self._kernel_memory(self._server(), knobs)
         manager.containers = self._container_planner(self._server())
@@ -310,6 +307,16 @@ class AliquotExtension(ExtensionApp):
     def _server(self) -> ServerApp:
         assert self.serverapp is not None  # set by the extension manager before it initialises
         return self.serverapp
+
+
+def admission_settings(server: ServerApp, knobs: Aliquot) -> AdmissionSettings:
+    """What admission refuses and for how long requests wait."""
+    policy, asker = knobs.class_policy(), askers_by_name(server.identity_provider)
+    return AdmissionSettings(
+        user_limit=knobs.user_limit(),
+        check_class=lambda owner, request, kernelspec: policy.check(asker(owner), request, kernelspec=kernelspec),
+        queue_timeout_seconds=knobs.queue_timeout_seconds or None,
+    )
 
 
 def shared_folders(server: ServerApp, knobs: Aliquot, state: Path | None, log: logging.Logger) -> Folders:

@@ -39,9 +39,13 @@ class SizesHandler(AliquotHandler):
     @authorized
     async def get(self) -> None:
         manager = self.kernel_spec_manager
-        offered = manager.offered_sizes() if isinstance(manager, SizedKernelSpecManager) else []
+        offered, may_have_production = [], True
+        if isinstance(manager, SizedKernelSpecManager):
+            offered = manager.offered_sizes()
+            may_have_production = manager.settings.class_policy().may_have_production(self.asker)
         self.answer(
             {
+                "may_have_production": may_have_production,
                 "sizes": [_size(size) for size in offered],
                 "grammar": describe_grammar(self.sources.largest),
                 "largest_gpus": float(self.sources.largest),

@@ -25,7 +25,6 @@ from tornado.web import HTTPError
 from traitlets import Bool, default
 
 from .auth import current_user
-from .class_policy import ClassPolicy
 from .container_plans import REQUEST_ENV, ContainerPlanner
 from .http_errors import http_error
 from .kernel_records import KernelState
@@ -46,7 +45,6 @@ class AliquotKernelManager(ResizableKernelManager):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.class_policy = ClassPolicy()
         self.containers: ContainerPlanner | None = None
         self.container_runtime: ContainerRuntime | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -149,11 +147,11 @@ class AliquotKernelManager(ResizableKernelManager):
         """Whether this kernelspec asks for a grant. Raises HTTPError for what waiting cannot help, and NoSuchKernel."""
         try:
             specs = cast(KernelSpecManager, self.kernel_spec_manager)
-            spec = specs.get_kernel_spec(kernel_name or self.default_kernel_name)
+            name = kernel_name or self.default_kernel_name
+            spec = specs.get_kernel_spec(name)
             request = stanza_request(spec.metadata)
             if request is not None and self.admission is not None:
-                self.class_policy.check(current_user(), request)
-                self.admission.check(owner, request)
+                self.admission.check(owner, request, kernelspec=name)
         except AliquotError as error:
             raise http_error(error) from error
         return request is not None

@@ -73,18 +73,17 @@ class NoSuchBase(NoSuchKernel):
 
 @dataclass(frozen=True)
 class OfferedSize:
-    """One size that is listed: a preset on a base kernelspec, or on an image of the catalogue."""
+    """One size that is listed: a preset on a base kernelspec, or on an image of the catalogue.
+
+    ``is_default``: the catalogue proposes it for its image.
+    """
 
     name: str
     base: str
     display_name: str
     request: Request
     image: CatalogueImage | None = None
-
-    @property
-    def is_default(self) -> bool:
-        """Whether it is the one that the catalogue proposes for its image."""
-        return self.image is not None and self.image.default_size == self.request
+    is_default: bool = False
 
 
 class SizedKernelSpecManager(KernelSpecManager):
@@ -115,10 +114,10 @@ class SizedKernelSpecManager(KernelSpecManager):
         plain: dict[str, str] = {
             name: folder for name, folder in super().find_kernel_specs().items() if not self._is_ours(name, folder)
         }
-        found = dict(plain)
+        found, presets = dict(plain), self._offered(self.settings.preset_requests())
         for base, folder in plain.items():
             if self._can_be_sized(base, folder):
-                found |= {size_name(base, request): folder for request in self.settings.preset_requests()}
+                found |= {size_name(base, request): folder for request in presets}
         for image in self.catalogue.entries:
             if image.is_for(current_user()):
                 found |= dict.fromkeys(filter(self._is_allowed, self._names_of(image)), image.logos)
@@ -163,7 +162,8 @@ class SizedKernelSpecManager(KernelSpecManager):
                 self.log.warning("kernelspec=%s offered=no reason=%s", name, error)
                 continue
             image = self._own_image(sized.base)
-            offered.append(OfferedSize(name, sized.base, spec.display_name, sized.request, image))
+            is_default = image is not None and self._proposed(image) == [sized.request]
+            offered.append(OfferedSize(name, sized.base, spec.display_name, sized.request, image, is_default))
         return offered
 
     def _derive(self, name: str, sized: SizedName) -> KernelSpec:
@@ -194,9 +194,16 @@ class SizedKernelSpecManager(KernelSpecManager):
 
     def _names_of(self, image: CatalogueImage) -> list[str]:
         """The kernelspecs that are listed for an image: the size it proposes, itself, and the presets."""
-        sizes = [size_name(image.name, request) for request in self.settings.preset_requests()]
-        first = [] if image.default_size is None else [size_name(image.name, image.default_size)]
+        sizes = [size_name(image.name, request) for request in self._offered(self.settings.preset_requests())]
+        first = [size_name(image.name, request) for request in self._proposed(image)]
         return list(dict.fromkeys([*first, image.name, *sizes]))
+
+    def _proposed(self, image: CatalogueImage) -> list[Request]:
+        return [] if image.default_size is None else self._offered([image.default_size])
+
+    def _offered(self, requests: list[Request]) -> list[Request]:
+        """These sizes in a class that the asker may have. Others are resolved all the same: kernels may have them."""
+        return self.settings.class_policy().offered(current_user(), requests)
 
     def _is_allowed(self, name: str) -> bool:
         base = name if (sized := self._read_valid(name)) is None else sized.base
@@ -235,7 +242,8 @@ class SizedKernelSpecManager(KernelSpecManager):
         for name in self.allowed_kernelspecs:
             sized = self._read_valid(name)
             folder = self._find_spec_directory(sized.base.lower()) if sized else None
-            if sized and folder and self._can_be_sized(sized.base, folder):
+            is_offered = sized is not None and self._offered([sized.request]) == [sized.request]
+            if sized and folder and is_offered and self._can_be_sized(sized.base, folder):
                 yield name, folder
 
     def _read_valid(self, name: str) -> SizedName | None:

@@ -23,7 +23,7 @@ from .errors import AgentUnavailableError, LimitError, NoRoomError, QueueTimeout
 from .gateway_door import GatewayConnection, NoGatewayError
 from .grant_hold import AgentHolder, GatewayHolder, GrantHold, Names
 from .grant_record import agent_grant
-from .resources import GpuShare, Grant, Request
+from .resources import GpuShare, Grant, Request, WorkloadClass
 
 # An agent tells when room may have returned; should that be missed, we ask again after this long.
 _ASK_AGAIN_SECONDS = 2.0
@@ -31,13 +31,17 @@ _ASK_AGAIN_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, for which kernel, and how long its asker waits. ``limit``: all that one user may hold."""
+    """What is asked, for which kernel, and how long its asker waits.
+
+    ``limit``: all that one user may hold; ``may_have_production``: of which class. Both where no gateway decides.
+    """
 
     kernel_id: str
     request: Request
     names: Names
     wait_seconds: float
     limit: GpuShare | None = None
+    may_have_production: bool = True
 
     @property
     def asked(self) -> str:
@@ -141,6 +145,11 @@ def _hold(
 
 
 async def _check_limit(question: Question, client: AgentClient) -> None:
+    if question.request.workload_class is WorkloadClass.PRODUCTION and not question.may_have_production:
+        raise LimitError(
+            f"asked {question.asked} of the class production; no gateway runs here, and without one kernels are "
+            "opportunistic (AliquotProvisioner.local_production). Choose a kernelspec whose name ends in -low"
+        )
     if question.limit is None:
         return
     status = await answered(client.status())

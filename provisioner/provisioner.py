@@ -62,6 +62,9 @@ class AliquotProvisioner(LocalProvisioner):
     local_limit = Unicode(
         "", help="GPUs that one user may hold in all where no gateway decides; empty: as many as the node has."
     ).tag(config=True)
+    local_production = Bool(True, help="Whether kernels may be of the class production where no gateway decides.").tag(
+        config=True
+    )
 
     relay = Bool(
         True,
@@ -134,7 +137,7 @@ class AliquotProvisioner(LocalProvisioner):
         if given is not None or request is None:
             self.grant = given
             return
-        question = Question(self.kernel_id, request, names, self.wait_seconds, self._limit())
+        question = Question(self.kernel_id, request, names, self.wait_seconds, self._limit(), self.local_production)
         self._hold = await self._asker.ask(question)
         self.grant = self._hold.grant
 

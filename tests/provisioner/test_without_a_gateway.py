@@ -165,6 +165,12 @@ def test_a_user_over_the_local_limit_is_refused(a_node: Any, kernelspecs: Any) -
     asyncio.run(_refused(manager, errors.LimitError, "asked 0.5 GPU", "may hold 0.25 in all", "local_limit"))
 
 
+def test_without_a_gateway_production_may_be_kept_back(a_node: Any, kernelspecs: Any) -> None:
+    manager = a_manager(kernelspecs, "python3.gpu-0.5", local_production=False)
+    asyncio.run(_refused(manager, errors.LimitError, "asked 0.5 GPU of the class production", "local_production"))
+    assert a_node.kernels() == {}
+
+
 def test_nobody_there_says_how_to_start_one(no_node: Any, kernelspecs: Any) -> None:
     manager = a_manager(kernelspecs, "python3.gpu-0.5")
     asyncio.run(_refused(manager, errors.AgentUnavailableError, "no gateway and no node agent", "'aliquot agent'"))

@@ -36,6 +36,8 @@ CLASSES = (
     [
         ("presets", ["0.333"], "more than two decimals"),
         ("presets", ["9"], "more than the 8 GPUs"),
+        ("production_for", ["@"], "teams as @team"),
+        ("production_for", [""], "names of users"),
         ("largest_gpus", 0.0, "from 0.01"),
         ("largest_gpus", 0.001, "steps of 0.01"),
         ("user_limit_gpus", -1.0, "from 0"),
