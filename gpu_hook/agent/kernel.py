@@ -14,7 +14,6 @@ from pathlib import Path
 from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.protocol import (
     Hello,
-    MalformedError,
     MessageType,
     Moved,
     RefusalReason,
@@ -25,13 +24,14 @@ from aliquot.gpu_hook.protocol import (
 )
 
 from .activity import Activity
+from .adoption import adopt
 from .audit import KernelProcesses
 from .credit import HasRoom, always
 from .desks import KernelDesks
 from .entrance import Entrance
 from .journal import Entry, Reservation, remove_folder, write_entry
-from .ledger import Account, DeviceAccount, Ledger, LedgerError
-from .pages import AgentSide, HookSide
+from .ledger import Account, DeviceAccount, Ledger
+from .pages import AgentSide
 from .processes import Process, WatchedProcesses, read_boot_id
 from .residency import KernelResidency, SwapTools
 from .session import FromHook, HookSession
@@ -292,7 +292,7 @@ class Kernel:
             return session.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
         if len(self._sessions) >= MAX_SESSIONS:
             return session.refuse(RefusalReason.FULL, f"the kernel has {MAX_SESSIONS} processes already")
-        self._adopt(session, hello)
+        adopt(self._ledger, self.reservation, session.number, hello)
         self._sessions[session.number] = session
         reservation = self.reservation
         try:
@@ -302,7 +302,8 @@ class Kernel:
             )
             agent_side.set_enforcer(self._enforcer)
             agent_side.set_lease(self.residency.lease)
-            session.open_pages(agent_side, HookSide())
+            session.agent_side = agent_side
+            session.open_pages()
         except OSError as error:
             log.error("event=pages_failed kernel=%s error=%r", self.kernel_id, str(error))
             return session.close()
@@ -357,23 +358,6 @@ class Kernel:
             self._recall_seconds,
             lambda device, amount: self.has_room(device, amount),
         )
-
-    def _adopt(self, session: HookSession, hello: Hello) -> None:
-        """Enter the table of a process that was here before the agent. Raises MalformedError, LedgerError."""
-        if hello.devices and hello.role is Role.OBSERVER:
-            raise MalformedError("an observer has no bytes")
-        index = {protocol.device_uuid_bytes(part.uuid): i for i, part in enumerate(self.reservation.parts)}
-        if hello.version > 1:
-            index[protocol.HOST_UUID] = protocol.HOST_MEMORY
-        if any(device.uuid not in index for device in hello.devices):
-            raise MalformedError("got bytes on a device that the kernel does not have")
-        try:
-            for device in hello.devices:
-                amount = device.charged_bytes + device.credit_bytes
-                self._ledger.adopt(self.kernel_id, index[device.uuid], session.number, amount)
-        except LedgerError:
-            self._ledger.end_process(self.kernel_id, session.number)
-            raise
 
     def _drop_without_bytes(self, session: HookSession) -> None:
         loans = (account.loans.get(session.number) for account in self._all_accounts.values())

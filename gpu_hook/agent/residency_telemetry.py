@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from .hook_page import HookSide
 from .idleness import Telemetry
-from .pages import HookSide
 
 
 def telemetry_of(page: HookSide) -> Telemetry:

@@ -1,4 +1,4 @@
-"""One process of a kernel at its hook socket: reads and checks its messages, owns its two pages, notices its end.
+"""One process of a kernel at its hook socket: reads and checks its messages, owns its pages, notices its end.
 
 What it sends is untrusted: anything that the header does not allow is refused and ends the connection, nothing more.
 """
@@ -29,8 +29,10 @@ from aliquot.gpu_hook.protocol import (
     Wake,
 )
 
+from .board_page import BoardPage
+from .hook_page import HookSide
 from .ledger import LedgerError
-from .pages import AgentSide, HookSide
+from .pages import AgentSide
 from .processes import ProcessWatch
 
 log = logging.getLogger(__name__)
@@ -71,6 +73,7 @@ class HookSession:
         self.told_residency = Residency.RESIDENT  # in its HELLO
         self.agent_side: AgentSide | None = None
         self.hook_side: HookSide | None = None
+        self.board: BoardPage | None = None  # of a process with a hook that has one
         self._connection = connection
         self._owner = owner
         self._loop = asyncio.get_running_loop()
@@ -99,25 +102,41 @@ class HookSession:
     def _spoken(self) -> int:
         return self.version or protocol.VERSION
 
-    def open_pages(self, agent_side: AgentSide, hook_side: HookSide) -> None:
-        """Take the pages of this process, to be written before they are handed over."""
-        self.agent_side, self.hook_side = agent_side, hook_side
+    def open_pages(self) -> None:
+        """Make what this process itself writes, to be handed over with the agent's page. Raises OSError."""
+        self.hook_side = HookSide()
+        if self.role is Role.PROCESS and self._spoken > 3:
+            self.board = BoardPage()
 
     def welcome(self) -> None:
         """Welcome the process, and hand it its pages."""
         agent_side, hook_side = self.agent_side, self.hook_side
         assert agent_side is not None  # as opened before
         assert hook_side is not None
-        descriptors = array.array("i", [agent_side.descriptor, hook_side.descriptor])
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors.tobytes())]
-        welcome = protocol.pack(protocol.Welcome(agent_side.device_count), self._spoken)
+        welcome = protocol.Welcome(agent_side.device_count)
         try:
-            self._connection.sendmsg([welcome], rights)
+            self._hand_over(welcome, agent_side.descriptor, hook_side.descriptor)
+            if self.board is not None:
+                self._hand_over(protocol.BoardNotice(protocol.BoardKind.OWN), self.board.descriptor)
         except OSError as error:
             self._close_soon(f"cannot be welcomed: {error}")
         finally:
             agent_side.close_descriptor()
             hook_side.close_descriptor()
+            if self.board is not None:
+                self.board.close_descriptor()
+
+    def notify(self, notice: protocol.BoardNotice, descriptor: int | None = None) -> bool:
+        """Tell of a neighbour's board, with its descriptor; False: the socket is full, and it is to be told again."""
+        if self._is_closed:
+            return True
+        try:
+            self._hand_over(notice, *(() if descriptor is None else (descriptor,)))
+        except OSError as error:
+            if error.errno in _FULL_SOCKET:
+                return False
+            self._close_soon(f"cannot be written to: {error}")
+        return True
 
     def send(self, message: Message) -> None:
         """Send one message. A process that does not read is dropped, later: the caller may be iterating."""
@@ -130,11 +149,10 @@ class HookSession:
 
     async def send_segment(self, segment: Segment, descriptor: int, patience_seconds: float) -> bool:
         """Hand a descriptor over; tells whether it went. There are many at once: a full socket is waited for."""
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]).tobytes())]
-        datagram, deadline = protocol.pack(segment, self._spoken), self._loop.time() + patience_seconds
+        deadline = self._loop.time() + patience_seconds
         while not self._is_closed:
             try:
-                self._connection.sendmsg([datagram], rights)
+                self._hand_over(segment, descriptor)
                 return True
             except OSError as error:
                 if error.errno not in _FULL_SOCKET:
@@ -165,9 +183,14 @@ class HookSession:
         try:
             self._owner.leave(self)
         finally:
-            for page in (self.agent_side, self.hook_side):
+            for page in (self.agent_side, self.hook_side, self.board):
                 if page is not None:
                     page.close()
+
+    def _hand_over(self, message: Message, *descriptors: int) -> None:
+        """Raises OSError."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors).tobytes())]
+        self._connection.sendmsg([protocol.pack(message, self._spoken)], rights if descriptors else [])
 
     def _close_soon(self, why: str) -> None:
         if self._closing is None:

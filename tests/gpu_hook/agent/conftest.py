@@ -47,6 +47,7 @@ class FakeHook:
         self.socket.settimeout(10)
         self.socket.connect(f"{kernel_dir}/{protocol.SOCKET_NAME}")
         self.descriptors: list[int] = []
+        self.boards: list[tuple[protocol.BoardNotice, int | None]] = []  # what was told, with the descriptor
         self.sequence = 0
         self.version = protocol.VERSION
         self.last_version = 0  # of what came last
@@ -55,17 +56,25 @@ class FakeHook:
         self.socket.send(message if isinstance(message, bytes) else protocol.pack(message, self.version))
 
     def receive(self) -> Message | None:
-        """The next message; None when the agent closed."""
+        """The next message that is not about a board; None when the agent closed."""
+        while isinstance(message := self.receive_any(), protocol.BoardNotice):
+            pass
+        return message
+
+    def receive_any(self) -> Message | None:
         try:
             data, ancillary, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(64))
         except ConnectionResetError:
             return None
-        for _, _, raw in ancillary:
-            self.descriptors += array.array("i", raw)
+        passed = [descriptor for _, _, raw in ancillary for descriptor in array.array("i", raw)]
+        self.descriptors += passed
         if not data:
             return None
         self.last_version = protocol.HEADER.unpack_from(data)[1]
-        return protocol.unpack(data)
+        message = protocol.unpack(data)
+        if isinstance(message, protocol.BoardNotice):
+            self.boards.append((message, passed[0] if passed else None))
+        return message
 
     def hello(
         self,

@@ -41,6 +41,8 @@ def borrow(connection: socket.socket, amount: int, device: int = 0) -> int:
     connection.send(protocol.pack(Credit(MessageType.CREDIT_REQUEST, device, amount, 1)))
     while True:
         answer = protocol.unpack(connection.recv(4096))
+        if isinstance(answer, protocol.BoardNotice):
+            continue
         assert isinstance(answer, Credit)
         if answer.type is MessageType.CREDIT_GRANT:
             return answer.bytes

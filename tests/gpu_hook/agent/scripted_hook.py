@@ -180,6 +180,9 @@ class ScriptedHook:
             self._obey(message)
         elif isinstance(message, Refuse):
             self.refusal = message
+        elif isinstance(message, protocol.BoardNotice):
+            for descriptor in descriptors:
+                os.close(descriptor)
         elif isinstance(message, Credit) and message.type is MessageType.CREDIT_GRANT and self._credit:
             self._credit.set_result(message.bytes)
         elif isinstance(message, Credit) and message.type is MessageType.CREDIT_RECALL:
