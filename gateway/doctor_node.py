@@ -1,6 +1,6 @@
 """The doctor's look at GPU, NVML and hook: a short-lived agent of its own, a process in a kernel's environment.
 
-The user's own agent and ledger are left alone.
+The user's own agent, where one runs, is asked what acts on compute there, and nothing else.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from aliquot.gateway.doctor import FAIL, OK, Finding
+from aliquot.gateway.doctor import FAIL, OK, WARN, Finding
 from aliquot.gateway.private_ring import Ring, RingError, RingSettings
 from aliquot.gpu_hook.agent_reports import NodeStatus
 from aliquot.gpu_hook.client import AgentClient, AgentClientError
@@ -34,7 +34,8 @@ async def _look() -> list[Finding]:
     try:
         async with ring, await AgentClient.connect(ring.runtime.path) as agent:
             status = await agent.status()
-            return [*_devices(status), *_enforcers(status), await _self_check(agent)]
+            actuators = _actuators(await _status_of_users_agent() or status)
+            return [*_devices(status), *_enforcers(status), *actuators, await _self_check(agent)]
     except (RingError, AgentClientError) as error:
         return [Finding("devices", FAIL, f"no node agent could be started: {error}", "the lines above name the cause")]
 
@@ -56,6 +57,28 @@ def _enforcers(status: NodeStatus) -> list[Finding]:
         label = f"{enforcer.name} (experimental)" if enforcer.experimental else enforcer.name
         lines.append(f"{label}: {'in force' if enforcer.in_force else enforcer.reason}")
     return [Finding("enforcer", OK, line) for line in lines]
+
+
+async def _status_of_users_agent() -> NodeStatus | None:
+    """It has the options that kernels get; None where none runs."""
+    try:
+        async with await AgentClient.connect() as agent:
+            return await within(agent.status(), _REPORT_SECONDS)
+    except (AgentClientError, asyncio.TimeoutError):
+        return None
+
+
+def _actuators(status: NodeStatus) -> list[Finding]:
+    """What acts on kernels' compute here, what to know of it, and why the others do not."""
+    findings = []
+    for actuator in status.actuators:
+        label = f"{actuator.name} (experimental)" if actuator.experimental else actuator.name
+        if actuator.warning:
+            remedy = f"for programs that are trusted; without: an agent whose --compute-actuators lacks {actuator.name}"
+            findings.append(Finding("actuator", WARN, f"{label}: in force: {actuator.warning}", remedy))
+        else:
+            findings.append(Finding("actuator", OK, f"{label}: {'in force' if actuator.in_force else actuator.reason}"))
+    return findings
 
 
 async def _self_check(agent: AgentClient) -> Finding:

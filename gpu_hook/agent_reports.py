@@ -180,6 +180,8 @@ class KernelStatus:
     activity: KernelActivity | None = None
     residency: ResidencyStatus | None = None
     trimmed: TrimStatus | None = None
+    # What its running processes have otherwise than its grant says, until it is restarted.
+    misfits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,18 @@ class LostKernel:
     kernel_id: str
     owner: str
     label: str
+
+
+@dataclass(frozen=True)
+class ActuatorStatus:
+    """One of the actuators: why it is not in force, and what to know while it is."""
+
+    name: str
+    in_force: bool
+    available: bool
+    experimental: bool
+    reason: str
+    warning: str
 
 
 @dataclass(frozen=True)
@@ -207,6 +221,7 @@ class NodeStatus:
     oversubscription: float = 1.0
     oversubscription_rule: OversubscriptionStatus = field(default_factory=OversubscriptionStatus)
     host_copies: HostCopies | None = None
+    actuators: tuple[ActuatorStatus, ...] = ()
 
 
 def read_hello(report: Mapping[str, Any]) -> AgentHello:
@@ -237,6 +252,7 @@ def read_status(report: Mapping[str, Any]) -> NodeStatus:
             devices=tuple(_read_device(device) for device in report["devices"]),
             kernels=tuple(_read_kernel(kernel) for kernel in report["kernels"]),
             enforcers=tuple(_read(EnforcerStatus, enforcer) for enforcer in report.get("enforcers", ())),
+            actuators=tuple(_read(ActuatorStatus, actuator) for actuator in report.get("actuators", ())),
             foreign_processes=_read_processes(report.get("foreign_processes", ())),
             lost_kernels=tuple(_read(LostKernel, kernel) for kernel in report.get("lost_kernels", ())),
             oversubscription_rule=read_oversubscription(report.get("oversubscription_rule")),
@@ -260,6 +276,7 @@ def _read_kernel(report: Mapping[str, Any]) -> KernelStatus:
         report,
         attributes=tuple(sorted(report["attributes"].items())),
         pids=tuple(report["pids"]),
+        misfits=tuple(report.get("misfits", ())),
         devices=tuple(_read(KernelDeviceStatus, device) for device in report["devices"]),
         host_memory=_read(HostMemoryStatus, report.get("host_memory", {})),
         unhooked_processes=_read_processes(report.get("unhooked_processes", ())),

@@ -22,20 +22,18 @@ from aliquot.gpu_hook.paths import (
     softgpu_state_path,
 )
 
+from .actuation import Actuation
+from .actuators.base import ActuatorError
 from .arena import Arena, HostBudget
 from .audit import Audit, Auditor
+from .candidates import Chosen, FindEnforcers, choose_candidates, find_enforcers
 from .cdi import hook_spec, replace_file, softgpu_spec, write_specs
 from .checkpoint_helper import CheckpointHelper
 from .checkpoint_refusals import Circumstances
 from .control import ControlServer
 from .devices import DeviceMonitor, DeviceSource, DriverError
 from .enforcement import Enforcement
-from .enforcers.base import Enforcer, EnforcerError
-from .enforcers.cgroups import find_hierarchy
-from .enforcers.choice import Choice, choose
-from .enforcers.driver import DriverEnforcer
-from .enforcers.hook import HookEnforcer
-from .enforcers.mps import MpsEnforcer
+from .enforcers.base import EnforcerError
 from .host_memory import machine_memory_bytes
 from .kernel import Kernel
 from .lease_keeper import LeaseKeeper
@@ -64,7 +62,6 @@ from .trimming import Trims
 
 log = logging.getLogger(__name__)
 
-FindEnforcers = Callable[[Driver], Sequence[Enforcer]]
 OpenSource = Callable[[Driver], DeviceSource]
 FindDriver = Callable[[str], Driver]
 
@@ -72,7 +69,7 @@ FindDriver = Callable[[str], Driver]
 class Agent:
     """Made when the lock is held and the driver runs. ``serve`` returns when it is to end."""
 
-    def __init__(self, settings: AgentSettings, node: Node, source: DeviceSource, choice: Choice) -> None:
+    def __init__(self, settings: AgentSettings, node: Node, source: DeviceSource, chosen: Chosen) -> None:
         self._settings = settings
         self._node = node
         self._end = asyncio.Event()
@@ -92,7 +89,8 @@ class Agent:
             settings.leases.checkpoint_after_seconds,
         )
         self._reservations = Reservations(self._ledger, settings, self._tell_change, self._hurry, swap, self._leases)
-        self._enforcement = Enforcement(choice, self._kernels)
+        self._enforcement = Enforcement(chosen.limits, self._kernels)
+        self._actuation = Actuation(chosen.actuators)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
         self._lease_operations = LeaseOperations(self._leases, self._send)
         self._trims = Trims(settings.trim, self._kernels, self._idle_since, self._send, read_moment)
@@ -104,7 +102,11 @@ class Agent:
             self._describe,
             self._subscribe,
             self._end.set,
-            choice.enforcer.environment,
+            lambda reservation: {
+                **chosen.limits.enforcer.environment(reservation.parts),
+                **self._actuation.environment(reservation),
+            },
+            self._misfits,
         )
         self._control = ControlServer(self._operations.answer, self._drop_connection)
 
@@ -147,6 +149,9 @@ class Agent:
 
     def _send(self, connection: int, event: dict[str, Any]) -> None:
         self._control.send(connection, event)
+
+    def _misfits(self, kernel: Kernel) -> tuple[str, ...]:
+        return self._actuation.misfits(kernel.reservation, kernel.pids)
 
     def _checkpoint_tools(self) -> CheckpointTools:
         return CheckpointTools(self._checkpoints, self._circumstances, self._bytes_of)
@@ -246,6 +251,7 @@ class Agent:
             {
                 **describe_kernel(kernel, found, self._enforcement),
                 "residency": describe_lease(self._leases, kernel.kernel_id),
+                "misfits": self._misfits(kernel),
                 "trimmed": self._trims.describe(kernel.kernel_id),
             }
             for kernel in self._reservations.kernels
@@ -255,6 +261,7 @@ class Agent:
             "driver": self._node.driver.kind,
             "enforcer": self._enforcement.name,
             "enforcers": [asdict(report) for report in self._enforcement.reports],
+            "actuators": [asdict(report) for report in self._actuation.reports],
             "devices": describe_devices(self._ledger, self._monitor.readings, kernels),
             "host_memory_bytes": self._ledger.host_memory_bytes,
             "host_copies": asdict(self._arena.use),
@@ -265,12 +272,6 @@ class Agent:
             "foreign_processes": [describe_sighting(sighting) for sighting in found.foreign],
             "connections": self._control.connections,
         }
-
-
-def find_enforcers(driver: Driver) -> Sequence[Enforcer]:
-    """All that there are, the default first; whether this node has one, it says itself."""
-    hierarchy = find_hierarchy(may_be_version_1=driver.kind == "softgpu")
-    return HookEnforcer(), DriverEnforcer(driver.nvml, hierarchy), MpsEnforcer()
 
 
 def run_agent(
@@ -313,9 +314,9 @@ def _run_locked(
     node = Node(name, driver, driver_env, libraries, may_be_shut_down, residency)
     try:
         raise_descriptor_limit()
-        choice = choose(settings.enforcer, enforcers(driver))
-        asyncio.run(_run(settings, node, open_source, choice))
-    except (DriverError, EnforcerError, StartError) as error:
+        chosen = choose_candidates(settings, driver, enforcers)
+        asyncio.run(_run(settings, node, open_source, chosen))
+    except (ActuatorError, DriverError, EnforcerError, StartError) as error:
         return _fail(str(error))
     finally:
         if driver.kind == "softgpu" and not any(settings.runtime.kernels.iterdir()):
@@ -323,8 +324,8 @@ def _run_locked(
     return 0
 
 
-async def _run(settings: AgentSettings, node: Node, open_source: OpenSource, choice: Choice) -> None:
-    agent = Agent(settings, node, open_source(node.driver), choice)
+async def _run(settings: AgentSettings, node: Node, open_source: OpenSource, chosen: Chosen) -> None:
+    agent = Agent(settings, node, open_source(node.driver), chosen)
     gc.freeze()  # a full collection over what never changes would only be a pause
     try:
         await agent.serve()

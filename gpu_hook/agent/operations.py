@@ -8,15 +8,15 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aliquot.gpu_hook.paths import Driver
-from aliquot.gpu_hook.placement import Part
 
 from .activity import Activity
 from .journal import Reservation
+from .kernel import Kernel
 from .lease_operations import LeaseOperations
 from .libraries import Libraries
 from .request_fields import (
@@ -55,7 +55,8 @@ class Node:
 class Operations:
     """``describe`` gives the status; ``shut_down`` ends the agent; ``subscribe`` enters a connection for events.
 
-    ``limits_env`` is what the enforcer wants in the environment of a kernel with these parts.
+    ``limits_env`` is what enforcer and actuators want in a kernel's environment; ``misfits``, what its running
+    processes cannot be given before they are restarted.
     """
 
     def __init__(
@@ -67,7 +68,8 @@ class Operations:
         describe: Callable[[], dict[str, Any]],
         subscribe: Callable[[int], None],
         shut_down: Callable[[], None],
-        limits_env: Callable[[Sequence[Part]], Mapping[str, str]],
+        limits_env: Callable[[Reservation], Mapping[str, str]],
+        misfits: Callable[[Kernel], tuple[str, ...]],
     ) -> None:
         self._node = node
         self._reservations = reservations
@@ -75,6 +77,7 @@ class Operations:
         self._subscribe = subscribe
         self._shut_down = shut_down
         self._limits_env = limits_env
+        self._misfits = misfits
         self._table: dict[str, Callable[[Mapping[str, Any], int], dict[str, Any]]] = {
             "hello": self._hello,
             "status": lambda request, connection: self._describe(),
@@ -137,7 +140,7 @@ class Operations:
         )
         kernel = self._reservations.reserve(asked, read_placement(request), connection)
         node = self._node
-        env = {**node.driver_env, **self._limits_env(kernel.reservation.parts)}
+        env = {**node.driver_env, **self._limits_env(kernel.reservation)}
         kernel.note_libraries(node.libraries.folder.name)
         return {"grant": describe_grant(kernel, node.name, node.driver, node.libraries, env)}
 
@@ -156,8 +159,9 @@ class Operations:
         workload_class = None if request.get("workload_class") is None else read_class(request)
         kernel = self._reservations.resize(read_kernel_id(request), hundredths, memory_limit, workload_class)
         node = self._node
-        env = {**node.driver_env, **self._limits_env(kernel.reservation.parts)}
-        return {"grant": describe_grant(kernel, node.name, node.driver, node.libraries, env)}
+        env = {**node.driver_env, **self._limits_env(kernel.reservation)}
+        grant = describe_grant(kernel, node.name, node.driver, node.libraries, env)
+        return {"grant": grant, "misfits": list(self._misfits(kernel))}
 
     def _take_activity(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         since, waiting = read_seconds(request, "since"), read_seconds(request, "input")

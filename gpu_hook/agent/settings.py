@@ -10,6 +10,7 @@ from pathlib import Path
 
 from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 
+from .actuators.settings import ActuatorSettings, add_actuator_arguments, read_actuator_settings
 from .enforcers.choice import ENFORCERS
 from .host_memory import HostMemoryRule
 from .lease_settings import LeaseSettings, add_lease_arguments, read_lease_settings
@@ -41,6 +42,7 @@ class AgentSettings:
     cdi_dir: Path | None = None
     library_dir: Path | None = None
     enforcer: str = "auto"
+    actuators: ActuatorSettings = field(default_factory=ActuatorSettings)
     context_slack_bytes: int = 1 << 30
     host_memory: HostMemoryRule = field(default_factory=HostMemoryRule)
     swap: SwapSettings = field(default_factory=SwapSettings)
@@ -73,6 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="end after so long without a connection, a kernel and a process",
     )
     _add_memory_rules(parser)
+    add_actuator_arguments(parser)
     add_lease_arguments(parser, parse_bytes)
     add_trim_arguments(parser)
     add_swap_arguments(parser, parse_bytes)
@@ -149,6 +152,7 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         cdi_dir=_absolute(options.cdi_dir),
         library_dir=_absolute(options.library_dir),
         enforcer=options.enforcer,
+        actuators=read_actuator_settings(options),
         context_slack_bytes=options.context_slack,
         host_memory=HostMemoryRule(options.host_memory_fraction, options.host_memory_floor),
         trim=TrimPolicy(options.trim_after),

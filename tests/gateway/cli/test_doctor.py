@@ -138,5 +138,9 @@ def test_the_whole_examination_ends_by_what_it_found(run_aliquot) -> None:
     enforcers = [finding["found"] for finding in told["findings"] if finding["about"] == "enforcer"]
     assert [line.split(":")[0] for line in enforcers] == ["hook", "driver (experimental)", "mps (experimental)"]
     assert enforcers[0] == "hook: in force"
+    actuators = [finding["found"] for finding in told["findings"] if finding["about"] == "actuator"]
+    want_names = ["pacing", "stream-priority", "mps (experimental)", "green-contexts (experimental)"]
+    assert [line.split(":")[0] for line in actuators] == want_names
+    assert actuators[0] == "pacing: in force"
     assert done.returncode == (0 if told["ok"] else 1)
     assert all(finding["remedy"] for finding in told["findings"] if finding["state"] == WARN)

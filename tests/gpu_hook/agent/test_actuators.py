@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aliquot.gpu_hook.agent.actuators.base import ActuatorError, KernelCompute
-from aliquot.gpu_hook.agent.actuators.choice import AUTO, ChosenActuators, choose_actuators, read_actuators
+from aliquot.gpu_hook.agent.actuators.choice import ACTUATORS, AUTO, ChosenActuators, choose_actuators, read_actuators
 from aliquot.gpu_hook.agent.actuators.green_contexts import GreenContexts
 from aliquot.gpu_hook.agent.actuators.mps import Mps
 from aliquot.gpu_hook.agent.actuators.pacing import Pacing
@@ -137,3 +138,25 @@ class TestMps:
             assert "until the kernel is restarted" in text
             process.communicate(b"\n")
         assert mps.misfits(PRODUCTION, [process.pid]) == ()
+
+
+class TestAgent:
+    def test_it_does_not_start_without_what_was_asked(self, an_idle_node: Any, tmp_path: Path) -> None:
+        options = ("--compute-actuators", "pacing,mps", "--mps-folder", str(tmp_path / "none"))
+        command = an_idle_node.command(*options)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert "asked --compute-actuators mps; this node has it not: production: " in done.stderr
+
+    def test_two_ways_of_mps_are_refused_together(self, an_idle_node: Any, a_folder_of_pools: Path) -> None:
+        options = ("--compute-actuators", "mps", "--enforcer", "mps", "--mps-folder", str(a_folder_of_pools))
+        env = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": str(a_folder_of_pools / "production")}
+        command = an_idle_node.command(*options)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
+        assert done.returncode == 1
+        assert "ask for one of them" in done.stderr
+
+    def test_the_status_names_all_of_them(self, a_node: Any) -> None:
+        reports = a_node.status()["actuators"]
+        assert [report["name"] for report in reports] == list(ACTUATORS)
+        assert [report["in_force"] for report in reports] == [True, False, False, False]
