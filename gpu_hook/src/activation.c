@@ -26,6 +26,7 @@
 #include "settings.h"
 #include "sparse.h"
 #include "staying.h"
+#include "stream_priority.h"
 #include "vmm.h"
 
 #include <pthread.h>
@@ -53,6 +54,7 @@ static void leave_in_child(void)
     page_forget();
     board_forget();
     neighbours_forget();
+    stream_priority_reset();
     pthread_mutex_init(&state.mutex, NULL);
     threads_reset();
 }
@@ -77,6 +79,7 @@ static void forget_parent(void)
     pools_reset();
     arrays_reset();
     captures_reset();
+    stream_priority_reset();
     graph_memory_reset();
     contexts_reset();
     gate_reset();

@@ -4,6 +4,7 @@
 #include "driver.h"
 #include "elastic.h"
 #include "residency.h"
+#include "stream_priority.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -174,6 +175,7 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 /* Ends the stream's capture, too. Taken from the list before the call, for the next stream may get the same handle. */
 static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
 {
+    stream_priority_forget(stream);
     if (!captures_are_on() || !activation_enter())
         return real(stream);
     struct capture *ended = take(stream, NULL, UINT32_MAX);
