@@ -1,0 +1,193 @@
+/* A model of a process's hook: bursts with an event on either side, a poll that sees their ends late, the board,
+ * samples against solo baselines, and waiting as pace_rule.c has it. See gpu_hook/src for the real one.
+ */
+#include "../../../gpu_hook/include/aliquot_protocol.h"
+#include "plant.h"
+
+#define LONGEST_WINDOW 2000000000ull
+#define SOLO_SAMPLES 4 /* in a solo window each burst of this many is a sample until there is a baseline */
+
+static struct burst *open_burst(struct process *process)
+{
+    return &process->bursts[(process->burst_tail - 1) % RING];
+}
+
+static bool is_sample(struct plant *plant, struct process *process, uint32_t function)
+{
+    bool lacks = process->solo_window % 2 && !process->functions[function].baseline;
+    if (--process->until_sample && !(lacks && process->until_sample % SOLO_SAMPLES == 0))
+        return false;
+    if (!process->until_sample)
+        process->until_sample = (uint32_t)plant->settings.sample_every;
+    return true;
+}
+
+void hook_open(struct plant *plant, struct process *process, bool is_alone, uint32_t function)
+{
+    if (process->burst_tail - process->burst_head >= RING) {
+        plant->has_failed = true;
+        return;
+    }
+    struct burst *burst = &process->bursts[process->burst_tail++ % RING];
+    *burst = (struct burst){.function = function, .solo_window = process->solo_window};
+    burst->follows = process->item_head != process->item_tail;
+    burst->is_measured = process->order.pace != ALIQUOT_PACE_OFF;
+    burst->is_sample = burst->is_measured && (is_sample(plant, process, function) || is_alone);
+    process->has_open = true;
+    if (burst->is_measured) {
+        process->in_flight++;
+        if (!process->is_active) {
+            process->is_active = true;
+            process->since = plant->now;
+        }
+    }
+}
+
+void hook_close(struct plant *plant, struct process *process)
+{
+    if (!process->has_open)
+        return;
+    struct burst *burst = open_burst(process);
+    burst->is_closed = true;
+    process->has_open = false;
+    if (!burst->items_left) /* its second event came after the work */
+        burst->end = plant->now;
+}
+
+void hook_started(struct process *process, uint64_t at)
+{
+    struct burst *burst = &process->bursts[process->items[process->item_head % RING].burst % RING];
+    if (burst->has_started)
+        return;
+    burst->has_started = true;
+    burst->start = burst->follows ? process->device_end : at; /* they share the event between them */
+}
+
+void hook_item_done(struct plant *plant, uint32_t number)
+{
+    struct process *process = plant->processes[number];
+    const struct item *item = &process->items[(process->item_head - 1) % RING];
+    struct burst *burst = &process->bursts[item->burst % RING];
+    process->pending_launches -= item->launches;
+    process->device_end = burst->end = plant->now;
+    burst->items_left--;
+    host_wake(plant, number, WAITS_FOR_QUEUE, plant->settings.wake);
+    if (process->item_head == process->item_tail)
+        host_wake(plant, number, WAITS_FOR_DEVICE, plant->settings.wake);
+}
+
+static void add_piece(struct process *process, uint64_t start, uint64_t end)
+{
+    start = start > process->last_end ? start : process->last_end;
+    if (end <= start)
+        return;
+    process->occupied += end - start;
+    process->last_end = end;
+    uint64_t count = process->piece_count;
+    if (count && process->pieces[count - 1][1] == start) {
+        process->pieces[count - 1][1] = end;
+        return;
+    }
+    if (count == MOST_PIECES) { /* the ring goes round */
+        process->lost += process->pieces[0][1] - process->pieces[0][0];
+        for (uint64_t place = 1; place < count; place++) {
+            process->pieces[place - 1][0] = process->pieces[place][0];
+            process->pieces[place - 1][1] = process->pieces[place][1];
+        }
+        process->piece_count = --count;
+    }
+    process->pieces[count][0] = start;
+    process->pieces[count][1] = end;
+    process->piece_count++;
+}
+
+void hook_longest(struct process *process, uint64_t time, uint64_t now)
+{
+    if (now - process->longest_since >= LONGEST_WINDOW) {
+        process->longest[1] = now - process->longest_since < 2 * LONGEST_WINDOW ? process->longest[0] : 0;
+        process->longest[0] = 0;
+        process->longest_since = now;
+    }
+    process->longest[0] = time > process->longest[0] ? time : process->longest[0];
+}
+
+static void learn(struct process *process, const struct burst *burst)
+{
+    if (burst->function >= MOST_FUNCTIONS)
+        return;
+    struct function *function = &process->functions[burst->function];
+    uint64_t measured = (burst->end - burst->start) / burst->launches;
+    measured = measured ? measured : 1;
+    function->expected = function->expected ? function->expected - function->expected / 8 + measured / 8 : measured;
+    function->expected = function->expected ? function->expected : 1;
+    if (!burst->is_sample)
+        return;
+    function->was_sampled = true;
+    if (burst->solo_window % 2 && burst->solo_window == process->solo_window)
+        function->baseline = function->baseline ? function->baseline - function->baseline / 4 + measured / 4 : measured;
+    if (function->baseline) {
+        process->sampled += measured;
+        process->sampled_solo += function->baseline;
+        process->samples++;
+    }
+}
+
+void hook_notice(struct plant *plant, struct process *process)
+{
+    while (process->burst_head != process->burst_tail) {
+        const struct burst *burst = &process->bursts[process->burst_head % RING];
+        if (!burst->is_closed || burst->items_left)
+            break;
+        process->burst_head++;
+        process->expected -= burst->expected;
+        if (!burst->is_measured)
+            continue;
+        process->in_flight--;
+        add_piece(process, burst->start, burst->end);
+        hook_longest(process, (burst->end - burst->start) / burst->launches, plant->now);
+        learn(process, burst);
+    }
+    if (!process->in_flight && process->is_active) {
+        process->is_active = false;
+        process->since = plant->now;
+    }
+}
+
+/* The pacer thread: it looks again and again while something is in flight. */
+void hook_poll(struct plant *plant, uint32_t number)
+{
+    struct process *process = plant->processes[number];
+    hook_notice(plant, process);
+    const struct settings *settings = &plant->settings;
+    process->polls = process->burst_head != process->burst_tail;
+    if (process->polls)
+        event_add(plant,
+                  plant->now + settings->notice_least +
+                      random_below(process, settings->notice_most - settings->notice_least + 1),
+                  EV_NOTICE, number, 0);
+}
+
+static bool is_neighbour(const struct process *process)
+{
+    return process->is_production && process->state != NOT_YET && process->state != ENDED &&
+           process->order.pace != ALIQUOT_PACE_OFF;
+}
+
+/* 0: a burst may begin. Otherwise after which time to ask again. */
+uint64_t hook_wait(struct plant *plant, struct process *process)
+{
+    if (process->gate != ALIQUOT_GATE_PACED)
+        return process->gate == ALIQUOT_GATE_CLOSED ? PACE_LOOK_NANOSECONDS : 0;
+    struct pace_state state = {.occupied = process->occupied, .expected = process->expected,
+                               .blocks = process->blocks, .in_flight = (uint32_t)process->in_flight};
+    for (uint32_t number = 0; !process->is_production && number < plant->process_count; number++) {
+        const struct process *other = plant->processes[number];
+        if (!is_neighbour(other))
+            continue;
+        state.has_neighbours = 1;
+        state.are_active |= other->is_active;
+        if (!other->is_active && other->since > state.idle_since)
+            state.idle_since = other->since;
+    }
+    return pace_wait(&process->order, &state, plant->now);
+}

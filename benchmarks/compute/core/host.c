@@ -1,0 +1,167 @@
+/* A process's thread: its program of launches, waits and work without the device, over and over. It runs ahead of the
+ * device as far as the launch queue goes, and a launch by the hook's leave.
+ */
+#include <stdlib.h>
+
+#include "plant.h"
+
+#define STALE_LEAST 500000ull
+#define STALE_MOST 1000000ull /* after which the hook closes a burst that nothing more comes to */
+
+static void record_step(struct plant *plant, struct process *process)
+{
+    if (process->step_count == process->step_room) {
+        uint64_t room = process->step_room ? 2 * process->step_room : 256;
+        uint64_t *grown = realloc(process->steps, 2 * room * sizeof *grown);
+        if (!grown) {
+            plant->has_failed = true;
+            return;
+        }
+        process->steps = grown;
+        process->step_room = room;
+    }
+    process->steps[2 * process->step_count] = plant->now;
+    process->steps[2 * process->step_count++ + 1] = plant->now - process->step_began;
+    process->step_began = plant->now;
+}
+
+static void next_op(struct process *process)
+{
+    process->next_op = process->next_op + 1 == process->op_count ? 0 : process->next_op + 1;
+    process->done_of_op = 0;
+}
+
+static void continue_at(struct plant *plant, uint32_t number, uint64_t time)
+{
+    event_add(plant, time, EV_THREAD, number, 0);
+}
+
+/* A part of the operation's launches goes to the device as one item of the open burst. */
+static uint64_t issue(struct plant *plant, uint32_t number, const struct op *op, uint64_t each_expected, bool is_alone)
+{
+    struct process *process = plant->processes[number];
+    struct burst *burst = &process->bursts[(process->burst_tail - 1) % RING];
+    uint64_t room = process->burst_nanoseconds > burst->expected ? process->burst_nanoseconds - burst->expected : 0;
+    uint64_t launches = is_alone || burst->is_sample ? 1 : (room + each_expected - 1) / each_expected;
+    uint64_t left = op->count - process->done_of_op, queue = LAUNCH_QUEUE - process->pending_launches;
+    launches = launches < left ? launches : left;
+    launches = launches < queue ? launches : queue;
+    launches = launches ? launches : 1;
+    process->items[process->item_tail++ % RING] = (struct item){
+        .left = launches * op->each, .host_until = plant->now + launches * op->host_each + op->each,
+        .burst = process->burst_tail - 1, .launches = (uint32_t)launches};
+    if (burst->launches && burst->function != op->function)
+        burst->function = MOST_FUNCTIONS;
+    burst->launches += (uint32_t)launches;
+    burst->items_left++;
+    burst->expected += launches * each_expected;
+    process->expected += launches * each_expected;
+    process->pending_launches += (uint32_t)launches;
+    process->launches += launches;
+    process->blocks += launches * op->blocks;
+    process->done_of_op += launches;
+    (plant->settings.side_by_side ? side_submit : engine_submit)(plant, number);
+    if (is_alone || burst->is_sample || burst->expected >= process->burst_nanoseconds)
+        hook_close(plant, process);
+    return launches;
+}
+
+/* True: go on with the program at once. */
+static bool launch(struct plant *plant, uint32_t number, const struct op *op)
+{
+    struct process *process = plant->processes[number];
+    if (process->pending_launches >= LAUNCH_QUEUE) {
+        process->state = WAITS_FOR_QUEUE;
+        return false;
+    }
+    uint64_t expected = process->order.pace ? process->functions[op->function].expected : op->each;
+    bool is_alone = op->kind == OP_GRAPH || !expected; /* nobody knows yet how long it takes */
+    if (is_alone)
+        hook_close(plant, process);
+    if (!process->has_open) {
+        uint64_t wait = hook_wait(plant, process);
+        if (wait) {
+            process->state = WAITS_FOR_PACE;
+            process->waits_since = plant->now;
+            event_add(plant, plant->now + wait + random_below(process, 20000), EV_LOOK, number, 0);
+            return false;
+        }
+        hook_open(plant, process, is_alone, op->function);
+        if (!process->polls)
+            hook_poll(plant, number);
+    }
+    uint64_t launches = issue(plant, number, op, expected ? expected : 1, is_alone);
+    if (process->done_of_op >= op->count)
+        next_op(process);
+    if (!op->host_each)
+        return true;
+    continue_at(plant, number, plant->now + launches * op->host_each);
+    return false;
+}
+
+static bool synchronise(struct plant *plant, struct process *process)
+{
+    hook_close(plant, process);
+    if (process->item_head != process->item_tail) {
+        process->state = WAITS_FOR_DEVICE;
+        return false;
+    }
+    hook_notice(plant, process);
+    next_op(process);
+    return true;
+}
+
+static bool stay_away(struct plant *plant, uint32_t number, uint64_t until)
+{
+    struct process *process = plant->processes[number];
+    if (process->has_open)
+        event_add(plant, plant->now + STALE_LEAST + random_below(process, STALE_MOST - STALE_LEAST), EV_STALE, number,
+                  process->burst_tail);
+    next_op(process);
+    if (until <= plant->now)
+        return true;
+    continue_at(plant, number, until);
+    return false;
+}
+
+void host_run(struct plant *plant, uint32_t number)
+{
+    struct process *process = plant->processes[number];
+    bool goes_on = !plant->has_failed;
+    while (goes_on && !plant->has_failed) {
+        const struct op *op = &process->ops[process->next_op];
+        switch ((enum op_kind)op->kind) {
+        case OP_LAUNCH:
+        case OP_GRAPH: goes_on = launch(plant, number, op); break;
+        case OP_SYNC: goes_on = synchronise(plant, process); break;
+        case OP_HOST: goes_on = stay_away(plant, number, plant->now + op->each); break;
+        case OP_ARRIVE:
+            process->step_began = process->due += op->each;
+            goes_on = stay_away(plant, number, process->due);
+            break;
+        case OP_BEGIN:
+            process->step_began = plant->now;
+            next_op(process);
+            break;
+        case OP_STEP:
+            record_step(plant, process);
+            next_op(process);
+            break;
+        }
+    }
+}
+
+/* If the thread waits for this, it goes on, after so long. */
+void host_wake(struct plant *plant, uint32_t number, enum thread_state awaited, uint64_t after)
+{
+    struct process *process = plant->processes[number];
+    if (process->state != awaited)
+        return;
+    if (awaited == WAITS_FOR_PACE)
+        process->throttled += plant->now - process->waits_since;
+    process->state = RUNNING;
+    if (after)
+        continue_at(plant, number, plant->now + after);
+    else
+        host_run(plant, number);
+}

@@ -1,0 +1,97 @@
+"""The plant's C core, compiled when first used, and its structures as ctypes sees them. Decides nothing."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = Path(__file__).parent / "core"
+RULE = ROOT / "gpu_hook" / "src"
+HEADERS = ROOT / "gpu_hook" / "include"
+MOST_PIECES = 40
+NEVER = (1 << 64) - 1
+
+U32, U64 = ctypes.c_uint32, ctypes.c_uint64
+
+
+class Op(ctypes.Structure):
+    _fields_ = [("kind", U32), ("function", U32), *((name, U64) for name in ("count", "each", "host_each", "blocks"))]
+
+
+class PaceOrder(ctypes.Structure):
+    """struct pace_order of gpu_hook/src/pace_rule.h."""
+
+    _fields_ = [
+        ("pace", U32), ("in_flight_cap", U32), ("allowed", U64), ("allowed_beside", U64),
+        ("gap_from", U32), ("gap_until", U32), ("gap_again", U32), ("reserved", U32),
+    ]  # fmt: skip
+
+
+class CoreSettings(ctypes.Structure):
+    _fields_ = [
+        (name, U64)
+        for name in (
+            "seed", "horizon", "slice", "switch_cost", "notice_least", "notice_most", "wake", "sample_every",
+            "side_by_side",
+        )
+    ]  # fmt: skip
+
+
+class CoreLook(ctypes.Structure):
+    _fields_ = [
+        ("pieces", U64 * 2 * MOST_PIECES),
+        *((name, U64) for name in (
+            "piece_count", "lost", "occupied", "is_active", "since", "in_flight", "waiting_launches", "launches",
+            "blocks", "longest", "throttled", "sampled", "sampled_solo", "samples", "without_baseline",
+        )),
+    ]  # fmt: skip
+
+
+def _build(sources: list[Path], path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if not compiler:
+        raise SystemExit("asked for a C compiler, found neither cc, gcc nor clang: install one")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        subprocess.run(
+            [compiler, "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
+             f"-I{HEADERS}", f"-I{RULE}", *map(str, sources), "-o", str(made)],
+            check=True,
+        )  # fmt: skip
+        os.replace(made, path)
+
+
+@functools.cache
+def core() -> ctypes.CDLL:
+    """Named by what it is made of, so that a change of the hook's rule is never missed."""
+    sources = [*sorted(CORE.glob("*.c")), RULE / "pace_rule.c"]
+    headers = [CORE / "plant.h", RULE / "pace_rule.h", *sorted(HEADERS.glob("*.h"))]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in [*sources, *headers])).hexdigest()[:16]
+    path = ROOT / "build" / "plant" / f"plant-{digest}.so"
+    if not path.exists():
+        _build(sources, path)
+    library = ctypes.CDLL(str(path))
+    handle, series = ctypes.c_void_p, ctypes.POINTER(U64)
+    library.plant_new.argtypes, library.plant_new.restype = [ctypes.POINTER(CoreSettings)], handle
+    library.plant_add.argtypes = [handle, ctypes.POINTER(Op), U32, ctypes.c_int, U64, U64]
+    library.plant_run.argtypes = [handle, U64]
+    library.plant_order.argtypes = [handle, U32, U32, ctypes.POINTER(PaceOrder), U64, U64]
+    library.plant_order.restype = None
+    library.plant_look.argtypes, library.plant_look.restype = [handle, U32, ctypes.POINTER(CoreLook)], None
+    library.plant_free.argtypes, library.plant_free.restype = [handle], None
+    library.plant_switched.argtypes, library.plant_switched.restype = [handle], U64
+    for name in ("own", "occupied", "throttled", "launches", "step_count"):
+        function = getattr(library, f"plant_{name}")
+        function.argtypes, function.restype = [handle, U32], U64
+    for name in ("steps", "bins"):
+        function = getattr(library, f"plant_{name}")
+        function.argtypes, function.restype = [handle, U32], series
+    return library
