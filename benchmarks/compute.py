@@ -1,6 +1,6 @@
 """Controllers of compute shares against each other, on the plant: a simulated GPU, in simulated time.
 
-So far one pair at a time: ``benchmarks/compute.py resnet50.idle training --controller none --seconds 10``.
+So far one pair at a time: ``benchmarks/compute.py resnet50.idle gpt2 --controller none --seconds 10``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import importlib
 import statistics
 
 from aliquot.gpu_hook.agent.compute.views import Controller
+from compute.opportunistic import OPPORTUNISTIC
 from compute.plant import OnlyMeasured, Plant, Process
+from compute.production import PRODUCTION
 from compute.programs import SECOND
-from compute.workloads import OPPORTUNISTIC, PRODUCTION
 
 
 def percentile(values: list[int], share: float) -> float:
