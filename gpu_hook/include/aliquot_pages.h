@@ -91,11 +91,12 @@ struct aliquot_hook_device {
     uint32_t in_flight;             /* bursts begun and not done */
     uint32_t waiting_launches;      /* threads that wait for gate or pace */
     uint64_t longest_nanoseconds;   /* of one launch or graph, as measured in the last seconds */
-    /* Sampled launches whose function and grid class have a solo baseline: their time, and what they take alone. */
+    /* Sampled launches outside solo windows whose function and grid class have a solo baseline: their time, and what
+     * they take alone. */
     uint64_t sampled_nanoseconds;
     uint64_t sampled_solo_nanoseconds;
     uint32_t samples;        /* launches that were measured alone in their burst */
-    uint32_t without_baseline; /* pairs of function and grid class that were sampled, and never in a solo window */
+    uint32_t without_baseline; /* pairs of function and grid class in use that lack one; sampled */
 };
 
 struct aliquot_hook_page {

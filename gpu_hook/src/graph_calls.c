@@ -5,6 +5,7 @@
 #include "pools.h"
 #include "quota.h"
 #include "residency.h"
+#include "samples.h"
 
 #include <stdlib.h>
 
@@ -142,6 +143,8 @@ CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
     bool acts = hold();
+    if (acts)
+        samples_forget(exec);
     CUresult result = acts && graph_memory_is_used() ? graph_memory_end(exec, driver()->cuGraphExecDestroy)
                                                      : driver()->cuGraphExecDestroy(exec);
     return leave(acts, called(acts, result));

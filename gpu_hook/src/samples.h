@@ -32,12 +32,15 @@ struct sample {
 /* Expected nanoseconds; 0: nothing is known. Lock-free, from any thread. */
 uint64_t samples_expect(int page_device, const void *function, unsigned grid_class);
 
-/* Counts a launch, and says whether this one is to be measured alone: the first ones, then one in 64, and two in each
+/* Counts a launch, and says whether this one is to be measured alone: the first ones, then one in 64, and three in each
  * solo window. Any thread; waits for nobody. */
 bool samples_should_sample(int page_device, const void *function, unsigned grid_class);
 
 /* What was measured, and when (CLOCK_MONOTONIC). Any thread. */
 void samples_take(int page_device, const struct sample *sample, uint64_t now);
+
+/* A graph ended: the next one may get its handle. (Functions that share theirs are found by what they take.) */
+void samples_forget(const void *graph);
 
 /* The pages are new ones: writes their words again. */
 void samples_registered(void);

@@ -36,6 +36,7 @@ def _load(name: str) -> ModuleType:
 
 stand_in, hook_program = _load("agent_stand_in"), _load("hook_program")
 swap_orders = _load("swap_orders")
+parts = _load("hook_parts")
 family_machine, family_walk = _load("family_machine"), _load("family_walk")
 
 
@@ -197,6 +198,12 @@ def make_node(a_folder: Path) -> Iterator[Callable[..., Node]]:
         node.close()
     for left in Path("/dev/shm").glob(f"{state.name}*"):
         left.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def hook_parts() -> ModuleType:
+    """``hook_parts.Parts(folder, "board.c", …)``: some of the hook's files, in this process."""
+    return parts
 
 
 @pytest.fixture

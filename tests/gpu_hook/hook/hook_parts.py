@@ -1,0 +1,75 @@
+"""Parts of the hook's C code alone, in this process: compiled from their files, called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+from aliquot.gpu_hook import paths
+from aliquot.gpu_hook.protocol import AgentPage, HookPage
+
+SOURCES = Path(paths.__file__).resolve().parent / "src"
+U64, U32 = ctypes.c_uint64, ctypes.c_uint32
+
+
+class Sample(ctypes.Structure):
+    """samples.h: struct sample."""
+
+    _fields_ = (
+        ("function", ctypes.c_void_p),
+        ("grid_class", ctypes.c_uint),
+        ("has_overlapped", ctypes.c_bool),
+        ("nanoseconds", U64),
+        ("window_before", U32),
+        ("window_after", U32),
+    )
+
+
+class PaceState(ctypes.Structure):
+    """pace_rule.h: struct pace_state."""
+
+    _fields_ = (
+        ("occupied", U64),
+        ("expected", U64),
+        ("blocks", U64),
+        ("in_flight", U32),
+        ("has_neighbours", U32),
+        ("are_active", U32),
+        ("reserved", U32),
+        ("idle_since", U64),
+    )
+
+
+class Notice(ctypes.Structure):
+    """aliquot_protocol.h: struct aliquot_board_notice."""
+
+    _fields_ = (("header", U32 * 4), ("kind", U32), ("number", U32), ("device", U32), ("board_device", U32))
+
+
+class Parts:
+    """A library of some of the hook's files, with pages of its own. A new one for each test: it has static state."""
+
+    def __init__(self, folder: Path, *names: str | Path) -> None:
+        target = folder / "parts.so"
+        flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-shared", "-fPIC", "-pthread"]
+        include = [f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}"]
+        files = [str(SOURCES / name) for name in ("page.c", *names)]
+        subprocess.run(["cc", *flags, *include, *files, "-o", str(target)], check=True)
+        self.library = ctypes.CDLL(str(target))
+        self.library.page_agent.restype = self.library.page_hook.restype = ctypes.c_void_p
+        self.library.page_prepare.restype = ctypes.c_bool
+        assert self.library.page_prepare()
+
+    def agent_word(self, offset: int, device: int = 0) -> ctypes.c_uint32:
+        """32 bits of a device's record in the agent's page; its ``value`` may be set."""
+        at = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES + offset
+        return U32.from_address(self.library.page_agent() + at)
+
+    def hook_word(self, offset: int, device: int = 0) -> int:
+        at = HookPage.DEVICES + device * HookPage.DEVICE_BYTES + offset
+        return int(U64.from_address(self.library.page_hook() + at).value)
+
+    def hook_half(self, offset: int, device: int = 0) -> int:
+        at = HookPage.DEVICES + device * HookPage.DEVICE_BYTES + offset
+        return int(U32.from_address(self.library.page_hook() + at).value)
