@@ -1,0 +1,40 @@
+"""Values that a look may hold, whoever wrote the page: the controller calculates with nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aliquot.gpu_hook.agent.compute.views import SECOND, DeviceLook, ProcessLook
+
+MOST_COUNTER = 1 << 62  # 146 years of nanoseconds; sums of some stay below what the pages hold
+MOST_LONGEST = 3600 * SECOND
+
+
+def _counter(value: int) -> int:
+    return min(MOST_COUNTER, max(0, value))
+
+
+def _bounded(look: ProcessLook, now: int) -> ProcessLook:
+    return replace(
+        look,
+        lost=min(SECOND, max(0, look.lost)),  # between two looks
+        occupied=_counter(look.occupied),
+        active_since=min(now, max(0, look.active_since)),
+        in_flight=_counter(look.in_flight),
+        waiting_launches=_counter(look.waiting_launches),
+        launches=_counter(look.launches),
+        blocks=_counter(look.blocks),
+        longest=min(MOST_LONGEST, max(0, look.longest)),
+        throttled=_counter(look.throttled),
+        sampled=_counter(look.sampled),
+        sampled_solo=_counter(look.sampled_solo),
+        samples=_counter(look.samples),
+        without_baseline=_counter(look.without_baseline),
+        own=None if look.own is None else _counter(look.own),
+    )
+
+
+def bounded(look: DeviceLook) -> DeviceLook:
+    """One look at each process, every number in its range. Intervals are the attribution's to check."""
+    unique = {one.key: one for one in look.processes}
+    return replace(look, processes=tuple(_bounded(one, look.now) for one in unique.values()))

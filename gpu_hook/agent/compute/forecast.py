@@ -1,0 +1,181 @@
+"""When work may begin in a pause of production: from the pauses of the last seconds, at a price in expected delay.
+
+Owns the history of pauses of one device and the search; the price it is to keep comes from protection.py.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+
+from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND, Interval
+
+FEW = 8  # pauses; with fewer nothing is known about them
+MOST_PAUSES = 400
+MEMORY = 20 * SECOND
+QUANTILES = 24
+MOST_BORDERS = 6
+LONG_IDLE = 1 * SECOND  # no pause of a step: somebody is away
+STEP_PAUSE = MILLISECOND // 2  # shorter ones are gaps between launches, not between steps
+LEAST_STEP, MOST_STEP, UNKNOWN_STEP = 2 * MILLISECOND, 200 * MILLISECOND, 10 * MILLISECOND
+PRICES = (0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
+NEVER = 1 << 62
+
+
+@dataclass(frozen=True)
+class Risk:
+    """Of one process's work: ``delay``: of production when it returns while work is in flight, on average;
+    ``in_flight``: for how long what was begun can hold it up, at most. ``rate``: of delay that may be, per time.
+    ``noticed``, ``rare``: of the steps no more than this part may be delayed by more than the other part of a step.
+    """
+
+    delay: int
+    in_flight: int
+    rate: float
+    noticed: float
+    rare: float
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Ages of a pause, nanoseconds, in which work may begin: from ``start`` to ``until``, and from ``again`` on.
+
+    ``rate``: of delay that this should cost, per time; ``price``: delay per harvested time that was asked for.
+    """
+
+    start: int
+    until: int
+    again: int
+    rate: float = 0.0
+    price: float = 0.0
+
+
+ALWAYS = Gaps(0, 0, 0)
+
+
+@dataclass
+class PauseHistory:
+    """``again_at_most``: a pause of that age is taken for idleness, as long as history does not say otherwise."""
+
+    again_at_most: int
+    _pauses: deque[Interval] = field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
+    _sorted: list[int] = field(default_factory=list)
+    _sums: list[int] = field(default_factory=lambda: [0])
+    _span: int = 0
+
+    def add(self, pauses: Sequence[Interval], now: int) -> None:
+        for pause in pauses:
+            if pause.end > pause.start:
+                self._pauses.append(pause)
+        while self._pauses and not now - MEMORY <= self._pauses[0].end <= now:
+            self._pauses.popleft()
+
+    def clear(self) -> None:
+        self._pauses.clear()
+
+    def digest(self) -> None:
+        """What `gaps` and `step` are about from now on; a millisecond's work, not for each look."""
+        self._sorted = sorted(end - start for start, end in self._pauses)
+        self._sums = [0, *accumulate(self._sorted)]
+        idle = sum(max(0, length - LONG_IDLE) for length in self._sorted)
+        self._span = self._pauses[-1].end - self._pauses[0].start - idle if self._pauses else 0
+
+    @property
+    def count(self) -> int:
+        return len(self._sorted)
+
+    @property
+    def step(self) -> int:
+        """About how long a step of production takes, its pauses included."""
+        steps = len(self._sorted) - bisect_left(self._sorted, STEP_PAUSE)
+        if steps < FEW:
+            return UNKNOWN_STEP
+        return min(MOST_STEP, max(LEAST_STEP, self._span // steps))
+
+    def gaps(self, risk: Risk) -> Gaps:
+        """The ages that give most at the highest price that keeps the delay within ``risk.rate``."""
+        if len(self._sorted) < FEW or risk.rate <= 0:
+            return Gaps(0, 0, self.again_at_most)
+        allowed = risk.rate * self._span
+        search = _Search(self._sorted, self._sums, risk, self.step, self._again_from())
+        if search.everywhere <= allowed:
+            return Gaps(0, 0, 0, search.everywhere / self._span, PRICES[-1])
+        low, high, best = 0, len(PRICES), None
+        while low < high:
+            middle = (low + high) // 2
+            found = search.best(PRICES[middle])
+            if found[3] <= allowed:
+                low, best = middle + 1, (found, PRICES[middle])
+            else:
+                high = middle
+        if best is None:
+            return Gaps(0, 0, min(self._again_from(), NEVER))
+        (start, until, again, cost), price = best
+        return Gaps(start, until, again, cost / self._span, price)
+
+    def _again_from(self) -> int:
+        """From which age on work begins whatever history says of shorter pauses."""
+        if len(self._sorted) - bisect_left(self._sorted, self.again_at_most) < FEW // 2:
+            return self.again_at_most
+        return max(self.again_at_most, self._sorted[-1] + self.again_at_most)
+
+
+def _borders(lengths: Sequence[int]) -> set[int]:
+    """The lengths on both sides of the widest gaps: where one kind of pause ends and the next begins."""
+    jumps = sorted(((b / (a + 1), a, b) for a, b in pairwise(lengths)), reverse=True)[:MOST_BORDERS]
+    return {length for _, a, b in jumps for length in (a, b)}
+
+
+class _Search:
+    """Over ages that are candidates: quantiles of the pauses, and what lies before them by the work in flight."""
+
+    def __init__(self, lengths: Sequence[int], sums: Sequence[int], risk: Risk, step: int, again_from: int) -> None:
+        count = len(lengths)
+        noticed = risk.noticed * step
+        # A delay that is noticed costs as much as would use up what is allowed when it is as rare as it has to be.
+        self.dear = risk.rate * step / risk.rare
+        self.delay = max(risk.delay, self.dear) if risk.in_flight > noticed else float(risk.delay)
+        quantiles = {lengths[i * (count - 1) // (QUANTILES - 1)] for i in range(QUANTILES)}
+        quantiles |= _borders(lengths)
+        ages = {0, again_from} | {q + 1 for q in quantiles} | {max(0, q - risk.in_flight) for q in quantiles}
+        self.ages = sorted(age for age in ages if age <= again_from)
+        self.ended = [bisect_left(lengths, age) for age in self.ages]
+        self.time = [sums[n] + age * (count - n) for n, age in zip(self.ended, self.ages, strict=True)]
+        self.tails = []
+        for n, age in zip(self.ended, self.ages, strict=True):
+            last = bisect_right(lengths, age + risk.in_flight)
+            heavy = bisect_left(lengths, age + risk.in_flight - noticed) if risk.in_flight > noticed else n
+            heavy = max(n, heavy)
+            over = (last - heavy) * (age + risk.in_flight) - (sums[last] - sums[heavy])
+            self.tails.append((heavy - n) * self.delay + over)
+        self.count, self.total = count, sums[count]
+        self.everywhere = count * self.delay
+
+    def best(self, price: float) -> tuple[int, int, int, float]:
+        """Start, until, again and cost of the choice with the most harvest, less its delay at that price."""
+        last = len(self.ages) - 1
+        onward = [  # worth of beginning again at each age, and never again after
+            (self.total - self.time[i]) - (self.count - self.ended[i]) * self.delay / price for i in range(last + 1)
+        ]
+        again = [last] * (last + 1)  # the best one from there on; the last always opens
+        for i in range(last - 1, -1, -1):
+            again[i] = i if onward[i] > onward[again[i + 1]] else again[i + 1]
+        # One collision more than was seen: what did not happen yet is not impossible.
+        unseen = self.delay / price
+        worth, choice, least, start = onward[again[0]], (0, 0), float("inf"), 0
+        for i in range(last + 1):
+            paid = self.time[i] - self.ended[i] * self.delay / price
+            here = paid - self.tails[i] / price - unseen - least + onward[again[i]]
+            if here > worth:
+                worth, choice = here, (start, i)
+            if paid < least:
+                least, start = paid, i
+        start, until = choice
+        cost = (self.count - self.ended[again[until]]) * self.delay
+        if until > start:
+            cost += (self.ended[until] - self.ended[start]) * self.delay + self.tails[until]
+        begin = (self.ages[start], self.ages[until]) if until > start else (0, 0)
+        return (*begin, self.ages[again[until]], cost)

@@ -1,0 +1,52 @@
+"""Every constant of our compute controller, with its unit and its reason. The administrator sets a few of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Times are nanoseconds unless a name says otherwise; rates are parts of time."""
+
+    # What production may lose: wanted on average, and what people would notice in single steps.
+    slowdown_target: float = 0.02
+    noticed_delay: float = 0.03  # of one step; 5 % is the promise at p99, and a step's length is only estimated
+    rare_steps: float = 0.005  # part of the steps that may be delayed by more than that: half of what p99 hides
+
+    # Looks. 20 ms: some steps per budget of attribution, 0.1 % of a core. A pause of two of them is idleness.
+    period: int = 20 * MILLISECOND
+    quiet_period: int = 100 * MILLISECOND
+    idle_after: int = 40 * MILLISECOND
+    margin: int = 10 * MILLISECOND  # allowances reach so far beyond the next look, for an agent that comes late
+
+    # AIMD of the delay that is allowed. Halving at most each `cut_pause`, for the effect of a cut shows after it.
+    least_rate: float = 0.002
+    rise: float = 0.02  # of the target, each period: from the floor to the target in a second
+    cut: float = 0.5
+    cut_pause: int = 200 * MILLISECOND
+    slowdown_span: int = 300 * MILLISECOND  # over which slow-down is averaged
+
+    # Opportunistic work beside production that never pauses: so that nobody starves.
+    floor: float = 0.002
+
+    # Bursts. Short ones bound the delay; below 250 µs the hook's polling shows.
+    least_burst: int = 250_000
+    most_burst: int = 1000_000
+    poll: int = 500_000  # after which the hook at the latest sees that a burst ended
+    most_in_flight: int = 16
+    in_flight_time: int = 20 * MILLISECOND  # of work that equals keep in flight at most
+
+    # What cannot be held: over twice the target at the floor for so long, or a launch longer than the target permits
+    # each `bound_span`.
+    patience: int = 3 * SECOND
+    bound_span: int = 10 * SECOND
+
+    # Solo windows: at most this part of what opportunistic kernels get.
+    solo_cost: float = 0.015
+    solo_length: int = 30 * MILLISECOND
+    solo_longest: int = 200 * MILLISECOND
+    solo_drain: int = 100 * MILLISECOND  # for the opportunistic work in flight to end
+    baseline_age: int = 60 * SECOND
