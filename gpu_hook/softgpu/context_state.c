@@ -13,8 +13,10 @@ static CUresult resolve(CUcontext ctx, struct context **context)
 {
     if (ctx == NULL)
         return context_current(context);
-    *context = (struct context *)ctx;
-    return context_check(*context);
+    CUresult result = context_check((struct context *)ctx);
+    if (result == CUDA_SUCCESS) /* a handle that is not live may point anywhere */
+        *context = ((struct context *)ctx)->behind ? ((struct context *)ctx)->behind : (struct context *)ctx;
+    return result;
 }
 
 CUresult impl_cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)

@@ -113,7 +113,21 @@ static CUresult check_health(struct context *context)
 
 CUresult context_check(struct context *context)
 {
-    return handles_has(HANDLE_CONTEXT, context) ? check_health(context) : CUDA_ERROR_INVALID_CONTEXT;
+    if (!handles_has(HANDLE_CONTEXT, context))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (context->behind && atomic_load_explicit(&context->behind->is_closed, memory_order_acquire))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return check_health(context->behind ? context->behind : context);
+}
+
+void context_put_before(struct context *face, struct context *primary, struct green *green)
+{
+    face->device = primary->device;
+    face->physical = primary->physical;
+    face->is_primary = 1;
+    face->id = 1 + atomic_fetch_add(&contexts.next_id, 1);
+    face->behind = primary;
+    face->green = green;
 }
 
 struct context *context_current_or_null(void)
@@ -127,6 +141,10 @@ CUresult context_current(struct context **context)
     if (*context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
     int is_closed = atomic_load_explicit(&(*context)->is_closed, memory_order_acquire);
+    if ((*context)->behind) {
+        *context = (*context)->behind;
+        is_closed |= atomic_load_explicit(&(*context)->is_closed, memory_order_acquire);
+    }
     return is_closed ? CUDA_ERROR_CONTEXT_IS_DESTROYED : check_health(*context);
 }
 

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+struct green;
 struct stream;
 
 #define CONTEXT_PEERS_MAX 16
@@ -24,6 +25,8 @@ struct context {
     struct stream *legacy;   /* the legacy default stream */
     size_t limits[CU_LIMIT_MAX];
     struct context *peers[CONTEXT_PEERS_MAX]; /* whose memory was let in; NULL: a free place. Under the peers' mutex */
+    struct context *behind; /* of a green context's face: the primary context, whose all the rest is; else NULL */
+    struct green *green;
 };
 
 /* The calling thread's context, if it can be used: CUDA_SUCCESS, INVALID_CONTEXT, a sticky error, or
@@ -40,6 +43,8 @@ void contexts_set_footprint(uint64_t bytes);
 /* Drains the context's streams, then frees what it owns. The struct of a primary context stays. */
 void context_close(struct context *context);
 struct context *context_primary_if_active(CUdevice device);
+/* Makes `face` a name of the primary context, for a green context. */
+void context_put_before(struct context *face, struct context *primary, struct green *green);
 CUresult context_retain_primary(CUdevice device, struct context **context);
 
 #endif

@@ -22,6 +22,8 @@ enum handle_kind {
     HANDLE_GRAPH_NODE,
     HANDLE_GRAPH_EXEC,
     HANDLE_USER_OBJECT,
+    HANDLE_RESOURCES,
+    HANDLE_GREEN,
 };
 
 int handles_add(enum handle_kind kind, const void *object); /* 0, or -1 without memory */

@@ -6,6 +6,7 @@
 #include "capture.h"
 #include "driver.h"
 #include "engine.h"
+#include "green.h"
 #include "implemented.h"
 #include "launch_limits.h"
 #include "log.h"
@@ -18,7 +19,9 @@
 
 struct launch {
     const struct builtin *builtin;
-    uint64_t nanoseconds;
+    uint64_t nanoseconds; /* on the whole device */
+    uint64_t blocks;
+    uint32_t block_threads, shared_bytes;
     uint32_t argument_bytes;
     _Alignas(16) unsigned char arguments[];
 };
@@ -33,7 +36,9 @@ static CUresult run_launch(struct work *work, uint64_t *clock)
     uses_begin();
     int failed = launch->builtin && launch->builtin->run(launch->arguments, device) != 0;
     uses_end();
-    *clock = engine_run(&driver.seat, device, *clock, launch->nanoseconds);
+    uint64_t nanoseconds = green_nanoseconds(work->stream->green, launch->nanoseconds, launch->blocks,
+                                             launch->block_threads, launch->shared_bytes);
+    *clock = engine_run(&driver.seat, device, *clock, nanoseconds);
     return failed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
@@ -121,6 +126,9 @@ CUresult work_of_launch(const CUlaunchConfig *config, struct function *function,
     own->builtin = function->builtin;
     own->argument_bytes = function->parameter_bytes;
     own->nanoseconds = driver.seat.machine->launch_nanoseconds;
+    own->blocks = (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ;
+    own->block_threads = config->blockDimX * config->blockDimY * config->blockDimZ;
+    own->shared_bytes = config->sharedMemBytes;
     result = copy_arguments(function, parameters, extra, own->arguments);
     if (result == CUDA_SUCCESS && own->builtin) {
         uint64_t asked = own->builtin->nanoseconds(own->arguments);

@@ -5,6 +5,7 @@
 #include "capture.h"
 #include "driver.h"
 #include "enter.h"
+#include "green.h"
 #include "handles.h"
 #include "implemented.h"
 #include "pools.h"
@@ -65,7 +66,8 @@ CUresult stream_resolve(CUstream handle, struct stream **stream, struct context 
         return CUDA_ERROR_INVALID_HANDLE;
     *stream = (struct stream *)handle;
     *context = (*stream)->context;
-    return context_check(*context);
+    CUresult result = context_check(*context);
+    return result ? result : green_check((*stream)->green);
 }
 
 CUresult stream_check(CUstream handle)
@@ -87,6 +89,8 @@ CUresult impl_cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags,
         priority = STREAM_HIGHEST_PRIORITY;
     enum stream_kind kind = flags & CU_STREAM_NON_BLOCKING ? STREAM_NON_BLOCKING : STREAM_BLOCKING;
     struct stream *stream = stream_open(context, kind, priority, 1);
+    if (stream)
+        stream->green = green_of_context(context_current_or_null());
     *phStream = (CUstream)stream;
     return stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -98,8 +102,11 @@ CUresult impl_cuStreamCreate(CUstream *phStream, unsigned int Flags)
 
 CUresult impl_cuStreamDestroy_v2(CUstream hStream)
 {
-    if (!handles_remove(HANDLE_STREAM, hStream))
+    if (!handles_has(HANDLE_STREAM, hStream))
         return CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = green_check(((struct stream *)hStream)->green);
+    if (result || !handles_remove(HANDLE_STREAM, hStream))
+        return result ? result : CUDA_ERROR_INVALID_HANDLE;
     stream_close((struct stream *)hStream);
     return CUDA_SUCCESS;
 }
@@ -185,14 +192,24 @@ CUresult impl_cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
     CUresult result = stream_resolve(hStream, &stream, &context);
     if (result || pctx == NULL)
         return result ? result : CUDA_ERROR_INVALID_VALUE;
-    *pctx = (CUcontext)context;
+    int is_special = stream->kind == STREAM_LEGACY || hStream == NULL || hStream == CU_STREAM_PER_THREAD;
+    if (is_special)
+        *pctx = (CUcontext)context_current_or_null();
+    else
+        *pctx = stream->green ? (CUcontext)&stream->green->face : (CUcontext)context;
     return CUDA_SUCCESS;
 }
 
 CUresult impl_cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
-    CUresult result = impl_cuStreamGetCtx(hStream, pCtx);
-    if (result == CUDA_SUCCESS && pGreenCtx)
-        *pGreenCtx = NULL;
-    return result;
+    struct stream *stream;
+    struct context *context;
+    CUresult result = stream_resolve(hStream, &stream, &context);
+    if (result || pCtx == NULL)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    *pCtx = (CUcontext)context;
+    if (pGreenCtx)
+        *pGreenCtx = (CUgreenCtx)(stream->kind == STREAM_LEGACY ? green_of_context(context_current_or_null())
+                                                                : stream->green);
+    return CUDA_SUCCESS;
 }

@@ -45,6 +45,7 @@ struct stream {
     enum stream_kind kind;
     int priority;
     unsigned long long id;
+    struct green *green;      /* whose multiprocessors it runs on; NULL: the whole device's */
     struct stream *next; /* of the same context */
     struct work *head, *tail; /* not yet done; under the streams' mutex */
     struct work *last;        /* the latest enqueued, done or not: a reference */
