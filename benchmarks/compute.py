@@ -31,7 +31,8 @@ def controller_named(name: str) -> Controller:
 
 
 def try_pair(production: str, opportunistic: str, controller: str, seconds: int, seed: int) -> None:
-    one, other = Process(PRODUCTION[production], is_production=True), Process(OPPORTUNISTIC[opportunistic])
+    one = Process(PRODUCTION[production], is_production=True, hundredths=75)
+    other = Process(OPPORTUNISTIC[opportunistic], hundredths=25)
     horizon, warm = seconds * SECOND, min(2, seconds // 2) * SECOND
     solo = Plant([one], OnlyMeasured(), horizon, seed).run()
     alone = Plant([other], OnlyMeasured(), horizon, seed).run()
@@ -48,7 +49,7 @@ def try_pair(production: str, opportunistic: str, controller: str, seconds: int,
     print(f"  alone the other takes {100 * alone.own_between(0, warm, horizon) / window:.1f} %")
     print(f"  mean step {statistics.mean(before) / 1e6:.2f} → {statistics.mean(after) / 1e6:.2f} ms")
     for now, verdict in outcome.verdicts[-3:]:
-        print(f"  {now / 1e9:.3f} s: {verdict}")
+        print(f"  {now / 1e9:.3f} s: {verdict.orders.get(1)}")
 
 
 def main() -> None:
