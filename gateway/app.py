@@ -22,6 +22,7 @@ COMMANDS = {
     "relay": ("relay.RelayCommand", "the relay host, which keeps kernels while no gateway runs; in the foreground"),
     "demo": ("demo.DemoCommand", "three notebooks share one GPU; each claim is checked"),
     "status": ("status.StatusCommand", "the devices and kernels of this machine"),
+    "top": ("top.TopCommand", "who has how much of the GPUs' time, live"),
     "resize": ("resize.ResizeCommand", "another size or class for a kernel that runs"),
     "swap": ("swap.SwapCommand", "a kernel's memory leaves its GPU, until its next cell"),
     "wake": ("swap.WakeCommand", "it comes back, ahead of its next cell"),

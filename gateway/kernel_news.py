@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from aliquot.gateway.compute_view import held_back_text, is_held_out
+
 Report = Mapping[str, Any]
 News = dict[str, Any]
 
@@ -37,6 +39,9 @@ def _of_one(was: Report | None, now: Report) -> list[News]:
         news.append(_data(now, "waits", state))
     if bool(now["over_quota_bytes"]) != bool(was["over_quota_bytes"]):
         news.append(_data(now, "quota", state))
+    if is_held_out(now["devices"]) != is_held_out(was["devices"]):
+        why = held_back_text(now["devices"])
+        news.append({**_data(now, "held_out", state), "reason": why or now["reason"]})
     resize = _resized(was, now)
     if resize is not None:
         news.append({**_data(now, "resize", state), "resize": resize})
@@ -77,6 +82,7 @@ def _data(report: Report, kind: str, was: str | None) -> News:
         "was": was,
         **{name: report[name] for name in same},
         "swapped_bytes": residency.get("swapped_bytes", 0),
+        "held_out": is_held_out(report["devices"]),
         "waits": residency.get("waits"),
         "resize": _wish(report),
     }

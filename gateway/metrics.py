@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from aliquot.gateway.auth import User
+from aliquot.gateway.compute_metrics import compute_metrics
 from aliquot.gateway.residency_metrics import residency_metrics
 from aliquot.gateway.status import Report, Scene, status_report
 from prometheus_client import CollectorRegistry, generate_latest
@@ -73,6 +74,7 @@ class ServerMetrics(Collector):
         report = status_report(scene, _EVERYTHING, ended=0)
         yield from _device_metrics(report)
         yield from _kernel_metrics(report)
+        yield from compute_metrics(report, _KERNEL, _DEVICE, _labels)
         yield from residency_metrics(report, _KERNEL[:-1], _labels)
         agent_up = GaugeMetricFamily("aliquot_agent_up", "1 while the node agent answers.")
         agent_up.add_metric([], float(report["node"]["agent"] == "ok"))

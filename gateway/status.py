@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from aliquot.gateway.auth import User
+from aliquot.gateway.compute_view import compute_report, control_report
 from aliquot.gateway.culling import Announcement
 from aliquot.gateway.endings import EndedKernel
 from aliquot.gateway.request_queue import QueueEntry
@@ -234,6 +235,7 @@ def _usage(known: KernelStatus) -> Report:
             "peak_bytes": device.peak_bytes,
             "busy_seconds": device.busy_seconds,
             "context_bytes": device.context_bytes,
+            "compute": compute_report(device.compute),
         }
         for device in known.devices
     ]
@@ -262,6 +264,7 @@ def _grant_alone(quotas: Sequence[Quota]) -> Report:
             "peak_bytes": 0,
             "busy_seconds": 0.0,
             "context_bytes": 0,
+            "compute": None,
         }
         for quota in quotas
     ]
@@ -318,6 +321,7 @@ def _device(device: DeviceStatus, mine: Mapping[str, int]) -> Report:
         "temperature_celsius": device.temperature_celsius,
         "power_watts": device.power_watts,
         "lost": device.lost,
+        "compute_control": control_report(device.compute_control),
     }
 
 

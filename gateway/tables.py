@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from aliquot.gateway.compute_view import share_text, stretch_text
 from aliquot.gateway.residency_view import residency_text, waiting_text
 from aliquot.gateway.unhooked import process_text
 from aliquot.gpu_hook.agent_reports import DeviceStatus, KernelStatus, NodeStatus
@@ -14,7 +15,20 @@ from rich.table import Table
 from rich.text import Text
 
 SOFTWARE_GPU_NOTE = "software GPU: compiled GPU code is timed, not executed; these are no figures of a real GPU"
-_NUMBERS = {"reserved", "quota", "used", "peak", "context", "host", "peak used", "memory", "busy", "age"}
+_NUMBERS = {
+    "reserved",
+    "quota",
+    "used",
+    "peak",
+    "context",
+    "host",
+    "peak used",
+    "memory",
+    "busy",
+    "age",
+    "stretch",
+    "throttled",
+}
 DRIVER_NAMES = {"nvidia": "NVIDIA driver", "softgpu": "software GPU"}
 
 
@@ -52,11 +66,17 @@ def warnings(status: NodeStatus) -> list[str]:
         lines += [f"kernel {name}: {printable(process_text(process))}" for process in kernel.unhooked_processes]
         waits, over = waiting_text(kernel.residency), _over_quota(kernel)
         lines += [f"kernel {name}: {printable(waits)}"] if waits else []
+        lines += [f"kernel {name}: held back: {printable(why)}" for why in _held_back(kernel)]
         lines += [f"kernel {name}: {Bytes(over)} over its quota; it gets no new memory until below"] if over else []
         if kernel.enforcement not in ("holds", "pending"):
             lines.append(f"kernel {name}: limits by {status.enforcer} {printable(kernel.enforcement)}")
     lines += [f"no kernel's: {printable(process_text(process))}" for process in status.foreign_processes]
     return lines
+
+
+def _held_back(kernel: KernelStatus) -> list[str]:
+    told = [device.compute for device in kernel.devices if device.compute is not None]
+    return list(dict.fromkeys(one.reason for one in told if one.reason))
 
 
 def _over_quota(kernel: KernelStatus) -> int:
@@ -65,7 +85,8 @@ def _over_quota(kernel: KernelStatus) -> int:
 
 def devices_table(devices: Sequence[DeviceStatus]) -> Table:
     """One row a device: what is reserved, what is really used."""
-    table = plain_table("device", "name", "reserved", "memory reserved", "memory used", "memory", "busy")
+    names = ("device", "name", "reserved", "memory reserved", "memory used", "memory", "busy", "controlled by")
+    table = plain_table(*names)
     for device in devices:
         table.add_row(
             f"gpu{device.index}",
@@ -75,6 +96,7 @@ def devices_table(devices: Sequence[DeviceStatus]) -> Table:
             str(Bytes(device.used_bytes)),
             str(Bytes(device.memory_bytes)),
             f"{device.utilization_percent} %",
+            "–" if device.compute_control is None else device.compute_control.controller,
             style="red" if device.lost else None,
         )
     return table
@@ -84,7 +106,7 @@ def kernels_table(kernels: Sequence[KernelStatus]) -> Table:
     """One row a kernel: what it may hold, holds, and held at most."""
     table = plain_table(
         *("kernel", "owner", "size", "quota", "used", "peak", "context", "host", "GPU time"),
-        *("residency", "hook", "processes", "age"),
+        *("share", "stretch", "throttled", "residency", "hook", "processes", "age"),
     )
     for kernel in sorted(kernels, key=lambda kernel: kernel.created):
         table.add_row(
@@ -97,12 +119,22 @@ def kernels_table(kernels: Sequence[KernelStatus]) -> Table:
             str(Bytes(sum(device.context_bytes for device in kernel.devices))),
             str(Bytes(kernel.host_memory.charged_bytes)),
             seconds_text(sum(device.busy_seconds for device in kernel.devices)),
+            *_compute_cells(kernel),
             printable(residency_text(kernel.residency)),
             printable(kernel.interception),
             " ".join(map(str, kernel.pids)) or "–",
             age_text(time.time() - kernel.created),
         )
     return table
+
+
+def _compute_cells(kernel: KernelStatus) -> tuple[str, str, str]:
+    """Share, stretch and throttled time; of several devices one after the other."""
+    told = [device.compute for device in kernel.devices if device.compute is not None]
+    if not told:
+        return "–", "–", "–"
+    throttled = seconds_text(sum(one.throttled_seconds for one in told))
+    return " / ".join(map(share_text, told)), " / ".join(stretch_text(one.stretch) for one in told), throttled
 
 
 def queue_table(queue: Sequence[tuple[str, ...]]) -> Table:

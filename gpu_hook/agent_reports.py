@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, cast
 
+from .compute_reports import ComputeControl, ComputeStatus, read_compute, read_compute_control
 from .residency_reports import (
     HostCopies,
     LeaseEvent,
@@ -81,6 +82,7 @@ class DeviceStatus:
     lost: bool
     # None from an agent of before: then it is all of it.
     reserved_by_production: ReservedShare | None = None
+    compute_control: ComputeControl | None = None
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ class KernelDeviceStatus:
     context_bytes: int = 0
     # What is reserved of the quota; None from an agent that reserves all of it.
     guarantee_bytes: int | None = None
+    compute: ComputeStatus | None = None
 
 
 @dataclass(frozen=True)
@@ -265,8 +268,15 @@ def read_status(report: Mapping[str, Any]) -> NodeStatus:
 def _read_device(report: Mapping[str, Any]) -> DeviceStatus:
     by_class = report.get("reserved_by_production")
     return _read(
-        DeviceStatus, report, reserved_by_production=None if by_class is None else _read(ReservedShare, by_class)
+        DeviceStatus,
+        report,
+        reserved_by_production=None if by_class is None else _read(ReservedShare, by_class),
+        compute_control=read_compute_control(report.get("compute_control")),
     )
+
+
+def _read_kernel_device(report: Mapping[str, Any]) -> KernelDeviceStatus:
+    return _read(KernelDeviceStatus, report, compute=read_compute(report.get("compute")))
 
 
 def _read_kernel(report: Mapping[str, Any]) -> KernelStatus:
@@ -277,7 +287,7 @@ def _read_kernel(report: Mapping[str, Any]) -> KernelStatus:
         attributes=tuple(sorted(report["attributes"].items())),
         pids=tuple(report["pids"]),
         misfits=tuple(report.get("misfits", ())),
-        devices=tuple(_read(KernelDeviceStatus, device) for device in report["devices"]),
+        devices=tuple(_read_kernel_device(device) for device in report["devices"]),
         host_memory=_read(HostMemoryStatus, report.get("host_memory", {})),
         unhooked_processes=_read_processes(report.get("unhooked_processes", ())),
         activity=None if activity is None else _read(KernelActivity, activity),

@@ -1,0 +1,75 @@
+"""What the node agent says about GPU time, as frozen values: who is entitled to it, who used it, who is held back.
+
+Reads JSON objects; talks to nobody. An agent from before says nothing, and that is read, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ComputeStatus:
+    """One kernel on one device, over the last second or so; shares are parts of the device's time, 0 to 1.
+
+    ``share_entitled`` None: it wants nothing; ``share_used`` and ``stretch`` None: not measured.
+    ``bound_milliseconds``: how long what it has in flight can hold up production. ``reason``: why it is held back,
+    empty where it is not. ``unholdable``: swapped out while production works. ``is_capped``: its share is a limit, too.
+    """
+
+    share_entitled: float | None = None
+    share_used: float | None = None
+    own_seconds: float = 0.0
+    stretch: float | None = None
+    throttled_seconds: float = 0.0
+    bound_milliseconds: float | None = None
+    pace: str = "open"
+    reason: str = ""
+    unholdable: bool = False
+    is_capped: bool = False
+
+
+@dataclass(frozen=True)
+class ComputeControl:
+    """What decides about one device's time. ``contended``: something is controlled there now."""
+
+    controller: str
+    sharing: str = "time slices"
+    target_percent: float | None = None
+    contended: bool = False
+
+
+def read_compute(report: Mapping[str, Any] | None) -> ComputeStatus | None:
+    """None for an agent that says nothing. Raises KeyError, TypeError, ValueError or AttributeError."""
+    if report is None:
+        return None
+    return ComputeStatus(
+        share_entitled=_number(report.get("share_entitled")),
+        share_used=_number(report.get("share_used")),
+        own_seconds=float(report["own_seconds"]),
+        stretch=_number(report.get("stretch")),
+        throttled_seconds=float(report["throttled_seconds"]),
+        bound_milliseconds=_number(report.get("bound_milliseconds")),
+        pace=str(report["pace"]),
+        reason=str(report.get("reason") or ""),
+        unholdable=bool(report.get("unholdable", False)),
+        is_capped=bool(report.get("is_capped", False)),
+    )
+
+
+def read_compute_control(report: Mapping[str, Any] | None) -> ComputeControl | None:
+    """As read_compute."""
+    if report is None:
+        return None
+    return ComputeControl(
+        controller=str(report["controller"]),
+        sharing=str(report["sharing"]),
+        target_percent=_number(report.get("target_percent")),
+        contended=bool(report["contended"]),
+    )
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)

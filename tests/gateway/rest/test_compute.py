@@ -1,0 +1,114 @@
+"""Shares, stretch and throttled time by REST, as metrics, and as events: to whom, and in the form of the contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aliquot.gateway.auth import User
+from aliquot.gateway.kernel_news import by_id, kernel_news
+from aliquot.gateway.status import NodeView, Scene, kernel_reports
+from aliquot.gpu_hook.client import read_status
+from prometheus_client.parser import text_string_to_metric_families
+
+from .conftest import Ask
+from .fake_agent import UUID, FakeAgent, device, kernel
+from .test_contract import check, until
+
+CONTROL = {"controller": "weighted", "sharing": "time slices", "target_percent": 2.0, "contended": True}
+HELD: dict[str, Any] = {
+    **{"share_entitled": 0.25, "share_used": 0.1, "own_seconds": 4.5, "stretch": 1.5, "throttled_seconds": 3.25},
+    **{"bound_milliseconds": 2.0, "pace": "paced", "reason": "production is active", "unholdable": False},
+}
+NEW: dict[str, Any] = {
+    **HELD,
+    **{"share_entitled": None, "share_used": None, "stretch": None, "bound_milliseconds": None, "reason": ""},
+}
+
+
+def with_compute(kernel_id: str, owner: str, compute: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
+    report = kernel(kernel_id, owner, **more)
+    report["devices"][0]["compute"] = compute
+    return report
+
+
+async def test_compute_is_told_to_the_kernels_owner(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.devices = [device(compute_control=CONTROL)]
+    an_agent.kernels = [
+        with_compute("held", "alice", HELD, workload_class="opportunistic"),
+        with_compute("new", "alice", {**NEW, "is_capped": True}),
+        with_compute("idle", "alice", None),
+        with_compute("bobs", "bob", HELD),
+    ]
+    await an_agent.start()
+
+    async def status() -> Any:
+        return check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
+
+    told = await until(status, lambda status: status["kernels"])
+    assert told["devices"][0]["compute_control"] == CONTROL
+    compute = {one["id"]: one["devices"][0]["compute"] for one in told["kernels"]}
+    assert set(compute) == {"held", "new", "idle"}
+    want = {name: HELD[name] for name in ("share_entitled", "share_used", "own_seconds", "stretch", "pace")}
+    assert {name: compute["held"][name] for name in want} == want
+    assert (compute["held"]["bound_seconds"], compute["held"]["held_back"]) == (0.002, "production is active")
+    assert (compute["held"]["is_capped"], compute["new"]["is_capped"]) == (False, True)
+    assert (compute["new"]["share_used"], compute["new"]["bound_seconds"], compute["new"]["held_back"]) == (None,) * 3
+    assert compute["idle"] is None
+
+
+async def test_an_agent_from_before_tells_nothing_of_it(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.kernels = [kernel("k1", "alice")]
+    await an_agent.start()
+
+    async def status() -> Any:
+        return check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
+
+    told = await until(status, lambda status: status["kernels"])
+    assert (told["devices"][0]["compute_control"], told["kernels"][0]["devices"][0]["compute"]) == (None, None)
+
+
+async def test_metrics_have_what_was_measured_and_no_sample_of_the_rest(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.devices = [device(compute_control=CONTROL)]
+    an_agent.kernels = [with_compute("held", "alice", HELD), with_compute("new", "bob", NEW)]
+    await an_agent.start()
+
+    async def samples() -> Any:
+        text = check(await ask("ada", "GET", "aliquot/api/metrics"), "/aliquot/api/metrics")
+        found = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        return {(sample.name.removeprefix("aliquot_"), sample.labels.get("kernel")): sample for sample in found}
+
+    told = await until(samples, lambda told: ("kernel_stretch_ratio", "held") in told)
+    want = {
+        "kernel_share_entitled_ratio": 0.25,
+        "kernel_share_used_ratio": 0.1,
+        "kernel_stretch_ratio": 1.5,
+        "kernel_bound_seconds": 0.002,
+        "kernel_held_out": 0.0,
+        "kernel_capped": 0.0,
+        "kernel_own_seconds_total": 4.5,
+        "kernel_throttled_seconds_total": 3.25,
+    }
+    assert {name: told[name, "held"].value for name in want} == want
+    assert told["kernel_throttled_seconds_total", "held"].labels["uuid"] == UUID
+    assert ("kernel_stretch_ratio", "new") not in told
+    assert told["kernel_throttled_seconds_total", "new"].value == 3.25
+    assert told["device_contended", None].value == 1
+    assert told["device_compute_control_info", None].labels["controller"] == "weighted"
+
+
+def look(*kernels: dict[str, Any]) -> dict[str, Any]:
+    node = {"node": "n", "driver": "softgpu", "enforcer": "hook", "connections": 1, "devices": [device()]}
+    status = read_status({**node, "kernels": list(kernels)})
+    return dict(by_id(kernel_reports(Scene("", node=NodeView(status)), User("ada", "admin"))))
+
+
+def test_a_kernel_that_is_held_out_and_comes_back_is_news() -> None:
+    here = look(with_compute("k", "ada", HELD))
+    out = look(with_compute("k", "ada", {**HELD, "unholdable": True, "reason": "production would be 9 % slower"}))
+    [left] = kernel_news(here, out)
+    assert (left["kind"], left["held_out"], left["reason"]) == ("held_out", True, "production would be 9 % slower")
+    [back] = kernel_news(out, look(with_compute("k", "ada", NEW)))
+    assert (back["kind"], back["held_out"], back["reason"]) == ("held_out", False, None)
+    assert kernel_news(here, look(with_compute("k", "ada", NEW))) == [], (
+        "shares change all the time: the status has them"
+    )
