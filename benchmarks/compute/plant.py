@@ -29,7 +29,7 @@ from compute.core_library import NEVER, CoreLook, CoreSettings, Op, PaceOrder, c
 from compute.programs import Workload
 
 BIN = 10 * MILLISECOND  # BIN_NANOSECONDS of core/plant.h
-MOST_WORD = NO_LIMIT
+RETURN = 300 * MILLISECOND  # a kernel that was swapped out needs so long to come back: 6 GB by a link of 20 GB/s
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Process:
 class Step:
     end: int
     time: int
+    kind: int = 0
 
 
 @dataclass
@@ -104,7 +105,7 @@ class Plant:
         self._handle = self._core.plant_new(ctypes.byref(self._settings(seed)))
         self._programs = [self._add(process) for process in self._processes]
         self._look = CoreLook()
-        self._looks_since = [0] * len(self._processes)
+        self._away_until = [0] * len(self._processes)
 
     def _settings(self, seed: int) -> CoreSettings:
         device = self._device
@@ -149,10 +150,15 @@ class Plant:
             outcome.verdicts.append((now, verdict))
         self._advance(now + self._random.randrange(50_000, 300_000))  # what the step itself takes
         for number in here:
-            is_unholdable = self._kernel_id(number) in verdict.unholdable
+            is_unholdable = self._is_away(number, now, verdict)
             if is_unholdable or number in verdict.orders:
                 self._order(number, verdict.orders.get(number, OPEN), is_unholdable)
         return verdict.look_after
+
+    def _is_away(self, number: int, now: int, verdict: Verdict) -> bool:
+        if self._kernel_id(number) in verdict.unholdable:
+            self._away_until[number] = now + RETURN
+        return now < self._away_until[number]
 
     def _kernel_id(self, number: int) -> str:
         return self._processes[number].kernel_id or str(number)
@@ -179,7 +185,7 @@ class Plant:
         if is_unholdable:
             order = replace(order, gate=Gate.CLOSED)
         words = PaceOrder(
-            int(order.pace), order.in_flight_cap, min(order.allowed, MOST_WORD), min(order.allowed_beside, MOST_WORD),
+            int(order.pace), order.in_flight_cap, min(order.allowed, NO_LIMIT), min(order.allowed_beside, NO_LIMIT),
             order.gap_from, order.gap_until, order.gap_again, 0,
         )  # fmt: skip
         self._core.plant_order(
@@ -196,7 +202,7 @@ class Plant:
             outcome.launches.append(library.plant_launches(handle, number))
             steps = library.plant_steps(handle, number)
             count = library.plant_step_count(handle, number)
-            outcome.steps.append([Step(steps[2 * place], steps[2 * place + 1]) for place in range(count)])
+            outcome.steps.append([Step(*steps[3 * place : 3 * place + 3]) for place in range(count)])
             outcome.bins.append(library.plant_bins(handle, number)[: self._horizon // BIN])
         outcome.switched = library.plant_switched(handle)
         return outcome

@@ -37,6 +37,7 @@ def arrive(gap: float) -> Op:
 SYNC_OP: Op = (SYNC, 0, 0, 0, 0, 0)
 BEGIN_OP: Op = (BEGIN, 0, 0, 0, 0, 0)
 STEP_OP: Op = (STEP, 0, 0, 0, 0, 0)
+OTHER_STEP_OP: Op = (STEP, 1, 0, 0, 0, 0)  # of another kind, whose times are not to be mixed with these
 
 
 def around(random: Random, middle: float, spread: float) -> float:

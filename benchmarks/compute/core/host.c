@@ -8,11 +8,11 @@
 #define STALE_LEAST 500000ull
 #define STALE_MOST 1000000ull /* after which the hook closes a burst that nothing more comes to */
 
-static void record_step(struct plant *plant, struct process *process)
+static void record_step(struct plant *plant, struct process *process, uint32_t kind)
 {
     if (process->step_count == process->step_room) {
         uint64_t room = process->step_room ? 2 * process->step_room : 256;
-        uint64_t *grown = realloc(process->steps, 2 * room * sizeof *grown);
+        uint64_t *grown = realloc(process->steps, STEP_WORDS * room * sizeof *grown);
         if (!grown) {
             plant->has_failed = true;
             return;
@@ -20,8 +20,10 @@ static void record_step(struct plant *plant, struct process *process)
         process->steps = grown;
         process->step_room = room;
     }
-    process->steps[2 * process->step_count] = plant->now;
-    process->steps[2 * process->step_count++ + 1] = plant->now - process->step_began;
+    uint64_t *step = &process->steps[STEP_WORDS * process->step_count++];
+    step[0] = plant->now;
+    step[1] = plant->now - process->step_began;
+    step[2] = kind;
     process->step_began = plant->now;
 }
 
@@ -144,7 +146,7 @@ void host_run(struct plant *plant, uint32_t number)
             next_op(process);
             break;
         case OP_STEP:
-            record_step(plant, process);
+            record_step(plant, process, op->function);
             next_op(process);
             break;
         }

@@ -15,6 +15,7 @@
 #define RING 4096             /* of items and of bursts; the launch queue keeps both shorter */
 #define LAUNCH_QUEUE 1024     /* launches a process may be ahead; a driver's queue has about as many */
 #define BIN_NANOSECONDS 10000000ull
+#define STEP_WORDS 3
 #define NEVER UINT64_MAX
 
 enum op_kind {
@@ -24,7 +25,7 @@ enum op_kind {
     OP_HOST,   /* `each` without the device */
     OP_ARRIVE, /* the next request comes `each` after the one before, and begins a step */
     OP_BEGIN,  /* a step begins */
-    OP_STEP,   /* a step ends; the next one begins */
+    OP_STEP,   /* a step of the kind `function` ends; the next one begins */
 };
 
 struct op {
@@ -75,7 +76,7 @@ struct process {
     struct item items[RING];
     uint32_t item_head, item_tail, pending_launches;
     uint64_t device_end, own, *bins;
-    uint64_t *steps; /* when each ended, how long it took */
+    uint64_t *steps; /* when each ended, how long it took, of which kind it was */
     uint64_t step_count, step_room;
 };
 

@@ -1,0 +1,35 @@
+"""The controllers that the benchmark compares, by name, and how long each gets before it is judged. Values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aliquot.gpu_hook.agent.compute.baselines.hami import HamiLike
+from aliquot.gpu_hook.agent.compute.baselines.none import NoControl
+from aliquot.gpu_hook.agent.compute.baselines.quanta import Quanta
+from aliquot.gpu_hook.agent.compute.baselines.tgs import Tgs
+from aliquot.gpu_hook.agent.compute.measured import MeasuredController
+from aliquot.gpu_hook.agent.compute.views import Controller
+
+from compute.programs import SECOND
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    make: Callable[[], Controller]
+    settles: int = 5 * SECOND  # nanoseconds
+
+
+OURS, TGS = "measured", "tgs"
+CONTENDERS = {
+    one.name: one
+    for one in (
+        Contender(OURS, MeasuredController),
+        Contender("none", NoControl),
+        Contender(TGS, Tgs, 200 * SECOND),  # a profile of 25 s, then 80 s and more of slow start
+        Contender("hami", HamiLike),
+        Contender("quanta", Quanta),
+    )
+}
