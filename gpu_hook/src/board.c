@@ -24,13 +24,14 @@ bool board_prepare(void)
     return state.board != NULL;
 }
 
-/* A kernel's devices keep their numbers as long as it lives, so what was shown to one agent is true for the next. */
-static void continue_on(struct aliquot_board *next)
+/* With the mutex: nothing is written between the copy and the change of pages. A kernel's devices keep their numbers as
+ * long as it lives, so what was shown to one agent is true for the next. */
+static int continue_on(struct aliquot_board *next, size_t bytes, int descriptor)
 {
     memcpy(next->devices, state.board->devices, sizeof next->devices);
-    next->version = ALIQUOT_PROTOCOL_VERSION;
-    next->pid = (int32_t)getpid();
-    __atomic_store_n(&next->magic, ALIQUOT_BOARD_MAGIC, __ATOMIC_RELEASE);
+    if (mmap(state.board, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, 0) == MAP_FAILED)
+        return errno;
+    return 0;
 }
 
 int board_install(int descriptor)
@@ -43,12 +44,16 @@ int board_install(int descriptor)
     if (next == MAP_FAILED)
         return errno;
     pthread_mutex_lock(&state.mutex);
-    continue_on(next);
-    void *moved = mmap(state.board, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, 0);
-    failure = moved == MAP_FAILED ? errno : 0;
+    failure = continue_on(next, bytes, descriptor);
     pthread_mutex_unlock(&state.mutex);
     munmap(next, bytes);
-    return failure;
+    if (failure)
+        return failure;
+    /* Last: where it stands nobody can map the file for writing any more. */
+    state.board->version = ALIQUOT_PROTOCOL_VERSION;
+    state.board->pid = (int32_t)getpid();
+    __atomic_store_n(&state.board->magic, ALIQUOT_BOARD_MAGIC, __ATOMIC_RELEASE);
+    return 0;
 }
 
 void board_forget(void)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import itertools
 import json
 import os
 import shutil
@@ -36,7 +37,7 @@ def _load(name: str) -> ModuleType:
 
 stand_in, hook_program = _load("agent_stand_in"), _load("hook_program")
 swap_orders = _load("swap_orders")
-parts = _load("hook_parts")
+parts, files_of_boards = _load("hook_parts"), _load("board_files")
 family_machine, family_walk = _load("family_machine"), _load("family_walk")
 
 
@@ -168,7 +169,10 @@ def build_program(tmp_path_factory: pytest.TempPathFactory, include_dir: Path) -
 
     @functools.cache
     def build(main: str, sanitizer: str = "", kind: str = "cuda") -> Path:
-        return Path(hook_program.build(main, tmp_path_factory.mktemp("program"), include_dir, sanitizer, kind))
+        folder = tmp_path_factory.mktemp("program")
+        objects = tmp_path_factory.getbasetemp() / f"hook-{sanitizer.replace(',', '-')}-{kind}"
+        objects.mkdir(exist_ok=True)
+        return Path(hook_program.build(main, folder, include_dir, sanitizer, kind, objects))
 
     return build
 
@@ -200,10 +204,34 @@ def make_node(a_folder: Path) -> Iterator[Callable[..., Node]]:
         left.unlink(missing_ok=True)
 
 
+@pytest.fixture(scope="session")
+def parts_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("parts")
+
+
+@pytest.fixture
+def make_parts(parts_folder: Path, tmp_path: Path) -> Callable[..., Any]:
+    """Some of the hook's files in this process: ``make_parts("board.c", …)``."""
+    made = itertools.count()
+
+    def make(*names: str | Path) -> Any:
+        folder = tmp_path / f"parts{next(made)}"
+        folder.mkdir()
+        return parts.Parts(parts_folder, folder, *names)
+
+    return make
+
+
 @pytest.fixture
 def hook_parts() -> ModuleType:
-    """``hook_parts.Parts(folder, "board.c", …)``: some of the hook's files, in this process."""
+    """The C structures that go with ``make_parts``."""
     return parts
+
+
+@pytest.fixture
+def board_files() -> ModuleType:
+    """Boards, and the notices that hand them out."""
+    return files_of_boards
 
 
 @pytest.fixture

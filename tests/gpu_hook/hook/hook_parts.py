@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -47,15 +49,24 @@ class Notice(ctypes.Structure):
     _fields_ = (("header", U32 * 4), ("kind", U32), ("number", U32), ("device", U32), ("board_device", U32))
 
 
-class Parts:
-    """A library of some of the hook's files, with pages of its own. A new one for each test: it has static state."""
+@functools.cache
+def _compile(folder: Path, names: tuple[str | Path, ...]) -> Path:
+    target = folder / "parts.so"
+    flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-shared", "-fPIC", "-pthread"]
+    include = [f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}"]
+    files = [str(SOURCES / name) for name in ("page.c", *names)]
+    subprocess.run(["cc", *flags, *include, *files, "-o", str(target)], check=True)
+    return target
 
-    def __init__(self, folder: Path, *names: str | Path) -> None:
-        target = folder / "parts.so"
-        flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-shared", "-fPIC", "-pthread"]
-        include = [f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}"]
-        files = [str(SOURCES / name) for name in ("page.c", *names)]
-        subprocess.run(["cc", *flags, *include, *files, "-o", str(target)], check=True)
+
+class Parts:
+    """A library of some of the hook's files, with pages of its own. Each is a new one, for it has static state: a copy,
+    since the loader knows a file that it has loaded."""
+
+    def __init__(self, build_folder: Path, folder: Path, *names: str | Path) -> None:
+        build_folder = build_folder / "-".join(Path(name).stem for name in names)
+        build_folder.mkdir(exist_ok=True)
+        target = Path(shutil.copy(_compile(build_folder, names), folder))
         self.library = ctypes.CDLL(str(target))
         self.library.page_agent.restype = self.library.page_hook.restype = ctypes.c_void_p
         self.library.page_prepare.restype = ctypes.c_bool

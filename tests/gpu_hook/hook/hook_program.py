@@ -17,23 +17,37 @@ NVML = [*SHARED, "observer.c", *sorted(one.name for one in SOURCES.glob("nvml_*.
 NOT_CUDA = {"kernel_start.c", "self_check.c", "audit.c", "preload.c", *NVML} - set(SHARED)
 
 
-def build(main: str, folder: Path, include: Path, sanitizer: str = "", kind: str = "cuda") -> Path:
-    """The program of the file ``main`` beside this one, in ``folder``."""
+def build(
+    main: str, folder: Path, include: Path, sanitizer: str = "", kind: str = "cuda", objects: Path | None = None
+) -> Path:
+    """The program of the file ``main`` beside this one, in ``folder``. In ``objects`` the hook's own are kept, for the
+    next program with the same sanitizer and kind."""
+    objects = objects or folder
     compiler = shutil.which("gcc") or shutil.which("cc")
     assert compiler, "a C compiler is needed: install gcc"
+    command = [compiler, "-std=gnu11", "-O1", "-g", "-w", "-D_GNU_SOURCE", "-pthread"]
+    command += [f"-fsanitize={sanitizer}"] if sanitizer else []
+    command += [f"-I{objects}", f"-I{include}", f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}"]
+    if not (objects / "entries.o").exists():
+        sources = _sources(kind, objects, include)
+        subprocess.run([*command, "-c", *map(str, sources)], check=True, cwd=objects)
+    program = folder / Path(main).stem
+    parts = sorted(str(one) for one in objects.glob("*.o"))
+    subprocess.run([*command, "-Wl,-Bsymbolic", str(HERE / main), *parts, "-o", str(program), "-ldl"], check=True)
+    return program
+
+
+def _sources(kind: str, folder: Path, include: Path) -> list[Path]:
+    """What the hook's library is made of; the generated ones are written to ``folder``."""
     generate = [sys.executable, str(SOURCES / "generate_entry_points.py"), kind, platform.machine()]
+    generate += [str(folder / "jumps")]
     if kind == "cuda":
-        generate += [str(folder / "entries"), str(SOURCES / "entry_points.txt")]
+        generate += [str(SOURCES / "entry_points.txt")]
         names = [one.name for one in sorted(SOURCES.glob("*.c")) if one.name not in NOT_CUDA]
     else:
         newer = SOURCES.parent / "include" / "nvml_names.txt"
-        generate += [str(folder / "entries"), str(SOURCES / "nvml_calls.h"), str(include / "nvml.h"), str(newer)]
+        generate += [str(SOURCES / "nvml_calls.h"), str(include / "nvml.h"), str(newer)]
         names = NVML
     subprocess.run(generate, check=True)
-    program = folder / Path(main).stem
-    command = [compiler, "-std=gnu11", "-O1", "-g", "-w", "-D_GNU_SOURCE", "-pthread"]
-    command += [f"-fsanitize={sanitizer}"] if sanitizer else []
-    command += [f"-I{folder}", f"-I{include}", f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}", "-Wl,-Bsymbolic"]
-    command += [str(HERE / main), str(folder / "entries.S"), str(folder / "entries.c")]
-    subprocess.run([*command, *(str(SOURCES / one) for one in names), "-o", str(program), "-ldl"], check=True)
-    return program
+    (folder / "jumps.S").rename(folder / "entries.S")  # another object than that of entries' C file
+    return [folder / "entries.S", folder / "jumps.c", *(SOURCES / name for name in names)]

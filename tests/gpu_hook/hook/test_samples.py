@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,8 @@ class Table:
 
 
 @pytest.fixture
-def table(hook_parts: Any, tmp_path: Path) -> Iterator[Table]:
-    made = Table(hook_parts.Parts(tmp_path, "samples.c", "baselines.c"), hook_parts.Sample)
+def table(make_parts: Callable[..., Any], hook_parts: Any) -> Iterator[Table]:
+    made = Table(make_parts("samples.c", "baselines.c"), hook_parts.Sample)
     yield made
     made.reset()
 
@@ -241,10 +241,9 @@ def test_a_full_table_forgets_who_was_measured_longest_ago(table: Table) -> None
     assert newest > 290  # what is forgotten is old
 
 
-def test_the_same_launches_give_the_same_table(hook_parts: Any, tmp_path: Path) -> None:
-    def walk(folder: str) -> list[Any]:
-        (tmp_path / folder).mkdir()
-        table = Table(hook_parts.Parts(tmp_path / folder, "samples.c", "baselines.c"), hook_parts.Sample)
+def test_the_same_launches_give_the_same_table(make_parts: Callable[..., Any], hook_parts: Any) -> None:
+    def walk() -> list[Any]:
+        table = Table(make_parts("samples.c", "baselines.c"), hook_parts.Sample)
         chance = random.Random(11)
         found: list[Any] = []
         for _ in range(6000):
@@ -256,7 +255,7 @@ def test_the_same_launches_give_the_same_table(hook_parts: Any, tmp_path: Path) 
         table.reset()
         return found
 
-    assert walk("one") == walk("other")
+    assert walk() == walk()
 
 
 def test_a_graph_that_ended_leaves_nothing_to_the_next_one(table: Table) -> None:
@@ -275,9 +274,9 @@ def test_devices_share_nothing(table: Table) -> None:
     assert (table.stretch(0), table.stretch(1), table.samples(0), table.samples(1)) == (2.0, 1.0, 2, 2)
 
 
-def test_the_grid_class_is_the_logarithm_of_the_blocks(hook_parts: Any, tmp_path: Path) -> None:
+def test_the_grid_class_is_the_logarithm_of_the_blocks(make_parts: Callable[..., Any], tmp_path: Path) -> None:
     source = tmp_path / "grid_class.c"
     source.write_text('#include "samples.h"\nunsigned of(uint64_t blocks) { return samples_grid_class(blocks); }\n')
-    grid_class = hook_parts.Parts(tmp_path, source).library.of
+    grid_class = make_parts(source).library.of
     want = {0: 0, 1: 0, 2: 1, 3: 1, 4: 2, (1 << 20) - 1: 19, 1 << 20: 20, 2**64 - 1: GRID_CLASSES - 1}
     assert {blocks: grid_class(ctypes.c_uint64(blocks)) for blocks in want} == want

@@ -1,0 +1,205 @@
+"""Boards on their way from the agent: what a process does with them, under load, across forks and agents."""
+
+from __future__ import annotations
+
+import random
+import struct
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.protocol import Board, BoardKind, BoardNotice
+
+MIB = 1 << 20
+HERE = Path(__file__).parent
+GRANT = ("10" * 16, 64 * MIB), ("20" * 16, 64 * MIB)
+NEIGHBOUR, GONE, OWN = BoardKind.NEIGHBOUR, BoardKind.GONE, BoardKind.OWN
+OPTIONS = {
+    "": {},
+    "address,undefined": {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1"},
+    "thread": {"TSAN_OPTIONS": f"halt_on_error=1 exitcode=66 suppressions={HERE / 'thread.suppressions'}"},
+}
+
+
+class Worker:
+    """The program boards.c: ``worker("work 0 100 200")`` is its answer."""
+
+    def __init__(self, program: Path, env: dict[str, str]) -> None:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        env = {name: value for name, value in env.items() if name != "LD_LIBRARY_PATH"}
+        self._process: Any = subprocess.Popen([str(program)], env=env, text=True, bufsize=1, **pipes)
+        self.pid = self._process.pid
+
+    def __call__(self, command: str) -> str:
+        self._process.stdin.write(command + "\n")
+        answer = self._process.stdout.readline()
+        assert answer, self._process.communicate()[1]
+        return str(answer.strip())
+
+    def end(self) -> tuple[int, str]:
+        """Its exit status, and what it complained of."""
+        _, complaints = self._process.communicate(timeout=90)
+        return self._process.returncode, complaints
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+
+@pytest.fixture
+def make_worker(a_null_node: Any, build_program: Callable[..., Path]) -> Iterator[Callable[..., Worker]]:
+    made: list[Worker] = []
+
+    def make(sanitizer: str = "") -> Worker:
+        program = build_program("boards.c", sanitizer)
+        made.append(Worker(program, {**a_null_node.hooked_env, **OPTIONS[sanitizer]}))
+        return made[-1]
+
+    yield make
+    for worker in made:
+        worker.close()
+
+
+def refusals(node: Any) -> int:
+    return int(node.log.read_text().count("event=board_refused")) if node.log.exists() else 0
+
+
+def unexpected(node: Any) -> int:
+    return int(node.log.read_text().count("event=unexpected_message"))
+
+
+def test_a_process_shows_its_work_on_the_board_that_it_was_handed(
+    a_null_node: Any, make_worker: Callable[..., Worker], board_files: Any
+) -> None:
+    agent, worker = a_null_node.grant(*GRANT), make_worker()
+    connection = agent.process(worker.pid)
+    assert worker("work 1 1000 2000") == "done"
+    with board_files.BoardFile() as board:
+        board_files.hand_own(connection, board)
+        agent.wait_for(lambda: board.is_mapped)
+        assert board.intervals(1) == [(1000, 2000)]
+        worker("work 1 500000 600000")
+        worker("active 0 1")
+        assert board.intervals(1) == [(1000, 2000), (500000, 600000)]
+        assert (board.is_active(0), board.is_active(1)) == (1, 0)
+        assert struct.unpack_from("=i", board.map, Board.PID)[0] == worker.pid
+    assert worker.end() == (0, "")
+
+
+def test_a_child_writes_on_no_board_of_its_parents(
+    a_null_node: Any, make_worker: Callable[..., Worker], board_files: Any
+) -> None:
+    agent, worker = a_null_node.grant(*GRANT), make_worker()
+    connection = agent.process(worker.pid)
+    with board_files.BoardFile() as board, board_files.BoardFile(has_magic=True) as other:
+        other.show(1, 5)
+        board_files.send(connection, BoardNotice(NEIGHBOUR, 0, 0, 0), other.reader)
+        board_files.hand_own(connection, board)
+        agent.wait_for(lambda: board.is_mapped)
+        assert worker("look 0") == "1 1 0"
+        before = board.map[:]
+        assert worker("fork 0") == "0"  # nor does it know its parent's neighbours
+        assert board.map[:] == before
+        assert worker("look 0") == "1 1 0"
+        worker("work 0 100 200")
+        assert board.intervals() == [(100, 200)]
+    assert worker.end() == (0, "")
+
+
+def test_the_next_agent_learns_what_was_shown_and_says_who_the_neighbours_are(
+    a_null_node: Any, make_worker: Callable[..., Worker], board_files: Any
+) -> None:
+    agent, worker = a_null_node.grant(*GRANT), make_worker()
+    connection = agent.process(worker.pid)
+    with board_files.BoardFile() as board, board_files.BoardFile() as later, board_files.BoardFile() as other:
+        other.show(1, 5)
+        board_files.send(connection, BoardNotice(NEIGHBOUR, 31, 1, 0), other.reader)
+        board_files.hand_own(connection, board)
+        agent.wait_for(lambda: board.is_mapped)
+        worker("work 0 1000 2000")
+        agent.stop()
+        assert worker("look 1") == "1 1 0"  # while nobody says otherwise, the board is the truth
+        worker("work 0 900000 950000")
+        agent.start()
+        connection = agent.process(worker.pid)
+        board_files.hand_own(connection, later)
+        agent.wait_for(lambda: later.is_mapped)
+        assert later.intervals() == [(1000, 2000), (900000, 950000)]
+        assert worker("look 1") == "0 0 0"
+    assert worker.end() == (0, "")
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_an_agent_of_an_older_version_has_no_boards(
+    a_null_node: Any, make_worker: Callable[..., Worker], board_files: Any, version: int
+) -> None:
+    a_null_node.agent.version = version
+    agent, worker = a_null_node.grant(*GRANT), make_worker()
+    connection = agent.process(worker.pid)
+    with board_files.BoardFile() as board:
+        board_files.hand_own(connection, board)
+        agent.wait_for(lambda: unexpected(a_null_node) == 1)
+        assert not board.is_mapped
+        worker("work 0 1 100")
+        assert board.intervals() == []
+    assert worker.end() == (0, "")
+
+
+def test_notices_with_garbage_are_refused_and_leave_no_descriptor(
+    a_null_node: Any, make_worker: Callable[..., Worker], board_files: Any
+) -> None:
+    agent, worker = a_null_node.grant(*GRANT), make_worker()
+    connection = agent.process(worker.pid)
+
+    def open_files() -> int:
+        return len(list(Path(f"/proc/{worker.pid}/fd").iterdir()))
+
+    with board_files.BoardFile() as board, board_files.BoardFile(seals=0) as unsealed:
+        before = open_files()
+        fields = (OWN, 0, 0, 0), (NEIGHBOUR, 32, 0, 0), (NEIGHBOUR, 0, 16, 0), (NEIGHBOUR, 0, 0, 99), (7, 0, 0, 0)
+        notices = [protocol.pack(BoardNotice(OWN))[:16] + struct.pack("=IIII", *one) for one in fields]
+        packets: list[tuple[bytes, list[int]]] = [(notices[0], [])]
+        packets += [(notice, [board.reader]) for notice in notices]  # its own board for reading only, too
+        packets += [(notices[0], [unsealed.descriptor]), (protocol.pack(BoardNotice(GONE, 3)), [board.descriptor])]
+        for packet, descriptors in packets:
+            board_files.send_packet(connection, packet, *descriptors)
+        agent.wait_for(lambda: refusals(a_null_node) == len(packets))
+        board_files.send_packet(connection, notices[0] + bytes(8), board.descriptor)
+        agent.wait_for(lambda: unexpected(a_null_node) + a_null_node.log.read_text().count("agent_lost") > 0)
+        assert worker("look 0") == "0 0 0"
+        assert not board.is_mapped
+        agent.wait_for(lambda: open_files() <= before)
+    assert worker.end() == (0, "")
+
+
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_neighbours_that_come_and_go_under_load_are_clean(
+    sanitizer: str, a_null_node: Any, make_worker: Callable[..., Worker], board_files: Any
+) -> None:
+    agent, worker = a_null_node.grant(*GRANT), make_worker(sanitizer)
+    connection = agent.process(worker.pid)
+    chance = random.Random(2)
+    with board_files.BoardFile() as one, board_files.BoardFile() as other:
+        assert worker("run") == "runs"
+        for turn in range(400):
+            number = chance.randrange(protocol.MAX_NEIGHBOURS)
+            others = one if turn % 2 else other
+            others.map[64:] = chance.randbytes(protocol.BOARD_BYTES - 64)
+            notice = BoardNotice(NEIGHBOUR, number, chance.randrange(2), chance.randrange(16))
+            board_files.send(connection, notice, others.reader)
+            if turn % 3 == 0:
+                board_files.send(connection, BoardNotice(GONE, number))
+            if turn % 20 == 0:
+                with board_files.BoardFile() as board:
+                    board_files.hand_own(connection, board)
+                    agent.wait_for(lambda board=board: board.is_mapped)
+        agent.stop()
+        agent.start()
+        agent.process(worker.pid)
+        assert int(worker("stop")) > 1000
+    assert worker.end() == (0, "")
+    assert refusals(a_null_node) == 0
