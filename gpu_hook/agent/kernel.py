@@ -26,6 +26,7 @@ from aliquot.gpu_hook.protocol import (
 from .activity import Activity
 from .adoption import adopt
 from .audit import KernelProcesses
+from .compute.facts import Unwatched, Watch
 from .credit import HasRoom, always
 from .desks import KernelDesks
 from .entrance import Entrance
@@ -69,6 +70,7 @@ class Kernel:
         self.activity: Activity | None = None  # not told since this agent runs
         self.worked_at: float | None = None  # when a device was last seen working for it
         self.has_room: HasRoom = always  # set by who keeps the leases
+        self.compute: Watch = Unwatched()  # set by who keeps compute
         self.usage = KernelUsage(entry.tallies, entry.host_tally)
         self._ledger = ledger
         self._recall_seconds = recall_seconds
@@ -255,6 +257,7 @@ class Kernel:
                 session.agent_side.set_grant(
                     reservation.parts, reservation.generation, self._class_word, self._host_quota_word
                 )
+        self.compute.resized(self)
         self.write_journal()
 
     def set_enforcer(self, enforcer: protocol.Enforcer) -> None:
@@ -307,8 +310,10 @@ class Kernel:
         except OSError as error:
             log.error("event=pages_failed kernel=%s error=%r", self.kernel_id, str(error))
             return session.close()
+        self.compute.joining(self, session)
         self.sample()  # before the welcome: a process that reads its page at once reads the truth
         session.welcome()
+        self.compute.joined(self, session)
         self.residency.joined(session)
         log.info("event=joined kernel=%s pid=%d role=%s", self.kernel_id, session.pid, hello.role.name)
         if session.role is not Role.OBSERVER and self._expected.discard(session.pid):
@@ -337,6 +342,7 @@ class Kernel:
             return
         if self._sessions.pop(session.number, None) is None:
             return
+        self.compute.left(session)
         self.usage.retire(session, self._all_accounts)
         returned = self._ledger.end_process(self.kernel_id, session.number)
         log.info("event=left kernel=%s pid=%d returned_bytes=%d", self.kernel_id, session.pid, returned)

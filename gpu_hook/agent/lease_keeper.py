@@ -75,6 +75,17 @@ class LeaseKeeper:
         """Something changed: a call waits, a cell came or went, room returned."""
         self._wanted.set()
 
+    def keep_out(self, kernel_id: str) -> None:
+        """Swap it out, and let it come back only after ``let_in``: production needs its devices' time."""
+        if (record := self._records.get(kernel_id)) is not None:
+            record.is_kept_out = True
+            self.hurry()
+
+    def let_in(self, kernel_id: str) -> None:
+        if (record := self._records.get(kernel_id)) is not None:
+            record.is_kept_out = False
+            self.hurry()
+
     def record(self, kernel_id: str) -> LeaseRecord | None:
         return self._records.get(kernel_id)
 
@@ -121,7 +132,9 @@ class LeaseKeeper:
         self._save_the_quiet(now.monotonic)
         waits = {wait.kernel_id: wait for wait in decision.waits}
         for record in self._records.values():
-            if record.is_postponed:
+            if record.stays_out and record.wants_since is not None:
+                waits[record.kernel.kernel_id] = Wait(record.kernel.kernel_id, Reason.COMPUTE, 1)
+            elif record.is_postponed:
                 left = record.retry_at - now.monotonic
                 waits[record.kernel.kernel_id] = Wait(
                     record.kernel.kernel_id, Reason.STUCK, 1, expected_seconds=max(0.0, left)

@@ -24,6 +24,7 @@ _WORDS = {
     Reason.QUEUE: "others came before",
     Reason.BUSY: "those that hold the room are busy",
     Reason.HOST: "host memory for what would have to leave is full",
+    Reason.COMPUTE: "production works on its device, and it could not be held back enough beside that",
     Reason.STUCK: "what holds the room cannot be moved",
 }
 

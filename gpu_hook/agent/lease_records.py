@@ -97,6 +97,7 @@ class LeaseRecord:
         self.hinted_until = 0.0
         self.is_asked_in = False  # by its user: as if a cell had come
         self.is_asked_out = False
+        self.is_kept_out = False  # until the compute keeper lets it in: as if nobody wanted it
         self.is_prepared = False  # host memory for its copy was made, since it came in
         self.not_before = 0.0  # after a move that failed and does not say when to try again
         self.not_saved_before = 0.0  # after a checkpoint that was refused
@@ -131,20 +132,25 @@ class LeaseRecord:
             holdings=self._holdings(wanted),
             state=state,
             is_production=self.kernel.reservation.is_production,
-            want=Want.NONE if self.is_postponed else want,
+            want=Want.NONE if self.is_postponed or self.stays_out else want,
             wants_since=now.monotonic if self.wants_since is None else self.wants_since,
             idle_since=idleness.since,
             held_since=self.held_since,
             turn_since=max(self.turn_since, self.held_since),
             moving_since=facts.since,
             movable_at=self._movable_at(now.monotonic),
-            is_asked_out=self.is_asked_out,
+            is_asked_out=self.is_asked_out or self.stays_out,
         )
 
     def came_in(self, now: float) -> None:
         """Its hold and its turn begin."""
         self.held_since = self.turn_since = now
         self.is_asked_in, self.hinted_until, self.is_prepared = False, 0.0, False
+
+    @property
+    def stays_out(self) -> bool:
+        """Where it cannot leave, it is not kept from growing either."""
+        return self.is_kept_out and self.facts.is_swappable
 
     @property
     def is_resident(self) -> bool:

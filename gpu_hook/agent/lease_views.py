@@ -40,6 +40,7 @@ class Reason(str, enum.Enum):
     QUEUE = "queue"  # others wait for the same room, and came before
     BUSY = "busy"  # those that hold the room are busy, and it may not displace them
     HOST = "host"  # host memory for what would have to leave is full
+    COMPUTE = "compute"  # production works on its device, and could not be protected while it was there
     STUCK = "stuck"  # what holds the room cannot be swapped out, or the device has less than it needs
 
 

@@ -15,6 +15,7 @@ from aliquot.gpu_hook.placement import Refusal, place, resize
 
 from .activity import Activity
 from .audit import KernelProcesses
+from .compute.loop import ComputeKeeper
 from .devices import DeviceReading
 from .journal import Entry, JournalError, Reservation, Tally, read_entry, remove_folder
 from .kernel import Kernel
@@ -46,9 +47,11 @@ class Reservations:
         processes_changed: Callable[[], None],
         swap: SwapTools,
         leases: LeaseKeeper,
+        compute: ComputeKeeper,
     ) -> None:
         self.ledger = ledger
         self._leases = leases
+        self._compute = compute
         self._swap = swap
         self._settings = settings
         self._changed = changed
@@ -291,6 +294,7 @@ class Reservations:
         self._kernels[reservation.kernel_id] = kernel
         self._lost.pop(reservation.kernel_id, None)
         self._enter_lease(kernel)
+        kernel.compute = self._compute
         return kernel
 
     def _enter_lease(self, kernel: Kernel) -> None:
@@ -342,6 +346,7 @@ class Reservations:
         kernel.close(keep=False)
         self.ledger.release(kernel.kernel_id)
         self._leases.remove(kernel.kernel_id)
+        self._compute.forget(kernel.kernel_id)
         log.info("event=released kernel=%s", kernel.kernel_id)
         self._changed()
 

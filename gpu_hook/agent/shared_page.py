@@ -17,11 +17,11 @@ SIZE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 class SharedPage:
     """One mapped memfd, and the descriptor that is passed on until ``close_descriptor``."""
 
-    def __init__(self, name: str, other_side_writes: bool) -> None:
+    def __init__(self, name: str, other_side_writes: bool, size_bytes: int = protocol.PAGE_BYTES) -> None:
         self.descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
-            os.ftruncate(self.descriptor, protocol.PAGE_BYTES)
-            self._map = mmap.mmap(self.descriptor, protocol.PAGE_BYTES)
+            os.ftruncate(self.descriptor, size_bytes)
+            self._map = mmap.mmap(self.descriptor, size_bytes)
             fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, SIZE_SEALS)
             if other_side_writes:
                 fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)

@@ -1,0 +1,198 @@
+"""One device's compute: its processes, its controller, and what was measured there. Reads pages, writes none.
+
+Nothing here is shared with another device.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from aliquot.gpu_hook.agent.board_page import BoardWords
+
+from .eviction import Production
+from .facts import Member, kernels_of
+from .orders import PAUSES_ONLY, fallback, first_order
+from .reading import NO_BOARD
+from .views import MILLISECOND, OPEN, SECOND, Controller, DeviceLook, KernelShare, ProcessLook, Verdict
+
+log = logging.getLogger(__name__)
+
+SHORTEST_PAUSE = 5 * MILLISECOND
+LONGEST_PAUSE = SECOND
+QUIET = SECOND  # nobody used the device for so long: it is looked at less often
+QUIET_PAUSE = 150 * MILLISECOND
+AFTER_A_FAILURE = SECOND
+SILENT_SECONDS = 2.5  # of a board that shows work while nothing ends and NVML sees none
+
+
+@dataclass
+class Tally:
+    """What a kernel had of the device, under this agent. Nanoseconds."""
+
+    own: int = 0
+    throttled: int = 0
+    used: float | None = None  # by NVML, in its last look
+
+
+class DeviceDesk:
+    """``make`` makes a controller, which lives as long as processes are there."""
+
+    def __init__(self, make: Callable[[], Controller], is_capping: Callable[[bool], bool]) -> None:
+        self._make = make
+        self._is_capping = is_capping
+        self._controller: Controller | None = None
+        self._quiet_since: int | None = None
+        self._last_look = -1
+        self._owns: dict[str, int] = {}  # kernel -> what its controller last said
+        self._throttled: dict[int, int] = {}  # session -> what it last said
+        self.members: dict[int, Member] = {}
+        self.shares: Mapping[str, KernelShare] = {}
+        self.unholdable: tuple[str, ...] = ()
+        self.tallies: dict[str, Tally] = {}
+        self.production = Production()
+        self.is_contended = False
+        self.is_lost = False
+        self.next_at = 0
+
+    def add(self, member: Member) -> None:
+        self.members[member.who.key] = member
+        self.tallies.setdefault(member.who.kernel_id, Tally())
+        self.refresh(newcomer=member)
+
+    def remove(self, key: int) -> None:
+        self.members.pop(key, None)
+        self._throttled.pop(key, None)
+        if not self.members:
+            self._controller = None
+            self._owns.clear()
+        self.refresh()
+
+    def forget(self, kernel_id: str) -> None:
+        self.tallies.pop(kernel_id, None)
+        self._owns.pop(kernel_id, None)
+
+    def refresh(self, newcomer: Member | None = None) -> None:
+        """Who is here, or of what class, changed: what holds until the controller has looked."""
+        members = self.members.values()
+        has_production = any(member.who.is_production for member in members)
+        is_capped = any(self._is_capping(member.who.is_production) for member in members)
+        was_contended, had_production = self.is_contended, self.production.is_there
+        self.is_contended = not self.is_lost and bool(members) and (is_capped or len(kernels_of(members)) > 1)
+        if has_production != had_production:
+            self.production = Production(has_production)
+        if not self.is_contended:
+            self.shares, self.unholdable, self._quiet_since = {}, (), None
+            for member in members:
+                member.order = OPEN
+            return
+        for member in members:
+            first = first_order(member.who.is_production, True, has_production)
+            if member is newcomer:
+                member.order = first
+            elif not was_contended or (has_production and not had_production and not member.who.is_production):
+                # It may work in pauses at once: it is told of the boards that show them with the next message.
+                member.order = PAUSES_ONLY if has_production and not member.who.is_production else first
+        self.next_at = 0
+
+    def step(self, now: int, time_slices: bool) -> None:
+        """Look, and take the controller's orders."""
+        if now <= self._last_look:  # a clock that was set back is waited for
+            self.next_at = now + LONGEST_PAUSE
+            return
+        self._last_look = now
+        looks = tuple(self._read(member, now) for member in self.members.values())
+        self.production = _production(looks)
+        try:
+            if self._controller is None:
+                self._controller = self._make()
+            verdict = self._controller.step(DeviceLook(now, looks, time_slices))
+            self._take(verdict, looks, now)
+        except Exception:
+            log.exception("event=compute_controller_failed")
+            self._controller = None
+            self._owns.clear()
+            self.shares, self.unholdable = {}, ()
+            for member in self.members.values():
+                member.order = fallback(member.who.is_production)
+            self.next_at = now + AFTER_A_FAILURE
+
+    def end_solo_windows(self) -> None:
+        """Whoever measures alone is told that it is over: the agent ends, or the device is nobody's business."""
+        for member in self.members.values():
+            if member.order.solo_window % 2:
+                member.order = replace(member.order, solo_window=(member.order.solo_window + 1) & 0xFFFFFFFF)
+
+    def _take(self, verdict: Verdict, looks: Sequence[ProcessLook], now: int) -> None:
+        for key, order in verdict.orders.items():
+            if key in self.members:
+                self.members[key].order = order
+        self.shares, self.unholdable = verdict.shares, verdict.unholdable
+        for kernel_id, share in verdict.shares.items():
+            tally = self.tallies.setdefault(kernel_id, Tally())
+            tally.own += max(0, share.own - self._owns.get(kernel_id, 0))
+            self._owns[kernel_id] = share.own
+        for look in looks:
+            before = self._throttled.get(look.key, 0)
+            if look.throttled != before:
+                self.tallies[look.kernel_id].throttled += look.throttled - before
+                self._throttled[look.key] = look.throttled
+        pause = max(SHORTEST_PAUSE, min(verdict.look_after, LONGEST_PAUSE))
+        if any(map(_is_in_use, looks)):
+            self._quiet_since = None
+        elif self._quiet_since is None:
+            self._quiet_since = now
+        elif now - self._quiet_since > QUIET:
+            pause = max(pause, QUIET_PAUSE)
+        self.next_at = now + pause
+
+    def _read(self, member: Member, now: int) -> ProcessLook:
+        session, device = member.process.session, member.device
+        assert session.hook_side is not None  # as long as it is a member
+        words, board = session.hook_side.compute(device), session.board
+        if board is None:
+            return member.reader.read(member.who, words, self._as_before(member, words.launches, now), _no_ring, now)
+        shown = board.read(device)
+        self._watch(member, shown, words.occupied, now)
+        if member.withdrawn_since is not None:
+            shown = shown._replace(is_active=0, since=member.withdrawn_since)
+
+        def ring() -> tuple[list[int], int]:
+            return board.intervals(device), board.read(device).interval_count
+
+        return member.reader.read(member.who, words, shown, ring, now, member.own)
+
+    @staticmethod
+    def _as_before(member: Member, launches: int, now: int) -> BoardWords:
+        """What a board would show of a process whose hook has none: launches since the last look."""
+        before, since = member.shown if isinstance(member.shown, tuple) else ((launches, False), now)
+        is_active = launches != before[0]
+        if is_active != before[1]:
+            since = now
+        member.shown = ((launches, is_active), since)
+        return NO_BOARD._replace(is_active=int(is_active), since=since)
+
+    @staticmethod
+    def _watch(member: Member, shown: BoardWords, occupied: int, now: int) -> None:
+        """A board on which nothing moves counts as long as NVML sees its process work."""
+        said = (shown, occupied)
+        if said != member.shown or not shown.is_active:
+            member.shown, member.silent_seconds, member.withdrawn_since = said, 0.0, None
+        elif member.silent_seconds > SILENT_SECONDS and member.withdrawn_since is None:
+            log.warning("event=board_withdrawn kernel=%s pid=%d", member.who.kernel_id, member.process.session.pid)
+            member.withdrawn_since = now
+
+
+def _is_in_use(look: ProcessLook) -> bool:
+    return bool(look.is_active or look.in_flight or look.waiting_launches or look.intervals)
+
+
+def _production(looks: Sequence[ProcessLook]) -> Production:
+    ours = [look for look in looks if look.is_production]
+    is_active = any(look.is_active or look.in_flight for look in ours)
+    return Production(bool(ours), is_active, max((look.active_since for look in ours), default=0))
+
+
+def _no_ring() -> tuple[list[int], int]:
+    return [], 0

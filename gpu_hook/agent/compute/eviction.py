@@ -1,0 +1,82 @@
+"""Kernels that cannot be held beside production: out through their lease, and back when production has been idle.
+
+Decides how long; the lease keeper moves them. A kernel that has to leave again soon after it came back stays longer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .facts import Leases
+from .views import SECOND
+
+log = logging.getLogger(__name__)
+
+IDLE_BEFORE_RETURN = 2 * SECOND
+LEAST_AWAY = 5 * SECOND
+MOST_AWAY = 300 * SECOND
+SETTLED = 300 * SECOND  # back for so long: it is as one that never left
+
+
+class Production(NamedTuple):
+    """Of one device. ``idle_since`` says something while nothing is active."""
+
+    is_there: bool = False
+    is_active: bool = False
+    idle_since: int = 0
+
+
+@dataclass
+class _Exile:
+    uuid: str  # of the device where it cannot be held
+    since: int
+    away: int  # at least so long
+    back_at: int | None = None
+
+
+class Evictions:
+    """Times are nanoseconds on CLOCK_MONOTONIC."""
+
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
+        self._exiles: dict[str, _Exile] = {}
+
+    def is_out(self, kernel_id: str) -> bool:
+        exile = self._exiles.get(kernel_id)
+        return exile is not None and exile.back_at is None
+
+    def forget(self, kernel_id: str) -> None:
+        self._exiles.pop(kernel_id, None)
+
+    def pardon(self, kernel_id: str) -> None:
+        """It is production now, and held by nobody."""
+        if self.is_out(kernel_id):
+            self._leases.let_in(kernel_id)
+        self.forget(kernel_id)
+
+    def look(self, uuid: str, unholdable: Iterable[str], production: Production, now: int) -> None:
+        """What a device's controller said, and what production does there."""
+        for kernel_id in unholdable:
+            if not self.is_out(kernel_id):
+                self._put_out(kernel_id, uuid, now)
+        is_idle = not production.is_there or (
+            not production.is_active and now - production.idle_since >= IDLE_BEFORE_RETURN
+        )
+        for kernel_id, exile in self._exiles.items():
+            if exile.uuid != uuid or exile.back_at is not None or not is_idle:
+                continue
+            if not production.is_there or now - exile.since >= exile.away:
+                exile.back_at = now
+                log.info("event=let_back kernel=%s after_seconds=%d", kernel_id, (now - exile.since) // SECOND)
+                self._leases.let_in(kernel_id)
+
+    def _put_out(self, kernel_id: str, uuid: str, now: int) -> None:
+        before, away = self._exiles.get(kernel_id), LEAST_AWAY
+        if before is not None and before.back_at is not None and now - before.back_at < SETTLED:
+            away = min(2 * before.away, MOST_AWAY)
+        self._exiles[kernel_id] = _Exile(uuid, now, away)
+        log.info("event=unholdable kernel=%s uuid=%s at_least_seconds=%d", kernel_id, uuid, away // SECOND)
+        self._leases.keep_out(kernel_id)

@@ -1,0 +1,123 @@
+"""What the compute keeper knows of processes and devices, and what it uses of the rest of the agent. No decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from aliquot.gpu_hook.agent.board_page import BoardPage
+from aliquot.gpu_hook.agent.hook_page import HookSide
+from aliquot.gpu_hook.agent.journal import Reservation
+from aliquot.gpu_hook.agent.pages import AgentSide
+from aliquot.gpu_hook.protocol import BoardNotice, Role
+
+from .boards import NeighbourBook
+from .reading import Reader, Who
+from .views import OPEN, Order
+
+
+class Session(Protocol):
+    """A process of a kernel, as the keeper uses it."""
+
+    number: int
+    role: Role
+    version: int | None
+    agent_side: AgentSide | None
+    hook_side: HookSide | None
+    board: BoardPage | None
+
+    @property
+    def pid(self) -> int: ...
+
+    def notify(self, notice: BoardNotice, descriptor: int | None = None) -> bool: ...
+
+
+class Owner(Protocol):
+    """The kernel of a process."""
+
+    @property
+    def kernel_id(self) -> str: ...
+
+    @property
+    def reservation(self) -> Reservation: ...
+
+
+class Watch(Protocol):
+    """Is told by kernels of their processes; the keeper is one."""
+
+    def joining(self, kernel: Owner, session: Session) -> None:
+        """Its page is not handed over yet."""
+        ...
+
+    def joined(self, kernel: Owner, session: Session) -> None:
+        """It was welcomed."""
+        ...
+
+    def left(self, session: Session) -> None:
+        """Its pages are about to go. Also for a session that never joined."""
+        ...
+
+    def resized(self, kernel: Owner) -> None: ...
+
+
+class Unwatched:
+    """Implements Watch, and does nothing: a kernel before anybody keeps its compute."""
+
+    def joining(self, kernel: Owner, session: Session) -> None: ...
+
+    def joined(self, kernel: Owner, session: Session) -> None: ...
+
+    def left(self, session: Session) -> None: ...
+
+    def resized(self, kernel: Owner) -> None: ...
+
+
+class Leases(Protocol):
+    """Who keeps the leases: a kernel that nothing else holds stays swapped out."""
+
+    def keep_out(self, kernel_id: str) -> None: ...
+
+    def let_in(self, kernel_id: str) -> None: ...
+
+
+@dataclass(eq=False)
+class Member:
+    """One process on one device, which is number ``device`` to it. Written by the keeper alone.
+
+    ``own``: its GPU time as NVML says it, nanoseconds. ``silent_seconds``: how long NVML has seen no work of it, while
+    its board shows some and nothing moves.
+    """
+
+    process: ProcessRecord
+    device: int
+    uuid: str
+    who: Who
+    reader: Reader
+    order: Order = OPEN  # as its controller wants it
+    own: int | None = None
+    shown: object = None
+    silent_seconds: float = 0.0
+    withdrawn_since: int | None = None  # its board counts no longer: it shows work that is not there
+
+
+@dataclass(eq=False)
+class ProcessRecord:
+    """One process of a kernel, on all the kernel's devices."""
+
+    session: Session
+    owner: Owner
+    members: tuple[Member, ...] = ()
+    book: NeighbourBook = field(default_factory=NeighbourBook)
+
+    @property
+    def can_pace(self) -> bool:
+        return (self.session.version or 0) > 3
+
+    @property
+    def is_production(self) -> bool:
+        return self.owner.reservation.is_production
+
+
+def kernels_of(members: Iterable[Member]) -> set[str]:
+    return {member.who.kernel_id for member in members}

@@ -1,0 +1,296 @@
+"""The compute keeper: looks at contended devices every few milliseconds, and carries out what their controllers order.
+
+The only writer of gate and pace, and of who reads whose board. It does nothing while nobody shares a device. What
+protects production holds from a process's welcome on, and does not wait for a look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from aliquot.gpu_hook.agent.board_page import BoardPage
+from aliquot.gpu_hook.agent.devices import DeviceReading
+from aliquot.gpu_hook.protocol import MAX_NEIGHBOURS, NO_LIMIT, Pace, Role
+
+from .boards import CROWD, BoardPlace, CrowdBoard, first_places
+from .desk import DeviceDesk
+from .eviction import Evictions
+from .facts import Leases, Member, Owner, ProcessRecord, Session
+from .orders import combine
+from .reading import Reader, Who
+from .settings import ComputeSettings
+from .status import describe_control, describe_share
+from .views import MILLISECOND, SECOND, Controller, Order
+
+log = logging.getLogger(__name__)
+
+_TOGETHER = MILLISECOND  # looks that are due so soon are made at once
+_TELL_AGAIN = 5 * MILLISECOND
+_STALL = SECOND
+
+
+class ComputeKeeper:
+    """Implements facts.Watch. ``clock``: CLOCK_MONOTONIC in nanoseconds. ``make``: a controller for one device."""
+
+    def __init__(
+        self,
+        settings: ComputeSettings,
+        make: Callable[[], Controller],
+        clock: Callable[[], int],
+        leases: Leases,
+        time_slices: bool = True,
+    ) -> None:
+        self._settings = settings
+        self._make = make
+        self._clock = clock
+        self._time_slices = time_slices
+        self._evictions = Evictions(leases)
+        self._records: dict[int, ProcessRecord] = {}  # by the session's number
+        self._welcomed: set[int] = set()
+        self._unsealed: list[BoardPage] = []
+        self._desks: dict[str, DeviceDesk] = {}
+        self._crowds: dict[str, CrowdBoard] = {}
+        self._is_behind = False  # some process is still to be told of a neighbour
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0
+
+    # facts.Watch
+
+    def joining(self, kernel: Owner, session: Session) -> None:
+        if session.role is not Role.PROCESS or session.agent_side is None:
+            return
+        record = ProcessRecord(session, kernel)
+        now = self._clock()
+        record.members = tuple(
+            Member(record, device, part.uuid, self._who(record, device), Reader(now))
+            for device, part in enumerate(kernel.reservation.parts)
+        )
+        self._records[session.number] = record
+        if session.board is not None:
+            self._unsealed.append(session.board)
+        for member in record.members:
+            self._desk(member.uuid).add(member)
+            self._write_all(self._desk(member.uuid).members.values())
+        self._write(record)
+
+    def joined(self, kernel: Owner, session: Session) -> None:
+        if session.number in self._records:
+            self._welcomed.add(session.number)
+            self._tell_neighbours()
+            self._schedule()
+
+    def left(self, session: Session) -> None:
+        record = self._records.pop(session.number, None)
+        if record is None:
+            return
+        self._welcomed.discard(session.number)
+        self._unsealed = [board for board in self._unsealed if board is not session.board]
+        for member in record.members:
+            desk = self._desk(member.uuid)
+            desk.remove(member.who.key)
+            self._write_all(desk.members.values())
+        self._tell_neighbours()
+        self._schedule()
+
+    def resized(self, kernel: Owner) -> None:
+        records = [record for record in self._records.values() if record.owner is kernel]
+        if kernel.reservation.is_production:
+            self._evictions.pardon(kernel.kernel_id)
+        for record in records:
+            for member in record.members:
+                member.who = self._who(record, member.device)
+        for uuid in {member.uuid for record in records for member in record.members}:
+            self._desk(uuid).refresh()
+            self._write_all(self._desk(uuid).members.values())
+        self._tell_neighbours()
+        self._schedule()
+
+    # The rest of the agent
+
+    def forget(self, kernel_id: str) -> None:
+        """It ended."""
+        self._evictions.forget(kernel_id)
+        for desk in self._desks.values():
+            desk.forget(kernel_id)
+
+    def saw_devices(self, readings: Iterable[DeviceReading]) -> None:
+        """NVML was asked: whose work it saw, and which devices are lost."""
+        for reading in readings:
+            desk = self._desks.get(reading.facts.uuid)
+            if desk is None:
+                continue
+            if desk.is_lost != reading.is_lost:
+                desk.is_lost = reading.is_lost
+                desk.end_solo_windows()
+                desk.refresh()
+                self._write_all(desk.members.values())
+                self._schedule()
+            self._book(desk, reading)
+
+    def describe(self, kernel_id: str, uuid: str) -> dict[str, Any] | None:
+        """A kernel's ``compute`` on one device, for the status."""
+        desk = self._desks.get(uuid)
+        return None if desk is None else describe_share(desk, kernel_id, self._evictions.is_out(kernel_id))
+
+    def describe_device(self, uuid: str) -> dict[str, Any]:
+        return describe_control(self._settings, self._desks.get(uuid), self._time_slices)
+
+    def close(self) -> None:
+        """The agent ends. Orders stay: from here on the hooks go by their own rule, until the next agent's first."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for desk in self._desks.values():
+            desk.end_solo_windows()
+        for record in self._records.values():
+            self._write(record)
+        for crowd in self._crowds.values():
+            crowd.close()
+        self._crowds.clear()
+
+    # Looking
+
+    def turn(self) -> None:
+        """Look at the devices that are due. Called by a timer; by tests."""
+        now = self._clock()
+        if self._due and now - self._due > _STALL:
+            log.warning("event=compute_late milliseconds=%d", (now - self._due) // MILLISECOND)
+        self._unsealed = [board for board in self._unsealed if not board.seal()]
+        is_moved = False
+        for uuid, desk in self._desks.items():
+            if desk.is_contended and desk.next_at <= now + _TOGETHER:
+                before = [member.withdrawn_since for member in desk.members.values()]
+                desk.step(now, self._time_slices)
+                is_moved |= before != [member.withdrawn_since for member in desk.members.values()]
+                self._write_all(desk.members.values())
+                self._show_crowd(uuid, desk, now)
+                self._evictions.look(uuid, desk.unholdable, desk.production, now)
+        if is_moved or self._is_behind:
+            self._tell_neighbours()
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = [desk.next_at for desk in self._desks.values() if desk.is_contended]
+        now = self._clock()
+        for uuid, desk in self._desks.items():
+            if not desk.is_contended:
+                self._evictions.look(uuid, (), desk.production, now)
+        if self._is_behind:
+            due.append(now + _TELL_AGAIN)
+        if not due:
+            self._due = 0
+            return
+        self._due = max(now, min(due))
+        delay = (self._due - now) / SECOND
+        self._timer = asyncio.get_running_loop().call_later(delay, self._turn_safely)
+
+    def _turn_safely(self) -> None:
+        try:
+            self.turn()
+        except Exception:
+            log.exception("event=compute_turn_failed")
+            for desk in self._desks.values():
+                desk.next_at = max(desk.next_at, self._clock() + SECOND)
+            self._schedule()
+
+    def _desk(self, uuid: str) -> DeviceDesk:
+        desk = self._desks.get(uuid)
+        if desk is None:
+            desk = self._desks[uuid] = DeviceDesk(self._make, self._settings.caps)
+        return desk
+
+    def _who(self, record: ProcessRecord, device: int) -> Who:
+        reservation = record.owner.reservation
+        return Who(
+            record.session.number,
+            record.owner.kernel_id,
+            reservation.is_production,
+            reservation.parts[device].hundredths,
+            self._settings.caps(reservation.is_production),
+            record.can_pace,
+        )
+
+    @staticmethod
+    def _book(desk: DeviceDesk, reading: DeviceReading) -> None:
+        """GPU time of the device's processes, as the driver tells it. One that it does not tell apart is not silent."""
+        tells = bool(reading.busy) or reading.utilization_percent == 0
+        used: dict[str, float] = {}
+        for member in desk.members.values():
+            seconds = reading.busy.get(member.process.session.pid, 0.0)
+            used[member.who.kernel_id] = used.get(member.who.kernel_id, 0.0) + seconds
+            if tells:
+                member.own = (member.own or 0) + int(seconds * 1e9)
+                member.silent_seconds = 0.0 if seconds > 0 else member.silent_seconds + reading.covered_seconds
+        for kernel_id, seconds in used.items():
+            tally = desk.tallies[kernel_id]
+            tally.used = min(1.0, seconds / reading.covered_seconds) if reading.covered_seconds > 0 else tally.used
+            if not desk.is_contended:
+                tally.own += int(seconds * 1e9)
+
+    # Writing
+
+    def _write_all(self, members: Iterable[Member]) -> None:
+        for record in {id(member.process): member.process for member in members}.values():
+            self._write(record)
+
+    @staticmethod
+    def _write(record: ProcessRecord) -> None:
+        page = record.session.agent_side
+        assert page is not None  # as long as there is a record
+        gate, orders = combine([member.order for member in record.members], record.can_pace)
+        for member, order in zip(record.members, orders, strict=True):
+            page.set_order(member.device, _in_the_hooks_measure(order, member.reader))
+        page.set_gate(gate)
+
+    def _tell_neighbours(self) -> None:
+        self._is_behind = False
+        for number in self._welcomed:
+            record = self._records[number]
+            if record.can_pace:
+                wanted = {} if record.is_production else self._wanted(record)
+                self._is_behind |= not record.book.bring_up_to_date(wanted, record.session.notify)
+
+    def _wanted(self, record: ProcessRecord) -> Mapping[BoardPlace, int]:
+        places: dict[BoardPlace, int] = {}
+        has_none = set()  # devices with production that has no board
+        for member in record.members:
+            for other in self._desk(member.uuid).members.values():
+                if not other.who.is_production or other.who.kernel_id == member.who.kernel_id:
+                    continue
+                board = other.process.session.board
+                if board is None:
+                    has_none.add(member)
+                elif other.withdrawn_since is None:
+                    places[BoardPlace(other.who.key, member.device, other.device)] = board.reader
+        too_many = len(places) + len(has_none) > MAX_NEIGHBOURS
+        crowded = record.members if too_many else has_none
+        crowds = {BoardPlace(CROWD, member.device, 0): self._crowd(member.uuid).reader for member in crowded}
+        return {**first_places(places, MAX_NEIGHBOURS - len(crowds)), **crowds}
+
+    def _crowd(self, uuid: str) -> CrowdBoard:
+        crowd = self._crowds.get(uuid)
+        if crowd is None:
+            crowd = self._crowds[uuid] = CrowdBoard()
+        return crowd
+
+    def _show_crowd(self, uuid: str, desk: DeviceDesk, now: int) -> None:
+        if uuid in self._crowds:
+            self._crowds[uuid].show(desk.production.is_active, now)
+
+
+def _in_the_hooks_measure(order: Order, reader: Reader) -> Order:
+    """What is allowed was ordered by our count of its work; a hook has its own."""
+    raw = reader.raw_blocks if order.pace is Pace.BLOCKS else reader.raw_allowed
+    if order.allowed == order.allowed_beside == NO_LIMIT:
+        return order
+    allowed, beside = raw(order.allowed), raw(order.allowed_beside)
+    if (allowed, beside) == (order.allowed, order.allowed_beside):
+        return order
+    return replace(order, allowed=allowed, allowed_beside=beside)

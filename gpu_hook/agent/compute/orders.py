@@ -1,0 +1,51 @@
+"""Pure: from a controller's orders for single devices to the words of one process's page, whose gate is for all.
+
+Also the orders that hold where no controller spoke yet, or one failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from aliquot.gpu_hook.protocol import Gate, Pace
+
+from .views import MEASURED, MILLISECOND, OPEN, Order
+
+PAUSES_ONLY = Order(gate=Gate.PACED, pace=Pace.TIME, allowed_beside=0, in_flight_cap=1)
+# Between its welcome and the boards that follow it a process knows of no neighbour: what it may do then is bounded.
+FIRST_ALLOWANCE = 10 * MILLISECOND
+CAUTIOUS = replace(PAUSES_ONLY, allowed=FIRST_ALLOWANCE)
+
+
+def first_order(is_production: bool, is_contended: bool, has_production_beside: bool) -> Order:
+    """For a process that joins, until the controller has seen it."""
+    if not is_contended:
+        return OPEN
+    return CAUTIOUS if has_production_beside and not is_production else MEASURED
+
+
+def fallback(is_production: bool) -> Order:
+    """Where a controller failed: production goes on, others have its pauses, by its boards alone."""
+    return MEASURED if is_production else PAUSES_ONLY
+
+
+def combine(orders: Sequence[Order], can_pace: bool) -> tuple[Gate, tuple[Order, ...]]:
+    """The gate of a process, and its devices' orders under it: what holds it on one device does not on another.
+
+    A hook that cannot pace has the gate alone, and is closed where any of its devices is to be.
+    """
+    gates = {order.gate for order in orders}
+    if not can_pace:
+        return (Gate.CLOSED if Gate.CLOSED in gates else Gate.OPEN), tuple(orders)
+    if len(gates) == 1:
+        return gates.pop(), tuple(orders)
+    return Gate.PACED, tuple(map(_under_a_paced_gate, orders))
+
+
+def _under_a_paced_gate(order: Order) -> Order:
+    if order.gate is Gate.OPEN:
+        return replace(order, pace=Pace.OFF)
+    if order.gate is Gate.CLOSED:
+        return replace(order, pace=Pace.TIME, allowed=0, allowed_beside=0)
+    return order

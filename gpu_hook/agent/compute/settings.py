@@ -1,0 +1,108 @@
+"""What a node agent can be told about compute: its options, and their values. Read once, like the other settings."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from .controllers import CONTROLLERS
+from .views import MILLISECOND
+
+CAPS = ("none", "opportunistic", "all")
+LEAST_PERIOD, MOST_PERIOD = 5, 1000  # milliseconds
+
+
+@dataclass(frozen=True)
+class ComputeSettings:
+    """``slowdown_target`` and ``floor`` are parts of time; ``cap`` says whose share is a limit, too."""
+
+    control: str = "measured"
+    cap: str = "none"
+    slowdown_target: float = 0.02
+    floor: float = 0.002
+    period: int = 20 * MILLISECOND
+
+    def caps(self, is_production: bool) -> bool:
+        """Whether a kernel of this class gets no more than its share, even alone."""
+        return self.cap == "all" or (self.cap == "opportunistic" and not is_production)
+
+
+def add_compute_arguments(parser: argparse.ArgumentParser) -> None:
+    default = ComputeSettings()
+    parser.add_argument(
+        "--compute-control",
+        choices=tuple(CONTROLLERS),
+        default=default.control,
+        help="what decides who runs how much on a shared device; all but measured are there to compare with "
+        f"(default {default.control})",
+    )
+    parser.add_argument(
+        "--compute-cap",
+        choices=CAPS,
+        default=default.cap,
+        help="whose share of a device is a hard limit, even where nobody else wants the rest (default none)",
+    )
+    parser.add_argument(
+        "--slowdown-target",
+        type=_percent(0.1, 50),
+        default=default.slowdown_target,
+        metavar="PERCENT",
+        help="how much slower production may become for opportunistic work "
+        f"(default {100 * default.slowdown_target:g})",
+    )
+    parser.add_argument(
+        "--compute-floor",
+        type=_percent(0, 50),
+        default=default.floor,
+        metavar="PERCENT",
+        help="of a device, for opportunistic kernels beside production that never pauses: so that nobody starves "
+        f"(default {100 * default.floor:g})",
+    )
+    parser.add_argument(
+        "--compute-period",
+        type=_milliseconds,
+        default=default.period,
+        metavar="MILLISECONDS",
+        help=f"how often a shared device that is in use is looked at (default {default.period // MILLISECOND})",
+    )
+
+
+def read_compute_settings(options: argparse.Namespace) -> ComputeSettings:
+    return ComputeSettings(
+        options.compute_control,
+        options.compute_cap,
+        options.slowdown_target,
+        options.compute_floor,
+        options.compute_period,
+    )
+
+
+def _percent(least: float, most: float) -> _Percent:
+    return _Percent(least, most)
+
+
+class _Percent:
+    """Called by argparse; the value is a part of 1."""
+
+    def __init__(self, least: float, most: float) -> None:
+        self._range = least, most
+
+    def __call__(self, text: str) -> float:
+        least, most = self._range
+        try:
+            value = float(text.removesuffix("%"))
+        except ValueError:
+            value = -1.0
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"asked {text!r}; ask for {least:g} to {most:g} percent")
+        return value / 100
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not LEAST_PERIOD <= value <= MOST_PERIOD:
+        raise argparse.ArgumentTypeError(f"asked {text!r}; ask for {LEAST_PERIOD} to {MOST_PERIOD} milliseconds")
+    return int(value * MILLISECOND)

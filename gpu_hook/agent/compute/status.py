@@ -1,0 +1,59 @@
+"""What the agent tells of compute in its status: a kernel's ``compute`` on a device, a device's ``compute_control``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aliquot.gpu_hook.protocol import Gate, Pace
+
+from .desk import DeviceDesk
+from .facts import Member
+from .settings import ComputeSettings
+from .views import MILLISECOND, SECOND
+
+_UNHOLDABLE = "swapped out while production works there: nothing less would hold it"
+
+
+def describe_share(desk: DeviceDesk, kernel_id: str, is_out: bool) -> dict[str, Any] | None:
+    tally = desk.tallies.get(kernel_id)
+    if tally is None:
+        return None
+    share = desk.shares.get(kernel_id)
+    used = tally.used if share is None else share.used
+    bound = None if share is None else share.bound
+    stretch = None if share is None else share.stretch
+    return {
+        "share_entitled": None if share is None else _rounded(share.entitled),
+        "share_used": _rounded(used),
+        "own_seconds": round(tally.own / SECOND, 6),
+        "stretch": _rounded(stretch),
+        "throttled_seconds": round(tally.throttled / SECOND, 6),
+        "bound_milliseconds": None if bound is None else round(bound / MILLISECOND, 3),
+        "pace": _pace([member for member in desk.members.values() if member.who.kernel_id == kernel_id]),
+        "reason": _UNHOLDABLE if is_out else ("" if share is None else share.reason),
+        "unholdable": is_out,
+    }
+
+
+def describe_control(settings: ComputeSettings, desk: DeviceDesk | None, time_slices: bool) -> dict[str, Any]:
+    return {
+        "controller": settings.control,
+        "sharing": "time slices" if time_slices else "side by side",
+        "target_percent": round(100 * settings.slowdown_target, 3),
+        "contended": desk is not None and desk.is_contended,
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _pace(members: list[Member]) -> str:
+    """Of several processes, what holds the most."""
+    orders = [member.order for member in members]
+    if any(order.gate is Gate.CLOSED for order in orders):
+        return "closed"
+    paces = {order.pace for order in orders if order.gate is Gate.PACED}
+    if paces & {Pace.TIME, Pace.BLOCKS}:
+        return "paced"
+    return "measured" if Pace.MEASURE in paces else "open"
