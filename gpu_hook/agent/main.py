@@ -9,6 +9,7 @@ import logging
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -30,6 +31,7 @@ from .candidates import Chosen, FindEnforcers, choose_candidates, find_enforcers
 from .cdi import hook_spec, replace_file, softgpu_spec, write_specs
 from .checkpoint_helper import CheckpointHelper
 from .checkpoint_refusals import Circumstances
+from .compute.loop import ComputeKeeper
 from .control import ControlServer
 from .devices import DeviceMonitor, DeviceSource, DriverError
 from .enforcement import Enforcement
@@ -88,9 +90,12 @@ class Agent:
             self._tell_lease,
             settings.leases.checkpoint_after_seconds,
         )
-        self._reservations = Reservations(self._ledger, settings, self._tell_change, self._hurry, swap, self._leases)
+        self._actuation = Actuation(chosen.actuators, lambda asked: settings.compute.caps(asked.is_production))
+        self._compute = ComputeKeeper(settings.compute, time.monotonic_ns, self._leases, self._actuation)
+        self._reservations = Reservations(
+            self._ledger, settings, self._tell_change, self._hurry, swap, self._leases, self._compute
+        )
         self._enforcement = Enforcement(chosen.limits, self._kernels)
-        self._actuation = Actuation(chosen.actuators)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
         self._lease_operations = LeaseOperations(self._leases, self._send)
         self._trims = Trims(settings.trim, self._kernels, self._idle_since, self._send, read_moment)
@@ -183,6 +188,7 @@ class Agent:
 
     async def close(self) -> None:
         """Leave the folder to the next agent: kernels that live keep their grant.json."""
+        self._compute.close()
         await self._leases.close()
         self._reservations.close()  # before the connections that hold some of them
         self._arena.close()
@@ -207,6 +213,7 @@ class Agent:
         self._ledger.set_devices((r.facts for r in readings), (r.facts.uuid for r in readings if r.is_lost))
         self._auditor.look(readings, self._reservations.processes(), asyncio.get_running_loop().time())
         self._reservations.book_looks(readings)
+        self._compute.saw_devices(readings)
         self._leases.room.look(readings, self._reservations.on_devices())
         if before and self._ledger.device_states() != before:
             log.warning("event=devices_changed lost=%s", [s.index for s in self._ledger.device_states() if s.lost])
@@ -249,7 +256,7 @@ class Agent:
         found = self._auditor.findings
         kernels = [
             {
-                **describe_kernel(kernel, found, self._enforcement),
+                **describe_kernel(kernel, found, self._enforcement, self._compute),
                 "residency": describe_lease(self._leases, kernel.kernel_id),
                 "misfits": self._misfits(kernel),
                 "trimmed": self._trims.describe(kernel.kernel_id),
@@ -262,7 +269,7 @@ class Agent:
             "enforcer": self._enforcement.name,
             "enforcers": [asdict(report) for report in self._enforcement.reports],
             "actuators": [asdict(report) for report in self._actuation.reports],
-            "devices": describe_devices(self._ledger, self._monitor.readings, kernels),
+            "devices": describe_devices(self._ledger, self._monitor.readings, kernels, self._compute),
             "host_memory_bytes": self._ledger.host_memory_bytes,
             "host_copies": asdict(self._arena.use),
             "oversubscription": self._ledger.oversubscription.most,

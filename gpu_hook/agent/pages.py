@@ -147,6 +147,16 @@ class AgentSide:
             fence()
             half_words[(start + AgentPage.PACE) // 4] = order.pace
 
+    def set_actuators(self, bits: protocol.Actuators, sm_percents: Sequence[int]) -> None:
+        """What else than pacing its hook is to do; a percentage for each device, or none at all."""
+        if not self._has_compute:
+            return
+        for device, percent in enumerate(sm_percents):
+            start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
+            self._page.half_words[(start + AgentPage.SM_PERCENT) // 4] = percent
+        fence()
+        self._page.half_words[AgentPage.ACTUATORS // 4] = bits
+
     def set_gate(self, gate: protocol.Gate) -> None:
         """Of all its devices. Whoever sees it sees the orders that were written before. Only a hook that knows what
         PACED is gets that.

@@ -11,6 +11,7 @@ from pathlib import Path
 from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 
 from .actuators.settings import ActuatorSettings, add_actuator_arguments, read_actuator_settings
+from .compute.settings import ComputeSettings, add_compute_arguments, read_compute_settings
 from .enforcers.choice import ENFORCERS
 from .host_memory import HostMemoryRule
 from .lease_settings import LeaseSettings, add_lease_arguments, read_lease_settings
@@ -42,6 +43,7 @@ class AgentSettings:
     cdi_dir: Path | None = None
     library_dir: Path | None = None
     enforcer: str = "auto"
+    compute: ComputeSettings = field(default_factory=ComputeSettings)
     actuators: ActuatorSettings = field(default_factory=ActuatorSettings)
     context_slack_bytes: int = 1 << 30
     host_memory: HostMemoryRule = field(default_factory=HostMemoryRule)
@@ -75,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="end after so long without a connection, a kernel and a process",
     )
     _add_memory_rules(parser)
+    add_compute_arguments(parser)
     add_actuator_arguments(parser)
     add_lease_arguments(parser, parse_bytes)
     add_trim_arguments(parser)
@@ -152,6 +155,7 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         cdi_dir=_absolute(options.cdi_dir),
         library_dir=_absolute(options.library_dir),
         enforcer=options.enforcer,
+        compute=read_compute_settings(options),
         actuators=read_actuator_settings(options),
         context_slack_bytes=options.context_slack,
         host_memory=HostMemoryRule(options.host_memory_fraction, options.host_memory_floor),

@@ -10,6 +10,7 @@ from typing import Any
 from aliquot.gpu_hook.paths import Driver
 
 from .audit import Findings, Sighting
+from .compute.loop import ComputeKeeper
 from .devices import DeviceReading
 from .enforcement import Enforcement
 from .journal import Reservation
@@ -19,7 +20,10 @@ from .libraries import Libraries
 
 
 def describe_devices(
-    ledger: Ledger, readings: Iterable[DeviceReading], kernels: Iterable[Mapping[str, Any]]
+    ledger: Ledger,
+    readings: Iterable[DeviceReading],
+    kernels: Iterable[Mapping[str, Any]],
+    compute: ComputeKeeper,
 ) -> list[dict[str, Any]]:
     """One object a device, from what ``describe_kernel`` said. A device that NVML did not see this time is lost."""
     seen = {reading.facts.uuid: reading for reading in readings}
@@ -49,6 +53,7 @@ def describe_devices(
                 "temperature_celsius": reading.temperature_celsius,
                 "power_watts": reading.power_watts,
                 "lost": ledger.is_lost(facts.uuid) or reading.is_lost,
+                "compute_control": compute.describe_device(facts.uuid),
             }
         )
     return result
@@ -64,7 +69,9 @@ def describe_lost(reservation: Reservation) -> dict[str, Any]:
     return {"kernel_id": reservation.kernel_id, "owner": reservation.owner, "label": reservation.label}
 
 
-def describe_kernel(kernel: Kernel, found: Findings, enforcement: Enforcement) -> dict[str, Any]:
+def describe_kernel(
+    kernel: Kernel, found: Findings, enforcement: Enforcement, compute: ComputeKeeper
+) -> dict[str, Any]:
     reservation = kernel.reservation
     return {
         "kernel_id": reservation.kernel_id,
@@ -99,6 +106,7 @@ def describe_kernel(kernel: Kernel, found: Findings, enforcement: Enforcement) -
                 "context_bytes": found.contexts.get((reservation.kernel_id, account.part.uuid), 0),
                 "busy_seconds": round(use.busy_seconds, 6),
                 "refusals": use.refusals,
+                "compute": compute.describe(reservation.kernel_id, account.part.uuid),
             }
             for account, use in zip(kernel.accounts, kernel.report(), strict=True)
         ],

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from .measured import MeasuredController
+from .policy import Policy
 from .views import Controller
 
 
@@ -21,6 +23,8 @@ class Wishes(Protocol):
     def period(self) -> int: ...
 
 
-Make = Callable[[Wishes], Controller]
+def _measured(wishes: Wishes) -> Controller:
+    return MeasuredController(Policy(slowdown_target=wishes.slowdown_target, floor=wishes.floor, period=wishes.period))
 
-CONTROLLERS: Mapping[str, Make] = {}
+
+CONTROLLERS: Mapping[str, Callable[[Wishes], Controller]] = {"measured": _measured}

@@ -39,9 +39,10 @@ class Tally:
 class DeviceDesk:
     """``make`` makes a controller, which lives as long as processes are there."""
 
-    def __init__(self, make: Callable[[], Controller], is_capping: Callable[[bool], bool]) -> None:
+    def __init__(self, make: Callable[[], Controller], is_capping: Callable[[bool], bool], is_on: bool = True) -> None:
         self._make = make
         self._is_capping = is_capping
+        self._is_on = is_on  # False: no order would reach anybody
         self._controller: Controller | None = None
         self._quiet_since: int | None = None
         self._last_look = -1
@@ -79,7 +80,8 @@ class DeviceDesk:
         has_production = any(member.who.is_production for member in members)
         is_capped = any(self._is_capping(member.who.is_production) for member in members)
         was_contended, had_production = self.is_contended, self.production.is_there
-        self.is_contended = not self.is_lost and bool(members) and (is_capped or len(kernels_of(members)) > 1)
+        is_shared = is_capped or len(kernels_of(members)) > 1
+        self.is_contended = self._is_on and not self.is_lost and is_shared
         if has_production != had_production:
             self.production = Production(has_production)
         if not self.is_contended:

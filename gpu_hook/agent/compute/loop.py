@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from aliquot.gpu_hook.agent.actuation import Actuation
 from aliquot.gpu_hook.agent.board_page import BoardPage
 from aliquot.gpu_hook.agent.devices import DeviceReading
 from aliquot.gpu_hook.protocol import MAX_NEIGHBOURS, NO_LIMIT, Pace, Role
 
 from .boards import CROWD, BoardPlace, CrowdBoard, first_places
+from .controllers import CONTROLLERS
 from .desk import DeviceDesk
 from .eviction import Evictions
 from .facts import Leases, Member, Owner, ProcessRecord, Session
@@ -24,7 +26,7 @@ from .orders import combine
 from .reading import Reader, Who
 from .settings import ComputeSettings
 from .status import describe_control, describe_share
-from .views import MILLISECOND, SECOND, Controller, Order
+from .views import MILLISECOND, SECOND, Order
 
 log = logging.getLogger(__name__)
 
@@ -34,20 +36,21 @@ _STALL = SECOND
 
 
 class ComputeKeeper:
-    """Implements facts.Watch. ``clock``: CLOCK_MONOTONIC in nanoseconds. ``make``: a controller for one device."""
+    """Implements facts.Watch. ``clock``: CLOCK_MONOTONIC in nanoseconds. ``actuation``: what
+    is in force beside pacing, and whether that is.
+    """
 
     def __init__(
         self,
         settings: ComputeSettings,
-        make: Callable[[], Controller],
         clock: Callable[[], int],
         leases: Leases,
-        time_slices: bool = True,
+        actuation: Actuation,
     ) -> None:
         self._settings = settings
-        self._make = make
         self._clock = clock
-        self._time_slices = time_slices
+        self._actuation = actuation
+        self._time_slices = not actuation.runs_side_by_side
         self._evictions = Evictions(leases)
         self._records: dict[int, ProcessRecord] = {}  # by the session's number
         self._welcomed: set[int] = set()
@@ -70,6 +73,7 @@ class ComputeKeeper:
             for device, part in enumerate(kernel.reservation.parts)
         )
         self._records[session.number] = record
+        self._set_actuators(record)
         if session.board is not None:
             self._unsealed.append(session.board)
         for member in record.members:
@@ -101,6 +105,7 @@ class ComputeKeeper:
         if kernel.reservation.is_production:
             self._evictions.pardon(kernel.kernel_id)
         for record in records:
+            self._set_actuators(record)
             for member in record.members:
                 member.who = self._who(record, member.device)
         for uuid in {member.uuid for record in records for member in record.members}:
@@ -203,7 +208,9 @@ class ComputeKeeper:
     def _desk(self, uuid: str) -> DeviceDesk:
         desk = self._desks.get(uuid)
         if desk is None:
-            desk = self._desks[uuid] = DeviceDesk(self._make, self._settings.caps)
+            desk = self._desks[uuid] = DeviceDesk(
+                lambda: CONTROLLERS[self._settings.control](self._settings), self._settings.caps, self._actuation.paces
+            )
         return desk
 
     def _who(self, record: ProcessRecord, device: int) -> Who:
@@ -235,6 +242,11 @@ class ComputeKeeper:
                 tally.own += int(seconds * 1e9)
 
     # Writing
+
+    def _set_actuators(self, record: ProcessRecord) -> None:
+        page, setting = record.session.agent_side, self._actuation.setting(record.owner.reservation)
+        assert page is not None  # as long as there is a record
+        page.set_actuators(setting.bits, setting.sm_percents)
 
     def _write_all(self, members: Iterable[Member]) -> None:
         for record in {id(member.process): member.process for member in members}.values():
