@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from .baselines.hami import HamiLike
+from .baselines.none import NoControl
+from .baselines.quanta import Quanta
+from .baselines.tgs import Tgs
 from .measured import MeasuredController
 from .policy import Policy
 from .views import Controller
@@ -27,4 +31,10 @@ def _measured(wishes: Wishes) -> Controller:
     return MeasuredController(Policy(slowdown_target=wishes.slowdown_target, floor=wishes.floor, period=wishes.period))
 
 
-CONTROLLERS: Mapping[str, Callable[[Wishes], Controller]] = {"measured": _measured}
+CONTROLLERS: Mapping[str, Callable[[Wishes], Controller]] = {
+    "measured": _measured,
+    "none": lambda wishes: NoControl(),
+    "tgs": lambda wishes: Tgs(),
+    "hami": lambda wishes: HamiLike(),
+    "quanta": lambda wishes: Quanta(),
+}

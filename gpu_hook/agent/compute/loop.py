@@ -30,6 +30,7 @@ from .views import MILLISECOND, SECOND, Order
 
 log = logging.getLogger(__name__)
 
+HOOKS_FOLLOW = False  # until a paced gate is more to a hook than a closed one, no order is written
 _TOGETHER = MILLISECOND  # looks that are due so soon are made at once
 _TELL_AGAIN = 5 * MILLISECOND
 _STALL = SECOND
@@ -209,7 +210,9 @@ class ComputeKeeper:
         desk = self._desks.get(uuid)
         if desk is None:
             desk = self._desks[uuid] = DeviceDesk(
-                lambda: CONTROLLERS[self._settings.control](self._settings), self._settings.caps, self._actuation.paces
+                lambda: CONTROLLERS[self._settings.control](self._settings),
+                self._settings.caps,
+                HOOKS_FOLLOW and self._actuation.paces,
             )
         return desk
 
