@@ -78,18 +78,12 @@ class Agent:
         machine_bytes = machine_memory_bytes()
         self._ledger = Ledger(machine_bytes, settings.leases.oversubscription(machine_bytes))
         self._monitor = DeviceMonitor(source, self._saw_devices)
-        budget = HostBudget(settings.leases.host.bytes(machine_bytes))
-        self._arena = Arena(budget, settings.swap.segment_bytes, settings.swap.spill_dir)
+        self._arena = Arena(
+            HostBudget(settings.leases.host.bytes(machine_bytes)), settings.swap.segment_bytes, settings.swap.spill_dir
+        )
         self._checkpoints = CheckpointHelper(node.driver.cuda, node.driver_env)
         swap = SwapTools(self._arena, settings.swap, self._checkpoint_tools())
-        self._leases = LeaseKeeper(
-            settings.leases.policy,
-            read_moment,
-            self._ledger.lent,
-            self._host_room,
-            self._tell_lease,
-            settings.leases.checkpoint_after_seconds,
-        )
+        self._leases = self._keep_leases()
         self._actuation = Actuation(chosen.actuators, lambda asked: settings.compute.caps(asked.is_production))
         self._compute = ComputeKeeper(settings.compute, time.monotonic_ns, self._leases, self._actuation)
         self._reservations = Reservations(
@@ -99,6 +93,7 @@ class Agent:
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
         self._lease_operations = LeaseOperations(self._leases, self._send)
         self._trims = Trims(settings.trim, self._kernels, self._idle_since, self._send, read_moment)
+        enforcer = chosen.limits.enforcer
         self._operations = Operations(
             node,
             self._reservations,
@@ -107,10 +102,7 @@ class Agent:
             self._describe,
             self._subscribe,
             self._end.set,
-            lambda reservation: {
-                **chosen.limits.enforcer.environment(reservation.parts),
-                **self._actuation.environment(reservation),
-            },
+            lambda asked: {**enforcer.environment(asked.parts), **self._actuation.environment(asked)},
             self._misfits,
         )
         self._control = ControlServer(self._operations.answer, self._drop_connection)
@@ -157,6 +149,10 @@ class Agent:
 
     def _misfits(self, kernel: Kernel) -> tuple[str, ...]:
         return self._actuation.misfits(kernel.reservation, kernel.pids)
+
+    def _keep_leases(self) -> LeaseKeeper:
+        policy, after = self._settings.leases.policy, self._settings.leases.checkpoint_after_seconds
+        return LeaseKeeper(policy, read_moment, self._ledger.lent, self._host_room, self._tell_lease, after)
 
     def _checkpoint_tools(self) -> CheckpointTools:
         return CheckpointTools(self._checkpoints, self._circumstances, self._bytes_of)

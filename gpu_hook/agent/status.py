@@ -93,24 +93,28 @@ def describe_kernel(
         "limit_drifts": enforcement.drifts_of(reservation.kernel_id),
         "host_memory": _describe_host_memory(kernel),
         "unhooked_processes": [describe_sighting(s) for s in found.unhooked.get(reservation.kernel_id, ())],
-        "devices": [
-            {
-                "uuid": account.part.uuid,
-                "index": account.part.index,
-                "hundredths": account.part.hundredths,
-                "quota_bytes": account.part.quota_bytes,
-                "guarantee_bytes": account.part.reserved_bytes,
-                "charged_bytes": use.charged_bytes,
-                "lent_bytes": account.lent,
-                "peak_bytes": use.peak_bytes,
-                "context_bytes": found.contexts.get((reservation.kernel_id, account.part.uuid), 0),
-                "busy_seconds": round(use.busy_seconds, 6),
-                "refusals": use.refusals,
-                "compute": compute.describe(reservation.kernel_id, account.part.uuid),
-            }
-            for account, use in zip(kernel.accounts, kernel.report(), strict=True)
-        ],
+        "devices": _describe_parts(kernel, found, compute),
     }
+
+
+def _describe_parts(kernel: Kernel, found: Findings, compute: ComputeKeeper) -> list[dict[str, Any]]:
+    return [
+        {
+            "uuid": account.part.uuid,
+            "index": account.part.index,
+            "hundredths": account.part.hundredths,
+            "quota_bytes": account.part.quota_bytes,
+            "guarantee_bytes": account.part.reserved_bytes,
+            "charged_bytes": use.charged_bytes,
+            "lent_bytes": account.lent,
+            "peak_bytes": use.peak_bytes,
+            "context_bytes": found.contexts.get((kernel.kernel_id, account.part.uuid), 0),
+            "busy_seconds": round(use.busy_seconds, 6),
+            "refusals": use.refusals,
+            "compute": compute.describe(kernel.kernel_id, account.part.uuid),
+        }
+        for account, use in zip(kernel.accounts, kernel.report(), strict=True)
+    ]
 
 
 def _describe_host_memory(kernel: Kernel) -> dict[str, Any]:

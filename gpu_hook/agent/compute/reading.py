@@ -103,15 +103,22 @@ class Reader:
             return self._look
         self._before = said
         elapsed = max(0, now - self._started)
-        occupied_growth = self._occupied.read(words.occupied, elapsed)
-        self._launches.read(words.launches, elapsed)
-        self._blocks.read(words.blocks, elapsed)
-        self._throttled.read(words.throttled, elapsed)
-        self._sampled.read(words.sampled, elapsed)
-        self._solo.read(words.sampled_solo, elapsed)
-        self._samples.read(words.samples, elapsed)
+        occupied_growth = self._read_counters(words, elapsed)
         intervals, lost = self._read_board(board, ring, occupied_growth, now, elapsed)
-        self._look = ProcessLook(
+        self._look = self._make_look(who, words, board, intervals, lost, now, own)
+        return self._look
+
+    def _make_look(
+        self,
+        who: Who,
+        words: ComputeWords,
+        board: BoardWords,
+        intervals: tuple[Interval, ...],
+        lost: int,
+        now: int,
+        own: int | None,
+    ) -> ProcessLook:
+        return ProcessLook(
             key=who.key,
             kernel_id=who.kernel_id,
             is_production=who.is_production,
@@ -135,7 +142,16 @@ class Reader:
             without_baseline=min(words.without_baseline, 1 << 20),
             own=own,
         )
-        return self._look
+
+    def _read_counters(self, words: ComputeWords, elapsed: int) -> int:
+        """What its occupied time grew by."""
+        self._launches.read(words.launches, elapsed)
+        self._blocks.read(words.blocks, elapsed)
+        self._throttled.read(words.throttled, elapsed)
+        self._sampled.read(words.sampled, elapsed)
+        self._solo.read(words.sampled_solo, elapsed)
+        self._samples.read(words.samples, elapsed)
+        return self._occupied.read(words.occupied, elapsed)
 
     def _read_board(
         self,
