@@ -19,8 +19,7 @@ MEMORY = 20 * SECOND
 QUANTILES = 24
 MOST_BORDERS = 6
 LONG_IDLE = 1 * SECOND  # no pause of a step: somebody is away
-STEP_PAUSE = MILLISECOND // 2  # shorter ones are gaps between launches, not between steps
-LEAST_STEP, MOST_STEP, UNKNOWN_STEP = 2 * MILLISECOND, 200 * MILLISECOND, 10 * MILLISECOND
+LEAST_STEP, MOST_STEP, UNKNOWN_STEP = 2 * MILLISECOND, 200 * MILLISECOND, 5 * MILLISECOND
 PRICES = (0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
 NEVER = 1 << 62
 
@@ -65,6 +64,8 @@ class PauseHistory:
     _sorted: list[int] = field(default_factory=list)
     _sums: list[int] = field(default_factory=lambda: [0])
     _span: int = 0
+    step: int = UNKNOWN_STEP  # about how long one of production takes, its pauses included
+    typical: int = 0  # half of the time in pauses lies in longer ones
 
     def add(self, pauses: Sequence[Interval], now: int) -> None:
         for pause in pauses:
@@ -82,18 +83,30 @@ class PauseHistory:
         self._sums = [0, *accumulate(self._sorted)]
         idle = sum(max(0, length - LONG_IDLE) for length in self._sorted)
         self._span = self._pauses[-1].end - self._pauses[0].start - idle if self._pauses else 0
+        self.step = self._step_length()
+        half = bisect_left(self._sums, self._sums[-1] / 2)
+        self.typical = self._sorted[half - 1] if half else 0
 
     @property
     def count(self) -> int:
         return len(self._sorted)
 
-    @property
-    def step(self) -> int:
-        """About how long a step of production takes, its pauses included."""
-        steps = len(self._sorted) - bisect_left(self._sorted, STEP_PAUSE)
-        if steps < FEW:
+    def _step_length(self) -> int:
+        """A step has one of the stretches of work in which production spends its time: half of it lies in longer ones.
+
+        So a step with many short rounds and one long one is not taken for many steps, nor many short steps for a part
+        of a rare long one.
+        """
+        if len(self._sorted) < FEW:
             return UNKNOWN_STEP
-        return min(MOST_STEP, max(LEAST_STEP, self._span // steps))
+        work = sorted(after.start - before.end for before, after in pairwise(self._pauses))
+        half, steps, so_far, typical = sum(work) / 2, 0, 0, 0
+        for length in reversed(work):
+            if so_far >= half and length < typical / 2:
+                break
+            typical = length if so_far < half else typical
+            so_far, steps = so_far + length, steps + 1
+        return min(MOST_STEP, max(LEAST_STEP, self._span // max(1, steps)))
 
     def gaps(self, risk: Risk) -> Gaps:
         """The ages that give most at the highest price that keeps the delay within ``risk.rate``."""

@@ -129,7 +129,7 @@ class MeasuredController:
             sum(p.own for k in others for p in k.processes),
             any(p.is_held for k in others for p in k.processes),
         )
-        self._protection.step(seen, look.time_slices)
+        self._protection.step(seen, self._pauses.step, look.time_slices)
 
     def _stretch_loss(self, kernel: Kernel) -> float | None:
         """What sampled launches say production lost: their excess over its work, less its equals' part."""
@@ -184,7 +184,7 @@ class MeasuredController:
             rate = self._protection.rate * kernel.weight / total
             for process in kernel.processes:
                 key = process.look.key
-                rooms[key] = room(self.policy, process.look.longest, self._pauses.step, rate)
+                rooms[key] = room(self.policy, process.longest, process.typical, self._pauses, rate)
                 gaps[key] = self._pauses.gaps(rooms[key].risk) if production else ALWAYS
         self._plan = _Plan(now, rooms, gaps)
         return self._plan
@@ -215,7 +215,7 @@ class MeasuredController:
         return self._production_at is not None and now - self._production_at <= self.policy.idle_after
 
     def _equals_in_flight(self, process: Recollection) -> int:
-        unit = max(self.policy.most_burst, process.look.longest)
+        unit = max(self.policy.most_burst, process.longest)
         return max(2, min(self.policy.most_in_flight, self.policy.in_flight_time // unit))
 
     def _beneath(
@@ -241,7 +241,7 @@ class MeasuredController:
 
     def _beside(self, process: Recollection, space: Room, now: int) -> int:
         """The hook lets a burst begin while less than this was used: nothing is given that is less than a burst."""
-        unit = max(space.burst, process.look.longest)
+        unit = max(space.burst, process.longest)
         used = process.look.occupied + process.account.pending
         if self._protection.is_lost(now) or not self._working(now):
             return used

@@ -30,11 +30,12 @@ class Policy:
     slowdown_span: int = 300 * MILLISECOND  # over which slow-down is averaged
 
     # Opportunistic work beside production that never pauses: so that nobody starves.
-    floor: float = 0.002
+    floor: float = 0.001
 
     # Bursts. Short ones bound the delay; below 250 µs the hook's polling shows.
     least_burst: int = 250_000
     most_burst: int = 1000_000
+    bursts_in_pause: int = 20  # or shorter ones
     poll: int = 500_000  # after which the hook at the latest sees that a burst ended
     most_in_flight: int = 16
     in_flight_time: int = 20 * MILLISECOND  # of work that equals keep in flight at most

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from aliquot.gpu_hook.agent.compute.forecast import Risk
+from aliquot.gpu_hook.agent.compute.forecast import PauseHistory, Risk
 from aliquot.gpu_hook.agent.compute.policy import Policy
 from aliquot.gpu_hook.agent.compute.views import SECOND
 
@@ -47,14 +47,15 @@ class Protection:
         self.rate = self.policy.slowdown_target / 2
         self.beside = self.policy.floor
 
-    def step(self, seen: Seen, time_slices: bool) -> None:
+    def step(self, seen: Seen, step: int, time_slices: bool) -> None:
+        """``step``: of production, nanoseconds."""
         policy = self.policy
         if seen.working <= 0:
             self._over_since = None
             return  # idle: what was safe stays, for the moment production returns
         lost = max(seen.lost, seen.stretch_loss or 0.0)
         self.slowdown += (lost / seen.working - self.slowdown) * min(1.0, seen.working / policy.slowdown_span)
-        limit = policy.slowdown_target if time_slices else 1.0
+        limit = policy.slowdown_target / 2 if time_slices else 1.0
         if self.slowdown > policy.slowdown_target:
             if seen.now - self._cut_at >= policy.cut_pause or seen.now < self._cut_at:
                 self.rate = max(policy.least_rate, self.rate * policy.cut)
@@ -64,13 +65,13 @@ class Protection:
             up = policy.rise * seen.working / policy.period
             self.rate = min(policy.slowdown_target, self.rate + up * policy.slowdown_target)
             self.beside = min(limit, self.beside + up * limit)
-        self._fill(seen, lost, time_slices)
+        self._fill(seen, lost, step, time_slices)
         self._watch(seen)
 
-    def _fill(self, seen: Seen, lost: float, time_slices: bool) -> None:
+    def _fill(self, seen: Seen, lost: float, step: int, time_slices: bool) -> None:
         spent = lost if time_slices else seen.opportunistic
         self.tokens += self.beside * seen.working - spent
-        most = max(self.beside * SECOND / 2, 1.0)
+        most = self.policy.noticed_delay * step if time_slices else self.beside * SECOND / 10
         self.tokens = min(most, max(-most, self.tokens))
 
     def _watch(self, seen: Seen) -> None:
@@ -99,15 +100,17 @@ class Room:
     risk: Risk
 
 
-def room(policy: Policy, longest: int, step: int, rate: float) -> Room:
+def room(policy: Policy, longest: int, typical: int, history: PauseHistory, rate: float) -> Room:
     """Bursts as long as production's steps allow, as many in flight as keep the device at work between two polls."""
-    wanted = int(policy.slowdown_target * step)
+    wanted = int(policy.slowdown_target * history.step)
+    if history.typical:
+        wanted = min(wanted, history.typical // policy.bursts_in_pause)
     burst = min(policy.most_burst, max(policy.least_burst, wanted))
     unit = max(burst, longest)
     in_flight = min(policy.most_in_flight, 1 + ceil(policy.poll / unit)) if unit < 10 * policy.poll else 1
-    bound = in_flight * unit
-    delay = bound - unit // 2
-    return Room(burst, in_flight, bound, Risk(delay, bound, rate, policy.noticed_delay, policy.rare_steps))
+    likely = max(burst, min(typical, longest))
+    risk = Risk(in_flight * likely - likely // 2, in_flight * likely, rate, policy.noticed_delay, policy.rare_steps)
+    return Room(burst, in_flight, in_flight * unit, risk)
 
 
 def beside_interval(policy: Policy, unit: int, step: int) -> int:

@@ -18,6 +18,7 @@ USED_SPAN = 1 * SECOND
 STRETCH_SPAN = 2 * SECOND
 NOTHING = Account(0.0, 0.0, 0.0, 0.0, 0.0)
 LATELY = 10 * MILLISECOND  # who worked so lately wants the device still: launches and looks do not coincide
+LONGEST_SPAN = 60 * SECOND
 HELD_PART = 0.25  # of the time since the last look
 
 
@@ -29,6 +30,10 @@ class Recollection:
     seen_at: int
     acted_at: int | None = None
     served_at: int = 0  # when it last had own time
+    longest: int = 0  # hooks forget theirs after seconds without work
+    longest_at: int = 0
+    launches: float = 0.0  # of late, and the time they took
+    in_launches: float = 0.0
     own: float = 0.0
     lost: float = 0.0
     sampled: int = 0
@@ -48,7 +53,20 @@ class Recollection:
             self.acted_at = now
         self.sampled = max(0, look.sampled - before.sampled)
         self.sampled_solo = max(0, look.sampled_solo - before.sampled_solo)
+        if look.longest >= self.longest or not 0 <= now - self.longest_at < LONGEST_SPAN:
+            self.longest, self.longest_at = look.longest, now
+        self._learn_length(look.launches - before.launches, look.occupied - before.occupied)
         self.look, self.seen_at = look, now
+
+    def _learn_length(self, launches: int, occupied: int) -> None:
+        if launches > 0 and occupied > 0:
+            self.launches, self.in_launches = 0.95 * self.launches + launches, 0.95 * self.in_launches + occupied
+
+    @property
+    def typical(self) -> int:
+        """Of one launch, where its time goes: more than the mean, for long ones take more of it."""
+        mean = self.in_launches / self.launches if self.launches else self.longest
+        return int((min(mean, self.longest) * self.longest) ** 0.5)
 
     def account_for(self, account: Account, now: int) -> None:
         before, self.account = self.account, account
@@ -96,7 +114,7 @@ class Kernel:
 
     @property
     def longest(self) -> int:
-        return max((p.look.longest for p in self.processes), default=0)
+        return max((p.longest for p in self.processes), default=0)
 
 
 def kernels_of(recollections: list[Recollection]) -> dict[str, Kernel]:
