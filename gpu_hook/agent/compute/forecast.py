@@ -21,6 +21,7 @@ MOST_BORDERS = 6
 LONG_IDLE = 1 * SECOND  # no pause of a step: somebody is away
 LEAST_STEP, MOST_STEP, UNKNOWN_STEP = 2 * MILLISECOND, 200 * MILLISECOND, 5 * MILLISECOND
 PRICES = (0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
+MOST_NOTICED = 0.08  # of a step, however steps differ: requests may wait for nothing while their pauses differ
 NEVER = 1 << 62
 
 
@@ -66,6 +67,7 @@ class PauseHistory:
     _span: int = 0
     step: int = UNKNOWN_STEP  # about how long one of production takes, its pauses included
     typical: int = 0  # half of the time in pauses lies in longer ones
+    spread: int = 0
 
     def add(self, pauses: Sequence[Interval], now: int) -> None:
         for pause in pauses:
@@ -86,10 +88,18 @@ class PauseHistory:
         self.step = self._step_length()
         half = bisect_left(self._sums, self._sums[-1] / 2)
         self.typical = self._sorted[half - 1] if half else 0
+        self.spread = self._spread_of_steps()
 
     @property
     def count(self) -> int:
         return len(self._sorted)
+
+    def _spread_of_steps(self) -> int:
+        """How much steps differ, for their pauses do: nobody notices a delay below it. 0 where they have none."""
+        main = self._sorted[bisect_left(self._sorted, self.typical // 4) :]
+        if len(main) < FEW or len(main) * self.step < self._span // 2:
+            return 0
+        return (main[len(main) * 84 // 100] - main[len(main) * 16 // 100]) // 2
 
     def _step_length(self) -> int:
         """A step has one of the stretches of work in which production spends its time: half of it lies in longer ones.
@@ -113,7 +123,8 @@ class PauseHistory:
         if len(self._sorted) < FEW or risk.rate <= 0:
             return Gaps(0, 0, self.again_at_most)
         allowed = risk.rate * self._span
-        search = _Search(self._sorted, self._sums, risk, self.step, self._again_from())
+        noticed = max(risk.noticed * self.step, min(self.spread, MOST_NOTICED * self.step))
+        search = _Search(self._sorted, self._sums, risk, self.step, noticed, self._again_from())
         if search.everywhere <= allowed:
             return Gaps(0, 0, 0, search.everywhere / self._span, PRICES[-1])
         low, high, best = 0, len(PRICES), None
@@ -145,12 +156,14 @@ def _borders(lengths: Sequence[int]) -> set[int]:
 class _Search:
     """Over ages that are candidates: quantiles of the pauses, and what lies before them by the work in flight."""
 
-    def __init__(self, lengths: Sequence[int], sums: Sequence[int], risk: Risk, step: int, again_from: int) -> None:
+    def __init__(
+        self, lengths: Sequence[int], sums: Sequence[int], risk: Risk, step: int, noticed: float, again_from: int
+    ) -> None:
         count = len(lengths)
-        noticed = risk.noticed * step
         # A delay that is noticed costs as much as would use up what is allowed when it is as rare as it has to be.
         self.dear = risk.rate * step / risk.rare
-        self.delay = max(risk.delay, self.dear) if risk.in_flight > noticed else float(risk.delay)
+        often = max(0.0, 1 - noticed / max(1, risk.in_flight))
+        self.delay = max(risk.delay, often * self.dear)
         quantiles = {lengths[i * (count - 1) // (QUANTILES - 1)] for i in range(QUANTILES)}
         quantiles |= _borders(lengths)
         ages = {0, again_from} | {q + 1 for q in quantiles} | {max(0, q - risk.in_flight) for q in quantiles}
@@ -163,7 +176,7 @@ class _Search:
             heavy = bisect_left(lengths, age + risk.in_flight - noticed) if risk.in_flight > noticed else n
             heavy = max(n, heavy)
             over = (last - heavy) * (age + risk.in_flight) - (sums[last] - sums[heavy])
-            self.tails.append((heavy - n) * self.delay + over)
+            self.tails.append((heavy - n) * max(self.dear, risk.delay) + over)
         self.count, self.total = count, sums[count]
         self.everywhere = count * self.delay
 

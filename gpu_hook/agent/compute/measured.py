@@ -17,6 +17,7 @@ from aliquot.gpu_hook.agent.compute.reasons import Situation, reason
 from aliquot.gpu_hook.agent.compute.recollection import Kernel, Recollection, Trail, kernels_of
 from aliquot.gpu_hook.agent.compute.shares import Allowance, FairQueue
 from aliquot.gpu_hook.agent.compute.solo import SoloNeed, SoloWindows
+from aliquot.gpu_hook.agent.compute.stretch import StretchWatch
 from aliquot.gpu_hook.agent.compute.views import (
     MEASURED,
     MILLISECOND,
@@ -59,6 +60,7 @@ class MeasuredController:
         self._recollections: dict[int, Recollection] = {}
         self._plan: _Plan | None = None
         self._production_at: int | None = None
+        self._stretches: dict[str, StretchWatch] = {}
         self._lag = 0.0  # between the end of work and the hook's saying so
 
     def step(self, look: DeviceLook) -> Verdict:
@@ -95,6 +97,7 @@ class MeasuredController:
             here.append(recollection)
         self._recollections = {one.look.key: one for one in here}
         kernels = kernels_of(here)
+        self._stretches = {kernel_id: watch for kernel_id, watch in self._stretches.items() if kernel_id in kernels}
         self._trails = {kernel_id: self._trails.get(kernel_id) or Trail() for kernel_id in kernels}
         for kernel in kernels.values():
             self._trails[kernel.kernel_id].add(kernel, look.now)
@@ -120,26 +123,27 @@ class MeasuredController:
             self._production_at = now
         self._learn_lag(production, attributed)
         is_working = self._production_at is not None and now - self._production_at <= self.policy.idle_after
+        own = sum(p.own for k in others for p in k.processes)
+        losses = [self._stretch_loss(k, own > 0, look.time_slices) for k in production]
         seen = Seen(
             now,
             elapsed,
             elapsed if is_working else 0,
             max((sum(p.lost for p in k.processes) for k in production), default=0.0),
-            max((loss for k in production if (loss := self._stretch_loss(k)) is not None), default=None),
-            sum(p.own for k in others for p in k.processes),
+            max((loss for loss in losses if loss is not None), default=None),
+            own,
             any(p.is_held for k in others for p in k.processes),
         )
         self._protection.step(seen, self._pauses.step, look.time_slices)
 
-    def _stretch_loss(self, kernel: Kernel) -> float | None:
-        """What sampled launches say production lost: their excess over its work, less its equals' part."""
-        stretch = self._trails[kernel.kernel_id].stretch()
-        if stretch is None or not 1.0 < stretch < 1000.0:
-            return None
-        accounts = [p.account for p in kernel.processes]
-        own = sum(a.own for a in accounts)
-        by_equals = sum(a.lost_to_equals for a in accounts) / own if own > 0 else 0.0
-        return max(0.0, stretch - 1.0 - by_equals) * sum(p.own for p in kernel.processes)
+    def _stretch_loss(self, kernel: Kernel, is_beside: bool, time_slices: bool) -> float | None:
+        """What production lost by its sampled launches. Under time slices intervals say it better, if all are there."""
+        watch, now = self._stretches.setdefault(kernel.kernel_id, StretchWatch()), kernel.processes[0].seen_at
+        for one in kernel.processes:
+            watch.add(now, one.sampled, one.sampled_solo, one.samples, is_beside)
+        is_blind = not time_slices or any(p.look.lost > 0 for p in kernel.processes)
+        excess = watch.excess() if is_blind and is_beside else None
+        return None if excess is None else excess * sum(p.occupied for p in kernel.processes)
 
     def _learn_lag(self, production: list[Kernel], attributed: Attributed) -> None:
         for process in (p for k in production for p in k.processes):

@@ -36,7 +36,7 @@ class Policy:
     least_burst: int = 250_000
     most_burst: int = 1000_000
     bursts_in_pause: int = 20  # or shorter ones
-    poll: int = 500_000  # after which the hook at the latest sees that a burst ended
+    poll: int = 400_000  # after which the hook sees that a burst ended
     most_in_flight: int = 16
     in_flight_time: int = 20 * MILLISECOND  # of work that equals keep in flight at most
 

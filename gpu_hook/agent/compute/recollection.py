@@ -38,6 +38,8 @@ class Recollection:
     lost: float = 0.0
     sampled: int = 0
     sampled_solo: int = 0
+    samples: int = 0
+    occupied: float = 0.0
     is_held: bool = False
     ratio: float | None = None
     account: Account = NOTHING
@@ -53,6 +55,7 @@ class Recollection:
             self.acted_at = now
         self.sampled = max(0, look.sampled - before.sampled)
         self.sampled_solo = max(0, look.sampled_solo - before.sampled_solo)
+        self.samples = max(0, look.samples - before.samples)
         if look.longest >= self.longest or not 0 <= now - self.longest_at < LONGEST_SPAN:
             self.longest, self.longest_at = look.longest, now
         self._learn_length(look.launches - before.launches, look.occupied - before.occupied)
@@ -72,7 +75,7 @@ class Recollection:
         before, self.account = self.account, account
         self.own = max(0.0, account.own - before.own)
         self.lost = max(0.0, account.lost - before.lost)
-        occupied = account.occupied - before.occupied
+        occupied = self.occupied = max(0.0, account.occupied - before.occupied)
         if self.own > 0 or not self.served_at or self.served_at > now:
             self.served_at = now
         if occupied > 0:
