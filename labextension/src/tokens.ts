@@ -25,6 +25,29 @@ export interface IDevice {
   readonly temperature_celsius: number | null;
   readonly power_watts: number | null;
   readonly lost: boolean;
+  readonly compute_control: IComputeControl | null;
+}
+
+/** What decides about a device's time: `contended` while there is something to decide. */
+export interface IComputeControl {
+  readonly controller: string;
+  readonly sharing: string;
+  readonly target_percent: number | null;
+  readonly contended: boolean;
+}
+
+/** A kernel's part of a device's time, of the last second or so; shares are parts of 1. */
+export interface ICompute {
+  readonly share_entitled: number | null;
+  readonly share_used: number | null;
+  readonly own_seconds: number;
+  readonly stretch: number | null;
+  readonly throttled_seconds: number;
+  readonly bound_seconds: number | null;
+  readonly pace: string;
+  readonly held_back: string | null;
+  readonly unholdable: boolean;
+  readonly is_capped: boolean;
 }
 
 /** What one kernel holds of one device. */
@@ -38,6 +61,7 @@ export interface IKernelDevice {
   readonly peak_bytes: number;
   readonly busy_seconds: number;
   readonly context_bytes: number;
+  readonly compute: ICompute | null;
 }
 
 /** A process of a kernel with memory on a GPU that no hook counts. */

@@ -176,6 +176,7 @@ _EXAMPLE: dict[str, Any] = {
             "temperature_celsius": 41,
             "power_watts": None,
             "lost": False,
+            "compute_control": None,
         }
     ],
     "kernels": [
@@ -233,6 +234,7 @@ _EXAMPLE: dict[str, Any] = {
                     "peak_bytes": int(2.5 * GIB),
                     "busy_seconds": 12.4,
                     "context_bytes": GIB // 2,
+                    "compute": None,
                 }
             ],
         }

@@ -9,6 +9,7 @@ const test = require('node:test');
 const compiled = process.env.ALIQUOT_COMPILED;
 const { GpuKernelsModel, ...derived } = require(path.join(compiled, 'model.js'));
 const { NewsReader } = require(path.join(compiled, 'news.js'));
+const compute = require(path.join(compiled, 'compute.js'));
 const quantities = require(path.join(compiled, 'quantities.js'));
 const { StatusError } = require(path.join(compiled, 'tokens.js'));
 
@@ -243,6 +244,26 @@ test('amounts read in binary units', () => {
   ]);
   assert.equal(percent(1, 0), '0%');
   assert.equal(percent(30, 16), '100%');
+});
+
+test('GPU time reads in per cent that add up', () => {
+  const parts = (share_used, share_entitled) => compute.shareParts({ share_used, share_entitled });
+  assert.deepEqual(parts(0.5, 0.75), { used: 50, held: 25, free: 25 });
+  assert.deepEqual(parts(0.75, 0.5), { used: 75, held: 0, free: 25 });
+  assert.deepEqual(parts(null, null), { used: 0, held: 0, free: 100 });
+  assert.deepEqual(parts(7, -1), { used: 100, held: 0, free: 0 });
+  assert.deepEqual([0, 0.004, 0.255, 1].map(compute.formatPercent), ['0%', '<1%', '26%', '100%']);
+  assert.equal(compute.formatStretch(1.031), '1.03×');
+  assert.deepEqual([0.002, 1.25].map(compute.formatMoment), ['2.0 ms', '1.3 s']);
+});
+
+test('time is shown of devices that a kernel used or wants, and of no others', () => {
+  const device = (index, told) => ({ index, ...told });
+  const time = (share_used, share_entitled) => ({ compute: { share_used, share_entitled } });
+  const devices = [
+    device(0, time(0, null)), device(1, time(null, 0.5)), device(2, time(null, null)), device(3, { compute: null }), device(4, {})
+  ];
+  assert.deepEqual(compute.timedDevices({ devices }).map(({ index }) => index), [0, 1]);
 });
 
 /** A memory as the browser's storage is one. */

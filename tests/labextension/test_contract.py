@@ -32,7 +32,13 @@ def _fields(interface: str) -> dict[str, str]:
     return dict(re.findall(r"^  readonly (\w+): (.+);$", body[1], re.MULTILINE))
 
 
-@pytest.mark.parametrize("schema", ["Status", "Node", "Device", "Kernel", "KernelDevice", "Ending", "EndingSoon"])
+SCHEMAS = (
+    *("Status", "Node", "Device", "ComputeControl", "Kernel", "KernelDevice", "Compute"),
+    *("Ending", "EndingSoon"),
+)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
 def test_types_name_the_fields_of_the_contract(a_contract: dict[str, Any], schema: str) -> None:
     want = a_contract["components"]["schemas"][schema]["properties"]
     found = _fields(f"I{schema}")

@@ -31,7 +31,9 @@ def a_compiled_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "outDir": str(out),
             "rootDir": str(_LABEXTENSION / "src"),
         },
-        "files": [str(_LABEXTENSION / "src" / f"{name}.ts") for name in ("model", "news", "quantities", "tokens")],
+        "files": [
+            str(_LABEXTENSION / "src" / f"{name}.ts") for name in ("compute", "model", "news", "quantities", "tokens")
+        ],
     }
     (out / "tsconfig.json").write_text(json.dumps(config))
     done = subprocess.run([str(_TSC), "-p", str(out)], capture_output=True, text=True, check=False)

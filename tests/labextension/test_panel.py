@@ -182,6 +182,24 @@ def test_processes_past_the_limit_are_said(a_scripted_lab: LabPage, a_script: St
     panel.get_by_text("Limits kept by: driver").wait_for()
 
 
+def test_gpu_time_is_said_with_what_holds_it_back(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
+    control = {"controller": "weighted", "sharing": "time slices", "target_percent": 2.0, "contended": True}
+    a_script.body["devices"][0]["compute_control"] = control
+    a_script.body["kernels"][0]["devices"][0]["compute"] = {
+        **{"share_entitled": 0.25, "share_used": 0.12, "own_seconds": 4.0, "stretch": 1.031, "throttled_seconds": 3.25},
+        **{"bound_seconds": 0.002, "pace": "paced", "held_back": "production is active", "unholdable": False},
+        "is_capped": True,
+    }
+    panel = a_scripted_lab.show_panel()
+    panel.get_by_text("12% of GPU time, entitled to 25%").wait_for()
+    meter = panel.get_by_role("meter", name="GPU time of train.ipynb")
+    assert meter.get_attribute("aria-valuetext") == "12% of GPU time, entitled to 25%"
+    for want in ("stretch 1.03×", "throttled 3.3 s", "capped at its share", "delays production by 2.0 ms at most"):
+        panel.get_by_text(want).wait_for()
+    panel.get_by_text("Held back: production is active").wait_for()
+    panel.get_by_text("time divided by: weighted, time slices").wait_for()
+
+
 def test_administrator_sees_owners(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
     a_script.body["user"] = {"name": "root", "role": "admin"}
     panel = a_scripted_lab.show_panel()

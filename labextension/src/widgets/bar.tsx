@@ -1,4 +1,4 @@
-// A bar of memory: one whole, divided. Says its figures to screen readers; the text beside it says them to eyes.
+// A bar of memory or time: one whole, divided. Says its figures to screen readers; the text beside it says them to eyes.
 
 import * as React from 'react';
 
@@ -10,14 +10,14 @@ interface IBarProps {
   label: string;
   /** What a screen reader says instead of the bare number. */
   text: string;
-  /** Bytes in use, of `whole`. */
+  /** In use, of `whole`. */
   value: number;
   whole: number;
-  /** Drawn from the left, one after the other, in bytes. The rest stays free. */
-  parts: readonly { kind: BarPart; bytes: number }[];
+  /** Drawn from the left, one after the other, in the unit of `whole`. The rest stays free. */
+  parts: readonly { kind: BarPart; amount: number }[];
 }
 
-export function MemoryBar(props: IBarProps): JSX.Element {
+export function PartsBar(props: IBarProps): JSX.Element {
   return (
     <div
       className="aliquot-Bar"
@@ -33,7 +33,7 @@ export function MemoryBar(props: IBarProps): JSX.Element {
         <span
           key={part.kind}
           className={`aliquot-Bar-part aliquot-mod-${part.kind}`}
-          style={{ width: percent(part.bytes, props.whole) }}
+          style={{ width: percent(part.amount, props.whole) }}
         />
       ))}
     </div>

@@ -6,7 +6,8 @@ import * as React from 'react';
 import { memoryParts } from '../model';
 import { formatLike, formatPart, formatShare } from '../quantities';
 import { IDevice } from '../tokens';
-import { MemoryBar } from './bar';
+import { PartsBar } from './bar';
+import { controlFacts } from './compute';
 import { Facts } from './facts';
 
 interface IDevicesProps {
@@ -58,20 +59,20 @@ function DeviceFigures({ device, trans }: { device: IDevice; trans: TranslationB
   const free = trans.__('%1 free', say(parts.free));
   return (
     <>
-      <MemoryBar
+      <PartsBar
         label={trans.__('Memory of GPU %1', String(device.index))}
         text={`${used}, ${mine}; ${reserved} (${share}), ${free}`}
         value={device.used_bytes}
         whole={device.memory_bytes}
         parts={[
-          { kind: 'mine', bytes: parts.mine },
-          { kind: 'others', bytes: parts.others },
-          { kind: 'held', bytes: parts.held }
+          { kind: 'mine', amount: parts.mine },
+          { kind: 'others', amount: parts.others },
+          { kind: 'held', amount: parts.held }
         ]}
       />
       <p className="aliquot-Item-line">{used}</p>
       <Facts said={[reserved, free]} />
-      <Facts said={sensed(device, trans)} />
+      <Facts said={sensed(device, trans).concat(controlFacts(device.compute_control, trans))} />
     </>
   );
 }

@@ -2,12 +2,12 @@
 
 import * as React from 'react';
 
-export function Facts({ said }: { said: readonly string[] }): JSX.Element | null {
+export function Facts({ said, title }: { said: readonly string[]; title?: string }): JSX.Element | null {
   if (said.length === 0) {
     return null;
   }
   return (
-    <p className="aliquot-Item-line aliquot-mod-quiet">
+    <p className="aliquot-Item-line aliquot-mod-quiet" title={title}>
       {said.map((fact, index) => (
         <React.Fragment key={fact}>
           {index > 0 && ' · '}

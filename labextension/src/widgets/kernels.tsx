@@ -6,7 +6,8 @@ import * as React from 'react';
 import { enforcementFailure, interceptionFailure, kernelTitle, notebookPath, showsOwners } from '../model';
 import { formatBytes, formatLike, formatPart, formatSeconds, formatShare, formatTime } from '../quantities';
 import { IHostMemory, IKernel, IKernelDevice, IStatus, IUnhookedProcess } from '../tokens';
-import { MemoryBar } from './bar';
+import { PartsBar } from './bar';
+import { ComputeFigures } from './compute';
 import { Facts } from './facts';
 import { Notice } from './notice';
 import { isRunning, residencyFacts, residencyState } from './residency';
@@ -60,6 +61,7 @@ function KernelItem(props: IKernelProps): JSX.Element {
         <span className="aliquot-Item-size">{size(kernel, trans)}</span>
       </div>
       {isRunning(kernel) && kernel.gpus > 0 && <KernelFigures kernel={kernel} trans={trans} />}
+      {isRunning(kernel) && <ComputeFigures kernel={kernel} trans={trans} />}
       <Facts said={facts(kernel, status, trans)} />
       {kernel.reason && <p className="aliquot-Item-line">{kernel.reason}</p>}
       {kernel.resize && <p className="aliquot-Item-line">{kernel.resize.reason}</p>}
@@ -154,12 +156,12 @@ function KernelFigures({ kernel, trans }: { kernel: IKernel; trans: TranslationB
   const isTight = kernel.quota_bytes > 0 && kernel.used_bytes >= 0.95 * kernel.quota_bytes;
   return (
     <>
-      <MemoryBar
+      <PartsBar
         label={trans.__('Memory of %1', kernelTitle(kernel))}
         text={text}
         value={kernel.used_bytes}
         whole={kernel.quota_bytes}
-        parts={[{ kind: isTight ? 'tight' : 'used', bytes: kernel.used_bytes }]}
+        parts={[{ kind: isTight ? 'tight' : 'used', amount: kernel.used_bytes }]}
       />
       <p className="aliquot-Item-line">{text}</p>
       {kernel.devices.length > 1 &&

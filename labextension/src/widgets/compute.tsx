@@ -1,0 +1,91 @@
+// What a kernel's entry says of GPU time: used of what it is entitled to, stretch, and what holds it back.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import { formatMoment, formatPercent, formatStretch, shareParts, Timed, timedDevices } from '../compute';
+import { kernelTitle } from '../model';
+import { formatSeconds } from '../quantities';
+import { ICompute, IComputeControl, IKernel } from '../tokens';
+import { PartsBar } from './bar';
+import { Facts } from './facts';
+
+interface IComputeProps {
+  kernel: IKernel;
+  trans: TranslationBundle;
+}
+
+/** Nothing for a kernel that has not used a GPU, and where the node agent does not tell. */
+export function ComputeFigures({ kernel, trans }: IComputeProps): JSX.Element {
+  return (
+    <>
+      {timedDevices(kernel).map(device => (
+        <DeviceTime key={device.uuid} kernel={kernel} device={device} trans={trans} />
+      ))}
+    </>
+  );
+}
+
+function DeviceTime({ kernel, device, trans }: IComputeProps & { device: Timed }): JSX.Element {
+  const { compute } = device;
+  const { used, held } = shareParts(compute);
+  const where = kernel.devices.length > 1 ? `${trans.__('GPU %1', String(device.index))}: ` : '';
+  const text = where + share(compute, trans);
+  return (
+    <>
+      <PartsBar
+        label={trans.__('GPU time of %1', kernelTitle(kernel))}
+        text={text}
+        value={Math.round(used)}
+        whole={100}
+        parts={[
+          { kind: 'used', amount: used },
+          { kind: 'held', amount: held }
+        ]}
+      />
+      <p className="aliquot-Item-line" title={trans.__('Of the last second. Entitled: by weight, among kernels that want the GPU.')}>
+        {text}
+      </p>
+      <Facts
+        said={facts(compute, trans)}
+        title={trans.__('Stretch: how much longer launches take than alone. Throttled: how long they waited for a turn.')}
+      />
+      {compute.held_back && <p className="aliquot-Item-line">{trans.__('Held back: %1', compute.held_back)}</p>}
+    </>
+  );
+}
+
+function share(compute: ICompute, trans: TranslationBundle): string {
+  const { share_used: used, share_entitled: entitled } = compute;
+  if (used === null) {
+    return trans.__('entitled to %1 of GPU time', formatPercent(entitled ?? 0));
+  }
+  return entitled === null
+    ? trans.__('%1 of GPU time', formatPercent(used))
+    : trans.__('%1 of GPU time, entitled to %2', formatPercent(used), formatPercent(entitled));
+}
+
+function facts(compute: ICompute, trans: TranslationBundle): string[] {
+  const said: string[] = [];
+  if (compute.is_capped) {
+    said.push(trans.__('capped at its share'));
+  }
+  if (compute.unholdable) {
+    said.push(trans.__('held out by production'));
+  }
+  if (compute.stretch !== null) {
+    said.push(trans.__('stretch %1', formatStretch(compute.stretch)));
+  }
+  if (compute.throttled_seconds > 0) {
+    said.push(trans.__('throttled %1', formatSeconds(compute.throttled_seconds)));
+  }
+  if (compute.bound_seconds !== null && compute.bound_seconds > 0) {
+    said.push(trans.__('delays production by %1 at most', formatMoment(compute.bound_seconds)));
+  }
+  return said;
+}
+
+/** What decides about a device's time, while there is something to decide. */
+export function controlFacts(control: IComputeControl | null, trans: TranslationBundle): string[] {
+  return control?.contended ? [trans.__('time divided by: %1, %2', control.controller, control.sharing)] : [];
+}
