@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+GROUPS = {"containers/": "engines", "gpu_hook/sanitized/": "sanitized"}
 sys.path.insert(0, str(HERE))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Called by pytest. A file's tests share fixtures, and all tests of containers the engines and their images."""
+    """Called by pytest. Tests of a file share fixtures; those of some folders share the engines, or what they build."""
     if not config.pluginmanager.hasplugin("xdist"):  # as on a GPU machine, which has pytest alone
         return
     for item in items:
         place = item.path.relative_to(HERE) if item.path.is_relative_to(HERE) else item.path
-        group = "engines" if place.parts[0] == "containers" else str(place)
+        group = next((name for folder, name in GROUPS.items() if str(place).startswith(folder)), str(place))
         item.add_marker(pytest.mark.xdist_group(group))

@@ -191,7 +191,7 @@ def test_segments_that_are_too_small_move_nothing(at_work: Callable[..., Any]) -
 
 
 @pytest.mark.soak
-def test_a_thousand_cycles_under_work_are_not_noticed(at_work: Callable[..., Any]) -> None:
+def test_cycles_by_the_hundreds_under_work_are_not_noticed(at_work: Callable[..., Any]) -> None:
     with at_work(seed=3) as (worker, orders):
-        run_cycles(orders, max(1000, 50 * SOAK), seed=3)
+        run_cycles(orders, max(150, 50 * SOAK), seed=3)
         worker.end()
