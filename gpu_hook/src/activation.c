@@ -15,6 +15,7 @@
 #include "managed_mode.h"
 #include "moves.h"
 #include "neighbours.h"
+#include "pacing.h"
 #include "page.h"
 #include "pieces.h"
 #include "pools.h"
@@ -88,6 +89,7 @@ static void forget_parent(void)
     drain_reset();
     threads_reset();
     launch_reset();
+    pacing_reset();
     samples_reset();
 }
 
@@ -116,12 +118,14 @@ static void tell_registered(void)
     moves_registered();
     board_notices_registered();
     samples_registered();
+    pacing_registered();
 }
 
 static bool tick(void)
 {
     residency_tick();
     moves_tick();
+    pacing_tick();
     return launch_tick();
 }
 
@@ -131,6 +135,7 @@ void activation_begin(void)
         .describe = quota_describe,
         .place = moves_place,
         .registered = tell_registered,
+        .lost = gate_lose_agent,
         .granted = quota_granted,
         .recalled = quota_recalled,
         .segment = moves_segment,

@@ -3,6 +3,7 @@
 #include "activation.h"
 #include "driver.h"
 #include "elastic.h"
+#include "pacing.h"
 #include "residency.h"
 #include "stream_priority.h"
 
@@ -122,6 +123,7 @@ static void begun(CUresult result, struct capture *capture)
         residency_enter();                                               \
         struct capture *capture = describe(stream);                      \
         __atomic_fetch_add(&state.count, 1, __ATOMIC_ACQ_REL);           \
+        pacing_begin_capture();                                          \
         CUresult result = driver()->name arguments;                      \
         begun(result, capture);                                          \
         residency_leave();                                               \
@@ -176,8 +178,9 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
 {
     stream_priority_forget(stream);
-    if (!captures_are_on() || !activation_enter())
+    if ((!captures_are_on() && !pacing_is_used()) || !activation_enter())
         return real(stream);
+    pacing_end_stream(stream);
     struct capture *ended = take(stream, NULL, UINT32_MAX);
     CUresult result = real(stream);
     if (result == CUDA_SUCCESS)

@@ -11,6 +11,7 @@
 #include "graph_memory.h"
 #include "launch.h"
 #include "managed_mode.h"
+#include "pacing.h"
 #include "pools.h"
 #include "residency.h"
 #include "sparse.h"
@@ -73,10 +74,21 @@ static bool begin_end(void)
     for (;;) {
         drain_await_end();
         bool acts = begin_change();
-        if (!acts || !drain_is_left())
-            return acts;
-        end_change(true, CUDA_SUCCESS);
+        if (acts && drain_is_left()) {
+            end_change(true, CUDA_SUCCESS);
+            continue;
+        }
+        if (acts)
+            pacing_suspend();
+        return acts;
     }
+}
+
+static CUresult end_end(bool acts, CUresult result)
+{
+    if (acts)
+        pacing_resume();
+    return end_change(acts, result);
 }
 
 struct ended {
@@ -187,7 +199,7 @@ static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
     CUresult result = real(context);
     if (acts && result == CUDA_SUCCESS)
         refund_context(context, -1);
-    return end_change(acts, result);
+    return end_end(acts, result);
 }
 
 CUresult cuCtxDestroy(CUcontext context)
@@ -209,7 +221,7 @@ CUresult cuCtxDetach(CUcontext context)
     unsigned int version;
     if (acts && result == CUDA_SUCCESS && driver()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS)
         refund_context(context, -1);
-    return end_change(acts, result);
+    return end_end(acts, result);
 }
 
 CUresult cuCtxSetCurrent(CUcontext context)
@@ -306,7 +318,7 @@ static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice))
     CUresult result = real(device);
     if (context && result == CUDA_SUCCESS && !is_primary_active(device))
         refund_context(context, device);
-    return end_change(acts, result);
+    return end_end(acts, result);
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
@@ -340,5 +352,5 @@ CUresult cuGreenCtxDestroy(CUgreenCtx context)
     for (int device = 0; acts && device < devices_count(); device++)
         if (primaries[device] && !is_primary_active(device))
             refund_context(primaries[device], device);
-    return end_change(acts, result);
+    return end_end(acts, result);
 }

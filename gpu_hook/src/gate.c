@@ -5,6 +5,7 @@
 #include "driver.h"
 #include "entry_points.h"
 #include "log.h"
+#include "pacing.h"
 #include "page.h"
 #include "residency.h"
 #include "session.h"
@@ -64,11 +65,15 @@ uint32_t gate_count_waiting(int change)
     return count;
 }
 
-/* Whom nobody can let in any more, production does not wait for; opportunistic work waits for the next agent. */
+/* A paced gate holds nobody here: launches wait elsewhere (pacing.h). Whom nobody can let in any more, production does
+ * not wait for; opportunistic work then waits for the next agent, however the gate stood. */
 static bool is_held(const struct aliquot_agent_page *page)
 {
-    return __atomic_load_n(&page->gate, __ATOMIC_ACQUIRE) != 0 &&
-           !(__atomic_load_n(&page->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION && session_has_lost_agent());
+    uint32_t gate = __atomic_load_n(&page->gate, __ATOMIC_ACQUIRE);
+    bool is_closed = gate != ALIQUOT_GATE_OPEN && gate != ALIQUOT_GATE_PACED, is_lost = session_has_lost_agent();
+    if (__atomic_load_n(&page->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION)
+        return is_closed && !is_lost;
+    return is_closed || is_lost;
 }
 
 static void wait_for_gate(void)
@@ -84,14 +89,22 @@ static void wait_for_gate(void)
     gate_count_waiting(-1);
 }
 
-/* Later calls need not come this way: not while the kernel lacks the lease, for that is another word. */
+/* Later calls need not come this way: not while the kernel lacks the lease, for that is another word; nor the agent. */
 static void show_gate(const struct aliquot_agent_page *page)
 {
-    const uint32_t *expected = &needs_attention;
+    const uint32_t *expected = &needs_attention, *shown = &page->gate;
     if (!state.has_barrier)
         __atomic_store_n(&state.was_called, 1, __ATOMIC_RELAXED);
     else if (__atomic_load_n(&page->lease, __ATOMIC_ACQUIRE) == ALIQUOT_LEASE_HELD)
-        __atomic_compare_exchange_n(&gate_word, &expected, &page->gate, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+        __atomic_compare_exchange_n(&gate_word, &expected, shown, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+    if (session_has_lost_agent()) /* perhaps since it was asked last */
+        __atomic_compare_exchange_n(&gate_word, &shown, &needs_attention, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
+void gate_lose_agent(void)
+{
+    const uint32_t *shown = &page_agent()->gate;
+    __atomic_compare_exchange_n(&gate_word, &shown, &needs_attention, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 
 void gate_pass(void)
@@ -146,6 +159,7 @@ void *entry_gate(unsigned index, uint32_t *is_marked)
     *is_marked = activation_enter();
     if (*is_marked) {
         residency_enter();
+        pacing_close();
         activation_leave();
     } else if (gate_is_off()) {
         threads_take();

@@ -10,6 +10,12 @@
  * the hook acts, and after each tick, so that calls show activity without writing anything. */
 extern const uint32_t *gate_word __attribute__((visibility("hidden")));
 
+/* As of now, for a thread that has marked its record: what is read counts as gate_is_open's answer does. */
+static inline uint32_t gate_read(void)
+{
+    return __atomic_load_n(__atomic_load_n(&gate_word, __ATOMIC_ACQUIRE), __ATOMIC_RELAXED);
+}
+
 static inline bool gate_is_open(void)
 {
     return __atomic_load_n(__atomic_load_n(&gate_word, __ATOMIC_ACQUIRE), __ATOMIC_RELAXED) == 0;
@@ -29,6 +35,9 @@ uint32_t gate_count_waiting(int change);
 
 /* Between activation_enter and activation_leave: marks activity, and waits while the gate is closed. */
 void gate_pass(void);
+
+/* Called on the session's thread: the agent is lost. Calls take the slow way, where opportunistic work waits. */
+void gate_lose_agent(void);
 
 /* Called on the session's thread: whether a call passed since the last time. */
 bool gate_tick(void);

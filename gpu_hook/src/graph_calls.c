@@ -159,20 +159,21 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
     return leave(acts, result);
 }
 
-static CUresult launch_with_memory(CUgraphExec exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
+static CUresult launch_with_memory(CUgraphExec exec, CUstream stream, CUresult (*real)(CUgraphExec, CUstream),
+                                   CUresult (*entered)(CUgraphExec, CUstream))
 {
     bool acts = activation_enter();
     if (acts)
         launch_count();
-    return leave(acts, acts ? graph_memory_launch(exec, stream, real) : real(exec, stream));
+    return leave(acts, acts ? graph_memory_launch(exec, stream, entered) : real(exec, stream));
 }
 
 CUresult launch_graph(CUgraphExec exec, CUstream stream)
 {
-    return launch_with_memory(exec, stream, driver_calls.cuGraphLaunch);
+    return launch_with_memory(exec, stream, driver_calls.cuGraphLaunch, cuGraphLaunch_entered);
 }
 
 CUresult launch_graph_ptsz(CUgraphExec exec, CUstream stream)
 {
-    return launch_with_memory(exec, stream, driver_calls.cuGraphLaunch_ptsz);
+    return launch_with_memory(exec, stream, driver_calls.cuGraphLaunch_ptsz, cuGraphLaunch_ptsz_entered);
 }

@@ -5,6 +5,7 @@
 #include "driver.h"
 #include "gate.h"
 #include "graph_memory.h"
+#include "pacing.h"
 #include "page.h"
 #include "residency.h"
 
@@ -17,6 +18,7 @@ static struct {
 void launch_forget_device(void)
 {
     threads_counter = NULL;
+    pacing_forget_context();
 }
 
 static void find_counter(void)
@@ -40,9 +42,28 @@ void launch_count(void)
         count(threads_counter);
 }
 
-/* The way of a thread's first launch, of the first after a tick, of one that has to wait, and of every one where the
- * hook does not act. True: residency_leave is due. */
-static __attribute__((noinline)) bool enter_slowly(void)
+/* Where the gate is paced, a marked thread need not come by the slowest way each time. */
+static bool enter_paced(struct thread_record *own)
+{
+    if (!own || !threads_counter)
+        return false;
+    threads_mark(own);
+    if (gate_read() == ALIQUOT_GATE_PACED)
+        return true;
+    threads_unmark(own);
+    return false;
+}
+
+static void enter_gate(void)
+{
+    struct bursts *waiting = pacing_begin_gate();
+    residency_enter();
+    pacing_end_gate(waiting);
+}
+
+/* The way of a thread's first launch, of the first after a tick, of one that has to wait, of every one where the gate is
+ * paced, and of every one where the hook does not act. True: leave_slowly is due. */
+static __attribute__((noinline)) bool enter_slowly(struct burst_launch *launch)
 {
     if (!activation_enter()) {
         struct thread_record *own = gate_is_off() ? threads_take() : NULL;
@@ -50,10 +71,22 @@ static __attribute__((noinline)) bool enter_slowly(void)
             threads_counter = &own->uncounted;
         return false;
     }
-    residency_enter();
+    if (!enter_paced(threads_own))
+        enter_gate();
     launch_count();
+    if (pacing_is_on())
+        pacing_begin(launch);
     activation_leave();
     return true;
+}
+
+static void leave_slowly(struct burst_launch *launch, CUresult result)
+{
+    if (launch->track && activation_enter()) {
+        pacing_end(launch, result);
+        activation_leave();
+    }
+    residency_leave();
 }
 
 /* False: enter_slowly is due. Whoever has a counter has a record. */
@@ -94,14 +127,25 @@ void launch_reset(void)
         state.published[device] = 0;
 }
 
-/* Defines an entry point. The slow way is a function of its own, so that the fast one saves nothing for it. */
-#define DEFINE_LAUNCH(name, parameters, arguments)                                                        \
-    static __attribute__((noinline, cold)) CUresult name##_slowly parameters                              \
+#define LEGACY(stream) ((stream) ? (stream) : CU_STREAM_LEGACY)
+#define OWN(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
+#define DESCRIBE(which, what, grid) {.stream = (which), .function = (what), .blocks = (grid), .may_wait = true}
+
+static uint64_t count_blocks(uint64_t x, uint64_t y, uint64_t z)
+{
+    return x * y * z;
+}
+
+/* Defines an entry point. The slow way is a function of its own, so that the fast one saves nothing for it. The rest
+ * describes the launch: stream, function, thread blocks. */
+#define DEFINE_LAUNCH(name, parameters, arguments, ...)                                                   \
+    static __attribute__((noinline)) CUresult name##_slowly parameters                                    \
     {                                                                                                     \
-        bool is_marked = enter_slowly();                                                                  \
+        struct burst_launch launch = DESCRIBE(__VA_ARGS__);                                               \
+        bool is_marked = enter_slowly(&launch);                                                           \
         CUresult result = real_##name arguments;                                                          \
         if (is_marked)                                                                                    \
-            residency_leave();                                                                            \
+            leave_slowly(&launch, result);                                                                \
         return result;                                                                                    \
     }                                                                                                     \
     CUresult name parameters                                                                              \
@@ -113,36 +157,87 @@ void launch_reset(void)
         return result;                                                                                    \
     }
 
-DEFINE_LAUNCH(cuLaunch, (CUfunction function), (function))
-DEFINE_LAUNCH(cuLaunchGrid, (CUfunction function, int width, int height), (function, width, height))
+DEFINE_LAUNCH(cuLaunch, (CUfunction function), (function), CU_STREAM_LEGACY, function, 1)
+DEFINE_LAUNCH(cuLaunchGrid, (CUfunction function, int width, int height), (function, width, height), CU_STREAM_LEGACY,
+              function, count_blocks((unsigned)width, (unsigned)height, 1))
 DEFINE_LAUNCH(cuLaunchGridAsync, (CUfunction function, int width, int height, CUstream stream),
-              (function, width, height, stream))
+              (function, width, height, stream), LEGACY(stream), function,
+              count_blocks((unsigned)width, (unsigned)height, 1))
 
 #define GRID_PARAMETERS                                                                                       \
     CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, \
         unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **parameters
 #define GRID_ARGUMENTS function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters
+#define GRID function, count_blocks(grid_x, grid_y, grid_z)
 
-DEFINE_LAUNCH(cuLaunchKernel, (GRID_PARAMETERS, void **extra), (GRID_ARGUMENTS, extra))
-DEFINE_LAUNCH(cuLaunchKernel_ptsz, (GRID_PARAMETERS, void **extra), (GRID_ARGUMENTS, extra))
-DEFINE_LAUNCH(cuLaunchCooperativeKernel, (GRID_PARAMETERS), (GRID_ARGUMENTS))
-DEFINE_LAUNCH(cuLaunchCooperativeKernel_ptsz, (GRID_PARAMETERS), (GRID_ARGUMENTS))
+DEFINE_LAUNCH(cuLaunchKernel, (GRID_PARAMETERS, void **extra), (GRID_ARGUMENTS, extra), LEGACY(stream), GRID)
+DEFINE_LAUNCH(cuLaunchKernel_ptsz, (GRID_PARAMETERS, void **extra), (GRID_ARGUMENTS, extra), OWN(stream), GRID)
+DEFINE_LAUNCH(cuLaunchCooperativeKernel, (GRID_PARAMETERS), (GRID_ARGUMENTS), LEGACY(stream), GRID)
+DEFINE_LAUNCH(cuLaunchCooperativeKernel_ptsz, (GRID_PARAMETERS), (GRID_ARGUMENTS), OWN(stream), GRID)
 
 #define CONFIG_PARAMETERS const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra
+#define CONFIG(stream)                                              \
+    config ? stream(config->hStream) : stream(NULL), function,      \
+        config ? count_blocks(config->gridDimX, config->gridDimY, config->gridDimZ) : 0
 
-DEFINE_LAUNCH(cuLaunchKernelEx, (CONFIG_PARAMETERS), (config, function, parameters, extra))
-DEFINE_LAUNCH(cuLaunchKernelEx_ptsz, (CONFIG_PARAMETERS), (config, function, parameters, extra))
-DEFINE_LAUNCH(cuLaunchCooperativeKernelMultiDevice,
-              (CUDA_LAUNCH_PARAMS * launches, unsigned int count, unsigned int flags), (launches, count, flags))
+DEFINE_LAUNCH(cuLaunchKernelEx, (CONFIG_PARAMETERS), (config, function, parameters, extra), CONFIG(LEGACY))
+DEFINE_LAUNCH(cuLaunchKernelEx_ptsz, (CONFIG_PARAMETERS), (config, function, parameters, extra), CONFIG(OWN))
+
+/* Of the launches on several devices at once, the current device's is paced and measured. */
+static const CUDA_LAUNCH_PARAMS *own_launch(const CUDA_LAUNCH_PARAMS *launches, unsigned int count)
+{
+    CUcontext current = NULL, context = NULL;
+    driver()->cuCtxGetCurrent(&current);
+    for (unsigned int i = 0; launches && i < count; i++)
+        if (driver()->cuStreamGetCtx(launches[i].hStream, &context) == CUDA_SUCCESS && context == current)
+            return &launches[i];
+    return NULL;
+}
+
+static __attribute__((noinline)) CUresult launch_on_devices(CUDA_LAUNCH_PARAMS *launches, unsigned int count,
+                                                            unsigned int flags)
+{
+    const CUDA_LAUNCH_PARAMS *own = own_launch(launches, count);
+    struct burst_launch launch = {.stream = CU_STREAM_LEGACY, .may_wait = true};
+    if (own)
+        launch = (struct burst_launch)DESCRIBE(LEGACY(own->hStream), own->function,
+                                               count_blocks(own->gridDimX, own->gridDimY, own->gridDimZ));
+    bool is_marked = enter_slowly(&launch);
+    CUresult result = driver()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
+    if (is_marked)
+        leave_slowly(&launch, result);
+    return result;
+}
+
+CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsigned int count, unsigned int flags)
+{
+    if (!enter())
+        return launch_on_devices(launches, count, flags);
+    CUresult result = driver()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
+    threads_unmark(threads_own);
+    return result;
+}
 
 /* A graph may take memory when it is launched; then it asks for credit before it enters. */
-#define DEFINE_GRAPH_LAUNCH(name, with_memory)                                                            \
-    static __attribute__((noinline, cold)) CUresult name##_slowly(CUgraphExec graph, CUstream stream)     \
+#define DEFINE_GRAPH_LAUNCH(name, with_memory, stream_of)                                                 \
+    static __attribute__((noinline)) CUresult name##_slowly(CUgraphExec graph, CUstream stream)           \
     {                                                                                                     \
-        bool is_marked = enter_slowly();                                                                  \
+        struct burst_launch launch = DESCRIBE(stream_of(stream), graph, 0);                               \
+        launch.is_graph = true;                                                                           \
+        bool is_marked = enter_slowly(&launch);                                                           \
         CUresult result = driver_calls.name(graph, stream);                                               \
         if (is_marked)                                                                                    \
-            residency_leave();                                                                            \
+            leave_slowly(&launch, result);                                                                \
+        return result;                                                                                    \
+    }                                                                                                     \
+    CUresult name##_entered(CUgraphExec graph, CUstream stream)                                           \
+    {                                                                                                     \
+        struct burst_launch launch = DESCRIBE(stream_of(stream), graph, 0);                               \
+        launch.is_graph = true;                                                                           \
+        if (pacing_is_on())                                                                               \
+            pacing_begin(&launch);                                                                        \
+        CUresult result = driver_calls.name(graph, stream);                                               \
+        pacing_end(&launch, result);                                                                      \
         return result;                                                                                    \
     }                                                                                                     \
     CUresult name(CUgraphExec graph, CUstream stream)                                                     \
@@ -156,5 +251,5 @@ DEFINE_LAUNCH(cuLaunchCooperativeKernelMultiDevice,
         return result;                                                                                    \
     }
 
-DEFINE_GRAPH_LAUNCH(cuGraphLaunch, launch_graph)
-DEFINE_GRAPH_LAUNCH(cuGraphLaunch_ptsz, launch_graph_ptsz)
+DEFINE_GRAPH_LAUNCH(cuGraphLaunch, launch_graph, LEGACY)
+DEFINE_GRAPH_LAUNCH(cuGraphLaunch_ptsz, launch_graph_ptsz, OWN)

@@ -3,10 +3,16 @@
 #ifndef ALIQUOT_LAUNCH_H
 #define ALIQUOT_LAUNCH_H
 
+#include "driver.h"
+
 #include <stdbool.h>
 
 /* One more launch of this thread, on its current device. */
 void launch_count(void);
+
+/* The launch of a graph by who has entered already, and counted it (residency.h, activation.h). */
+CUresult cuGraphLaunch_entered(CUgraphExec graph, CUstream stream);
+CUresult cuGraphLaunch_ptsz_entered(CUgraphExec graph, CUstream stream);
 
 /* This thread's current device may have changed. */
 void launch_forget_device(void);

@@ -4,6 +4,7 @@
 #include "charge.h"
 #include "elastic.h"
 #include "managed_mode.h"
+#include "pacing.h"
 #include "pools.h"
 #include "residency.h"
 
@@ -193,10 +194,32 @@ static CUresult refresh(CUresult result)
     return result;
 }
 
+/* What was launched before the wait ends here, and is looked at after it. */
+static bool close_work(void)
+{
+    bool is_paced = pacing_is_used() && activation_enter();
+    if (is_paced) {
+        pacing_close();
+        activation_leave();
+    }
+    return is_paced;
+}
+
+static void look_at_work(void)
+{
+    if (activation_enter()) {
+        pacing_look();
+        activation_leave();
+    }
+}
+
 #define DEFINE_SYNCHRONIZATION(name, parameters, arguments)           \
     CUresult name parameters                                          \
     {                                                                 \
+        bool is_paced = close_work();                                 \
         CUresult result = driver()->name arguments;                   \
+        if (is_paced)                                                 \
+            look_at_work();                                           \
         return pools_have_unused() || elastic_has_dying() ? refresh(result) : result; \
     }
 

@@ -49,6 +49,7 @@ static struct {
     bool is_running;
     bool has_attempted; /* read without the mutex too */
     bool has_waited; /* the one long wait of a process that never registered is over */
+    uint32_t has_lost; /* the agent was there, and did not answer when it was looked for; read without the mutex too */
     int last_failure;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER,
            .connection = {.descriptor = -1},
@@ -61,8 +62,11 @@ static void note_failure(int failure)
     bool is_news = failure != state.last_failure;
     state.last_failure = failure;
     __atomic_store_n(&state.has_attempted, true, __ATOMIC_RELEASE);
+    bool is_lost = state.connections > 0 && !__atomic_exchange_n(&state.has_lost, 1, __ATOMIC_SEQ_CST);
     pthread_cond_broadcast(&state.changed);
     pthread_mutex_unlock(&state.mutex);
+    if (is_lost)
+        state.owner->lost();
     if (is_news)
         LOG("event=not_registered socket=%s/%s reason=\"%s\"", settings()->kernel_dir, ALIQUOT_SOCKET_NAME,
             strerror(failure));
@@ -86,6 +90,7 @@ static int register_as(uint16_t version)
     pthread_mutex_lock(&state.mutex);
     state.candidate = SOCKET_NONE;
     if (!failure) {
+        __atomic_store_n(&state.has_lost, 0, __ATOMIC_RELEASE);
         state.connection = connection;
         state.version = version;
         __atomic_fetch_add(&state.connections, 1, __ATOMIC_RELEASE);
@@ -354,10 +359,7 @@ bool session_is_connected(void)
 
 bool session_has_lost_agent(void)
 {
-    pthread_mutex_lock(&state.mutex);
-    bool has_lost = state.connections > 0 && state.connection.descriptor < 0 && state.last_failure != 0;
-    pthread_mutex_unlock(&state.mutex);
-    return has_lost;
+    return __atomic_load_n(&state.has_lost, __ATOMIC_SEQ_CST) != 0;
 }
 
 void session_wake(void)
@@ -379,7 +381,7 @@ void session_reset(void)
     session_leave();
     pthread_mutex_init(&state.mutex, NULL);
     state.waiters = NULL;
-    state.connections = 0;
+    state.connections = state.has_lost = 0;
     state.is_running = state.has_attempted = state.has_waited = false;
     state.last_failure = 0;
 }

@@ -1,0 +1,239 @@
+#include "burst_state.h"
+
+#include "times.h"
+
+#include <time.h>
+
+#define STALE_NANOSECONDS 300000ull /* without a launch: what is open is closed */
+#define STOP_PAUSE_NANOSECONDS 1000000
+#define STOP_TRIES 100
+
+/* What the driver refused to measure: all that is under way in the track counts as done, and nobody is held back. */
+static void give_up(struct bursts *bursts, struct track *track, CUresult reason)
+{
+    struct burst_words *words = &bursts->words;
+    for (unsigned i = 0; i < track->marks.count; i++) {
+        const struct mark *mark = &track->marks.ring[(track->marks.first + i) % MARKS_MOST];
+        burst_words_take_back(words, &mark->work);
+        words->in_flight -= mark->ended_bursts;
+    }
+    if (track->is_open)
+        burst_words_take_back(words, &track->work);
+    words->in_flight -= track->has_burst;
+    track->has_burst = track->is_open = false;
+    marks_drop(&track->marks);
+    burst_words_note_unmeasured(words, (int)reason);
+}
+
+bool burst_record(struct bursts *bursts, struct track *track, const struct marked_work *work, uint64_t now)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* or others' captures would mind it */
+    bool is_relaxed = captures_are_on() && driver()->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    CUresult result = marks_record(&track->marks, work, now);
+    if (is_relaxed)
+        driver()->cuThreadExchangeStreamCaptureMode(&mode);
+    if (result != CUDA_SUCCESS)
+        give_up(bursts, track, result);
+    return result == CUDA_SUCCESS;
+}
+
+void burst_close_track(struct bursts *bursts, struct track *track, uint64_t now, uint64_t at_most)
+{
+    if (!track->is_open || !marks_have_room(&track->marks))
+        return;
+    track->work.at_most = at_most;
+    if (burst_record(bursts, track, &track->work, now))
+        track->is_open = false;
+}
+
+void burst_end(struct bursts *bursts, struct track *track)
+{
+    struct mark *newest = marks_newest(&track->marks);
+    if (!track->has_burst || track->is_open)
+        return;
+    track->has_burst = false;
+    if (newest)
+        newest->ended_bursts++;
+    else
+        bursts->words.in_flight--;
+}
+
+void burst_close_tracks(struct bursts *bursts, bool (*is_wanted)(const struct track *track), uint64_t now)
+{
+    for (unsigned i = 0; i < bursts->tracks.count; i++) {
+        struct track *track = &bursts->tracks.all[i];
+        bool is_pushed;
+        if (!track->is_open || track_entering(track) || (is_wanted && !is_wanted(track)) ||
+            !track_enter_context(track->marks.context, &is_pushed))
+            continue;
+        burst_close_track(bursts, track, now, 0);
+        track_leave_context(is_pushed);
+    }
+}
+
+void bursts_close(struct bursts *bursts, struct track *track)
+{
+    uint64_t now = times_now_nanoseconds();
+    pthread_mutex_lock(&bursts->mutex);
+    CUcontext current = NULL;
+    if (bursts_are_touchable(bursts) && track->is_taken && track->is_open && !track_entering(track) &&
+        driver()->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == track->marks.context)
+        burst_close_track(bursts, track, now, 0);
+    pthread_mutex_unlock(&bursts->mutex);
+}
+
+/* Nobody launches into the track any more, for now. Where the stream is through already, its work has ended between the
+ * last launch and now: that long the launches take alone, at most. */
+static void close_stale(struct bursts *bursts, struct track *track, uint64_t now)
+{
+    if (captures_are_on() || track_entering(track) || now - track->launched_at < STALE_NANOSECONDS)
+        return;
+    bool is_legacy_barrier = track_is_legacy(track) && bursts->tracks.has_blocking;
+    if (track->is_open && track->marks.stream != CU_STREAM_PER_THREAD && !is_legacy_barrier) {
+        bool is_through = driver()->cuStreamQuery(track->marks.stream) == CUDA_SUCCESS;
+        burst_close_track(bursts, track, now, is_through ? track->work.expected : 0);
+    }
+    burst_end(bursts, track);
+}
+
+static bool has_launched_since(const struct bursts *bursts, const struct track *own, uint64_t since)
+{
+    for (unsigned i = 0; i < bursts->tracks.count; i++) {
+        const struct track *track = &bursts->tracks.all[i];
+        if (track != own && (track->launched_at >= since || track_is_busy(track)))
+            return true;
+    }
+    return false;
+}
+
+/* Its context is current. */
+static void poll_track(struct bursts *bursts, struct track *track, uint64_t now)
+{
+    enum marks_outcome outcome;
+    struct passed_mark passed;
+    while ((outcome = marks_next(&track->marks, now, &passed)) == MARKS_PASSED) {
+        uint32_t ended = passed.mark->ended_bursts;
+        bursts->words.in_flight -= ended < bursts->words.in_flight ? ended : bursts->words.in_flight;
+        if (passed.mark->work.launches)
+            burst_words_take(&bursts->words, &passed,
+                             has_launched_since(bursts, track, passed.mark->passed_at - passed.nanoseconds), now);
+    }
+    if (outcome == MARKS_BROKEN)
+        give_up(bursts, track, CUDA_ERROR_UNKNOWN);
+    if (track->marks.stream)
+        close_stale(bursts, track, now);
+    if (!track_is_busy(track))
+        burst_end(bursts, track);
+    if (!track_is_busy(track) && !track->marks.stream)
+        track->is_taken = false;
+}
+
+bool bursts_poll(struct bursts *bursts)
+{
+    bool is_busy = false;
+    pthread_mutex_lock(&bursts->mutex);
+    uint64_t now = times_now_nanoseconds();
+    for (unsigned i = 0; i < bursts->tracks.count && bursts_are_touchable(bursts) && !captures_are_on(); i++) {
+        struct track *track = &bursts->tracks.all[i];
+        bool is_pushed;
+        if (!track->is_taken || (!track_is_busy(track) && !track->has_burst) ||
+            !track_enter_context(track->marks.context, &is_pushed))
+            continue;
+        poll_track(bursts, track, now);
+        track_leave_context(is_pushed);
+    }
+    for (unsigned i = 0; i < bursts->tracks.count; i++)
+        is_busy |= bursts->tracks.all[i].is_taken && track_is_busy(&bursts->tracks.all[i]);
+    if (!is_busy)
+        burst_words_show_active(&bursts->words, false);
+    burst_words_publish(&bursts->words, now);
+    pthread_mutex_unlock(&bursts->mutex);
+    return is_busy;
+}
+
+void bursts_count_waiting(struct bursts *bursts, int change)
+{
+    pthread_mutex_lock(&bursts->mutex);
+    burst_words_count_waiting(&bursts->words, change, times_now_nanoseconds());
+    pthread_mutex_unlock(&bursts->mutex);
+}
+
+void bursts_close_all(struct bursts *bursts)
+{
+    pthread_mutex_lock(&bursts->mutex);
+    if (bursts_are_touchable(bursts))
+        burst_close_tracks(bursts, NULL, times_now_nanoseconds());
+    pthread_mutex_unlock(&bursts->mutex);
+}
+
+void bursts_end_stream(struct bursts *bursts, CUstream stream)
+{
+    uint64_t now = times_now_nanoseconds();
+    pthread_mutex_lock(&bursts->mutex);
+    for (unsigned i = 0; i < bursts->tracks.count && bursts_are_touchable(bursts); i++) {
+        struct track *track = &bursts->tracks.all[i];
+        bool is_pushed;
+        if (!track->is_taken || track->marks.stream != stream ||
+            !track_enter_context(track->marks.context, &is_pushed))
+            continue;
+        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+        if (captures_are_on() && driver()->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS)
+            status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+        if (track->is_open && (status != CU_STREAM_CAPTURE_STATUS_NONE || !marks_have_room(&track->marks)))
+            give_up(bursts, track, CUDA_SUCCESS);
+        burst_close_track(bursts, track, now, 0);
+        burst_end(bursts, track);
+        track_let_go(track);
+        track_leave_context(is_pushed);
+    }
+    pthread_mutex_unlock(&bursts->mutex);
+}
+
+void bursts_suspend(struct bursts *bursts)
+{
+    pthread_mutex_lock(&bursts->mutex);
+    bursts->suspended++;
+    pthread_mutex_unlock(&bursts->mutex);
+}
+
+void bursts_resume(struct bursts *bursts)
+{
+    unsigned int version;
+    pthread_mutex_lock(&bursts->mutex);
+    bursts->suspended -= bursts->suspended > 0; /* 0 of a device that is newer than the suspension */
+    for (unsigned i = 0; i < bursts->tracks.count && !bursts->is_stopped; i++) {
+        struct track *track = &bursts->tracks.all[i];
+        if (!track->marks.context ||
+            driver()->cuCtxGetApiVersion(track->marks.context, &version) == CUDA_SUCCESS)
+            continue;
+        give_up(bursts, track, CUDA_SUCCESS);
+        track_forget(track);
+    }
+    pthread_mutex_unlock(&bursts->mutex);
+}
+
+void bursts_registered(struct bursts *bursts)
+{
+    struct burst_terms terms;
+    uint64_t now = times_now_nanoseconds();
+    pthread_mutex_lock(&bursts->mutex);
+    burst_words_read(&bursts->words, &terms);
+    burst_words_add_blocks(&bursts->words, 0);
+    burst_words_count_waiting(&bursts->words, 0, now);
+    burst_words_publish(&bursts->words, now);
+    pthread_mutex_unlock(&bursts->mutex);
+}
+
+/* A signal's handler may end the program while its own thread holds the mutex. */
+void bursts_stop(struct bursts *bursts)
+{
+    const struct timespec pause = {0, STOP_PAUSE_NANOSECONDS};
+    for (int tries = 0; tries < STOP_TRIES; tries++) {
+        if (pthread_mutex_trylock(&bursts->mutex) == 0) {
+            bursts->is_stopped = true;
+            pthread_mutex_unlock(&bursts->mutex);
+            return;
+        }
+        nanosleep(&pause, NULL);
+    }
+}

@@ -1,0 +1,71 @@
+/* The work of this process on one device, in bursts: what was launched, how long it was on the device, and whether the
+ * next burst may begin. Grouping, measuring and the device's words of the hook's page; who waits, and how, is
+ * pacing.c's. No state is shared between devices. Its functions are for any thread, between activation_enter and
+ * activation_leave.
+ */
+#ifndef ALIQUOT_BURSTS_H
+#define ALIQUOT_BURSTS_H
+
+#include "driver.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct bursts;
+struct track;
+
+/* One launch: what its caller says of it, and between begin and end what is noted. */
+struct burst_launch {
+    CUstream stream;      /* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD by these names */
+    CUcontext context;    /* the current one */
+    const void *function; /* or the CUgraphExec */
+    uint64_t blocks;
+    bool is_graph;
+    bool may_wait;   /* false: it goes on, whatever the rule says */
+    bool is_unknown; /* nobody knows how long it takes */
+    bool is_long;    /* a burst of its own */
+    bool closes, ends_burst;
+    struct bursts *bursts; /* NULL: not paced */
+    struct track *track;     /* NULL: not measured */
+    uint32_t track_number;
+    uint64_t expected; /* nanoseconds */
+    unsigned grid_class;
+};
+
+/* NULL: no memory. */
+struct bursts *bursts_new(int device);
+
+/* Before the driver's call; `track` is a guess. 0: it may go on, and bursts_end is due where it has a track; otherwise
+ * nanoseconds after which to ask again. */
+uint64_t bursts_begin(struct bursts *bursts, struct burst_launch *launch);
+void bursts_end(struct bursts *bursts, struct burst_launch *launch, CUresult result);
+
+/* The same without the mutex, for a launch that leaves its track open. */
+void bursts_pass(struct track *track);
+
+/* The track that this thread left open: nothing more goes into it for now. */
+void bursts_close(struct bursts *bursts, struct track *track);
+
+/* Looks which work is done. True: something is still under way. */
+bool bursts_poll(struct bursts *bursts);
+
+/* A thread begins, goes on, or ends waiting (1, 0, -1). */
+void bursts_count_waiting(struct bursts *bursts, int change);
+
+/* Before a capture begins, after it was counted: nothing of ours is recorded late from now on. */
+void bursts_close_all(struct bursts *bursts);
+
+/* Before the stream ends. */
+void bursts_end_stream(struct bursts *bursts, CUstream stream);
+
+/* Around whatever may end a context: nothing of ours is touched between; then what is gone is forgotten. */
+void bursts_suspend(struct bursts *bursts);
+void bursts_resume(struct bursts *bursts);
+
+/* There is a new page. */
+void bursts_registered(struct bursts *bursts);
+
+/* At the program's end: nothing of ours is touched from now on. Waits a bounded time. */
+void bursts_stop(struct bursts *bursts);
+
+#endif

@@ -1,0 +1,295 @@
+#include "pacing.h"
+
+#include "activation.h"
+#include "cancellation.h"
+#include "captures.h"
+#include "devices.h"
+#include "guest_thread.h"
+#include "log.h"
+#include "pace_rule.h"
+#include "page.h"
+#include "residency.h"
+#include "session.h"
+#include "times.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOOK_NANOSECONDS 250000      /* while work is under way */
+#define LINGER_LOOKS 20u             /* without work, before the thread sleeps until it is woken */
+#define PATIENCE_NANOSECONDS 10000000ull /* a launch that waits longer looks less often */
+
+static struct {
+    struct bursts *devices[DEVICES_MAX]; /* made once each, never freed */
+    uint32_t sleeps;    /* the thread that looks; a futex */
+    uint32_t has_thread;
+    uint32_t is_over; /* the program ends */
+    uint32_t generation; /* another one in the child of a fork */
+} state;
+
+__thread struct track *pacing_open_track;
+
+static __thread struct {
+    struct bursts *bursts; /* of the current context's device; NULL: not known */
+    uint32_t generation;
+    CUcontext context;
+    struct track *track; /* launched into last */
+} own __attribute__((tls_model("initial-exec")));
+
+bool pacing_is_used(void)
+{
+    return __atomic_load_n(&state.has_thread, __ATOMIC_RELAXED) != 0;
+}
+
+bool pacing_is_on(void)
+{
+    return __atomic_load_n(&page_agent()->gate, __ATOMIC_ACQUIRE) == ALIQUOT_GATE_PACED;
+}
+
+static struct bursts *bursts_of(int device)
+{
+    return __atomic_load_n(&state.devices[device], __ATOMIC_ACQUIRE);
+}
+
+static void stop_at_exit(void)
+{
+    if (!activation_enter())
+        return;
+    __atomic_store_n(&state.is_over, 1, __ATOMIC_RELEASE);
+    for (int device = 0; device < DEVICES_MAX; device++)
+        if (bursts_of(device))
+            bursts_stop(bursts_of(device));
+    activation_leave();
+}
+
+static bool look_at_all(void)
+{
+    bool is_busy = false;
+    for (int device = 0; device < DEVICES_MAX; device++)
+        if (bursts_of(device))
+            is_busy |= bursts_poll(bursts_of(device));
+    return is_busy;
+}
+
+static void *run(void *unused)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* other threads' captures do not mind this one's calls */
+    const struct timespec pause = {0, LOOK_NANOSECONDS};
+    unsigned idle = 0;
+    prctl(PR_SET_NAME, "aliquot-pacing");
+    driver()->cuThreadExchangeStreamCaptureMode(&mode);
+    while (!__atomic_load_n(&state.is_over, __ATOMIC_ACQUIRE)) {
+        idle = look_at_all() ? 0 : idle + 1;
+        if (idle < LINGER_LOOKS) {
+            nanosleep(&pause, NULL);
+            continue;
+        }
+        __atomic_store_n(&state.sleeps, 1, __ATOMIC_SEQ_CST);
+        if (!look_at_all())
+            syscall(SYS_futex, &state.sleeps, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+        __atomic_store_n(&state.sleeps, 0, __ATOMIC_RELEASE);
+        idle = 0;
+    }
+    return unused;
+}
+
+/* Where there is no thread, launches that wait and calls that return still look. */
+static void wake_thread(void)
+{
+    if (__builtin_expect(!__atomic_load_n(&state.has_thread, __ATOMIC_ACQUIRE), 0) &&
+        !__atomic_exchange_n(&state.has_thread, 1, __ATOMIC_ACQ_REL)) {
+        atexit(stop_at_exit);
+        int failure = guest_thread_start(run, NULL);
+        if (failure)
+            LOG("event=no_thread reason=\"%s\"", strerror(failure));
+    }
+    if (__atomic_load_n(&state.sleeps, __ATOMIC_SEQ_CST) && __atomic_exchange_n(&state.sleeps, 0, __ATOMIC_ACQ_REL))
+        syscall(SYS_futex, &state.sleeps, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+void pacing_forget_context(void)
+{
+    own.bursts = NULL;
+    own.track = pacing_open_track = NULL;
+}
+
+/* Of the current context's device; NULL: there is none, or no memory. */
+static struct bursts *find_bursts(void)
+{
+    if (own.bursts && own.generation == state.generation)
+        return own.bursts;
+    pacing_forget_context();
+    int device = devices_current();
+    if (device < 0 || device >= DEVICES_MAX || driver()->cuCtxGetCurrent(&own.context) != CUDA_SUCCESS)
+        return NULL;
+    struct bursts *found = bursts_of(device), *made = found ? NULL : bursts_new(device);
+    if (made && __atomic_compare_exchange_n(&state.devices[device], &found, made, false, __ATOMIC_ACQ_REL,
+                                            __ATOMIC_ACQUIRE))
+        found = made;
+    else
+        free(made);
+    own.bursts = found;
+    own.generation = state.generation;
+    return found;
+}
+
+/* Whom no agent can let on any more, production does not wait for. */
+static bool is_let_by(void)
+{
+    return __atomic_load_n(&page_agent()->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION &&
+           session_has_lost_agent();
+}
+
+static void rest(uint64_t wait, uint64_t waited)
+{
+    uint64_t least = waited < PATIENCE_NANOSECONDS ? 0 : waited / 100; /* a hundredth more */
+    if (least > PACE_REST_NANOSECONDS)
+        least = PACE_REST_NANOSECONDS;
+    const struct timespec pause = {0, (long)(wait > least ? wait : least)};
+    nanosleep(&pause, NULL);
+}
+
+/* Nanoseconds; 0: it may go on. */
+static uint64_t ask(struct burst_launch *launch, bool may_wait)
+{
+    launch->context = own.context;
+    launch->track = own.track;
+    launch->may_wait = may_wait && pacing_is_on() && !is_let_by();
+    return bursts_begin(launch->bursts, launch);
+}
+
+/* A waiting thread is inside no call, so that its memory may be moved; and each time that it goes on it passes the gate,
+ * which shows the kernel's activity. */
+static void await_turn(struct burst_launch *launch, uint64_t wait)
+{
+    int saved_errno = errno;
+    uint64_t since = times_now_nanoseconds();
+    DEFER_CANCELLATION;
+    bursts_count_waiting(launch->bursts, 1);
+    while (wait) {
+        residency_leave();
+        rest(wait, times_now_nanoseconds() - since);
+        bursts_poll(launch->bursts);
+        bursts_count_waiting(launch->bursts, 0);
+        residency_enter();
+        wait = ask(launch, true);
+    }
+    bursts_count_waiting(launch->bursts, -1);
+    errno = saved_errno;
+}
+
+/* A call inside another, by a signal's handler, waits for nothing: the outer one could not be moved meanwhile. */
+static bool is_nested(void)
+{
+    return !threads_own || threads_own->inside > 1;
+}
+
+void pacing_begin(struct burst_launch *launch)
+{
+    launch->bursts = find_bursts();
+    launch->track = NULL;
+    if (!launch->bursts)
+        return;
+    uint64_t wait = ask(launch, launch->may_wait && !is_nested());
+    if (__builtin_expect(wait != 0, 0))
+        await_turn(launch, wait);
+    if (!launch->track)
+        return;
+    own.track = launch->track;
+    pacing_open_track = NULL;
+    wake_thread();
+}
+
+void pacing_end(struct burst_launch *launch, CUresult result)
+{
+    if (!launch->track)
+        return;
+    if (launch->closes || result != CUDA_SUCCESS) {
+        bursts_end(launch->bursts, launch, result);
+    } else {
+        pacing_open_track = launch->track;
+        bursts_pass(launch->track);
+    }
+}
+
+struct bursts *pacing_begin_gate(void)
+{
+    bool is_closed = __atomic_load_n(&page_agent()->gate, __ATOMIC_ACQUIRE) == ALIQUOT_GATE_CLOSED;
+    struct bursts *bursts = is_closed ? find_bursts() : NULL;
+    if (bursts)
+        bursts_count_waiting(bursts, 1);
+    return bursts;
+}
+
+void pacing_end_gate(struct bursts *bursts)
+{
+    if (bursts)
+        bursts_count_waiting(bursts, -1);
+}
+
+void pacing_close_open_track(void)
+{
+    struct track *track = pacing_open_track;
+    pacing_open_track = NULL;
+    if (own.bursts && own.generation == state.generation)
+        bursts_close(own.bursts, track);
+}
+
+void pacing_look(void)
+{
+    if (own.bursts && own.generation == state.generation && pacing_is_on())
+        bursts_poll(own.bursts);
+}
+
+#define FOR_EACH_DEVICE(act)                                       \
+    for (int device = 0; device < DEVICES_MAX; device++) {         \
+        struct bursts *bursts = bursts_of(device);                 \
+        if (bursts)                                                \
+            act;                                                   \
+    }
+
+void pacing_begin_capture(void)
+{
+    FOR_EACH_DEVICE(bursts_close_all(bursts))
+}
+
+void pacing_end_stream(CUstream stream)
+{
+    FOR_EACH_DEVICE(bursts_end_stream(bursts, stream))
+}
+
+void pacing_suspend(void)
+{
+    FOR_EACH_DEVICE(bursts_suspend(bursts))
+}
+
+void pacing_resume(void)
+{
+    FOR_EACH_DEVICE(bursts_resume(bursts))
+}
+
+void pacing_registered(void)
+{
+    FOR_EACH_DEVICE(bursts_registered(bursts))
+}
+
+void pacing_tick(void)
+{
+    FOR_EACH_DEVICE(bursts_count_waiting(bursts, 0))
+}
+
+/* What the parent's devices hold is not ours to free. */
+void pacing_reset(void)
+{
+    for (int device = 0; device < DEVICES_MAX; device++)
+        state.devices[device] = NULL;
+    state.sleeps = state.has_thread = state.is_over = 0;
+    state.generation++;
+}

@@ -1,0 +1,103 @@
+#include "tracks.h"
+
+#include "threads.h"
+
+#include <string.h>
+
+static bool is_default(CUstream stream)
+{
+    return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+bool track_is_of(const struct track *track, CUstream stream, CUcontext context)
+{
+    return track->is_taken && track->marks.stream == stream &&
+           (!is_default(stream) || track->marks.context == context) &&
+           (stream != CU_STREAM_PER_THREAD || track->thread == threads_own);
+}
+
+bool track_enter_context(CUcontext context, bool *is_pushed)
+{
+    CUcontext current = NULL;
+    *is_pushed = false;
+    if (driver()->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context)
+        return true;
+    *is_pushed = driver()->cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+    return *is_pushed;
+}
+
+void track_leave_context(bool is_pushed)
+{
+    CUcontext popped;
+    if (is_pushed)
+        driver()->cuCtxPopCurrent_v2(&popped);
+}
+
+void track_let_go(struct track *track)
+{
+    track->marks.stream = NULL;
+    track->number++;
+}
+
+void track_forget(struct track *track)
+{
+    memset(&track->marks, 0, sizeof track->marks);
+    track->is_taken = track->has_burst = track->is_open = false;
+    track->number++;
+}
+
+static bool is_free(const struct track *track)
+{
+    return !track->is_taken && track_entering(track) == 0;
+}
+
+/* Of the same context: its events serve again. Otherwise one that has none. Otherwise one whose stream rests longest. */
+static struct track *choose(struct tracks *tracks, CUcontext context)
+{
+    struct track *found = NULL, *resting = NULL;
+    for (unsigned i = 0; i < tracks->count; i++) {
+        struct track *track = &tracks->all[i];
+        if (is_free(track) && track->marks.context == context)
+            return track;
+        if (is_free(track) && !found)
+            found = track;
+        if (!track_is_busy(track) && !track->has_burst && (!resting || track->launched_at < resting->launched_at))
+            resting = track;
+    }
+    if (found || tracks->count == TRACKS_MOST)
+        return found ? found : resting;
+    return &tracks->all[tracks->count++];
+}
+
+static void end_events(struct track *track)
+{
+    bool is_pushed;
+    if (track->marks.context && track_enter_context(track->marks.context, &is_pushed)) {
+        marks_end(&track->marks);
+        track_leave_context(is_pushed);
+    }
+}
+
+struct track *tracks_find(struct tracks *tracks, CUstream stream, CUcontext context)
+{
+    unsigned int flags = CU_STREAM_NON_BLOCKING;
+    for (unsigned i = 0; i < tracks->count; i++)
+        if (track_is_of(&tracks->all[i], stream, context))
+            return &tracks->all[i];
+    struct track *track = choose(tracks, context);
+    if (!track || (stream != CU_STREAM_LEGACY && driver()->cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS))
+        return NULL;
+    if (track->marks.context != context)
+        end_events(track);
+    marks_drop(&track->marks);
+    track->marks.context = context;
+    track->marks.stream = stream;
+    track->is_taken = true;
+    track->is_blocking = stream == CU_STREAM_PER_THREAD || (stream != CU_STREAM_LEGACY && !(flags & CU_STREAM_NON_BLOCKING));
+    track->thread = stream == CU_STREAM_PER_THREAD ? threads_own : NULL;
+    track->number++;
+    track->has_burst = track->is_open = false;
+    track->launched_at = 0;
+    tracks->has_blocking |= track->is_blocking;
+    return track;
+}

@@ -1,0 +1,64 @@
+/* The streams of one device that launches go to, each with its marks. A track is found by its stream, and goes on with
+ * another stream's work when its own has ended. Guarded by the mutex of the bursts that they belong to.
+ */
+#ifndef ALIQUOT_TRACKS_H
+#define ALIQUOT_TRACKS_H
+
+#include "marks.h"
+
+#define TRACKS_MOST 48u
+
+struct track {
+    struct marks marks;
+    bool is_taken;
+    bool is_blocking;  /* orders itself with the legacy stream */
+    const void *thread; /* whose default stream it is; NULL: any thread's */
+    uint32_t number;   /* another one for each stream */
+    uint32_t entering; /* launches on their way to the driver; taken back without the mutex */
+    bool has_burst;
+    bool is_open;               /* launches since the last mark */
+    uint64_t burst_expected;    /* of the burst's launches */
+    uint64_t launched_at;       /* the last time */
+    struct marked_work work;    /* since the last mark */
+};
+
+struct tracks {
+    unsigned count;
+    bool has_blocking; /* some stream orders itself with the legacy one */
+    struct track all[TRACKS_MOST];
+};
+
+/* The same for all threads: not a thread's default stream. */
+static inline bool track_is_legacy(const struct track *track)
+{
+    return track->marks.stream == CU_STREAM_LEGACY;
+}
+
+static inline uint32_t track_entering(const struct track *track)
+{
+    return __atomic_load_n(&track->entering, __ATOMIC_ACQUIRE);
+}
+
+/* Something of it is, or may soon be, on the device. */
+static inline bool track_is_busy(const struct track *track)
+{
+    return track->marks.count || track->is_open || track_entering(track);
+}
+
+/* Whether the track is that of the stream; `context` is the current one. */
+bool track_is_of(const struct track *track, CUstream stream, CUcontext context);
+
+/* The track of the stream, of which the context is current. NULL: all are busy, or the driver does not know it. */
+struct track *tracks_find(struct tracks *tracks, CUstream stream, CUcontext context);
+
+/* The stream ends: its track takes no more launches. */
+void track_let_go(struct track *track);
+
+/* The context ended, and the events with it. */
+void track_forget(struct track *track);
+
+/* Makes the context current in this thread, if it is not; *is_pushed: track_leave_context is due. False: it has gone. */
+bool track_enter_context(CUcontext context, bool *is_pushed);
+void track_leave_context(bool is_pushed);
+
+#endif
