@@ -111,7 +111,7 @@ static void poll_track(struct bursts *bursts, struct track *track, uint64_t now)
 {
     enum marks_outcome outcome;
     struct passed_mark passed;
-    while ((outcome = marks_next(&track->marks, now, &passed)) == MARKS_PASSED) {
+    while ((outcome = marks_next(&track->marks, &passed)) == MARKS_PASSED) {
         uint32_t ended = passed.mark->ended_bursts;
         bursts->words.in_flight -= ended < bursts->words.in_flight ? ended : bursts->words.in_flight;
         if (passed.mark->work.launches)

@@ -77,7 +77,8 @@ static void take_sample(struct burst_words *words, const struct passed_mark *pas
         .window_before = work->window,
         .window_after = words->index < 0 ? 0 : read_word(&page_agent()->devices[words->index].solo_window),
     };
-    meter_add_launch(&words->meter, passed->nanoseconds, now);
+    if (!sample.has_overlapped || meter_longest(&words->meter, now) == 0)
+        meter_add_launch(&words->meter, passed->nanoseconds, now);
     samples_take(words->index, &sample, now);
 }
 

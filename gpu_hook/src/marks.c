@@ -1,11 +1,13 @@
 #include "marks.h"
 
 #include "meter.h"
+#include "times.h"
 
 #include <string.h>
 
 /* A float has 24 bits: from a second on its steps are longer than an event's own precision. */
 #define BASE_NANOSECONDS 1000000000ull
+#define PLAY_NANOSECONDS 250000ull
 
 static struct mark *mark_at(struct marks *marks, unsigned number)
 {
@@ -45,16 +47,18 @@ static bool measure(CUevent from, CUevent to, uint64_t *nanoseconds)
 }
 
 /* The host's clock bounds the moment on both sides: after the driver was asked, before the answer was seen. Between the
- * two the device's own clock counts on from the mark before, so that neither delay adds up. */
+ * two the device's own clock counts on from the mark before, so that neither delay adds up. At the end of work the upper
+ * bound has some play, for what is moved back would be counted as the work before it. */
 static uint64_t place(const struct mark *last, const struct mark *mark, uint64_t nanoseconds, uint64_t now)
 {
     uint64_t at = last ? last->passed_at + nanoseconds : mark->recorded_at;
+    uint64_t latest = mark->work.launches ? now + PLAY_NANOSECONDS : now;
     if (at < mark->recorded_at)
         at = mark->recorded_at;
-    return at < now ? at : now;
+    return at < latest ? at : latest;
 }
 
-enum marks_outcome marks_next(struct marks *marks, uint64_t now, struct passed_mark *passed)
+enum marks_outcome marks_next(struct marks *marks, struct passed_mark *passed)
 {
     if (!marks->count)
         return MARKS_NONE;
@@ -64,6 +68,7 @@ enum marks_outcome marks_next(struct marks *marks, uint64_t now, struct passed_m
         return MARKS_NONE;
     if (result != CUDA_SUCCESS)
         return MARKS_BROKEN;
+    uint64_t now = times_now_nanoseconds();
     const struct mark *last = marks->has_last ? mark_at(marks, marks->first + MARKS_MOST - 1) : NULL;
     bool is_work = mark->work.launches != 0;
     if (last && !is_work && mark->recorded_at > last->passed_at + BASE_NANOSECONDS)

@@ -63,7 +63,7 @@ struct mark *marks_newest(struct marks *marks);
 CUresult marks_record(struct marks *marks, const struct marked_work *work, uint64_t now);
 
 /* Asks for the oldest one that is not passed. Its context is current. */
-enum marks_outcome marks_next(struct marks *marks, uint64_t now, struct passed_mark *passed);
+enum marks_outcome marks_next(struct marks *marks, struct passed_mark *passed);
 
 /* Forgets what is not passed. */
 void marks_drop(struct marks *marks);
