@@ -10,6 +10,7 @@
 #include "elastic.h"
 #include "gate.h"
 #include "graph_memory.h"
+#include "green.h"
 #include "launch.h"
 #include "log.h"
 #include "managed_mode.h"
@@ -56,6 +57,7 @@ static void leave_in_child(void)
     board_forget();
     neighbours_forget();
     stream_priority_reset();
+    green_reset();
     pthread_mutex_init(&state.mutex, NULL);
     threads_reset();
 }
@@ -81,6 +83,7 @@ static void forget_parent(void)
     arrays_reset();
     captures_reset();
     stream_priority_reset();
+    green_reset();
     graph_memory_reset();
     contexts_reset();
     gate_reset();

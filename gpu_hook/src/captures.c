@@ -3,6 +3,7 @@
 #include "activation.h"
 #include "driver.h"
 #include "elastic.h"
+#include "green.h"
 #include "pacing.h"
 #include "residency.h"
 #include "stream_priority.h"
@@ -97,8 +98,10 @@ static struct capture *describe(CUstream stream)
     bool is_own = stream != NULL && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
     if (capture && (!is_own || driver()->cuStreamGetCtx(stream, &capture->context) != CUDA_SUCCESS))
         driver()->cuCtxGetCurrent(&capture->context);
-    if (capture)
+    if (capture) {
+        capture->context = green_context_shown(capture->context);
         capture->stream = stream;
+    }
     return capture;
 }
 

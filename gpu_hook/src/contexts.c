@@ -9,6 +9,7 @@
 #include "driver.h"
 #include "elastic.h"
 #include "graph_memory.h"
+#include "green.h"
 #include "launch.h"
 #include "managed_mode.h"
 #include "pacing.h"
@@ -252,7 +253,10 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context)
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     bool acts = begin_creation();
-    return end_change(acts, driver()->cuDevicePrimaryCtxRetain(context, device));
+    CUresult result = driver()->cuDevicePrimaryCtxRetain(context, device);
+    if (acts && result == CUDA_SUCCESS)
+        green_use_begins(device);
+    return end_change(acts, result);
 }
 
 static bool is_primary_active(CUdevice device)
@@ -311,9 +315,11 @@ CUcontext contexts_find(CUdevice device)
     return found;
 }
 
-static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice))
+static CUresult end_primary(CUdevice device, bool is_reset, CUresult (*real)(CUdevice))
 {
     bool acts = begin_end();
+    if (acts)
+        green_use_ends(device, is_reset);
     CUcontext context = acts ? find_primary(device) : NULL;
     CUresult result = real(device);
     if (context && result == CUDA_SUCCESS && !is_primary_active(device))
@@ -323,22 +329,22 @@ static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice))
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
 {
-    return end_primary(device, driver()->cuDevicePrimaryCtxRelease);
+    return end_primary(device, false, driver()->cuDevicePrimaryCtxRelease);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-    return end_primary(device, driver()->cuDevicePrimaryCtxRelease_v2);
+    return end_primary(device, false, driver()->cuDevicePrimaryCtxRelease_v2);
 }
 
 CUresult cuDevicePrimaryCtxReset(CUdevice device)
 {
-    return end_primary(device, driver()->cuDevicePrimaryCtxReset);
+    return end_primary(device, true, driver()->cuDevicePrimaryCtxReset);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-    return end_primary(device, driver()->cuDevicePrimaryCtxReset_v2);
+    return end_primary(device, true, driver()->cuDevicePrimaryCtxReset_v2);
 }
 
 /* A green context is one more use of its device's primary one, which owns the memory. */

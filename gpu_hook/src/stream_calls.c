@@ -1,6 +1,7 @@
 /* How the program makes streams, and what it reads of them. */
 #include "activation.h"
 #include "driver.h"
+#include "green.h"
 #include "stream_priority.h"
 
 #define DEFAULT_PRIORITY 0 /* of a stream whose maker names none */
@@ -9,9 +10,11 @@ static CUresult create(CUstream *stream, unsigned int flags, struct priority_wis
 {
     int given;
     bool is_chosen = stream_priority_choose(wish, &given);
-    if (!is_chosen && !wish.is_explicit)
+    int priority = is_chosen ? given : wish.asked;
+    bool is_made = green_make_stream(stream, flags, priority);
+    if (!is_made && !is_chosen && !wish.is_explicit)
         return driver()->cuStreamCreate(stream, flags);
-    CUresult result = driver()->cuStreamCreateWithPriority(stream, flags, is_chosen ? given : wish.asked);
+    CUresult result = is_made ? CUDA_SUCCESS : driver()->cuStreamCreateWithPriority(stream, flags, priority);
     if (is_chosen && result == CUDA_SUCCESS)
         stream_priority_remember(*stream, wish, given);
     return result;
@@ -51,4 +54,47 @@ CUresult cuStreamGetPriority(CUstream stream, int *priority)
 CUresult cuStreamGetPriority_ptsz(CUstream stream, int *priority)
 {
     return get_priority(stream, priority, driver()->cuStreamGetPriority_ptsz);
+}
+
+/* A green context of the hook's is not the program's: it sees the primary one that it made the stream in. */
+static CUresult get_context(CUstream stream, CUcontext *context, CUresult (*real)(CUstream, CUcontext *))
+{
+    CUresult result = real(stream, context);
+    if (result == CUDA_SUCCESS && context)
+        *context = green_context_shown(*context);
+    return result;
+}
+
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
+{
+    return get_context(stream, context, driver()->cuStreamGetCtx);
+}
+
+CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext *context)
+{
+    return get_context(stream, context, driver()->cuStreamGetCtx_ptsz);
+}
+
+static CUresult get_contexts(CUresult result, CUcontext *context, CUgreenCtx *green)
+{
+    if (result == CUDA_SUCCESS && context)
+        *context = green_context_shown(*context);
+    if (result == CUDA_SUCCESS && green && green_is_ours(*green))
+        *green = NULL;
+    return result;
+}
+
+CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *context, CUgreenCtx *green)
+{
+    return get_contexts(driver()->cuStreamGetCtx_v2(stream, context, green), context, green);
+}
+
+CUresult cuStreamGetCtx_v2_ptsz(CUstream stream, CUcontext *context, CUgreenCtx *green)
+{
+    return get_contexts(driver()->cuStreamGetCtx_v2_ptsz(stream, context, green), context, green);
+}
+
+CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *green)
+{
+    return get_contexts(driver()->cuStreamGetGreenCtx(stream, green), NULL, green);
 }
