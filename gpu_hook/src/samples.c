@@ -15,7 +15,7 @@
 #define LONGEST_NANOSECONDS 600000000000ull /* what takes longer is a wrong number, not a launch */
 #define RECENT_NANOSECONDS 10000000000ull   /* a pair that was not measured for longer asks for no baseline */
 #define REPEATED 8u                         /* launches; nor does one that is hardly used */
-#define RECOUNT_NANOSECONDS 100000000ull
+#define LOOK_NANOSECONDS 1000000000ull
 
 /* The first five are read without the mutex, the second four written without it: what two threads count at once may be
  * lost, what they read is at worst of the pair that stood here before. */
@@ -26,6 +26,7 @@ struct pair {
     uint32_t asked_window; /* the solo window in which it was last to be measured */
     uint32_t asked;        /* so many times */
     bool is_alone;         /* `expected` is of launches with nothing else of this process beside them */
+    bool is_lacking;       /* counted in without_baseline */
     uint64_t stamp;        /* of the table, when it last changed */
     uint64_t sampled_at;
     struct baseline baseline;
@@ -34,7 +35,7 @@ struct pair {
 struct table {
     struct pair pairs[SETS][WAYS];
     uint64_t stamp;
-    uint64_t counted_at;
+    uint64_t looked_at; /* for pairs that are in use no longer */
     uint64_t sampled_nanoseconds, sampled_solo_nanoseconds; /* as in the hook's page */
     uint32_t samples, without_baseline;
 };
@@ -83,6 +84,19 @@ static struct pair *find_pair(struct table *table, uint64_t key)
     return NULL;
 }
 
+/* With the mutex. */
+static void clear(struct table *table, struct pair *pair)
+{
+    __atomic_store_n(&pair->key, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&pair->expected, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&pair->launches, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&pair->asked_window, 0, __ATOMIC_RELAXED);
+    table->without_baseline -= pair->is_lacking;
+    pair->is_alone = pair->is_lacking = false;
+    pair->stamp = pair->sampled_at = 0;
+    pair->baseline = (struct baseline){0};
+}
+
 /* With the mutex. In the place of nobody, or of whoever was measured longest ago. */
 static struct pair *take_pair(struct table *table, uint64_t key)
 {
@@ -94,14 +108,8 @@ static struct pair *take_pair(struct table *table, uint64_t key)
     for (unsigned way = 1; way < WAYS; way++)
         if (set[way].stamp < found->stamp)
             found = &set[way];
-    __atomic_store_n(&found->key, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&found->expected, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&found->launches, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&found->asked_window, 0, __ATOMIC_RELAXED);
-    found->is_alone = false;
+    clear(table, found);
     found->stamp = ++table->stamp;
-    found->sampled_at = 0;
-    found->baseline = (struct baseline){0};
     __atomic_store_n(&found->key, key, __ATOMIC_RELEASE);
     return found;
 }
@@ -185,15 +193,21 @@ static void compare(struct table *table, struct pair *pair, const struct sample 
     baseline_add_shared(&pair->baseline, sample->nanoseconds);
 }
 
-static uint32_t count_without_baseline(const struct table *table, uint64_t now)
+/* With the mutex. The agent ends a window as soon as nothing lacks a baseline any more. */
+static void judge(struct table *table, struct pair *pair, uint64_t now)
 {
-    const struct pair *pairs = table->pairs[0];
-    uint32_t count = 0;
+    bool is_in_use = pair->sampled_at && now < pair->sampled_at + RECENT_NANOSECONDS &&
+                     __atomic_load_n(&pair->launches, __ATOMIC_RELAXED) >= REPEATED;
+    bool is_lacking = is_in_use && !baseline_is_known(&pair->baseline, now);
+    table->without_baseline += (uint32_t)is_lacking - (uint32_t)pair->is_lacking;
+    pair->is_lacking = is_lacking;
+}
+
+static void judge_all(struct table *table, uint64_t now)
+{
+    table->looked_at = now;
     for (size_t i = 0; i < SETS * WAYS; i++)
-        count += pairs[i].sampled_at && now < pairs[i].sampled_at + RECENT_NANOSECONDS &&
-                 __atomic_load_n(&pairs[i].launches, __ATOMIC_RELAXED) >= REPEATED &&
-                 !baseline_is_known(&pairs[i].baseline, now);
-    return count;
+        judge(table, &table->pairs[i / WAYS][i % WAYS], now);
 }
 
 /* With the mutex. */
@@ -218,10 +232,9 @@ void samples_take(int page_device, const struct sample *sample, uint64_t now)
         expect(pair, sample);
         if (!sample->has_overlapped)
             compare(table, pair, sample, now);
-        if (now - table->counted_at > RECOUNT_NANOSECONDS) {
-            table->without_baseline = count_without_baseline(table, now);
-            table->counted_at = now;
-        }
+        judge(table, pair, now);
+        if (now - table->looked_at > LOOK_NANOSECONDS)
+            judge_all(table, now);
         publish(page_device, table);
     }
     pthread_mutex_unlock(&state.mutex);
@@ -233,11 +246,8 @@ void samples_forget(const void *function)
     for (int device = 0; device < (int)ALIQUOT_MAX_DEVICES; device++) {
         struct table *table = find_table(device);
         struct pair *pair = table ? find_pair(table, key_of(function, 0)) : NULL;
-        if (pair) {
-            pair->stamp = 0;
-            pair->sampled_at = 0;
-            __atomic_store_n(&pair->key, 0, __ATOMIC_RELEASE);
-        }
+        if (pair)
+            clear(table, pair);
     }
     pthread_mutex_unlock(&state.mutex);
 }

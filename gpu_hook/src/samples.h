@@ -24,8 +24,7 @@ struct sample {
     bool has_overlapped;
     uint64_t nanoseconds;
     /* The agent page's solo_window before the first event was recorded, and after the last one had come: alone if both
-     * are the same odd number. Where a device has no opportunistic kernels the agent leaves it odd, so nobody here has
-     * to know who the neighbours are. */
+     * are the same odd number. Who the neighbours are is the agent's to know, and nobody's here. */
     uint32_t window_before, window_after;
 };
 

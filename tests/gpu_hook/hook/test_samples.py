@@ -214,16 +214,29 @@ def test_pairs_in_use_that_lack_a_baseline_are_counted(table: Table) -> None:
     for index in range(5):
         table.asks(20, function=FUNCTION + 64 * index)
         table.take(1000, function=FUNCTION + 64 * index)
+        assert table.without_baseline() == index + 1
     table.take(1000, function=FUNCTION + 64 * 9)  # launched once: it is not worth a window
-    table.now += SECOND
-    table.take(1000)
     assert table.without_baseline() == 5
-    table.now += SECOND
     table.take(1000, SOLO)
-    assert table.without_baseline() == 4
+    assert table.without_baseline() == 4  # at once, for a window lasts no longer than it must
     table.now += 11 * SECOND
     table.take(1000)
     assert table.without_baseline() == 0  # the others are in use no longer
+    table.now += LIFE
+    table.take(1000)
+    assert table.without_baseline() == 1  # its baseline is too old
+
+
+def test_pairs_that_are_forgotten_lack_nothing(table: Table) -> None:
+    for index in range(3000):
+        function = 0x1000_0000 + 16 * index
+        table.asks(8, function=function, grid_class=0)
+        table.take(1000, function=function, grid_class=0)
+        assert table.without_baseline() <= 1024
+    for index in range(3000):
+        table.forget(0x1000_0000 + 16 * index)
+    table.take(1000)
+    assert table.without_baseline() == 0
 
 
 def test_a_full_table_forgets_who_was_measured_longest_ago(table: Table) -> None:
