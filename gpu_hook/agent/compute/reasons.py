@@ -1,4 +1,4 @@
-"""Why a kernel is held back, in words, for people: panel, command line, status."""
+"""Why a kernel is held back, in words, for people: panel, command line, status. Empty: it is not held back."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ def reason(situation: Situation, has_production: bool) -> str:
     kernel, allowance = situation.kernel, situation.allowance
     if not kernel.is_production and has_production:
         return _beneath(situation)
-    if allowance.entitled is None:
-        return "wants nothing now"
-    if allowance.own is None:
-        return "nobody else wants the device: nothing holds it back"
+    if allowance.entitled is None or allowance.own is None:
+        return ""
     part = round(100 * allowance.entitled)
     if kernel.is_capped:
         return f"held at its limit, {part} % of the device"
     if allowance.lag < 0:
         return f"had more than its share; entitled to {part} % among those that want the device"
-    return f"entitled to {part} % among those that want the device"
+    return ""
 
 
 def _beneath(situation: Situation) -> str:
@@ -39,7 +37,7 @@ def _beneath(situation: Situation) -> str:
     if situation.is_solo_window:
         return "waits a moment: production's launches are measured alone"
     if not situation.is_production_working:
-        return "production is idle: runs freely"
+        return ""
     spans = []
     if order.gap_until > order.gap_from:
         spans.append(f"{order.gap_from / 1000:.1f} to {order.gap_until / 1000:.1f} ms after production stops")

@@ -22,6 +22,7 @@ def describe_share(desk: DeviceDesk, kernel_id: str, is_out: bool) -> dict[str, 
     used = tally.used if share is None else share.used
     bound = None if share is None else share.bound
     stretch = None if share is None else share.stretch
+    members = [member for member in desk.members.values() if member.who.kernel_id == kernel_id]
     return {
         "share_entitled": None if share is None else _rounded(share.entitled),
         "share_used": _rounded(used),
@@ -29,9 +30,10 @@ def describe_share(desk: DeviceDesk, kernel_id: str, is_out: bool) -> dict[str, 
         "stretch": _rounded(stretch),
         "throttled_seconds": round(tally.throttled / SECOND, 6),
         "bound_milliseconds": None if bound is None else round(bound / MILLISECOND, 3),
-        "pace": _pace([member for member in desk.members.values() if member.who.kernel_id == kernel_id]),
+        "pace": _pace(members),
         "reason": _UNHOLDABLE if is_out else ("" if share is None else share.reason),
         "unholdable": is_out,
+        "is_capped": any(member.who.is_capped for member in members),
     }
 
 
