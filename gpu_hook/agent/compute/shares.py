@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND, Interval
 
 SHORT_GAP = 1 * MILLISECOND  # between launches: who returns within it had not left the device
+SLICE = 2_500_000  # of each neighbour: an interval may begin when work does, after slices for which it waited
 MOST_CREDIT = 100 * MILLISECOND  # of the kernel's part of that time; more of a burst would break the share over 1 s
 MOST_DEBT = 1 * SECOND
 FORGET_AFTER = 1 * SECOND  # without work: then debts are forgiven, too
@@ -90,9 +91,10 @@ class FairQueue:
     def _earned(self, members: Sequence[Member], start: int, until: int, caps: Mapping[str, float]) -> dict[str, float]:
         """Of each moment, the part of each kernel among those that had work then."""
         earned = {m.kernel_id: 0.0 for m in members}
-        events = []
+        events: list[tuple[int, int]] = []
+        gap = SHORT_GAP + SLICE * (sum(m.wants for m in members) - 1)
         for index, member in enumerate(members):
-            for begin, end in self._backlog(member, start, until):
+            for begin, end in self._backlog(member, start, until, gap):
                 events += [(begin, 1 << index), (end, -(1 << index))]
         events.sort()
         working, last = 0, start
@@ -107,7 +109,7 @@ class FairQueue:
             last, working = time, working + change
         return earned
 
-    def _backlog(self, member: Member, start: int, until: int) -> list[tuple[int, int]]:
+    def _backlog(self, member: Member, start: int, until: int, gap: int) -> list[tuple[int, int]]:
         standing = self._standings[member.kernel_id]
         if member.is_held:
             standing.last_work = until
@@ -115,12 +117,12 @@ class FairQueue:
         spans: list[tuple[int, int]] = []
         last = standing.last_work
         for begin, end in member.busy:
-            if spans and begin <= spans[-1][1] + SHORT_GAP:
+            if spans and begin <= spans[-1][1] + gap:
                 spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
             else:
-                spans.append((start if begin - last < SHORT_GAP else begin, end))
+                spans.append((start if begin - last < gap else begin, end))
             last = end
-        if member.wants and until - last < SHORT_GAP:
+        if member.wants and until - last < gap:
             spans = [*spans[:-1], (spans[-1][0], until)] if spans else [(start, until)]
         standing.last_work = last
         return spans
