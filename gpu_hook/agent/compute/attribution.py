@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from aliquot.gpu_hook.agent.compute.slices import HANDOVER, Turns
 from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND, DeviceLook, Interval, ProcessLook
 
 MEMORY = 250 * MILLISECOND  # so long is waited for the intervals of a process that is at work; later ones are late
+OFTEN = 0.1  # waits, of the starts beside others
 CORRECTION_SPAN = 2 * SECOND  # of NVML's counter: its samples are up to a second apart
 LEAST_CORRECTION, MOST_CORRECTION = 0.5, 2.0
 
@@ -133,6 +135,27 @@ def sweep(work: Sequence[Sequence[Interval]], productions: Sequence[bool], idle_
     return Swept(own, lost, union, production, pauses, idle_since)
 
 
+def sweep_turns(work: Sequence[Sequence[Interval]], productions: Sequence[bool], idle_since: int | None) -> Swept:
+    """As `sweep`, by turns. See slices.py."""
+    events, bits = _events(work)
+    mask, at_work, production = (1 << bits) - 1, 0, 0
+    turns, pauses = Turns(productions), []
+    for event in events:
+        time, index = event >> bits, (event & mask) >> 1
+        production += time - turns.time if at_work else 0
+        turns.advance(time)
+        if event & 1:
+            turns.end(index)
+        else:
+            turns.begin(index)
+        if productions[index]:
+            if not event & 1 and idle_since is not None and time > idle_since and not at_work:
+                pauses.append(Interval(idle_since, time))
+            at_work += -1 if event & 1 else 1
+            idle_since = None if at_work else time
+    return Swept(turns.own, turns.lost, turns.union, production, pauses, idle_since)
+
+
 @dataclass
 class _Process:
     """What is remembered of one process. ``tail``: told, not settled yet."""
@@ -144,6 +167,7 @@ class _Process:
     occupied: float = 0.0
     lost: float = 0.0
     lost_to_equals: float = 0.0
+    begun_at: int = 0  # of work that was announced, until its interval says when it ran
     open_since: int | None = None  # work that is on the device now, and in no interval yet
     correction: float = 1.0
     counter: tuple[int, float] | None = None  # NVML's own time and ours when they were last compared
@@ -174,6 +198,7 @@ class Attribution:
         self._processes: dict[int, _Process] = {}
         self._settled: int | None = None
         self._idle_since: int | None = None
+        self._waits = 1.0  # the part of work that began beside others and waited until its interval began
 
     def update(self, look: DeviceLook) -> Attributed:
         now = look.now
@@ -187,7 +212,8 @@ class Attribution:
         of = [self._processes[key] for key in keys]
         busy = [merged(p.tail, settled, until) for p in of]
         classes = [p.is_production for p in of]
-        swept = sweep(busy, classes, self._idle_since)
+        by_turns = look.time_slices and self._waits > OFTEN
+        swept = (sweep_turns if by_turns else sweep)(busy, classes, self._idle_since)
         self._idle_since, self._settled = swept.idle_since, until
         self._settle(of, busy, swept, late, until - settled, look.time_slices)
         self._correct(look)
@@ -213,12 +239,23 @@ class Attribution:
                 self._processes[one.key] = _Process(one.is_production, known=settled)
             process = self._processes[one.key]
             process.is_production = one.is_production
+            self._watch_waits(process, one, sum(other.is_active for other in look.processes) > 1)
             late[id(process)] = process.hear(one, look.now, settled)
         here = {one.key for one in look.processes}
         for key, process in self._processes.items():
             if key not in here:
                 process.known, process.open_since = look.now, None
         return late
+
+    def _watch_waits(self, process: _Process, look: ProcessLook, is_beside: bool) -> None:
+        """Whether intervals begin with the launch or, later, when the work first has the device."""
+        if process.begun_at and look.intervals:
+            begin = next((start for start, _ in look.intervals if start >= process.begun_at - HANDOVER), None)
+            if begin is not None:
+                self._waits += 0.05 * ((begin - process.begun_at > HANDOVER) - self._waits)
+            process.begun_at = 0
+        if look.is_active and is_beside and look.active_since > process.known:
+            process.begun_at = look.active_since
 
     def _settle(
         self,
