@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check soak test-torch bench-gateway bench-runtime bench-density bench-hook bench-swap bench-gpu test-gpu screenshot labextension clean
+.PHONY: help demo lab test check soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -53,6 +53,10 @@ bench-runtime: ## Containers against the plain engine, relays against none, adop
 bench-density: ## GPUs that a notebook trace needs: leases against reservation, in simulated time (DATA=folder of the trace)
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/density.py $(if $(DATA),--data $(DATA))
+
+bench-compute: ## Compute shares: our controller, none, TGS's, a HAMi-like and time quanta on a simulated GPU, in simulated time
+	@$(PYTHON) tools/setup.py test
+	@$(BIN)/python benchmarks/compute.py $(ARGS)
 
 bench-hook: ## What the hook adds to a call, on a null driver; PEERS="HAMi-core=/path/to/libvgpu.so …" measures others too
 	@$(PYTHON) tools/setup.py test

@@ -64,8 +64,8 @@ def show(title: str, rows: list[Row]) -> None:
     print()
 
 
-def publish(name: str, device: str, rows: list[Row]) -> bool:
-    """Print the table, write build/bench/NAME.json; True when every bound holds."""
+def publish(name: str, device: str, rows: list[Row], shown: list[Row] | None = None) -> bool:
+    """Print the table (of ``shown``, where not all are), write build/bench/NAME.json; True when every bound holds."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -80,6 +80,6 @@ def publish(name: str, device: str, rows: list[Row]) -> bool:
     path = ROOT / "build" / "bench" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-    show(f"{name} · {record['machine']} · {device}", rows)
+    show(f"{name} · {record['machine']} · {device}", rows if shown is None else shown)
     print(f"written: {path.relative_to(ROOT)}")
     return all(row.holds is not False for row in rows)
