@@ -124,19 +124,21 @@ class GpuLoad:
             assert len(self._steps) >= count, f"gpu_load: {len(self._steps)} steps, {self.process.poll()=}"
             return list(self._steps)
 
-    def stop(self, deadline_seconds: float = 60) -> list[Step]:
-        """Ends it behind its present step; all its steps."""
-        if self.process.poll() is None and not self._is_done:
-            self._say("stop")
-        self.process.wait(deadline_seconds)
-        self._reader.join(deadline_seconds)
-        assert self._is_done, f"gpu_load ended with {self.process.returncode}"
+    def wait_done(self, deadline_seconds: float = 60) -> list[Step]:
+        """Until it has done all steps that it was asked for; it stays on the GPU, idle."""
+        self._wait("_is_done", deadline_seconds)
         return self.steps
 
-    def wait_done(self, deadline_seconds: float = 60) -> list[Step]:
-        """Until it has done all steps that it was asked for."""
+    def stop(self, deadline_seconds: float = 60) -> list[Step]:
+        """Ends it behind its present step; all its steps."""
+        assert self.process.stdin is not None
+        if not self._is_done:
+            self._say("stop")
         self._wait("_is_done", deadline_seconds)
-        return self.stop(deadline_seconds)
+        self.process.stdin.close()
+        self.process.wait(deadline_seconds)
+        self._reader.join(deadline_seconds)
+        return self.steps
 
     def kill(self) -> None:
         """As kill -9 does; also for cleaning up, whatever became of it."""

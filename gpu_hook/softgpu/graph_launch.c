@@ -27,6 +27,7 @@ static struct work *make_end(struct graph_exec *exec)
     if (work) {
         memcpy(work->payload, &exec, sizeof exec);
         work->runs_after_failure = 1;
+        work->pace = WORK_AT_ONCE;
     }
     return work;
 }
@@ -48,7 +49,7 @@ static CUresult open_lane(struct lane *lane, int is_first, struct stream *stream
         is_open = 0;
     }
     if (!is_open) {
-        lane->stream = stream_open(context, STREAM_NON_BLOCKING, 0, 1);
+        lane->stream = stream_open(context, STREAM_NON_BLOCKING, stream->priority, 1);
         if (lane->stream == NULL)
             return CUDA_ERROR_OUT_OF_MEMORY;
         lane->stream_id = lane->stream->id;

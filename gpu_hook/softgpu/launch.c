@@ -23,8 +23,17 @@ struct launch {
     uint64_t blocks;
     uint32_t block_threads, shared_bytes;
     uint32_t argument_bytes;
+    int32_t priority;
+    int has_priority; /* of its own, whatever its stream's is */
     _Alignas(16) unsigned char arguments[];
 };
+
+/* One block fills an SM: a grid of fewer blocks leaves SMs to others, where these run beside it. */
+static uint32_t sms_of(const struct launch *launch, const struct green *green)
+{
+    uint32_t sms = green ? green->resource.sm.smCount : driver.seat.machine->sm_count;
+    return launch->blocks < sms ? (uint32_t)launch->blocks : sms;
+}
 
 static CUresult run_launch(struct work *work, uint64_t *clock)
 {
@@ -38,7 +47,9 @@ static CUresult run_launch(struct work *work, uint64_t *clock)
     uses_end();
     uint64_t nanoseconds = green_nanoseconds(work->stream->green, launch->nanoseconds, launch->blocks,
                                              launch->block_threads, launch->shared_bytes);
-    *clock = engine_run(&driver.seat, device, *clock, nanoseconds);
+    struct demand demand = {*clock, nanoseconds, launch->has_priority ? launch->priority : work->stream->priority,
+                            sms_of(launch, work->stream->green), &work->is_expected};
+    *clock = engine_run(&driver.seat, device, &demand);
     return failed ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
@@ -113,6 +124,15 @@ unsigned char *work_launch_arguments(struct work *work)
     return ((struct launch *)work->payload)->arguments;
 }
 
+static void read_priority(const CUlaunchConfig *config, struct launch *own)
+{
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
+            own->has_priority = 1;
+            own->priority = config->attrs[i].value.priority;
+        }
+}
+
 CUresult work_of_launch(const CUlaunchConfig *config, struct function *function, void **parameters, void **extra,
                         int is_cooperative, unsigned device, struct work **made)
 {
@@ -123,6 +143,8 @@ CUresult work_of_launch(const CUlaunchConfig *config, struct function *function,
     if (work == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct launch *own = (struct launch *)work->payload;
+    read_priority(config, own);
+    work->pace = WORK_ON_ENGINE;
     own->builtin = function->builtin;
     own->argument_bytes = function->parameter_bytes;
     own->nanoseconds = driver.seat.machine->launch_nanoseconds;

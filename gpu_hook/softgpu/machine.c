@@ -16,6 +16,7 @@
 
 #include "cgroups.h"
 #include "log.h"
+#include "turns.h"
 
 #define LOCK_SECONDS 10
 #define LOOK_NANOSECONDS 2000000
@@ -57,6 +58,8 @@ static int build_machine(struct machine *machine, const struct settings *setting
     machine->memory_bytes = settings->memory_bytes;
     machine->link_bytes_per_second = settings->link_bytes_per_second;
     machine->launch_nanoseconds = settings->launch_nanoseconds;
+    machine->slice_nanoseconds = settings->slice_nanoseconds;
+    machine->switch_nanoseconds = settings->switch_nanoseconds;
     for (unsigned i = 0; i < machine->device_count; i++)
         name_device(machine->devices[i].uuid, i);
     pthread_mutexattr_init(&attributes);
@@ -188,17 +191,28 @@ static int wait_for_lock(struct machine *machine)
     }
 }
 
+/* What became of trying to lock: a lock whose holder died is repaired and had. */
+static int settle_lock(struct machine *machine, int failed)
+{
+    if (failed != EOWNERDEAD)
+        return failed;
+    log_line("event=machine_lock_recovered");
+    machine_recount(machine);
+    for (unsigned d = 0; d < machine->device_count; d++)
+        turns_repair(&machine->devices[d].engine);
+    pthread_mutex_consistent(&machine->lock);
+    return 0;
+}
+
+int machine_try_lock(struct machine *machine)
+{
+    return settle_lock(machine, pthread_mutex_trylock(&machine->lock));
+}
+
 int machine_lock(struct machine *machine)
 {
     int failed = pthread_mutex_trylock(&machine->lock);
-    if (failed == EBUSY)
-        failed = wait_for_lock(machine);
-    if (failed == EOWNERDEAD) {
-        log_line("event=machine_lock_recovered");
-        machine_recount(machine);
-        pthread_mutex_consistent(&machine->lock);
-        failed = 0;
-    }
+    failed = settle_lock(machine, failed == EBUSY ? wait_for_lock(machine) : failed);
     if (failed)
         log_line("event=machine_lock_failed error=%d", failed);
     return failed;

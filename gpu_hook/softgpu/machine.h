@@ -12,10 +12,11 @@
 #include "settings.h"
 
 #define MACHINE_MAGIC 0x31465541514c4141ull
-#define MACHINE_VERSION 4u
+#define MACHINE_VERSION 5u
 #define MACHINE_DEVICES 8
 #define MACHINE_SLOTS 256
 #define MACHINE_BINS 64
+#define MACHINE_REQUESTS 256 /* of a device: launches that are at its engine */
 #define MACHINE_CGROUPS 16 /* that a process is in: its own, and those above it */
 #define MACHINE_LIMITS 64  /* cgroups with memory limits */
 #define MACHINE_LIMIT_PATH 512
@@ -34,15 +35,44 @@ struct bin {
     _Atomic uint64_t busy_nanoseconds;
 };
 
+enum request_state { REQUEST_FREE, REQUEST_QUEUED, REQUEST_DONE };
+
+/* A launch at the engine: the head of a stream. */
+struct request {
+    uint64_t ready, left, end; /* when it may begin, nanoseconds to go, when it was done */
+    uint32_t state;            /* enum request_state */
+    uint32_t slot;             /* whose it is */
+    int32_t priority;          /* a stream's: less goes first */
+    uint32_t sms;              /* that it can fill */
+    _Atomic uint32_t is_given_up; /* its process goes on without it: nobody will collect it */
+};
+
+/* The compute engine of a device; under the lock, but for the atomics. Times are CLOCK_MONOTONIC. */
+struct engine {
+    uint64_t clock;         /* until when the engine's time is given out */
+    uint64_t slice_left;    /* of the slot that has its turn */
+    uint32_t turn, ran;     /* the slot that has its turn; the one whose state the engine holds */
+    uint32_t last;          /* the request that ran last */
+    uint32_t awaited;       /* the slot whose next launch is waited for */
+    uint64_t awaited_since; /* 0: none is */
+    uint64_t swept;         /* when somebody last looked whether the owners of requests live */
+    _Atomic uint32_t posts; /* of the awaited: who waits for one sleeps on this word */
+    _Atomic uint32_t expecting; /* the sum of `expected` */
+    uint64_t queued[MACHINE_REQUESTS / 64];   /* a bit for each request in REQUEST_QUEUED */
+    _Atomic uint32_t expected[MACHINE_SLOTS]; /* launches that follow right behind a running one in its stream */
+    uint8_t is_absent[MACHINE_SLOTS];         /* was waited for in vain: not again before it posts */
+    struct request requests[MACHINE_REQUESTS];
+};
+
 struct device {
     uint8_t uuid[16];
     uint64_t used_bytes;    /* under the lock */
-    uint64_t busy_until;    /* CLOCK_MONOTONIC; under the lock */
     uint64_t copy_until[2]; /* host to device, device to host; under the lock */
     _Atomic uint64_t launches;
     _Atomic uint32_t is_lost;
     uint32_t reserved;
     struct bin bins[MACHINE_BINS];
+    struct engine engine;
 };
 
 /* A control group by its folder's identity: that is the same in every mount and namespace. */
@@ -92,6 +122,8 @@ struct machine {
     uint64_t memory_bytes;
     uint64_t link_bytes_per_second;
     uint64_t launch_nanoseconds;
+    uint64_t slice_nanoseconds;  /* how long a process has the engine while others want it */
+    uint64_t switch_nanoseconds; /* from one process to another */
     pthread_mutex_t lock; /* robust, shared between processes */
     _Atomic uint32_t releases; /* of the lock: who waits for it sleeps on this word */
     _Atomic uint32_t has_waiters;
@@ -126,6 +158,7 @@ enum machine_failure machine_open(struct seat *seat, const struct settings *sett
 void machine_close(struct seat *seat);
 /* 0, or ETIMEDOUT when the holder is stopped. */
 int machine_lock(struct machine *machine);
+int machine_try_lock(struct machine *machine); /* 0, or EBUSY at once */
 void machine_unlock(struct machine *machine);
 void machine_recount(struct machine *machine); /* under the lock: totals from the slots */
 uint64_t machine_now(void); /* CLOCK_MONOTONIC, nanoseconds */

@@ -1,4 +1,5 @@
 /* Control symbols of our own, for tests and tools; NVML has none like them. */
+#include "engine.h"
 #include "nvml_observer.h"
 #include "pids.h"
 
@@ -22,6 +23,7 @@ EXPORT int aliquot_softgpu_process_busy(int pid, int device, unsigned long long 
     struct seat *seat;
     if (observer_seat(&seat) != NVML_SUCCESS || device < 0 || (unsigned)device >= seat->machine->device_count)
         return -1;
+    engine_settle(seat, (unsigned)device);
     for (int i = 0; pid > 0 && i < MACHINE_SLOTS; i++)
         if (pids_of_slot(seat->machine, i) == pid) {
             *nanoseconds = atomic_load(&seat->machine->slots[i].devices[device].busy_nanoseconds);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bins.h"
 #include "engine.h"
 #include "limits.h"
 #include "nvml_observer.h"
@@ -57,8 +58,9 @@ EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtili
     nvmlReturn_t result = observer_device(device, &seat, &index);
     if (result || utilization == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
+    engine_settle(seat, index);
     uint64_t now = machine_now(), since = now > RECENT_NANOSECONDS ? now - RECENT_NANOSECONDS : 0;
-    utilization->gpu = percent(engine_busy(seat->machine->devices[index].bins, since, now), now - since);
+    utilization->gpu = percent(bins_busy(seat->machine->devices[index].bins, since, now), now - since);
     utilization->memory = 0;
     return NVML_SUCCESS;
 }
@@ -89,7 +91,7 @@ static unsigned sample_processes(struct seat *seat, unsigned index, const struct
     unsigned found = 0;
     for (int i = 0; i < MACHINE_SLOTS; i++) {
         struct slot *slot = &seat->machine->slots[i];
-        uint64_t busy = engine_busy(slot->devices[index].bins, window->since, window->now);
+        uint64_t busy = bins_busy(slot->devices[index].bins, window->since, window->now);
         unsigned pid = busy ? (unsigned)pids_of_slot(seat->machine, i) : 0;
         if (pid)
             samples[found++] = (nvmlProcessUtilizationSample_t){
@@ -110,6 +112,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlPro
     nvmlReturn_t result = observer_device(device, &seat, &index);
     if (result || processSamplesCount == NULL)
         return result ? result : NVML_ERROR_INVALID_ARGUMENT;
+    engine_settle(seat, index);
     if (!find_window(lastSeenTimeStamp, &window))
         return NVML_ERROR_NOT_FOUND;
     unsigned room = utilization ? *processSamplesCount : 0, found = sample_processes(seat, index, &window, samples);

@@ -74,6 +74,8 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     static const struct number sm_count = {PREFIX "SM_COUNT", "a number of SMs", 64, 1, 1024, 0};
     static const struct number link = {PREFIX "LINK_GBPS", "GB/s", 25, 1, 10000, 0};
     static const struct number launch = {PREFIX "LAUNCH_NS", "nanoseconds", 5000, 0, 3600000000000ull, 0};
+    static const struct number slice = {PREFIX "SLICE_US", "microseconds", 2000, 10, 1000000, 0};
+    static const struct number switching = {PREFIX "SWITCH_US", "microseconds", 50, 0, 1000000, 0};
     static const struct number chunk = {PREFIX "POOL_CHUNK", "bytes (2MiB, 32MiB)", MACHINE_LARGE_UNIT, 1, 1ull << 40, 1};
     static const struct number context = {PREFIX "CONTEXT", "bytes (400MiB)", 0, 0, 1ull << 40, 1};
     uint64_t value;
@@ -92,6 +94,12 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     settings->link_bytes_per_second = value * 1000000000ull;
     if (read_number(&launch, &settings->launch_nanoseconds, problem, problem_bytes))
         return -1;
+    if (read_number(&slice, &value, problem, problem_bytes))
+        return -1;
+    settings->slice_nanoseconds = value * 1000;
+    if (read_number(&switching, &value, problem, problem_bytes))
+        return -1;
+    settings->switch_nanoseconds = value * 1000;
 
     if (read_number(&chunk, &value, problem, problem_bytes))
         return -1;

@@ -13,6 +13,8 @@ struct settings {
     uint64_t memory_bytes; /* of each device */
     uint64_t link_bytes_per_second;
     uint64_t launch_nanoseconds; /* of a launch that names no duration of its own */
+    uint64_t slice_nanoseconds;  /* of a process while others want the engine */
+    uint64_t switch_nanoseconds; /* from one process to another */
     uint64_t pool_chunk_bytes; /* pools reserve in multiples of this */
     uint64_t context_bytes; /* that each context takes of its device */
     const char *faults;

@@ -11,13 +11,14 @@
 #include "limits.h"
 #include "log.h"
 #include "pids.h"
+#include "turns.h"
 
 static struct flock slot_byte(int slot)
 {
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = slot, .l_len = 1};
 }
 
-static int is_dead(const struct seat *seat, int slot)
+int slots_is_dead(const struct seat *seat, int slot)
 {
     if (slot == seat->slot)
         return 0;
@@ -30,7 +31,7 @@ int slots_find(const struct seat *seat, uint64_t joined)
     for (int i = 0; joined && i < MACHINE_SLOTS; i++)
         if (atomic_load_explicit(&seat->machine->slots[i].joined, memory_order_acquire) == joined &&
             atomic_load_explicit(&seat->machine->slots[i].pid, memory_order_acquire))
-            return is_dead(seat, i) ? -1 : i;
+            return slots_is_dead(seat, i) ? -1 : i;
     return -1;
 }
 
@@ -49,6 +50,7 @@ static void clear_slot(struct machine *machine, int index)
         uint64_t bytes = atomic_exchange_explicit(&slot->devices[d].bytes, 0, memory_order_relaxed);
         if (pid)
             machine->devices[d].used_bytes -= bytes;
+        turns_forget(&machine->devices[d].engine, (uint32_t)index);
     }
     memset(slot->devices, 0, sizeof slot->devices);
     atomic_store_explicit(&slot->process_state, 0, memory_order_relaxed);
@@ -58,12 +60,11 @@ static void clear_slot(struct machine *machine, int index)
         log_line("event=reaped process=%d slot=%d", pid, index);
 }
 
-/* Under the machine's lock. */
-static int reap_locked(struct seat *seat)
+int slots_reap_locked(struct seat *seat)
 {
     int reaped = 0;
     for (int i = 0; i < MACHINE_SLOTS; i++)
-        if (atomic_load_explicit(&seat->machine->slots[i].pid, memory_order_relaxed) && is_dead(seat, i)) {
+        if (atomic_load_explicit(&seat->machine->slots[i].pid, memory_order_relaxed) && slots_is_dead(seat, i)) {
             clear_slot(seat->machine, i);
             reaped++;
         }
@@ -74,10 +75,10 @@ void slots_reap(struct seat *seat)
 {
     int dead = 0;
     for (int i = 0; i < MACHINE_SLOTS && !dead; i++)
-        dead = atomic_load_explicit(&seat->machine->slots[i].pid, memory_order_relaxed) && is_dead(seat, i);
+        dead = atomic_load_explicit(&seat->machine->slots[i].pid, memory_order_relaxed) && slots_is_dead(seat, i);
     if (!dead || machine_lock(seat->machine))
         return;
-    reap_locked(seat);
+    slots_reap_locked(seat);
     machine_unlock(seat->machine);
 }
 
@@ -108,7 +109,7 @@ int slots_join(struct seat *seat)
     if (machine_lock(seat->machine))
         return -1;
     int others = 0, free_slot = -1;
-    reap_locked(seat);
+    slots_reap_locked(seat);
     for (int i = 0; i < MACHINE_SLOTS; i++) {
         struct slot *slot = &seat->machine->slots[i];
         if (atomic_load_explicit(&slot->pid, memory_order_relaxed)) {
@@ -121,7 +122,7 @@ int slots_join(struct seat *seat)
     }
     if (others == 0) /* a state file that outlived a reboot must not book engines into the far future */
         for (unsigned d = 0; d < seat->machine->device_count; d++)
-            seat->machine->devices[d].busy_until = 0;
+            turns_reset(&seat->machine->devices[d].engine);
     if (free_slot >= 0) {
         struct slot *slot = &seat->machine->slots[free_slot];
         seat->slot = free_slot;
@@ -152,7 +153,7 @@ int slots_charge(struct seat *seat, unsigned device, uint64_t bytes)
     if (failed)
         return failed;
     if (!fits(seat, device, bytes)) {
-        reap_locked(seat);
+        slots_reap_locked(seat);
         machine_recount(machine); /* a refund that met a stopped holder of the lock left the total too high */
     }
     if (!fits(seat, device, bytes)) {

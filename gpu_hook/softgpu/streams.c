@@ -1,6 +1,6 @@
 /* Queues and workers. One mutex guards every queue of the process: the sections are short, and dependencies cross streams.
  * A worker starts with the first work of its stream, blocks all signals, and ends with the stream. */
-#include "streams.h"
+#include "stream_state.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -17,13 +17,14 @@ static struct {
     unsigned long long next_id;
 } queues = {.mutex = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
-/* Under the mutex. */
-static int is_ready(const struct work *work)
+void streams_lock(void)
 {
-    for (const struct dependency *d = work->dependencies; d; d = d->next)
-        if (!d->work->is_done)
-            return 0;
-    return 1;
+    pthread_mutex_lock(&queues.mutex);
+}
+
+void streams_unlock(void)
+{
+    pthread_mutex_unlock(&queues.mutex);
 }
 
 /* Under the mutex, which it gives up while the work runs. The work is its stream's head. */
@@ -35,12 +36,14 @@ static void execute(struct stream *stream, struct work *work)
             clock = d->work->clock;
     int sticky = atomic_load(&stream->context->sticky);
     work->is_started = 1;
+    stream_expect_next(stream);
     pthread_mutex_unlock(&queues.mutex);
     /* After a fatal error nothing more runs on the context, but all that waits is let go. */
     CUresult result = sticky && !work->runs_after_failure ? (CUresult)sticky : work->run(work, &clock);
     if (result == CUDA_ERROR_ILLEGAL_ADDRESS)
         context_fail(stream->context, result);
     pthread_mutex_lock(&queues.mutex);
+    stream_unexpect(stream, work);
     work->result = result;
     work->clock = stream->clock = clock;
     work->is_done = 1;
@@ -63,7 +66,7 @@ static void *serve(void *argument)
         struct work *work = stream->head;
         if (work && work->is_started)
             pthread_cond_wait(&queues.done, &queues.mutex); /* a caller runs it */
-        else if (work && is_ready(work))
+        else if (work && work_is_ready(work))
             execute(stream, work);
         else if (work)
             pthread_cond_wait(&queues.done, &queues.mutex);
@@ -126,6 +129,7 @@ static CUresult append_plainly(struct stream *stream, struct work *work)
     work_hold(work);
     work_drop(stream->last);
     stream->last = work;
+    stream_expect_next(stream);
     return CUDA_SUCCESS;
 }
 
@@ -173,7 +177,7 @@ CUresult streams_enqueue(struct stream *const *streams, struct work *const *work
 static void execute_or_wait(struct stream *stream, struct work *work)
 {
     while (!work->is_done) {
-        if (stream->head == work && !work->is_started && is_ready(work))
+        if (stream->head == work && !work->is_started && work_is_ready(work))
             execute(stream, work);
         else
             pthread_cond_wait(&queues.done, &queues.mutex);
@@ -201,7 +205,7 @@ CUresult stream_enqueue_short(struct stream *stream, struct work *work)
     pthread_mutex_lock(&queues.mutex);
     int is_first = stream->head == NULL;
     CUresult result = append(stream, work);
-    if (result == CUDA_SUCCESS && is_first && is_ready(work)) {
+    if (result == CUDA_SUCCESS && is_first && work_is_ready(work)) {
         work_hold(work);
         execute_or_wait(stream, work);
         result = work->result;
@@ -244,67 +248,6 @@ struct work *stream_last(struct stream *stream)
         work_hold(last);
     pthread_mutex_unlock(&queues.mutex);
     return last;
-}
-
-CUresult stream_drain(struct stream *stream)
-{
-    struct context *context = stream->context;
-    struct work *last = stream_last(stream);
-    if (last) {
-        work_wait(last);
-        work_drop(last);
-    }
-    return (CUresult)atomic_load(&context->sticky);
-}
-
-static int is_busy(const struct stream *stream, enum stream_kind last_kind)
-{
-    return stream->kind <= last_kind && stream->last && !stream->last->is_done;
-}
-
-/* Under the mutex: the latest unfinished work of each stream, of all kinds up to `last_kind`, held. */
-static CUresult collect_last(struct context *context, enum stream_kind last_kind, struct work ***works, size_t *count)
-{
-    size_t busy = 0;
-    *count = 0;
-    *works = NULL;
-    for (struct stream *stream = context->streams; stream; stream = stream->next)
-        busy += (size_t)is_busy(stream, last_kind);
-    if (busy && (*works = calloc(busy, sizeof **works)) == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    for (struct stream *stream = context->streams; busy && stream; stream = stream->next)
-        if (is_busy(stream, last_kind)) {
-            work_hold(stream->last);
-            (*works)[(*count)++] = stream->last;
-        }
-    return CUDA_SUCCESS;
-}
-
-static CUresult drain(struct context *context, enum stream_kind last_kind)
-{
-    size_t count;
-    struct work **works;
-    pthread_mutex_lock(&queues.mutex);
-    CUresult result = collect_last(context, last_kind, &works, &count);
-    pthread_mutex_unlock(&queues.mutex);
-    if (result)
-        return result;
-    for (size_t i = 0; i < count; i++) {
-        work_wait(works[i]);
-        work_drop(works[i]);
-    }
-    free(works);
-    return (CUresult)atomic_load(&context->sticky);
-}
-
-CUresult streams_drain(struct context *context)
-{
-    return drain(context, STREAM_NON_BLOCKING);
-}
-
-CUresult streams_drain_blocking(struct context *context)
-{
-    return drain(context, STREAM_BLOCKING);
 }
 
 struct stream *stream_open(struct context *context, enum stream_kind kind, int priority, int is_handle)

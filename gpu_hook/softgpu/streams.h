@@ -13,6 +13,9 @@
 
 enum stream_kind { STREAM_LEGACY, STREAM_BLOCKING, STREAM_NON_BLOCKING };
 
+/* What a work does to the time of its stream. */
+enum work_pace { WORK_OF_ITS_OWN, WORK_AT_ONCE, WORK_ON_ENGINE };
+
 /* One queued operation. `run` works outside all locks and sets *clock, which comes in as the earliest start. */
 struct work {
     CUresult (*run)(struct work *work, uint64_t *clock);
@@ -26,6 +29,8 @@ struct work {
     CUresult result;
     int runs_after_failure;  /* gives something back, whatever became of the context */
     int is_started, is_done; /* under the streams' mutex */
+    enum work_pace pace;
+    int is_expected; /* the engine was told of it; under the mutex until it has started */
     _Alignas(16) unsigned char payload[];
 };
 

@@ -21,6 +21,7 @@ struct work *work_again(const struct work *work)
     if (again) {
         memcpy(again->payload, work->payload, work->payload_bytes);
         again->runs_after_failure = work->runs_after_failure;
+        again->pace = work->pace;
     }
     return again;
 }
@@ -32,7 +33,10 @@ static CUresult pass(struct work *work, uint64_t *clock)
 
 struct work *work_of_nothing(void)
 {
-    return work_new(pass, 0);
+    struct work *work = work_new(pass, 0);
+    if (work)
+        work->pace = WORK_AT_ONCE;
+    return work;
 }
 
 void work_hold(struct work *work)

@@ -5,7 +5,7 @@
  *
  * Says "ready" when its context stands and it has warmed up, waits for a line on stdin, then works until `steps` are done
  * (0: without end) or until stdin has another line or ends. Each step is a line, "step <index> <begin us> <length us>" in
- * device time since the first; the last line is "done <steps>". */
+ * device time since the first; the last line is "done <steps>". Then it stays, idle, until stdin ends: its counters can be read. */
 #include <cuda.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -216,5 +216,8 @@ int main(int count, char **arguments)
     fflush(stdout);
     is_told(-1);
     printf("done %ld\n", work(&load));
+    fflush(stdout);
+    while (getchar() != EOF)
+        continue;
     return 0;
 }
