@@ -8,7 +8,7 @@ import pytest
 from aliquot.gateway.admission import Admission
 from aliquot.gateway.ledger import Asker
 from aliquot.provisioner import errors
-from aliquot.provisioner.resources import GpuShare, Request
+from aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
 
 Scene = Callable[[Admission, Any, Any], Awaitable[None]]
 
@@ -47,6 +47,28 @@ def test_first_come_is_first_served(play: Any, settle: Any) -> None:
         assert (await small).kernel_id == "small"
 
     play(scene)
+
+
+def test_a_class_that_its_owner_may_not_have_is_refused_whoever_submits_it(play: Any) -> None:
+    """A start, one that a restarted gateway queues again, and the local socket all come here."""
+
+    def check_class(owner: str, request: Request, kernelspec: str) -> None:
+        if request.workload_class is WorkloadClass.PRODUCTION and owner != "ada":
+            raise errors.LimitError(f"not {owner}, not {kernelspec}")
+
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        with pytest.raises(errors.LimitError, match="not bob, not python3"):
+            submit(admission, "a", owner="bob")
+        with pytest.raises(errors.LimitError):
+            submit(admission, "a", owner="bob", waits_since=0.0)
+        assert (queue_of(admission), admission.snapshot().counts["refused"]) == ([], 2)
+        low = Request(GpuShare(50), workload_class=WorkloadClass.OPPORTUNISTIC)
+        await admission.submit(Asker("b", "bob", "b.ipynb", "python3"), low)
+        grant = await admission.resize("b", Request(GpuShare(50)))
+        assert isinstance(grant, Grant), "who asks for a change may be an administrator: his right was checked"
+        assert (await submit(admission, "c")).owner == "ada"
+
+    play(scene, check_class=check_class)
 
 
 def test_what_can_never_fit_is_refused_at_submission(play: Any) -> None:

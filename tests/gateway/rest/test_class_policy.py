@@ -59,6 +59,17 @@ async def test_a_start_that_is_refused_names_the_kernelspec_to_choose_and_leaves
     assert (await ask("ada", "POST", "api/kernels", body={"name": "python3.gpu-0.25"})).status == 201, "administrator"
 
 
+async def test_a_session_whose_other_kernel_is_refused_keeps_the_one_it_has(ask: Ask, an_agent: FakeAgent) -> None:
+    await an_agent_with_room(an_agent)
+    low = {"path": "a.ipynb", "name": "a.ipynb", "type": "notebook", "kernel": {"name": "python3.gpu-0.25-low"}}
+    session = (await ask("bob", "POST", "api/sessions", body=low)).json
+    answer = await ask("bob", "PATCH", "api/sessions", session["id"], body={"kernel": {"name": "python3.gpu-0.25"}})
+    assert REFUSED in answer.json["message"]
+    [kept] = (await ask("bob", "GET", "api/sessions")).json
+    assert kept["kernel"]["id"] == session["kernel"]["id"]
+    assert [one["id"] for one in (await ask("bob", "GET", "api/kernels")).json] == [session["kernel"]["id"]]
+
+
 async def test_each_user_is_offered_the_sizes_in_a_class_that_they_may_have(ask: Ask) -> None:
     async def sizes(who: str) -> tuple[bool, list[str]]:
         told = check(await ask(who, "GET", "aliquot/api/sizes"), "/aliquot/api/sizes")
