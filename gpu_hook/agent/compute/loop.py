@@ -26,11 +26,10 @@ from .orders import combine
 from .reading import Reader, Who
 from .settings import ComputeSettings
 from .status import describe_control, describe_share
-from .views import MILLISECOND, SECOND, Order
+from .views import MILLISECOND, SECOND, Controller, Order
 
 log = logging.getLogger(__name__)
 
-HOOKS_FOLLOW = False  # until a paced gate is more to a hook than a closed one, no order is written
 _TOGETHER = MILLISECOND  # looks that are due so soon are made at once
 _TELL_AGAIN = 5 * MILLISECOND
 _STALL = SECOND
@@ -38,7 +37,7 @@ _STALL = SECOND
 
 class ComputeKeeper:
     """Implements facts.Watch. ``clock``: CLOCK_MONOTONIC in nanoseconds. ``actuation``: what
-    is in force beside pacing, and whether that is.
+    is in force beside pacing, and whether that is. ``make``: a controller for one device (default: by the settings).
     """
 
     def __init__(
@@ -47,8 +46,10 @@ class ComputeKeeper:
         clock: Callable[[], int],
         leases: Leases,
         actuation: Actuation,
+        make: Callable[[], Controller] | None = None,
     ) -> None:
         self._settings = settings
+        self._make = make or (lambda: CONTROLLERS[settings.control](settings))
         self._clock = clock
         self._actuation = actuation
         self._time_slices = not actuation.runs_side_by_side
@@ -209,11 +210,7 @@ class ComputeKeeper:
     def _desk(self, uuid: str) -> DeviceDesk:
         desk = self._desks.get(uuid)
         if desk is None:
-            desk = self._desks[uuid] = DeviceDesk(
-                lambda: CONTROLLERS[self._settings.control](self._settings),
-                self._settings.caps,
-                HOOKS_FOLLOW and self._actuation.paces,
-            )
+            desk = self._desks[uuid] = DeviceDesk(self._make, self._settings.caps, self._actuation.paces)
         return desk
 
     def _who(self, record: ProcessRecord, device: int) -> Who:

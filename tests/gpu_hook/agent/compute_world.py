@@ -1,0 +1,231 @@
+"""Processes for the compute keeper, with real pages and no sockets: what their hooks would write is written here."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+from aliquot.gpu_hook.agent.actuators.base import Setting
+from aliquot.gpu_hook.agent.board_page import BoardPage
+from aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
+from aliquot.gpu_hook.agent.compute.settings import ComputeSettings
+from aliquot.gpu_hook.agent.compute.views import MILLISECOND, DeviceLook, Verdict
+from aliquot.gpu_hook.agent.devices import DeviceReading
+from aliquot.gpu_hook.agent.hook_page import HookSide
+from aliquot.gpu_hook.agent.journal import Reservation
+from aliquot.gpu_hook.agent.ledger import DeviceFacts
+from aliquot.gpu_hook.agent.pages import AgentSide
+from aliquot.gpu_hook.placement import Part
+from aliquot.gpu_hook.protocol import (
+    BOARD_BYTES,
+    BOARD_INTERVALS,
+    BOARD_MAGIC,
+    PAGE_BYTES,
+    VERSION,
+    AgentPage,
+    Board,
+    BoardKind,
+    BoardNotice,
+    Gate,
+    HookPage,
+    Pace,
+    Role,
+    WorkloadClass,
+)
+
+GIB = 1 << 30
+
+
+def uuid_of(device: int) -> str:
+    return f"GPU-00000000-0000-0000-0000-0000000000a{device}"
+
+
+@dataclass
+class AKernel:
+    kernel_id: str
+    is_production: bool = True
+    hundredths: int = 50
+    devices: tuple[int, ...] = (0,)
+
+    @property
+    def reservation(self) -> Reservation:
+        parts = tuple(Part(uuid_of(d), d, self.hundredths, GIB) for d in self.devices)
+        workload_class = "production" if self.is_production else "opportunistic"
+        whole = self.hundredths * len(parts)
+        return Reservation(self.kernel_id, "ada", whole, None, workload_class, "", {}, parts, 0.0)
+
+
+class AProcess:
+    """Implements compute.facts.Session, and plays its hook."""
+
+    def __init__(self, number: int, kernel: AKernel, version: int = VERSION) -> None:
+        self.number, self.pid, self.role, self.kernel = number, 1000 + number, Role.PROCESS, kernel
+        self.version: int | None = version
+        workload_class = WorkloadClass.PRODUCTION if kernel.is_production else WorkloadClass.OPPORTUNISTIC
+        self.agent_side = AgentSide(kernel.reservation.parts, 1, workload_class, version)
+        self.hook_side = HookSide()
+        self.board = BoardPage() if version > 3 else None
+        self.page = mmap.mmap(self.agent_side.descriptor, PAGE_BYTES, prot=mmap.PROT_READ)
+        self.hook_page = mmap.mmap(self.hook_side.descriptor, PAGE_BYTES)
+        self.own_board = mmap.mmap(self.board.descriptor, BOARD_BYTES) if self.board else None
+        self.notices: list[BoardNotice] = []
+        self.neighbours: dict[int, mmap.mmap] = {}
+        self.room = 1000  # of its socket, in notices
+        self.occupied = 0
+        self.is_closed = False
+
+    def notify(self, notice: BoardNotice, descriptor: int | None = None) -> bool:
+        if self.room == 0:
+            return False
+        self.room -= 1
+        self.notices.append(notice)
+        if notice.kind is BoardKind.GONE:
+            self.neighbours.pop(notice.number).close()
+        else:
+            assert descriptor is not None
+            assert notice.number not in self.neighbours
+            self.neighbours[notice.number] = mmap.mmap(descriptor, BOARD_BYTES, prot=mmap.PROT_READ)
+        return True
+
+    @property
+    def gate(self) -> Gate:
+        return Gate(struct.unpack_from("=I", self.page, AgentPage.GATE)[0])
+
+    def word(self, offset: int, device: int = 0) -> int:
+        start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES + offset
+        return int(struct.unpack_from("=Q", self.page, start)[0])
+
+    def half_word(self, offset: int, device: int = 0) -> int:
+        start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES + offset
+        return int(struct.unpack_from("=I", self.page, start)[0])
+
+    def pace(self, device: int = 0) -> Pace:
+        return Pace(self.half_word(AgentPage.PACE, device))
+
+    def say(self, offset: int, value: int, device: int = 0, format: str = "=Q") -> None:
+        start = HookPage.DEVICES + device * HookPage.DEVICE_BYTES + offset
+        struct.pack_into(format, self.hook_page, start, value)
+
+    def show(self, offset: int, value: int, device: int = 0, format: str = "=Q") -> None:
+        assert self.own_board is not None
+        struct.pack_into(format, self.own_board, Board.DEVICES + device * Board.DEVICE_BYTES + offset, value)
+
+    def map_board(self) -> None:
+        assert self.own_board is not None
+        struct.pack_into("=I", self.own_board, 0, BOARD_MAGIC)
+
+    def begin(self, now: int, device: int = 0) -> None:
+        self.show(Board.SINCE, now, device)
+        self.show(Board.IS_ACTIVE, 1, device, "=I")
+
+    def end(self, began: int, now: int, device: int = 0) -> None:
+        """Work from then to now ends."""
+        assert self.own_board is not None
+        start = Board.DEVICES + device * Board.DEVICE_BYTES
+        count = struct.unpack_from("=Q", self.own_board, start + Board.INTERVAL_COUNT)[0]
+        place = start + Board.INTERVALS + count % BOARD_INTERVALS * Board.INTERVAL_BYTES
+        struct.pack_into("=QQ", self.own_board, place, began, now)
+        self.show(Board.INTERVAL_COUNT, count + 1, device)
+        self.occupied += now - began
+        self.say(HookPage.OCCUPIED, self.occupied, device)
+        self.show(Board.SINCE, now, device)
+        self.show(Board.IS_ACTIVE, 0, device, "=I")
+
+    def close(self) -> None:
+        """Idempotent. A mapping of Python's holds a descriptor, too."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        for mapping in (self.page, self.hook_page, self.own_board, *self.neighbours.values()):
+            if mapping is not None:
+                mapping.close()
+        self.agent_side.close()
+        self.hook_side.close()
+        if self.board is not None:
+            self.board.close()
+
+
+class Scripted:
+    """A controller that gives what ``answer`` says, and keeps what it saw."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.looks: list[DeviceLook] = []
+
+    def step(self, look: DeviceLook) -> Verdict:
+        self.looks.append(look)
+        verdict: Verdict = self.answer(look)
+        return verdict
+
+
+class AnActuation:
+    """As Actuation, with pacing alone."""
+
+    paces, runs_side_by_side = True, False
+
+    def setting(self, reservation: Reservation) -> Setting:
+        return Setting()
+
+
+@dataclass
+class SomeLeases:
+    out: set[str] = field(default_factory=set)
+
+    def keep_out(self, kernel_id: str) -> None:
+        self.out.add(kernel_id)
+
+    def let_in(self, kernel_id: str) -> None:
+        self.out.discard(kernel_id)
+
+
+class AWorld:
+    """A keeper, its clock, and the processes that joined."""
+
+    def __init__(self, answer: Any = lambda look: Verdict({}), settings: ComputeSettings | None = None) -> None:
+        self.now = 1000 * MILLISECOND
+        self.leases = SomeLeases()
+        self.controllers: list[Scripted] = []
+
+        def make() -> Scripted:
+            self.controllers.append(Scripted(answer))
+            return self.controllers[-1]
+
+        actuation: Any = AnActuation()
+        self.keeper = ComputeKeeper(settings or ComputeSettings(), lambda: self.now, self.leases, actuation, make)
+        self.processes: list[AProcess] = []
+
+    def join(self, kernel: AKernel, version: int = VERSION) -> AProcess:
+        process = AProcess(len(self.processes) + 1, kernel, version)
+        self.processes.append(process)
+        self.keeper.joining(kernel, process)
+        self.keeper.joined(kernel, process)
+        return process
+
+    def leave(self, process: AProcess) -> None:
+        self.keeper.left(process)
+        process.close()
+
+    def run(self, milliseconds: int, each: int = 20) -> None:
+        for _ in range(0, milliseconds, each):
+            self.now += each * MILLISECOND
+            self.keeper.turn()
+
+    def ask_nvml(self, seconds: float = 1.0, device: int = 0, is_lost: bool = False, **busy: float) -> None:
+        """``busy``: p1=0.5, of process number 1."""
+        facts = DeviceFacts(uuid_of(device), device, "a device", GIB)
+        told = {1000 + int(name[1:]): amount for name, amount in busy.items()}
+        use = 50 if told else 0
+        reading = DeviceReading(facts, utilization_percent=use, busy=told, covered_seconds=seconds, is_lost=is_lost)
+        self.keeper.saw_devices([reading])
+
+    def close(self) -> None:
+        self.keeper.close()
+        for process in self.processes:
+            process.close()
+
+
+def count_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))

@@ -1,0 +1,84 @@
+"""Boards: who gets whose, in which order, and who can write them."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from collections.abc import Iterator
+
+import pytest
+from aliquot.gpu_hook.agent.board_page import BoardPage
+from aliquot.gpu_hook.agent.compute.boards import BoardPlace, NeighbourBook, first_places
+from aliquot.gpu_hook.protocol import BOARD_BYTES, BOARD_MAGIC, MAX_NEIGHBOURS, BoardKind, BoardNotice
+
+
+@pytest.fixture
+def a_board() -> Iterator[BoardPage]:
+    board = BoardPage()
+    yield board
+    board.close()
+
+
+def test_others_can_only_read_a_board(a_board: BoardPage) -> None:
+    with pytest.raises(PermissionError):
+        mmap.mmap(a_board.reader, BOARD_BYTES)
+    with pytest.raises(OSError, match="not permitted"):
+        os.ftruncate(a_board.descriptor, 0)
+    assert os.fstat(a_board.reader).st_mode & 0o077 == 0
+
+
+def test_once_mapped_a_board_is_sealed_and_its_owner_writes_on(a_board: BoardPage) -> None:
+    owners = mmap.mmap(a_board.descriptor, BOARD_BYTES)
+    assert not a_board.seal()
+    owners[0:4] = BOARD_MAGIC.to_bytes(4, "little")
+    assert a_board.seal()
+    if fcntl.fcntl(a_board.reader, fcntl.F_GET_SEALS) & 0x10:  # Linux 5.1 on
+        with pytest.raises(PermissionError):
+            mmap.mmap(a_board.descriptor, BOARD_BYTES)
+    owners[64:68] = (7).to_bytes(4, "little")
+    assert a_board.read(0).is_active == 7
+
+
+class AReader:
+    """A process that is told; ``room`` in its socket."""
+
+    def __init__(self, room: int = 1000) -> None:
+        self.room = room
+        self.notices: list[tuple[BoardKind, int]] = []
+
+    def notify(self, notice: BoardNotice, descriptor: int | None) -> bool:
+        if not self.room:
+            return False
+        self.room -= 1
+        self.notices.append((notice.kind, notice.number))
+        return True
+
+
+def places(*owners: int) -> dict[BoardPlace, int]:
+    return {BoardPlace(owner, 0, 0): 100 + owner for owner in owners}
+
+
+def test_a_number_is_used_again_only_after_its_neighbour_was_told_gone() -> None:
+    book, reader = NeighbourBook(), AReader()
+    assert book.bring_up_to_date(places(1, 2), reader.notify)
+    assert book.bring_up_to_date(places(2, 3), reader.notify)
+    new, gone = BoardKind.NEIGHBOUR, BoardKind.GONE
+    assert reader.notices == [(new, 0), (new, 1), (gone, 0), (new, 0)]
+
+
+def test_a_full_socket_loses_no_notice() -> None:
+    book, reader = NeighbourBook(), AReader(room=2)
+    assert not book.bring_up_to_date(places(1, 2, 3), reader.notify)
+    reader.room = 1
+    assert not book.bring_up_to_date(places(2, 3, 4), reader.notify)  # there is room for the goodbye alone
+    reader.room = 10
+    assert book.bring_up_to_date(places(2, 3, 4), reader.notify)
+    assert {place.owner for place in book.told} == {2, 3, 4}
+    assert len(set(book.told.values())) == 3
+
+
+def test_what_one_process_reads_is_bounded_and_stable() -> None:
+    many = places(*range(1, 60))
+    chosen = first_places(many, MAX_NEIGHBOURS - 1)
+    assert [place.owner for place in chosen] == list(range(1, MAX_NEIGHBOURS))

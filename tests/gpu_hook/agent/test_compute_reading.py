@@ -1,0 +1,100 @@
+"""What the agent makes of a process's words: bounded whatever is written there, and exact where it is honest."""
+
+from __future__ import annotations
+
+from aliquot.gpu_hook.agent.board_page import BoardWords
+from aliquot.gpu_hook.agent.compute.reading import LONGEST, MOST_BURSTS, NO_WORK, Reader, Who
+from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND, Interval, ProcessLook
+from aliquot.gpu_hook.agent.hook_page import ComputeWords
+from aliquot.gpu_hook.protocol import BOARD_INTERVALS, NO_LIMIT
+from hypothesis import given, settings, strategies as some
+
+WHO = Who(1, "k", True, 50)
+START = 10 * SECOND
+ANY = some.integers(0, NO_LIMIT) | some.integers(0, 5 * SECOND).map(lambda near: START + near) | some.just(7)
+ANY_HALF = some.integers(0, 2**32 - 1)
+WORDS = some.builds(ComputeWords, ANY, ANY, ANY, ANY, ANY_HALF, ANY_HALF, ANY, ANY, ANY, ANY_HALF, ANY_HALF)
+BOARDS = some.builds(BoardWords, ANY_HALF, ANY, ANY, ANY)
+RINGS = some.lists(ANY, min_size=2 * BOARD_INTERVALS, max_size=2 * BOARD_INTERVALS)
+
+
+class ABoard:
+    """An honest one."""
+
+    def __init__(self) -> None:
+        self.ring = [0] * (2 * BOARD_INTERVALS)
+        self.count = self.occupied = 0
+
+    def add(self, start: int, end: int) -> None:
+        place = 2 * (self.count % BOARD_INTERVALS)
+        self.ring[place : place + 2] = start, end
+        self.count += 1
+        self.occupied += end - start
+
+    def look(self, reader: Reader, now: int, is_active: int = 0, since: int = 0, lost: int = 0) -> ProcessLook:
+        words = NO_WORK._replace(occupied=self.occupied)
+        return reader.read(
+            WHO, words, BoardWords(is_active, since, self.count, lost), lambda: (self.ring, self.count), now
+        )
+
+
+@settings(max_examples=150, deadline=None)
+@given(some.lists(some.tuples(WORDS, BOARDS, RINGS, ANY, some.integers(0, SECOND)), min_size=1, max_size=6))
+def test_garbage_is_bounded_and_never_raises(
+    looks: list[tuple[ComputeWords, BoardWords, list[int], int, int]],
+) -> None:
+    reader, now, until, before = Reader(START), START, START, ProcessLook(1, "k", True, 50)
+    for words, board, ring, count_after, pause in looks:
+        now += pause
+        look = reader.read(WHO, words, board, lambda ring=ring, after=count_after: (ring, after), now)
+        elapsed = now - START
+        for interval in look.intervals:
+            assert until <= interval.start < interval.end <= now
+            until = interval.end
+        assert 0 <= look.lost <= elapsed
+        assert before.occupied <= look.occupied <= elapsed
+        assert before.launches <= look.launches < 1 << 40
+        assert before.blocks <= look.blocks < 1 << 50
+        assert look.active_since <= now
+        assert isinstance(look.is_active, bool)
+        assert look.in_flight <= MOST_BURSTS >= look.waiting_launches
+        assert look.longest <= LONGEST
+        assert 0 <= reader.raw_allowed(look.occupied) <= NO_LIMIT
+        before = look
+
+
+def test_intervals_are_told_once_and_their_growth_after_them() -> None:
+    reader, board, ms = Reader(START), ABoard(), MILLISECOND
+    board.add(START + ms, START + 2 * ms)
+    assert board.look(reader, START + 5 * ms).intervals == (Interval(START + ms, START + 2 * ms),)
+    assert board.look(reader, START + 6 * ms).intervals == ()
+    board.ring[1] = START + 7 * ms  # the newest grew
+    board.occupied += 5 * ms
+    assert board.look(reader, START + 8 * ms).intervals == (Interval(START + 2 * ms, START + 7 * ms),)
+    board.add(START + 8 * ms, START + 9 * ms)
+    assert board.look(reader, START + 9 * ms).intervals == (Interval(START + 8 * ms, START + 9 * ms),)
+
+
+def test_what_was_overwritten_before_it_was_read_is_lost_and_not_forgotten() -> None:
+    reader, board, ms = Reader(START), ABoard(), MILLISECOND
+    for number in range(100):
+        board.add(START + 10 * number * ms, START + (10 * number + 2) * ms)
+    look = board.look(reader, START + SECOND)
+    assert len(look.intervals) == BOARD_INTERVALS - 1
+    assert sum(i.end - i.start for i in look.intervals) + look.lost == look.occupied == 200 * ms
+
+
+def test_a_counter_that_starts_high_counts_from_there_and_is_ordered_in_its_own_measure() -> None:
+    """The hook of a process that was here before this agent, or one that lies."""
+    reader = Reader(START, NO_WORK._replace(occupied=1 << 60))
+    words = NO_WORK._replace(occupied=(1 << 60) + 3 * MILLISECOND)
+    look = reader.read(WHO, words, BoardWords(0, 0, 0, 0), lambda: ([], 0), START + SECOND)
+    assert look.occupied == 3 * MILLISECOND
+    assert reader.raw_allowed(look.occupied + 5) == (1 << 60) + 3 * MILLISECOND + 5
+    assert reader.raw_allowed(NO_LIMIT) == NO_LIMIT
+
+
+def test_work_from_before_the_process_was_known_is_not_shown() -> None:
+    reader, board = Reader(START), ABoard()
+    board.add(START - SECOND, START + MILLISECOND)
+    assert board.look(reader, START + SECOND).intervals == (Interval(START, START + MILLISECOND),)
