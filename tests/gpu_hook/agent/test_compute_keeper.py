@@ -374,6 +374,7 @@ def test_status_tells_shares_and_adds_up_over_controllers(a_world: Callable[...,
         "pace": "measured",
         "reason": "its turn is over",
         "unholdable": False,
+        "is_capped": False,
     }
     world.leave(production)
     world.ask_nvml(p2=0.5)  # alone it is not measured, and NVML's word counts

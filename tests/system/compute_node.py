@@ -1,0 +1,122 @@
+"""A node with software GPUs whose kernels run GPU loads: real agent, real hooks, and the GPU's own busy counters."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from aliquot.gpu_hook.agent.processes import start_time_ticks
+from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
+from aliquot.gpu_hook.client import AgentClientError, query
+from aliquot.gpu_hook.paths import RuntimeDir, softgpu_driver, softgpu_state_path
+from gpu_load import GpuLoad, Load, compile_load
+
+GIB = 1 << 30
+Found = TypeVar("Found")
+
+
+def until(claim: Callable[[], Found], seconds: float = 60) -> Found:
+    deadline = time.monotonic() + seconds
+    while not (found := claim()):
+        assert time.monotonic() < deadline, "the claim did not come true in time"
+        time.sleep(0.02)
+    return found
+
+
+class ComputeNode:
+    """The agent may be killed and started again; the loads live on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.run_dir = folder / "run"
+        self.program = compile_load(folder, softgpu_driver().cuda)
+        self.loads: list[GpuLoad] = []
+        self.agent: subprocess.Popen[bytes] | None = None
+        self.options: tuple[str, ...] = ()
+
+    def start_agent(self, *options: str) -> None:
+        self.options = options or self.options
+        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "4GiB"]
+        command += ["--runtime-dir", str(self.run_dir), "--log-file", str(self.folder / "agent.log"), *self.options]
+        self.agent = subprocess.Popen(command)
+        until(self._answers)
+
+    def kill_agent(self) -> None:
+        assert self.agent is not None
+        self.agent.kill()
+        self.agent.wait()
+
+    def load(
+        self, kernel_id: str, load: Load, workload_class: str = "production", hundredths: int = 50
+    ) -> GpuLoad:
+        """Another load of a kernel, which is made if need be. It runs."""
+        grant = query(
+            "reserve",
+            runtime_dir=self.run_dir,
+            kernel_id=kernel_id,
+            owner="ada",
+            hundredths=hundredths,
+            memory_limit=None,
+            workload_class=workload_class,
+            label="",
+        )["grant"]
+        granted = {name.removesuffix("_PREPEND"): value for name, value in grant["env"].items()}
+        running = GpuLoad(self.program, load, {**os.environ, **granted})
+        self.loads.append(running)
+        ticks = start_time_ticks(running.pid)
+        query("bind", runtime_dir=self.run_dir, kernel_id=kernel_id, pid=running.pid, start_time_ticks=ticks)
+        running.go()
+        return running
+
+    def status(self) -> dict[str, Any]:
+        return query("status", runtime_dir=self.run_dir)
+
+    def compute(self, kernel_id: str, device: int = 0) -> dict[str, Any]:
+        found = self.on_device(kernel_id, device)["compute"]
+        return {} if found is None else dict(found)
+
+    def on_device(self, kernel_id: str, device: int = 0) -> dict[str, Any]:
+        kernel = next(kernel for kernel in self.status()["kernels"] if kernel["kernel_id"] == kernel_id)
+        return dict(kernel["devices"][device])
+
+    def busy_seconds(self, *kernel_ids: str) -> tuple[float, ...]:
+        """What the GPU says that each had, at its last look."""
+        kernels = {kernel["kernel_id"]: kernel for kernel in self.status()["kernels"]}
+        return tuple(kernels[name]["devices"][0]["busy_seconds"] for name in kernel_ids)
+
+    def busy_growth(self, *kernel_ids: str, seconds: float) -> tuple[float, ...]:
+        """What each had while all of them together had so many more seconds."""
+        first = self.busy_seconds(*kernel_ids)
+
+        def grown() -> tuple[float, ...] | None:
+            growth = tuple(b - a for a, b in zip(first, self.busy_seconds(*kernel_ids), strict=True))
+            return growth if sum(growth) >= seconds else None
+
+        found = until(lambda: grown() or (), seconds=120)
+        return found
+
+    def close(self) -> None:
+        for load in self.loads:
+            load.kill()
+        if self.agent is not None and self.agent.poll() is None:
+            self.agent.send_signal(signal.SIGTERM)
+            try:
+                self.agent.wait(20)
+            finally:
+                self.agent.kill()
+                self.agent.wait()
+        remove_state(softgpu_state_path(RuntimeDir(self.run_dir)))
+
+    def _answers(self) -> bool:
+        assert self.agent is not None
+        assert self.agent.poll() is None, (self.folder / "agent.log").read_text()
+        try:
+            return bool(query("hello", runtime_dir=self.run_dir, version=1, name="test"))
+        except AgentClientError:
+            return False
