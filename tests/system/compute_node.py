@@ -52,9 +52,7 @@ class ComputeNode:
         self.agent.kill()
         self.agent.wait()
 
-    def load(
-        self, kernel_id: str, load: Load, workload_class: str = "production", hundredths: int = 50
-    ) -> GpuLoad:
+    def load(self, kernel_id: str, load: Load, workload_class: str = "production", hundredths: int = 50) -> GpuLoad:
         """Another load of a kernel, which is made if need be. It runs."""
         grant = query(
             "reserve",
