@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from aliquot.gpu_hook.agent.compute.slices import HANDOVER, Turns
+from aliquot.gpu_hook.agent.compute.slices import HANDOVER, SLICE, Turns
 from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND, DeviceLook, Interval, ProcessLook
 
 MEMORY = 250 * MILLISECOND  # so long is waited for the intervals of a process that is at work; later ones are late
@@ -135,11 +135,13 @@ def sweep(work: Sequence[Sequence[Interval]], productions: Sequence[bool], idle_
     return Swept(own, lost, union, production, pauses, idle_since)
 
 
-def sweep_turns(work: Sequence[Sequence[Interval]], productions: Sequence[bool], idle_since: int | None) -> Swept:
-    """As `sweep`, by turns. See slices.py."""
+def sweep_turns(
+    work: Sequence[Sequence[Interval]], productions: Sequence[bool], idle_since: int | None, wait: float = 0.0
+) -> Swept:
+    """As `sweep`, by turns; ``wait``: of production for opportunistic work that was there. See slices.py."""
     events, bits = _events(work)
     mask, at_work, production = (1 << bits) - 1, 0, 0
-    turns, pauses = Turns(productions), []
+    turns, pauses = Turns(productions, wait), []
     for event in events:
         time, index = event >> bits, (event & mask) >> 1
         production += time - turns.time if at_work else 0
@@ -168,6 +170,7 @@ class _Process:
     lost: float = 0.0
     lost_to_equals: float = 0.0
     begun_at: int = 0  # of work that was announced, until its interval says when it ran
+    begun_beside: bool = False
     open_since: int | None = None  # work that is on the device now, and in no interval yet
     correction: float = 1.0
     counter: tuple[int, float] | None = None  # NVML's own time and ours when they were last compared
@@ -198,6 +201,7 @@ class Attribution:
         self._processes: dict[int, _Process] = {}
         self._settled: int | None = None
         self._idle_since: int | None = None
+        self._wait = SLICE / 4  # of production's starts that waited, on average
         self._waits = 1.0  # the part of work that began beside others and waited until its interval began
 
     def update(self, look: DeviceLook) -> Attributed:
@@ -213,7 +217,11 @@ class Attribution:
         busy = [merged(p.tail, settled, until) for p in of]
         classes = [p.is_production for p in of]
         by_turns = look.time_slices and self._waits > OFTEN
-        swept = (sweep_turns if by_turns else sweep)(busy, classes, self._idle_since)
+        swept = (
+            sweep_turns(busy, classes, self._idle_since, self._wait)
+            if by_turns
+            else sweep(busy, classes, self._idle_since)
+        )
         self._idle_since, self._settled = swept.idle_since, until
         self._settle(of, busy, swept, late, until - settled, look.time_slices)
         self._correct(look)
@@ -249,13 +257,20 @@ class Attribution:
 
     def _watch_waits(self, process: _Process, look: ProcessLook, is_beside: bool) -> None:
         """Whether intervals begin with the launch or, later, when the work first has the device."""
+        if look.is_active and look.active_since > process.known:
+            process.begun_at, process.begun_beside = look.active_since, is_beside
         if process.begun_at and look.intervals:
             begin = next((start for start, _ in look.intervals if start >= process.begun_at - HANDOVER), None)
             if begin is not None:
-                self._waits += 0.05 * ((begin - process.begun_at > HANDOVER) - self._waits)
-            process.begun_at = 0
-        if look.is_active and is_beside and look.active_since > process.known:
-            process.begun_at = look.active_since
+                self._learn_wait(begin - process.begun_at, process)
+                process.begun_at = 0
+
+    def _learn_wait(self, wait: int, process: _Process) -> None:
+        has_waited = wait > HANDOVER
+        if process.begun_beside:
+            self._waits += 0.05 * (has_waited - self._waits)
+        if has_waited and process.is_production:
+            self._wait += 0.1 * (min(wait, SLICE) - self._wait)
 
     def _settle(
         self,

@@ -16,11 +16,11 @@ from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND, Interval
 FEW = 8  # pauses; with fewer nothing is known about them
 MOST_PAUSES = 400
 MEMORY = 20 * SECOND
-QUANTILES = 24
+QUANTILES = 32
 MOST_BORDERS = 6
 LONG_IDLE = 1 * SECOND  # no pause of a step: somebody is away
 LEAST_STEP, MOST_STEP, UNKNOWN_STEP = 2 * MILLISECOND, 200 * MILLISECOND, 5 * MILLISECOND
-PRICES = (0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
+PRICES = tuple(0.005 * 1.25**i for i in range(32))  # of delay per harvested time; to 5
 MOST_NOTICED = 0.08  # of a step, however steps differ: requests may wait for nothing while their pauses differ
 NEVER = 1 << 62
 

@@ -24,10 +24,11 @@ class Policy:
 
     # AIMD of the delay that is allowed. Halving at most each `cut_pause`, for the effect of a cut shows after it.
     least_rate: float = 0.002
+    most_rate: float = 1.6  # of the target: forecasts see more delay than there is; what is measured decides
     rise: float = 0.02  # of the target, each period: from the floor to the target in a second
     cut: float = 0.5
     cut_pause: int = 200 * MILLISECOND
-    slowdown_span: int = 300 * MILLISECOND  # over which slow-down is averaged
+    slowdown_span: int = 1 * SECOND  # over which slow-down is averaged
 
     # Opportunistic work beside production that never pauses: so that nobody starves.
     floor: float = 0.001

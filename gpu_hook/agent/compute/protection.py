@@ -63,7 +63,8 @@ class Protection:
                 self._cut_at = seen.now
         elif seen.is_held:  # without demand a rise would mean nothing
             up = policy.rise * seen.working / policy.period
-            self.rate = min(policy.slowdown_target, self.rate + up * policy.slowdown_target)
+            most = policy.most_rate * policy.slowdown_target
+            self.rate = min(most, self.rate + up * policy.slowdown_target)
             self.beside = min(limit, self.beside + up * limit)
         self._fill(seen, lost, step, time_slices)
         self._watch(seen)

@@ -18,7 +18,7 @@ USED_SPAN = 1 * SECOND
 STRETCH_SPAN = 2 * SECOND
 NOTHING = Account(0.0, 0.0, 0.0, 0.0, 0.0)
 LATELY = 10 * MILLISECOND  # who worked so lately wants the device still: launches and looks do not coincide
-LONGEST_SPAN = 60 * SECOND
+LONGEST_SPAN = 600 * SECOND
 HELD_PART = 0.25  # of the time since the last look
 
 

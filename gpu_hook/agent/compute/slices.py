@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from aliquot.gpu_hook.agent.compute.views import MILLISECOND
 
 SLICE = 2 * MILLISECOND  # NVIDIA's default for compute, and the software GPU's
-HANDOVER = 200_000  # between the end of one's work and the start of another's that waited for it: a switch of contexts
+HANDOVER = 100_000  # between the end of one's work and the start of another's that waited for it: a switch of contexts
 
 
 @dataclass
@@ -20,13 +20,14 @@ class Turns:
     """Whose turn it is while several have work. ``own`` and ``lost``: by index; lost: of production, to others."""
 
     productions: Sequence[bool]
+    wait: float = SLICE / 2  # of production that begins right where opportunistic work left off, on average
     own: list[float] = field(init=False)
     lost: list[float] = field(init=False)
     queue: list[int] = field(default_factory=list)  # of those with work; the first has the device
     since: int = 0  # when its turn began
     time: int = 0
     union: int = 0
-    _left: tuple[int, int] | None = None  # when opportunistic work last had the device, and since when
+    _left: int | None = None  # when opportunistic work last had the device
 
     def __post_init__(self) -> None:
         self.own, self.lost = [0.0] * len(self.productions), [0.0] * len(self.productions)
@@ -47,15 +48,15 @@ class Turns:
         self.own[holder] += time
         self.union += time
         if not self.productions[holder]:
-            self._left = (self.time + time, self.since)
+            self._left = self.time + time
             for index in self.queue[1:]:
                 if self.productions[index]:
                     self.lost[index] += time
 
     def begin(self, index: int) -> None:
         """It has the device now; so it waited, for some part of the turn that just ended, which no event shows."""
-        if self.productions[index] and self._left is not None and self.time - self._left[0] <= HANDOVER:
-            self.lost[index] += min(SLICE, self._left[0] - self._left[1]) / 2
+        if self.productions[index] and self._left is not None and self.time - self._left <= HANDOVER:
+            self.lost[index] += self.wait
             self._left = None
         self.queue.insert(0, index)
         if len(self.queue) > 2:  # whom it took the device from had its turn
