@@ -5,7 +5,9 @@
 
 #include "plant.h"
 
+#define OVERSLEEP 60000ull /* of a thread that sleeps for a short time */
 #define STALE_LEAST 500000ull
+#define PATIENCE 10000000ull /* after which a launch that waits looks less often, as in gpu_hook/src/pacing.c */
 #define STALE_MOST 1000000ull /* after which the hook closes a burst that nothing more comes to */
 
 static void record_step(struct plant *plant, struct process *process, uint32_t kind)
@@ -68,6 +70,18 @@ static uint64_t issue(struct plant *plant, uint32_t number, const struct op *op,
     return launches;
 }
 
+static void hold(struct plant *plant, uint32_t number, uint64_t wait)
+{
+    struct process *process = plant->processes[number];
+    process->state = WAITS_FOR_PACE;
+    process->waits_since = plant->now;
+    process->held_since = process->held_since ? process->held_since : plant->now;
+    uint64_t held = plant->now - process->held_since, least = held < PATIENCE ? 0 : held / 100;
+    least = least < PACE_REST_NANOSECONDS ? least : PACE_REST_NANOSECONDS;
+    wait = wait > least ? wait : least;
+    event_add(plant, plant->now + wait + random_below(process, OVERSLEEP), EV_LOOK, number, 0);
+}
+
 /* True: go on with the program at once. */
 static bool launch(struct plant *plant, uint32_t number, const struct op *op)
 {
@@ -83,11 +97,10 @@ static bool launch(struct plant *plant, uint32_t number, const struct op *op)
     if (!process->has_open) {
         uint64_t wait = hook_wait(plant, process);
         if (wait) {
-            process->state = WAITS_FOR_PACE;
-            process->waits_since = plant->now;
-            event_add(plant, plant->now + wait + random_below(process, 20000), EV_LOOK, number, 0);
+            hold(plant, number, wait);
             return false;
         }
+        process->held_since = 0;
         hook_open(plant, process, is_alone, op->function);
         if (!process->polls)
             hook_poll(plant, number);

@@ -59,7 +59,7 @@ struct process {
     uint64_t done_of_op, ends_at;
     bool is_production;
     enum thread_state state;
-    uint64_t random, waits_since, step_began, due;
+    uint64_t random, waits_since, held_since, step_began, due; /* held_since: 0 while nothing is */
     /* the agent's page */
     uint32_t gate;
     struct pace_order order;
