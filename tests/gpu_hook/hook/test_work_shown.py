@@ -69,7 +69,7 @@ def test_the_board_shows_all_work_and_each_pause(
         assert board.word(Board.INTERVAL_COUNT) >= 6
         assert max(shown) < occupied / 2  # no pause was taken for work
         assert board.is_active() == 0
-        assert board.word(Board.SINCE) >= board.intervals()[-1][1]
+        assert board.word(Board.SINCE) >= board.intervals()[-1][1] - MS  # device time is mapped to the host's
 
 
 def test_the_board_is_active_as_long_as_work_lasts(
@@ -83,7 +83,7 @@ def test_the_board_is_active_as_long_as_work_lasts(
         load.go()
         agent.wait_for(lambda: board.is_active() == 1 and bool(board.intervals()))
         agent.wait_for(lambda: board.is_active() == 0)
-        assert board.word(Board.SINCE) >= board.intervals()[-1][1]
+        assert board.word(Board.SINCE) >= board.intervals()[-1][1] - MS  # device time is mapped to the host's
 
 
 class Samples:
