@@ -5,6 +5,7 @@
 #include "driver.h"
 #include "gate.h"
 #include "graph_memory.h"
+#include "green.h"
 #include "pacing.h"
 #include "page.h"
 #include "residency.h"
@@ -189,7 +190,8 @@ static const CUDA_LAUNCH_PARAMS *own_launch(const CUDA_LAUNCH_PARAMS *launches, 
     CUcontext current = NULL, context = NULL;
     driver()->cuCtxGetCurrent(&current);
     for (unsigned int i = 0; launches && i < count; i++)
-        if (driver()->cuStreamGetCtx(launches[i].hStream, &context) == CUDA_SUCCESS && context == current)
+        if (driver()->cuStreamGetCtx(launches[i].hStream, &context) == CUDA_SUCCESS &&
+            green_context_shown(context) == current)
             return &launches[i];
     return NULL;
 }

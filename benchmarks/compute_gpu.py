@@ -1,0 +1,220 @@
+"""Compute controllers on this machine's GPU: three production programs beside three opportunistic ones, each pair under
+each controller, against the same programs alone in the same run.
+
+Fits a lease of eight minutes, and ends by itself there. `--gpu softgpu` is a dry run with programs of the driver API, for
+whoever changes this: nothing that it says is a property of a GPU. Changes none of the device's settings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aliquot.gpu_hook import paths
+from gpu_loads.node import OPPORTUNISTIC, PRODUCTION, GpuNode, a_node
+from gpu_loads.outcome import Alone, Beside, harvest_percent, rows_of, slowdown_percent
+from gpu_loads.workers import Step, Worker, start_all
+from hook_gpu import describe
+from report import ROOT, publish
+from subjects import cuda_include
+
+CONTROLLERS = ("none", "tgs", "measured")  # the first also runs the programs alone: it holds nobody back
+SECONDS = {"nvidia": 10.0, "softgpu": 2.0}
+MEMORY_BYTES = {"nvidia": 8 << 30, "softgpu": 256 << 20}
+LEASE_SECONDS = 480.0
+ENDING_SECONDS = 15.0
+TORCH = {
+    PRODUCTION: {name: [name, "--pauses"] for name in ("convnet", "transformer", "decode")},
+    OPPORTUNISTIC: {name: [name] for name in ("convnet", "transformer", "decode")},
+}
+# Alike in what matters to a controller: input-bound steps, steps without a pause, graphs; launches long and short.
+DRIVER = {
+    PRODUCTION: {
+        "input-bound": ["length_us=200", "launches=40", "pause_us=10000"],
+        "steady": ["length_us=100", "launches=50"],
+        "graphs": ["length_us=50", "launches=20", "kind=graph", "duty=0.4"],
+    },
+    OPPORTUNISTIC: {
+        "long": ["length_us=2000", "launches=10"],
+        "short": ["length_us=50", "launches=100"],
+        "graphs": ["length_us=500", "launches=10", "kind=graph"],
+    },
+}
+LOAD_PROGRAM = ROOT / "tests" / "gpu_hook" / "load" / "gpu_load.c"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run. ``programs``: arguments of each load, by class and name; ``command``: what they are given to."""
+
+    gpu: str
+    command: tuple[str, ...]
+    can_repeat: bool
+    programs: Mapping[str, Mapping[str, Sequence[str]]]
+    controllers: tuple[str, ...]
+    seconds: float
+    until: float  # by time.monotonic
+
+
+def compile_load(folder: Path, driver: Path) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise SystemExit("asked a C compiler, found neither cc nor gcc: install gcc")
+    program = folder / "gpu_load"
+    command = [compiler, "-std=gnu11", "-O2", f"-I{cuda_include()}", str(LOAD_PROGRAM), str(driver), "-o", str(program)]
+    os.spawnvp(os.P_WAIT, command[0], command)
+    if not program.exists():
+        raise SystemExit(f"asked {LOAD_PROGRAM.name} to be compiled, it was not: {' '.join(command)}")
+    return program
+
+
+def base_environment(driver: paths.Driver, folder: Path) -> dict[str, str]:
+    dropped = ("ALIQUOT_", "LD_PRELOAD", "LD_AUDIT", "CUDA_VISIBLE_DEVICES")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
+    env["ALIQUOT_BUILTINS"] = str(ROOT / "gpu_hook" / "builtins.ptx")
+    if driver.kind == "softgpu":
+        env["ALIQUOT_SOFTGPU_STATE"] = str(paths.softgpu_state_path(paths.RuntimeDir(folder)))
+    return env
+
+
+@contextmanager
+def a_crew(plan: Plan, node: GpuNode, folder: Path) -> Iterator[dict[str, dict[str, Worker]]]:
+    """A worker for each load, in a kernel of its class. The name of the kernel is made of both."""
+    crew = {
+        kind: {
+            name: Worker(
+                kernel_of(kind, name),
+                [*plan.command, *arguments],
+                node.environments[kernel_of(kind, name)],
+                folder / f"{kernel_of(kind, name)}.log",
+                plan.can_repeat,
+            )
+            for name, arguments in plan.programs[kind].items()
+        }
+        for kind in plan.programs
+    }
+    try:
+        if plan.can_repeat:
+            start_all(worker for workers in crew.values() for worker in workers.values())
+        yield crew
+    finally:
+        for workers in crew.values():
+            for worker in workers.values():
+                worker.close()
+
+
+def kernel_of(kind: str, name: str) -> str:
+    return f"{kind}-{name}"
+
+
+def run_together(
+    node: GpuNode, workers: Sequence[Worker], seconds: float
+) -> tuple[list[float], list[tuple[Step, ...]]]:
+    """Each worker's share of the device's time, and its steps."""
+    start_all(workers)
+    for worker in workers:
+        worker.begin()
+    time.sleep(seconds / 5)  # until it has settled; the steps of this time do not count either
+    before, began = [node.own_seconds(worker.name) for worker in workers], time.monotonic()
+    time.sleep(seconds * 4 / 5)
+    after, took = [node.own_seconds(worker.name) for worker in workers], time.monotonic() - began
+    steps = [worker.end() for worker in workers]
+    settled = [tuple(step for step in some if step.begin >= seconds / 5 * 1e6) for some in steps]
+    return [(late - early) / took for early, late in zip(before, after, strict=True)], settled
+
+
+def measure_controller(
+    plan: Plan, controller: str, folder: Path, env: Mapping[str, str], alone: dict[str, Alone]
+) -> tuple[str, list[Beside]]:
+    """The device's name, and all pairs under one controller. Fills ``alone`` under the first."""
+    runtime = folder / controller
+    kernels = {kernel_of(kind, name): kind for kind, loads in plan.programs.items() for name in loads}
+    found: list[Beside] = []
+    state = {"ALIQUOT_SOFTGPU_STATE": str(paths.softgpu_state_path(paths.RuntimeDir(runtime)))}
+    base = {**env, **(state if plan.gpu == "softgpu" else {})}
+    with (
+        a_node(runtime, plan.gpu, controller, kernels, MEMORY_BYTES[plan.gpu], base) as node,
+        a_crew(plan, node, folder) as crew,
+    ):
+        for workers in crew.values() if not alone else ():
+            for worker in workers.values():
+                (share,), (steps,) = run_together(node, [worker], plan.seconds)
+                alone[worker.name] = Alone(share, steps)
+                print(f"{worker.name} alone: {100 * share:.0f} % of the device, {len(steps)} steps", flush=True)
+        for name, production in crew[PRODUCTION].items():
+            for other, opportunistic in crew[OPPORTUNISTIC].items():
+                if time.monotonic() + plan.seconds > plan.until:
+                    print(f"left out, for the lease ends: {name} beside {other}, {controller}", flush=True)
+                    continue
+                shares, steps = run_together(node, [production, opportunistic], plan.seconds)
+                found.append(Beside(controller, production.name, opportunistic.name, shares[1], *steps))
+                show(found[-1], alone)
+        return node.device, found
+
+
+def show(found: Beside, alone: Mapping[str, Alone]) -> None:
+    solo = alone[found.production]
+    p50, p99 = (slowdown_percent(solo.steps, found.steps, share) for share in (0.5, 0.99))
+    harvest = harvest_percent(solo, found)
+    shown = "nothing to harvest" if harvest is None else f"harvest {harvest:.0f} %"
+    names = f"{found.controller:9} {found.production:24} beside {found.opportunistic:28}"
+    print(f"{names} p50 {p50:+7.1f} %  p99 {p99:+7.1f} %  {shown}", flush=True)
+
+
+def make_plan(asked: argparse.Namespace, folder: Path, driver: paths.Driver) -> Plan:
+    has_torch = importlib.util.find_spec("torch") is not None
+    load = asked.load or ("torch" if asked.gpu == "nvidia" and has_torch else "driver")
+    if load == "torch" and not has_torch:
+        raise SystemExit(f"asked --load torch, found no torch in {sys.executable}: --load driver takes none")
+    programs = TORCH if load == "torch" else DRIVER
+    script = str(Path(__file__).parent / "gpu_loads" / "torch_load.py")
+    command = (sys.executable, script) if load == "torch" else (str(compile_load(folder, driver.cuda)),)
+    chosen = {kind: dict(list(loads.items())[: asked.pairs]) for kind, loads in programs.items()}
+    seconds = asked.seconds or SECONDS[asked.gpu]
+    until = time.monotonic() + LEASE_SECONDS - ENDING_SECONDS
+    return Plan(asked.gpu, command, load == "torch", chosen, tuple(asked.controllers.split(",")), seconds, until)
+
+
+def read_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gpu", choices=("nvidia", "softgpu"), default="nvidia", help="what to measure on")
+    parser.add_argument("--load", choices=("torch", "driver"), help="PyTorch, or the driver's interface alone")
+    parser.add_argument("--seconds", type=float, help="of each pair (default 10; 2 on the software GPU)")
+    parser.add_argument("--pairs", type=int, default=3, metavar="N", help="N × N of them")
+    parser.add_argument("--controllers", default=",".join(CONTROLLERS), help="of the agent's --compute-control")
+    return parser.parse_args()
+
+
+def main() -> None:
+    asked = read_arguments()
+    try:
+        driver = paths.choose_driver(asked.gpu)
+    except paths.PathError as error:
+        raise SystemExit(str(error)) from error
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    alone: dict[str, Alone] = {}
+    found: list[Beside] = []
+    try:
+        plan = make_plan(asked, folder, driver)
+        for controller in plan.controllers:
+            device, pairs = measure_controller(plan, controller, folder, base_environment(driver, folder), alone)
+            found += pairs
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    described = describe(asked.gpu, device)
+    print(f"{described} · {datetime.date.today().isoformat()}")
+    raise SystemExit(0 if publish("compute-gpu", described, rows_of(alone, found, asked.gpu == "nvidia")) else 1)
+
+
+if __name__ == "__main__":
+    main()
