@@ -66,7 +66,7 @@ bench-swap: ## Swapping: copies against a pinned one, wake to first launch, cost
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/swap.py $(ARGS)
 
-bench-gpu: ## On a GPU machine: what the hook adds to a call there, and swapping; needs no network
+bench-gpu: ## On a GPU machine: what the hook adds to a call there, swapping, compute controllers; needs no network
 	@$(PYTHON) tools/gpu_tests.py --bench --gpu $(or $(GPU),nvidia) $(ARGS)
 
 screenshot: ## Take docs/images/sidebar.png from a running JupyterLab

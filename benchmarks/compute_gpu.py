@@ -1,8 +1,8 @@
 """Compute controllers on this machine's GPU: three production programs beside three opportunistic ones, each pair under
 each controller, against the same programs alone in the same run.
 
-Fits a lease of eight minutes, and ends by itself there. `--gpu softgpu` is a dry run with programs of the driver API, for
-whoever changes this: nothing that it says is a property of a GPU. Changes none of the device's settings.
+Fits a lease of eight minutes, and ends by itself there. `--gpu softgpu` is a dry run with programs of the driver API,
+for whoever changes this: nothing that it says is a property of a GPU. Changes none of the device's settings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from hook_gpu import describe
 from report import ROOT, publish
 from subjects import cuda_include
 
-CONTROLLERS = ("none", "tgs", "measured")  # the first also runs the programs alone: it holds nobody back
+CONTROLLERS = ("measured", "tgs", "none")
+ATTRIBUTING = "measured"  # it tells whose the device's time was: the programs run alone under it, and first
 SECONDS = {"nvidia": 10.0, "softgpu": 2.0}
 MEMORY_BYTES = {"nvidia": 8 << 30, "softgpu": 256 << 20}
 LEASE_SECONDS = 480.0
@@ -104,8 +105,6 @@ def a_crew(plan: Plan, node: GpuNode, folder: Path) -> Iterator[dict[str, dict[s
         for kind in plan.programs
     }
     try:
-        if plan.can_repeat:
-            start_all(worker for workers in crew.values() for worker in workers.values())
         yield crew
     finally:
         for workers in crew.values():
@@ -121,7 +120,6 @@ def run_together(
     node: GpuNode, workers: Sequence[Worker], seconds: float
 ) -> tuple[list[float], list[tuple[Step, ...]]]:
     """Each worker's share of the device's time, and its steps."""
-    start_all(workers)
     for worker in workers:
         worker.begin()
     time.sleep(seconds / 5)  # until it has settled; the steps of this time do not count either
@@ -146,18 +144,20 @@ def measure_controller(
         a_node(runtime, plan.gpu, controller, kernels, MEMORY_BYTES[plan.gpu], base) as node,
         a_crew(plan, node, folder) as crew,
     ):
-        for workers in crew.values() if not alone else ():
-            for worker in workers.values():
-                (share,), (steps,) = run_together(node, [worker], plan.seconds)
-                alone[worker.name] = Alone(share, steps)
-                print(f"{worker.name} alone: {100 * share:.0f} % of the device, {len(steps)} steps", flush=True)
+        everybody = [worker for workers in crew.values() for worker in workers.values()]
+        for worker in everybody if not alone else ():
+            start_all(everybody)  # idle, but there: who is alone on a device is not measured
+            (share,), (steps,) = run_together(node, [worker], plan.seconds)
+            alone[worker.name] = Alone(share, steps)
+            print(f"{worker.name} alone: {100 * share:.0f} % of the device, {len(steps)} steps", flush=True)
         for name, production in crew[PRODUCTION].items():
             for other, opportunistic in crew[OPPORTUNISTIC].items():
                 if time.monotonic() + plan.seconds > plan.until:
                     print(f"left out, for the lease ends: {name} beside {other}, {controller}", flush=True)
                     continue
-                shares, steps = run_together(node, [production, opportunistic], plan.seconds)
-                found.append(Beside(controller, production.name, opportunistic.name, shares[1], *steps))
+                start_all(everybody)
+                _, steps = run_together(node, [production, opportunistic], plan.seconds)
+                found.append(Beside(controller, production.name, opportunistic.name, *steps))
                 show(found[-1], alone)
         return node.device, found
 
@@ -165,7 +165,7 @@ def measure_controller(
 def show(found: Beside, alone: Mapping[str, Alone]) -> None:
     solo = alone[found.production]
     p50, p99 = (slowdown_percent(solo.steps, found.steps, share) for share in (0.5, 0.99))
-    harvest = harvest_percent(solo, found)
+    harvest = harvest_percent(solo, alone[found.opportunistic], found)
     shown = "nothing to harvest" if harvest is None else f"harvest {harvest:.0f} %"
     names = f"{found.controller:9} {found.production:24} beside {found.opportunistic:28}"
     print(f"{names} p50 {p50:+7.1f} %  p99 {p99:+7.1f} %  {shown}", flush=True)
@@ -182,7 +182,12 @@ def make_plan(asked: argparse.Namespace, folder: Path, driver: paths.Driver) -> 
     chosen = {kind: dict(list(loads.items())[: asked.pairs]) for kind, loads in programs.items()}
     seconds = asked.seconds or SECONDS[asked.gpu]
     until = time.monotonic() + LEASE_SECONDS - ENDING_SECONDS
-    return Plan(asked.gpu, command, load == "torch", chosen, tuple(asked.controllers.split(",")), seconds, until)
+    controllers = tuple(asked.controllers.split(","))
+    if controllers[0] != ATTRIBUTING:
+        raise SystemExit(
+            f"asked --controllers {asked.controllers}; ask for {ATTRIBUTING} first: the others attribute nothing"
+        )
+    return Plan(asked.gpu, command, load == "torch", chosen, controllers, seconds, until)
 
 
 def read_arguments() -> argparse.Namespace:

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "gpu"
 FARM = BUILD / "python"
-BENCHMARKS = ("hook_gpu", "swap")
+BENCHMARKS = ("hook_gpu", "swap", "compute_gpu")
 WORKERS = 4  # of the C suite, where pytest-xdist is there: each claim is a process with a context of its own
 
 

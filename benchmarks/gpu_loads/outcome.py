@@ -1,4 +1,8 @@
-"""From steps and shares to slow-down and harvest. Pure."""
+"""From steps to slow-down and harvest. Pure.
+
+What a program took of the device beside another is its steps there, each at what it took alone: so it is the same
+measure under controllers that attribute nothing.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ OURS = "measured"
 
 @dataclass(frozen=True)
 class Alone:
-    """``share``: of the device's time."""
+    """``share``: of the device's time, in as long as ``steps`` are of."""
 
     share: float
     steps: tuple[Step, ...]
@@ -25,12 +29,11 @@ class Alone:
 
 @dataclass(frozen=True)
 class Beside:
-    """A pair. ``share``: the opportunistic kernel's of the device's time; ``steps``: the production one's."""
+    """A pair, for as long as its programs ran alone. ``steps``: the production one's; ``other_steps``: the other's."""
 
     controller: str
     production: str
     opportunistic: str
-    share: float
     steps: tuple[Step, ...]
     other_steps: tuple[Step, ...]
 
@@ -45,10 +48,12 @@ def slowdown_percent(alone: Sequence[Step], beside: Sequence[Step], share: float
     return 100 * (percentile(beside, share) / percentile(alone, share) - 1)
 
 
-def harvest_percent(production: Alone, found: Beside) -> float | None:
+def harvest_percent(production: Alone, opportunistic: Alone, found: Beside) -> float | None:
     """Of what production alone leaves idle. None where it leaves nothing."""
     idle = 1 - production.share
-    return 100 * found.share / idle if idle > LEAST_IDLE else None
+    if idle < LEAST_IDLE or not opportunistic.steps:
+        return None
+    return 100 * opportunistic.share * len(found.other_steps) / len(opportunistic.steps) / idle
 
 
 def rows_of(alone: Mapping[str, Alone], found: Sequence[Beside], has_bounds: bool) -> list[Row]:
@@ -57,17 +62,17 @@ def rows_of(alone: Mapping[str, Alone], found: Sequence[Beside], has_bounds: boo
         rows.append(Row(f"{name}, alone: of the device", 100 * one.share, "%"))
         rows.append(Row(f"{name}, alone: step, p50", percentile(one.steps, 0.5) / 1e3, "ms"))
     for pair in found:
-        rows += _rows_of_pair(alone[pair.production], pair, has_bounds and pair.controller == OURS)
+        rows += _rows_of_pair(alone, pair, has_bounds and pair.controller == OURS)
     return rows
 
 
-def _rows_of_pair(production: Alone, pair: Beside, is_bound: bool) -> list[Row]:
+def _rows_of_pair(alone: Mapping[str, Alone], pair: Beside, is_bound: bool) -> list[Row]:
     title = f"{pair.controller}: {pair.production} beside {pair.opportunistic}"
-    rows = []
+    production, rows = alone[pair.production], []
     for share in (0.5, 0.99):
         name, value = f"{title}: slow-down, p{share * 100:g}", slowdown_percent(production.steps, pair.steps, share)
         rows.append(at_most(name, value, "%", MOST_SLOWDOWN_PERCENT) if is_bound else Row(name, value, "%"))
-    harvest = harvest_percent(production, pair)
+    harvest = harvest_percent(production, alone[pair.opportunistic], pair)
     if harvest is not None:
         name = f"{title}: harvest"
         rows.append(at_least(name, harvest, "%", LEAST_HARVEST_PERCENT) if is_bound else Row(name, harvest, "%"))

@@ -8,6 +8,7 @@ of stdin ends the program. `--pauses` adds those of a production program: readin
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import select
 import sys
@@ -25,7 +26,7 @@ def convnet() -> Step:
     """Training a small convolutional network."""
     layers: list[nn.Module] = []
     widths = (3, 64, 128, 256, 256)
-    for before, after in zip(widths, widths[1:], strict=False):
+    for before, after in itertools.pairwise(widths):
         layers += [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU(), nn.MaxPool2d(2)]
     net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], 100)).cuda()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
@@ -61,10 +62,8 @@ def transformer() -> Step:
 
 def decode() -> Step:
     """Answering token by token, each a replay of one CUDA graph."""
-    layers = [
-        nn.Sequential(nn.LayerNorm(2048), nn.Linear(2048, 4096), nn.GELU(), nn.Linear(4096, 2048)) for _ in range(16)
-    ]
-    net = nn.Sequential(*layers).cuda().bfloat16()
+    blocks = ((nn.LayerNorm(2048), nn.Linear(2048, 4096), nn.GELU(), nn.Linear(4096, 2048)) for _ in range(16))
+    net = nn.Sequential(*itertools.chain.from_iterable(blocks)).cuda().bfloat16()
     state = torch.randn(8, 2048, device="cuda", dtype=torch.bfloat16)
     side = torch.cuda.Stream()
     with torch.no_grad():
