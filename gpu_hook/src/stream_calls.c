@@ -9,7 +9,7 @@
 static CUresult create(CUstream *stream, unsigned int flags, struct priority_wish wish)
 {
     int given;
-    bool is_chosen = stream_priority_choose(wish, &given);
+    bool is_chosen = stream_priority_choose(&wish, &given);
     int priority = is_chosen ? given : wish.asked;
     bool is_made = green_make_stream(stream, flags, priority);
     if (!is_made && !is_chosen && !wish.is_explicit)

@@ -38,7 +38,7 @@ int priority_bounded(bool is_production, struct priority_wish wish, struct prior
     return wish.is_explicit ? within(asked, range.least - lower_levels + 1, range.least) : range.least;
 }
 
-bool stream_priority_choose(struct priority_wish wish, int *given)
+bool stream_priority_choose(struct priority_wish *wish, int *given)
 {
     struct priority_range range;
     session_await();
@@ -47,7 +47,8 @@ bool stream_priority_choose(struct priority_wish wish, int *given)
         driver()->cuCtxGetStreamPriorityRange(&range.least, &range.greatest) != CUDA_SUCCESS)
         return false;
     bool is_production = __atomic_load_n(&page->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION;
-    *given = priority_bounded(is_production, wish, range);
+    *given = priority_bounded(is_production, *wish, range);
+    wish->asked = within(wish->asked, range.greatest, range.least);
     return true;
 }
 

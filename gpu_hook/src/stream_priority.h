@@ -23,8 +23,9 @@ struct priority_wish {
 /* Pure: what a stream of that class gets. Where there are no two halves, what was asked. */
 int priority_bounded(bool is_production, struct priority_wish wish, struct priority_range range);
 
-/* False: nothing is to be changed, for the agent does not want it, or there is no context. */
-bool stream_priority_choose(struct priority_wish wish, int *given);
+/* False: nothing is to be changed, for the agent does not want it, or there is no context. True: the wish is within what
+ * the device has, as the driver would have made it. */
+bool stream_priority_choose(struct priority_wish *wish, int *given);
 
 /* Streams whose priority is not the one that was asked for. One that is not remembered, for the table is full, shows
  * what it has. */

@@ -120,6 +120,8 @@ def test_a_program_reads_what_it_asked_for_and_the_driver_got_its_class(a_node: 
         assert shown(program, f"s{index}") == asked
         is_upper = least - given(program, f"s{index}") >= half
         assert is_upper == (workload is WorkloadClass.PRODUCTION)
+    make(program, "beyond", greatest - 100)
+    assert shown(program, "beyond") == greatest  # as the driver says it
     make(program, "plain")
     assert shown(program, "plain") == 0
     assert (given(program, "plain") == least) == (workload is WorkloadClass.OPPORTUNISTIC)
