@@ -1,5 +1,5 @@
-/* Launches at the compute engine. Who waits for a launch of its own gives out the engine's time for all (turns.c), and
- * sleeps between. A launch is done up to LEAD_NANOSECONDS ahead of the wall clock: a thread cannot sleep for 5
+/* Launches at the compute engine. Who waits for a launch of its own gives out the engine's time for all (turns.c or
+ * beside.c), and sleeps between. A launch is done up to LEAD_NANOSECONDS ahead of the wall clock: a thread cannot sleep for 5
  * microseconds, and events read the simulated time, not the wall's.
  *
  * A launch that is known to follow another, but whose thread has not woken, is waited for by the processes behind it: the
@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "beside.h"
 #include "slots.h"
 #include "turns.h"
 
@@ -47,14 +48,25 @@ static void sweep(struct seat *seat, struct engine *engine, uint64_t now)
         }
 }
 
-/* Under the lock. The slot that must be waited for, or TURNS_NOBODY. */
+static uint32_t give_out(struct machine *machine, unsigned device, uint64_t until)
+{
+    return machine->is_side_by_side ? beside_advance(machine, device, until) : turns_advance(machine, device, until);
+}
+
+static uint64_t earliest_end(const struct machine *machine, const struct engine *engine, int index)
+{
+    return machine->is_side_by_side ? beside_earliest_end(machine, engine, index)
+                                    : turns_earliest_end(machine, engine, index);
+}
+
+/* Under the lock. The slot that must be waited for, or REQUESTS_NOBODY. */
 static uint32_t advance(struct seat *seat, unsigned device, uint64_t now)
 {
     struct engine *engine = &seat->machine->devices[device].engine;
     sweep(seat, engine, now);
     for (;;) {
-        uint32_t awaited = turns_advance(seat->machine, device, now + LEAD_NANOSECONDS);
-        if (awaited == TURNS_NOBODY) {
+        uint32_t awaited = give_out(seat->machine, device, now + LEAD_NANOSECONDS);
+        if (awaited == REQUESTS_NOBODY) {
             engine->awaited_since = 0;
             return awaited;
         }
@@ -111,9 +123,9 @@ static int post(struct seat *seat, unsigned device, const struct demand *demand)
 {
     struct engine *engine = &seat->machine->devices[device].engine;
     struct request request = {.ready = demand->ready, .left = demand->nanoseconds, .slot = (uint32_t)seat->slot,
-                              .priority = demand->priority, .sms = demand->sms};
+                              .priority = demand->priority, .sms = demand->sms, .most_sms = seat->most_sms};
     int index;
-    while ((index = turns_post(engine, &request)) < 0) {
+    while ((index = requests_post(engine, &request)) < 0) {
         machine_unlock(seat->machine);
         sleep_until(machine_now() + SWEEP_NANOSECONDS);
         if (machine_lock(seat->machine))
@@ -132,10 +144,10 @@ static int wait_for_end(struct seat *seat, unsigned device, int index)
         uint32_t posts = atomic_load(&engine->posts), awaited = advance(seat, device, now);
         if (engine->requests[index].state == REQUEST_DONE)
             return 0;
-        uint64_t end = turns_earliest_end(seat->machine, engine, index) - LEAD_NANOSECONDS;
+        uint64_t end = earliest_end(seat->machine, engine, index) - LEAD_NANOSECONDS;
         uint64_t grace = engine->awaited_since + GRACE_NANOSECONDS - now;
         machine_unlock(seat->machine);
-        if (awaited != TURNS_NOBODY)
+        if (awaited != REQUESTS_NOBODY)
             sleep_on_posts(engine, posts, grace);
         else
             sleep_until(end < now + SHORTEST_SLEEP ? now + SHORTEST_SLEEP
@@ -175,7 +187,7 @@ uint64_t engine_run(struct seat *seat, unsigned device_index, const struct deman
         return end;
     }
     end = engine->requests[index].end;
-    turns_collect(engine, index);
+    requests_collect(engine, index);
     machine_unlock(seat->machine);
     return end;
 }

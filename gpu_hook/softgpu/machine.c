@@ -16,7 +16,7 @@
 
 #include "cgroups.h"
 #include "log.h"
-#include "turns.h"
+#include "requests.h"
 
 #define LOCK_SECONDS 10
 #define LOOK_NANOSECONDS 2000000
@@ -60,6 +60,7 @@ static int build_machine(struct machine *machine, const struct settings *setting
     machine->launch_nanoseconds = settings->launch_nanoseconds;
     machine->slice_nanoseconds = settings->slice_nanoseconds;
     machine->switch_nanoseconds = settings->switch_nanoseconds;
+    machine->is_side_by_side = settings->is_side_by_side;
     for (unsigned i = 0; i < machine->device_count; i++)
         name_device(machine->devices[i].uuid, i);
     pthread_mutexattr_init(&attributes);
@@ -145,10 +146,12 @@ enum machine_failure machine_open(struct seat *seat, const struct settings *sett
     } else {
         failure = map_machine(seat, settings, found.st_size);
     }
-    if (failure == MACHINE_OK)
+    if (failure == MACHINE_OK) {
+        seat->most_sms = (seat->machine->sm_count * settings->active_percent + 99) / 100;
         flock(seat->descriptor, LOCK_UN);
-    else
+    } else {
         machine_close(seat);
+    }
     return failure;
 }
 
@@ -199,7 +202,7 @@ static int settle_lock(struct machine *machine, int failed)
     log_line("event=machine_lock_recovered");
     machine_recount(machine);
     for (unsigned d = 0; d < machine->device_count; d++)
-        turns_repair(&machine->devices[d].engine);
+        requests_repair(&machine->devices[d].engine);
     pthread_mutex_consistent(&machine->lock);
     return 0;
 }

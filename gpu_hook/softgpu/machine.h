@@ -12,7 +12,7 @@
 #include "settings.h"
 
 #define MACHINE_MAGIC 0x31465541514c4141ull
-#define MACHINE_VERSION 5u
+#define MACHINE_VERSION 6u
 #define MACHINE_DEVICES 8
 #define MACHINE_SLOTS 256
 #define MACHINE_BINS 64
@@ -43,7 +43,7 @@ struct request {
     uint32_t state;            /* enum request_state */
     uint32_t slot;             /* whose it is */
     int32_t priority;          /* a stream's: less goes first */
-    uint32_t sms;              /* that it can fill */
+    uint32_t sms, most_sms;    /* that it can fill; that its process may have */
     _Atomic uint32_t is_given_up; /* its process goes on without it: nobody will collect it */
 };
 
@@ -124,6 +124,8 @@ struct machine {
     uint64_t launch_nanoseconds;
     uint64_t slice_nanoseconds;  /* how long a process has the engine while others want it */
     uint64_t switch_nanoseconds; /* from one process to another */
+    uint32_t is_side_by_side;    /* no slices: all processes run at once */
+    uint32_t reserved_shape;
     pthread_mutex_t lock; /* robust, shared between processes */
     _Atomic uint32_t releases; /* of the lock: who waits for it sleeps on this word */
     _Atomic uint32_t has_waiters;
@@ -140,6 +142,7 @@ struct seat {
     struct machine *machine;
     int descriptor; /* of the state file; holds the slot's liveness lock */
     int slot;       /* -1: an observer */
+    uint32_t most_sms; /* that this process may have of a device */
     struct cgroup cgroups[MACHINE_CGROUPS]; /* as in a slot */
 };
 

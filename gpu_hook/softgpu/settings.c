@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
@@ -67,6 +68,33 @@ static int read_number(const struct number *number, uint64_t *value, char *probl
     return -1;
 }
 
+/* As an MPS client does, which takes what cannot be read as no limit. */
+static uint32_t read_active_percent(void)
+{
+    const char *text = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    double percent = text ? strtod(text, NULL) : 100;
+    return percent > 0 && percent < 100 ? (uint32_t)(percent + 0.5 < 1 ? 1 : percent + 0.5) : 100;
+}
+
+/* How processes contend for an engine. */
+static int read_sharing(struct settings *settings, char *problem, size_t problem_bytes)
+{
+    static const struct number slice = {PREFIX "SLICE_US", "microseconds", 2000, 10, 1000000, 0};
+    static const struct number switching = {PREFIX "SWITCH_US", "microseconds", 50, 0, 1000000, 0};
+    const char *text = getenv(PREFIX "SHARING");
+    if (read_number(&slice, &settings->slice_nanoseconds, problem, problem_bytes) ||
+        read_number(&switching, &settings->switch_nanoseconds, problem, problem_bytes))
+        return -1;
+    settings->slice_nanoseconds *= 1000;
+    settings->switch_nanoseconds *= 1000;
+    settings->active_percent = read_active_percent();
+    settings->is_side_by_side = text && strcmp(text, "side-by-side") == 0;
+    if (text == NULL || *text == '\0' || settings->is_side_by_side || strcmp(text, "time-slice") == 0)
+        return 0;
+    snprintf(problem, problem_bytes, PREFIX "SHARING=%s: expected time-slice or side-by-side", text);
+    return -1;
+}
+
 int settings_read(struct settings *settings, char *problem, size_t problem_bytes)
 {
     static const struct number devices = {PREFIX "DEVICES", "a number of devices", 1, 1, MACHINE_DEVICES, 0};
@@ -74,8 +102,6 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     static const struct number sm_count = {PREFIX "SM_COUNT", "a number of SMs", 64, 1, 1024, 0};
     static const struct number link = {PREFIX "LINK_GBPS", "GB/s", 25, 1, 10000, 0};
     static const struct number launch = {PREFIX "LAUNCH_NS", "nanoseconds", 5000, 0, 3600000000000ull, 0};
-    static const struct number slice = {PREFIX "SLICE_US", "microseconds", 2000, 10, 1000000, 0};
-    static const struct number switching = {PREFIX "SWITCH_US", "microseconds", 50, 0, 1000000, 0};
     static const struct number chunk = {PREFIX "POOL_CHUNK", "bytes (2MiB, 32MiB)", MACHINE_LARGE_UNIT, 1, 1ull << 40, 1};
     static const struct number context = {PREFIX "CONTEXT", "bytes (400MiB)", 0, 0, 1ull << 40, 1};
     uint64_t value;
@@ -94,12 +120,8 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     settings->link_bytes_per_second = value * 1000000000ull;
     if (read_number(&launch, &settings->launch_nanoseconds, problem, problem_bytes))
         return -1;
-    if (read_number(&slice, &value, problem, problem_bytes))
+    if (read_sharing(settings, problem, problem_bytes))
         return -1;
-    settings->slice_nanoseconds = value * 1000;
-    if (read_number(&switching, &value, problem, problem_bytes))
-        return -1;
-    settings->switch_nanoseconds = value * 1000;
 
     if (read_number(&chunk, &value, problem, problem_bytes))
         return -1;

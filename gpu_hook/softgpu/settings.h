@@ -1,5 +1,5 @@
 /* What the environment says about the software GPU. Read in one function; nothing else here calls getenv
- * but device visibility, which is CUDA's own variable. */
+ * but device visibility, which is CUDA's own variable; so is the percentage of MPS, which is read here. */
 #ifndef SOFTGPU_SETTINGS_H
 #define SOFTGPU_SETTINGS_H
 
@@ -15,6 +15,8 @@ struct settings {
     uint64_t launch_nanoseconds; /* of a launch that names no duration of its own */
     uint64_t slice_nanoseconds;  /* of a process while others want the engine */
     uint64_t switch_nanoseconds; /* from one process to another */
+    uint32_t is_side_by_side; /* processes run at once and not in turns */
+    uint32_t active_percent;  /* of the multiprocessors, that this process may have where they run side by side */
     uint64_t pool_chunk_bytes; /* pools reserve in multiples of this */
     uint64_t context_bytes; /* that each context takes of its device */
     const char *faults;

@@ -11,7 +11,7 @@
 #include "limits.h"
 #include "log.h"
 #include "pids.h"
-#include "turns.h"
+#include "requests.h"
 
 static struct flock slot_byte(int slot)
 {
@@ -50,7 +50,7 @@ static void clear_slot(struct machine *machine, int index)
         uint64_t bytes = atomic_exchange_explicit(&slot->devices[d].bytes, 0, memory_order_relaxed);
         if (pid)
             machine->devices[d].used_bytes -= bytes;
-        turns_forget(&machine->devices[d].engine, (uint32_t)index);
+        requests_forget(&machine->devices[d].engine, (uint32_t)index);
     }
     memset(slot->devices, 0, sizeof slot->devices);
     atomic_store_explicit(&slot->process_state, 0, memory_order_relaxed);
@@ -122,7 +122,7 @@ int slots_join(struct seat *seat)
     }
     if (others == 0) /* a state file that outlived a reboot must not book engines into the far future */
         for (unsigned d = 0; d < seat->machine->device_count; d++)
-            turns_reset(&seat->machine->devices[d].engine);
+            requests_reset(&seat->machine->devices[d].engine);
     if (free_slot >= 0) {
         struct slot *slot = &seat->machine->slots[free_slot];
         seat->slot = free_slot;
