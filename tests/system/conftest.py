@@ -25,6 +25,7 @@ from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
 from aliquot.gpu_hook.client import query
 from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 
+sys.path.insert(0, str(Path(__file__).parent))  # for what several files of this folder share
 TOKEN = "system-test-token"
 DEADLINE_SECONDS = 90.0
 

@@ -1,0 +1,129 @@
+"""Kernels beside each other on one software GPU, through real agents and hooks; its busy counters are the truth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aliquot.gpu_hook.paths import PathError, shim_dir, softgpu_driver
+from compute_node import ComputeNode, until
+from gpu_load import GpuLoad, Load
+
+BUSY = Load(length_us=500, launches=20)
+
+
+@pytest.fixture
+def a_node(a_folder: Path) -> Iterator[ComputeNode]:
+    """Its agent is not running yet."""
+    try:
+        softgpu_driver()
+    except PathError as error:
+        pytest.skip(f"no software GPU: {error}")
+    if not (shim_dir() / "libcuda.so.1").exists():
+        pytest.skip(f"no hook at {shim_dir()}")
+    node = ComputeNode(a_folder)
+    yield node
+    node.close()
+
+
+def part_of(node: ComputeNode, kernel_id: str, *others: str, seconds: float = 2.0) -> float:
+    """What a kernel had of what all of them had."""
+    growth = node.busy_growth(kernel_id, *others, seconds=seconds)
+    return growth[0] / sum(growth)
+
+
+def steps_while(load: GpuLoad, other: GpuLoad, steps: int) -> int:
+    """How many steps a load makes while another makes so many."""
+    before = len(load.steps)
+    other.wait_steps(len(other.steps) + steps)
+    return len(load.steps) - before
+
+
+def test_a_quarter_beside_three_quarters_gets_one_of_four_parts_and_alone_all(a_node: ComputeNode) -> None:
+    a_node.start_agent()
+    small = a_node.load("small", BUSY, hundredths=25)
+    large = a_node.load("large", BUSY, hundredths=75)
+    until(lambda: a_node.compute("small").get("share_entitled") == pytest.approx(0.25, abs=0.02))
+    assert part_of(a_node, "small", "large") == pytest.approx(0.25, abs=0.07)
+    large.stop()
+    until(lambda: a_node.compute("small")["pace"] == "open")
+    assert steps_while(small, small, 5) >= 5
+
+
+def test_a_capped_kernel_has_no_more_than_its_share_of_an_empty_device(a_node: ComputeNode) -> None:
+    a_node.start_agent("--compute-cap", "all")
+    a_node.load("small", BUSY, hundredths=25)
+    until(lambda: a_node.busy_seconds("small")[0] > 0.2)
+    first, began = a_node.busy_seconds("small")[0], time.monotonic()
+    until(lambda: a_node.busy_seconds("small")[0] - first > 0.7)
+    # The counter is looked at each second: what it says now may be of up to a second before `began`.
+    assert a_node.busy_seconds("small")[0] - first <= 0.3 * (time.monotonic() - began + 1.0)
+
+
+def test_opportunistic_work_yields_to_production_and_has_the_device_after_it(a_node: ComputeNode) -> None:
+    a_node.start_agent()
+    guest = a_node.load("guest", BUSY, "opportunistic")
+    guest.wait_steps(5)
+    production = a_node.load("production", BUSY)
+    production.wait_steps(20)
+    assert part_of(a_node, "guest", "production") <= 0.1
+    assert a_node.compute("guest")["pace"] in ("paced", "closed")
+    production.stop()
+    assert steps_while(guest, guest, 20) >= 20
+
+
+def test_opportunistic_work_uses_productions_pauses(a_node: ComputeNode) -> None:
+    """Production works 10 ms and rests 200 ms; the rest is not contention, and not lost."""
+    a_node.start_agent()
+    a_node.load("production", Load(length_us=500, launches=20, pause_us=200_000))
+    guest = a_node.load("guest", BUSY, "opportunistic")
+    guest.wait_steps(10)
+    assert part_of(a_node, "guest", "production", seconds=1.5) >= 0.5
+
+
+@pytest.mark.parametrize("state", ["open", "paced", "closed"])
+def test_when_the_agent_dies_production_goes_on_opportunistic_work_waits_and_both_recover(
+    a_node: ComputeNode, state: str
+) -> None:
+    a_node.start_agent("--compute-control", "quanta" if state == "closed" else "measured")
+    guest = a_node.load("guest", BUSY, "opportunistic")
+    guest.wait_steps(5)
+    production = None if state == "open" else a_node.load("production", BUSY)
+    until(lambda: a_node.compute("guest").get("pace") == state)
+    a_node.kill_agent()
+    if production is not None:
+        production.wait_steps(len(production.steps) + 30)
+        assert steps_while(guest, production, 100) <= 2
+        production.stop()
+    a_node.start_agent()
+    guest.wait_steps(len(guest.steps) + 20)
+
+
+def test_two_devices_of_one_kernel_are_held_apart(a_node: ComputeNode) -> None:
+    a_node.start_agent("--softgpu-devices", "2")
+    free = a_node.load("both", Load(length_us=500, launches=20, device=0), "opportunistic", hundredths=150)
+    held = a_node.load("both", Load(length_us=500, launches=20, device=1), "opportunistic", hundredths=150)
+    production = a_node.load("production", BUSY)
+    production.wait_steps(50)
+    assert steps_while(free, production, 100) >= 20
+    assert steps_while(held, production, 100) <= 20
+    assert a_node.compute("both", 0)["throttled_seconds"] == 0
+    assert a_node.compute("both", 1)["throttled_seconds"] > 0
+
+
+def test_sixteen_kernels_all_make_progress_and_the_sums_add_up(a_node: ComputeNode) -> None:
+    began = time.monotonic()
+    a_node.start_agent()
+    names = [f"k{number}" for number in range(16)]
+    small = Load(length_us=200, launches=10)
+    classes = ["production", "production", "production", "opportunistic"] * 4
+    loads = [a_node.load(*found, hundredths=6) for found in zip(names, [small] * 16, classes, strict=True)]
+    for load in loads:
+        load.wait_steps(1)
+    until(lambda: all(a_node.compute(name)["own_seconds"] > 0 for name in names))
+    status = a_node.status()
+    own = sum(kernel["devices"][0]["compute"]["own_seconds"] for kernel in status["kernels"])
+    assert own <= time.monotonic() - began
+    assert status["devices"][0]["compute_control"]["contended"]
