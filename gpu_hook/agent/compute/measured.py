@@ -61,6 +61,7 @@ class MeasuredController:
         self._plan: _Plan | None = None
         self._production_at: int | None = None
         self._stretches: dict[str, StretchWatch] = {}
+        self._contenders = 0  # kernels that want the device, in this step
         self._lag = 0.0  # between the end of work and the hook's saying so
 
     def step(self, look: DeviceLook) -> Verdict:
@@ -78,6 +79,7 @@ class MeasuredController:
         self._observe(look, attributed, production, others)
         allowances = {**self._fair(production, attributed, now), **self._fair(others, attributed, now)}
         self._see_windows(now, production, others)
+        self._contenders = sum(k.wants(now) for k in kernels.values())
         orders: dict[int, Order] = {}
         for kernel in kernels.values():
             orders.update(self._orders(kernel, allowances[kernel.kernel_id], production, kernels, now))
@@ -197,7 +199,7 @@ class MeasuredController:
         self, kernel: Kernel, allowance: Allowance, production: list[Kernel], kernels: dict[str, Kernel], now: int
     ) -> dict[int, Order]:
         wanting = [p for p in kernel.processes if p.wants(now)]
-        contenders = sum(k.wants(now) for k in kernels.values())
+        contenders = self._contenders
         orders = {}
         for process in kernel.processes:
             key = process.look.key

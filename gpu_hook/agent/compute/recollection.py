@@ -134,31 +134,41 @@ def kernels_of(recollections: list[Recollection]) -> dict[str, Kernel]:
 
 @dataclass
 class Trail:
-    """What a kernel used over the last second, and how its sampled launches were stretched. Bounded by its spans."""
+    """What a kernel used over the last second, and how its sampled launches were stretched. Bounded by its spans.
+
+    Sums are kept along: each step asks for them.
+    """
 
     own: deque[tuple[int, float]] = field(default_factory=deque)
     sampled: deque[tuple[int, int, int]] = field(default_factory=deque)
     total: float = 0.0
+    recent: float = 0.0  # of `own`, save its first
+    sampled_sum: int = 0
+    solo_sum: int = 0
 
     def add(self, kernel: Kernel, now: int) -> None:
         if self.own and now < self.own[-1][0]:
             self.own.clear()
             self.sampled.clear()
+            self.recent, self.sampled_sum, self.solo_sum = 0.0, 0, 0
         gained = sum(p.own for p in kernel.processes)
         self.total += gained
+        self.recent += gained if self.own else 0.0
         self.own.append((now, gained))
         sampled, solo = sum(p.sampled for p in kernel.processes), sum(p.sampled_solo for p in kernel.processes)
         if sampled > 0 and solo > 0:
             self.sampled.append((now, sampled, solo))
+            self.sampled_sum, self.solo_sum = self.sampled_sum + sampled, self.solo_sum + solo
         while len(self.own) > 1 and self.own[1][0] <= now - USED_SPAN:
             self.own.popleft()
+            self.recent -= self.own[0][1]
         while self.sampled and self.sampled[0][0] < now - STRETCH_SPAN:
-            self.sampled.popleft()
+            _, took, alone = self.sampled.popleft()
+            self.sampled_sum, self.solo_sum = self.sampled_sum - took, self.solo_sum - alone
 
     def used(self, now: int) -> float:
         span = now - self.own[0][0] if self.own else 0
-        return min(1.0, sum(gained for _, gained in list(self.own)[1:]) / span) if span > 0 else 0.0
+        return min(1.0, max(0.0, self.recent) / span) if span > 0 else 0.0
 
     def stretch(self) -> float | None:
-        solo = sum(one for _, _, one in self.sampled)
-        return sum(took for _, took, _ in self.sampled) / solo if solo else None
+        return self.sampled_sum / self.solo_sum if self.solo_sum else None
