@@ -56,6 +56,7 @@ class DeviceDesk:
         self.is_contended = False
         self.is_lost = False
         self.next_at = 0
+        self.cost = 0.0  # of a look, nanoseconds of a core
 
     def add(self, member: Member) -> None:
         self.members[member.who.key] = member

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -33,11 +34,15 @@ log = logging.getLogger(__name__)
 _TOGETHER = MILLISECOND  # looks that are due so soon are made at once
 _TELL_AGAIN = 5 * MILLISECOND
 _STALL = SECOND
+MOST_OF_A_CORE = 0.03  # for looking: with many processes there are fewer looks
+LONGEST_STRETCH = 50 * MILLISECOND
+_COST_SMOOTHING = 0.1
 
 
 class ComputeKeeper:
     """Implements facts.Watch. ``clock``: CLOCK_MONOTONIC in nanoseconds. ``actuation``: what
     is in force beside pacing, and whether that is. ``make``: a controller for one device (default: by the settings).
+    ``cpu_clock``: what looking costs.
     """
 
     def __init__(
@@ -47,10 +52,12 @@ class ComputeKeeper:
         leases: Leases,
         actuation: Actuation,
         make: Callable[[], Controller] | None = None,
+        cpu_clock: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         self._settings = settings
         self._make = make or (lambda: CONTROLLERS[settings.control](settings))
         self._clock = clock
+        self._cpu_clock = cpu_clock
         self._actuation = actuation
         self._time_slices = not actuation.runs_side_by_side
         self._evictions = Evictions(leases)
@@ -170,15 +177,23 @@ class ComputeKeeper:
         is_moved = False
         for uuid, desk in self._desks.items():
             if desk.is_contended and desk.next_at <= now + _TOGETHER:
-                before = [member.withdrawn_since for member in desk.members.values()]
-                desk.step(now, self._time_slices)
-                is_moved |= before != [member.withdrawn_since for member in desk.members.values()]
-                self._write_all(desk.members.values())
-                self._show_crowd(uuid, desk, now)
-                self._evictions.look(uuid, desk.unholdable, desk.production, now)
+                began = self._cpu_clock()
+                is_moved |= self._look(uuid, desk, now)
+                desk.cost += _COST_SMOOTHING * (self._cpu_clock() - began - desk.cost)
+                whole = sum(other.cost for other in self._desks.values() if other.is_contended)
+                desk.next_at = max(desk.next_at, now + min(LONGEST_STRETCH, int(whole / MOST_OF_A_CORE)))
         if is_moved or self._is_behind:
             self._tell_neighbours()
         self._schedule()
+
+    def _look(self, uuid: str, desk: DeviceDesk, now: int) -> bool:
+        """At one device; tells whether a board counts no longer, or again."""
+        before = [member.withdrawn_since for member in desk.members.values()]
+        desk.step(now, self._time_slices)
+        self._write_all(desk.members.values())
+        self._show_crowd(uuid, desk, now)
+        self._evictions.look(uuid, desk.unholdable, desk.production, now)
+        return before != [member.withdrawn_since for member in desk.members.values()]
 
     def _schedule(self) -> None:
         if self._timer is not None:

@@ -61,12 +61,14 @@ class MeasuredController:
         self._plan: _Plan | None = None
         self._production_at: int | None = None
         self._stretches: dict[str, StretchWatch] = {}
+        self._interval = 0  # since the look before: an agent with much to do looks less often
         self._contenders = 0  # kernels that want the device, in this step
         self._lag = 0.0  # between the end of work and the hook's saying so
 
     def step(self, look: DeviceLook) -> Verdict:
         if self._now is None or not 0 <= look.now - self._now < JUMP:
             self._forget(look.now)
+        self._interval = look.now - (look.now if self._now is None else self._now)
         self._now = look.now
         look = bounded(look)
         attributed = self._attribution.update(look)
@@ -161,7 +163,7 @@ class MeasuredController:
             return {}
         queue = self._queues[kernels[0].is_production]
         members = [k.member(now, attributed.busy) for k in kernels]
-        horizon = self.policy.period + self.policy.margin
+        horizon = max(self.policy.period, min(self._interval, self.policy.quiet_period)) + self.policy.margin
         return queue.step(members, attributed.start, attributed.until, now, horizon)
 
     def _see_windows(self, now: int, production: list[Kernel], others: list[Kernel]) -> None:

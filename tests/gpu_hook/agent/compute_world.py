@@ -194,7 +194,9 @@ class AWorld:
             return self.controllers[-1]
 
         actuation: Any = AnActuation()
-        self.keeper = ComputeKeeper(settings or ComputeSettings(), lambda: self.now, self.leases, actuation, make)
+        self.keeper = ComputeKeeper(
+            settings or ComputeSettings(), lambda: self.now, self.leases, actuation, make, lambda: 0
+        )
         self.processes: list[AProcess] = []
 
     def join(self, kernel: AKernel, version: int = VERSION) -> AProcess:
