@@ -1,4 +1,4 @@
-"""The demonstration: three notebooks share one GPU, then two own all of it in turns; each claim is checked.
+"""The demonstration: three notebooks share one GPU, two are of two classes, two own all in turns; claims are checked.
 
 Conducts; the processes are private_ring's, the notebooks demo_notebook's, the judgement demo_claims'.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aliquot.gateway import demo_turns
+from aliquot.gateway import demo_pauses, demo_turns
 from aliquot.gateway.demo_claims import Claim, Reclaim, Seen, check_claims
 from aliquot.gateway.demo_notebook import NotebookRun, Part, Report
 from aliquot.gateway.kernelspec_files import install_sizes
@@ -59,9 +59,12 @@ class Result:
 
 
 async def hold_demo(
-    ring: Ring, notebook: Path, turns_notebook: Path | None, report: Report, say: Callable[[str], None]
+    ring: Ring, notebook: Path, more: Path | None, report: Report, say: Callable[[str], None]
 ) -> Result:
-    """Run it inside a ring that answers. Raises DemoError when a kernel cannot start."""
+    """Run it inside a ring that answers. Raises DemoError when a kernel cannot start.
+
+    ``more``: the folder with the notebooks of the acts after the first; None leaves those out.
+    """
     started = time.monotonic()
     runs = [NotebookRun(part, notebook, ring.log_path(part.name.replace(" ", "-")), report) for part in PARTS]
     victim = next(run for run in runs if run.part.name == VICTIM)
@@ -77,21 +80,32 @@ async def hold_demo(
             node, granted = await agent.status(), await ring.granted()
         finally:
             await _end_all(runs, tasks)
-        turns = demo_turns.Turns(reason="another notebook was asked for")
-        if turns_notebook is not None:
-            turns = await demo_turns.take_turns(ring, agent, turns_notebook, say)
-        if turns.reason:
-            say(f"two owners of the whole GPU are left out: {turns.reason}")
+        pauses, turns = await _more_acts(ring, agent, more, say)
         left = await _what_is_left(agent)
     by_id = {kernel.kernel_id: kernel for kernel in node.kernels} | {before.kernel_id: before}
     kernels = [_seen(run, by_id.get(run.kernel_id)) for run in runs]
-    claims = check_claims(kernels, granted, reclaim, left, turns)
+    claims = check_claims(kernels, granted, reclaim, left, pauses, turns)
     return Result(node, kernels, claims, time.monotonic() - started)
+
+
+async def _more_acts(
+    ring: Ring, agent: AgentClient, more: Path | None, say: Callable[[str], None]
+) -> tuple[demo_pauses.Pauses, demo_turns.Turns]:
+    pauses = demo_pauses.Pauses(reason="another notebook was asked for")
+    turns = demo_turns.Turns(reason=pauses.reason)
+    if more is not None:
+        pauses = await demo_pauses.fill_pauses(ring, agent, more / demo_pauses.NOTEBOOK, say)
+        turns = await demo_turns.take_turns(ring, agent, more / demo_turns.NOTEBOOK, say)
+    if pauses.reason:
+        say(f"a production notebook and one that fills its pauses are left out: {pauses.reason}")
+    if turns.reason:
+        say(f"two owners of the whole GPU are left out: {turns.reason}")
+    return pauses, turns
 
 
 def provide_kernelspecs(ring: Ring) -> None:
     """Make the parts' kernelspecs readable from disk, in the ring's folder where they are not installed."""
-    wanted = {part.kernelspec for part in (*PARTS, *demo_turns.PARTS)}
+    wanted = {part.kernelspec for part in (*PARTS, *demo_pauses.PARTS, *demo_turns.PARTS)}
     if wanted <= set(KernelSpecManager().find_kernel_specs()):
         return
     folder = ring.runtime.path / "data"

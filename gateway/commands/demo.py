@@ -31,9 +31,10 @@ class DemoCommand(Command):
     description = """Three notebooks of different sizes share one GPU: NVIDIA's if there is one, else the software GPU.
 
     One asks for more than its share and gets CUDA's out-of-memory error; one is killed with SIGKILL in the middle of a
-    cell, and its memory is back at once; the others notice nothing. Then two own the whole GPU each, hold more than it
-    has together, and take turns. Each of these is checked. It runs an agent and a gateway of its own, touches no other,
-    and removes them at the end."""
+    cell, and its memory is back at once; the others notice nothing. Then an opportunistic notebook fills the pauses of
+    a production one, which is not slowed. Then two own the whole GPU each, hold more than it has together, and take
+    turns. Each of these is checked. It runs an agent and a gateway of its own, touches no other, and removes them at
+    the end."""
     examples = """
     aliquot demo
     aliquot demo --driver softgpu
@@ -71,7 +72,7 @@ class DemoCommand(Command):
 
     async def _run(self, notebook: Path, screen: Console) -> Result:
         from aliquot.gateway.demo import hold_demo, provide_kernelspecs
-        from aliquot.gateway.demo_turns import AGENT_OPTIONS, NOTEBOOK as NOTEBOOK_OF_TURNS
+        from aliquot.gateway.demo_turns import AGENT_OPTIONS
         from aliquot.gateway.demo_view import DemoView
         from aliquot.gateway.private_ring import Ring, RingSettings
 
@@ -85,8 +86,8 @@ class DemoCommand(Command):
                 async with ring:
                     provide_kernelspecs(ring)
                     view.say(f"the gateway listens at {ring.gateway_address()}; starting three kernels")
-                    turns = None if self.notebook else find_notebook().with_name(NOTEBOOK_OF_TURNS)
-                    return await hold_demo(ring, notebook, turns, view.report, view.say)
+                    more = None if self.notebook else find_notebook().parent
+                    return await hold_demo(ring, notebook, more, view.report, view.say)
             except asyncio.CancelledError:
                 raise KeyboardInterrupt from None
 

@@ -90,7 +90,7 @@ def test_every_claim_of_the_demo_holds() -> None:
     demo.wait_for("cell compute")
     assert demo.end() == 0, demo.said
     assert "✗" not in demo.said
-    assert demo.said.count("✓") == 10
+    assert demo.said.count("✓") == 12
     rows = re.findall(r"^kernel \d .*$", demo.said, re.MULTILINE)
     want_rows = [
         ("0.5 GPU", "512.0 MiB", "finished"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aliquot.gateway.demo_claims import Claim, Reclaim, Seen, check_claims
+from aliquot.gateway.demo_pauses import Pauses
 from aliquot.gateway.demo_turns import Owner, Turns
 from aliquot.gpu_hook.agent_reports import KernelDeviceStatus, KernelStatus
 from aliquot.provisioner.resources import Bytes
@@ -132,9 +133,40 @@ def owner(number: int, **changes: Any) -> Owner:
 )
 def test_turns_are_claimed_of_what_was_out_and_came_back(changes: dict[str, Any], want: bool) -> None:
     turns = Turns((owner(1), owner(2, **changes)), GIB)
-    [claim] = [claim for claim in check_claims(the_kernels(), 3, GONE, "", turns) if "two notebooks" in claim.text]
+    [claim] = [
+        claim for claim in check_claims(the_kernels(), 3, GONE, "", turns=turns) if "two notebooks" in claim.text
+    ]
     assert claim.holds == want
 
 
 def test_an_act_that_was_left_out_is_not_claimed() -> None:
-    assert len(check_claims(the_kernels(), 3, GONE, "", Turns(reason="the host is small"))) == 9
+    assert len(check_claims(the_kernels(), 3, GONE, "", turns=Turns(reason="the host is small"))) == 9
+
+
+PAUSES = Pauses(slowed=1.02, paused=2.4, filled=2.0, throttled=1.6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "want_fallen"),
+    [
+        ({}, []),
+        ({"slowed": 1.96}, ["steps took as long"]),
+        ({"slowed": 0.0}, ["steps took as long"]),
+        ({"throttled": 0.0}, ["steps took as long"]),
+        ({"filled": 0.5}, ["had production's pauses"]),
+        ({"paused": 0.0}, ["had production's pauses"]),
+        ({"error": "cell beside: KeyError: 'x'"}, ["steps took as long", "had production's pauses"]),
+    ],
+)
+def test_the_pauses_hold_when_production_kept_its_pace_and_the_other_one_had_them(
+    changes: dict[str, Any], want_fallen: list[str]
+) -> None:
+    claims = check_claims(the_kernels(), 3, GONE, "", replace(PAUSES, **changes))
+    fallen = [claim for claim in claims if not claim.holds]
+    assert [want for want, claim in zip(want_fallen, fallen, strict=True) if want in claim.text] == want_fallen
+    assert all(claim.found for claim in fallen)
+
+
+def test_without_pacing_nothing_is_claimed_of_classes() -> None:
+    claims = check_claims(the_kernels(), 3, GONE, "", Pauses(reason="nothing paces launches here"))
+    assert len(claims) == 9

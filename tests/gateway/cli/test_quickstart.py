@@ -8,6 +8,7 @@ import nbformat
 import pytest
 from aliquot.gateway.commands.demo import find_notebook
 from aliquot.gateway.demo import LONG_CELL, PARTS
+from aliquot.gateway.demo_pauses import NOTEBOOK as PAUSES, PARTS as CLASSES
 from aliquot.gateway.demo_turns import NOTEBOOK, PARTS as TURNS
 
 
@@ -52,3 +53,14 @@ def test_the_notebook_of_turns_has_the_cells_that_the_demo_names() -> None:
     assert code["verify"].metadata.tags == ["verify"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in code.values())
     assert {part.kernelspec for part in TURNS} == {turns.metadata.kernelspec.name}
+
+
+def test_the_notebook_of_pauses_has_the_cells_that_the_demo_names() -> None:
+    pauses = nbformat.read(find_notebook().with_name(PAUSES), as_version=4)
+    nbformat.validate(pauses)
+    code = {cell.id: cell for cell in pauses.cells if cell.cell_type == "code"}
+    assert {"alone", "beside", "fill_pauses"} <= set(code)
+    assert code["beside"].metadata.tags == ["production", "verify"]
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in code.values())
+    tags = {tag for cell in code.values() for tag in cell.metadata.get("tags", [])}
+    assert {tag for part in CLASSES for tag in part.leaves_out} == tags - {"verify"}
