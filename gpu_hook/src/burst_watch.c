@@ -1,5 +1,6 @@
 #include "burst_state.h"
 
+#include "cancellation.h"
 #include "times.h"
 
 #include <time.h>
@@ -29,6 +30,7 @@ bool burst_record(struct bursts *bursts, struct track *track, const struct marke
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* or others' captures would mind it */
     bool is_relaxed = captures_are_on() && driver()->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    DEFER_CANCELLATION;
     CUresult result = marks_record(&track->marks, work, now);
     if (is_relaxed)
         driver()->cuThreadExchangeStreamCaptureMode(&mode);
@@ -128,12 +130,14 @@ static void poll_track(struct bursts *bursts, struct track *track, uint64_t now)
         track->is_taken = false;
 }
 
-bool bursts_poll(struct bursts *bursts)
+bool bursts_poll(struct bursts *bursts, bool is_relaxed)
 {
     bool is_busy = false;
+    DEFER_CANCELLATION;
     pthread_mutex_lock(&bursts->mutex);
     uint64_t now = times_now_nanoseconds();
-    for (unsigned i = 0; i < bursts->tracks.count && bursts_are_touchable(bursts) && !captures_are_on(); i++) {
+    bool may_ask = bursts_are_touchable(bursts) && (is_relaxed || !captures_are_on());
+    for (unsigned i = 0; i < bursts->tracks.count && may_ask; i++) {
         struct track *track = &bursts->tracks.all[i];
         bool is_pushed;
         if (!track->is_taken || (!track_is_busy(track) && !track->has_burst) ||
@@ -163,6 +167,16 @@ void bursts_close_all(struct bursts *bursts)
     pthread_mutex_lock(&bursts->mutex);
     if (bursts_are_touchable(bursts))
         burst_close_tracks(bursts, NULL, times_now_nanoseconds());
+    pthread_mutex_unlock(&bursts->mutex);
+}
+
+void bursts_note_blocking(struct bursts *bursts)
+{
+    pthread_mutex_lock(&bursts->mutex);
+    bool is_news = !bursts->tracks.has_blocking;
+    bursts->tracks.has_blocking = true;
+    if (is_news && bursts_are_touchable(bursts) && !captures_are_on())
+        burst_close_tracks(bursts, track_is_legacy, times_now_nanoseconds());
     pthread_mutex_unlock(&bursts->mutex);
 }
 

@@ -46,14 +46,18 @@ void bursts_pass(struct track *track);
 /* The track that this thread left open: nothing more goes into it for now. */
 void bursts_close(struct bursts *bursts, struct track *track);
 
-/* Looks which work is done. True: something is still under way. */
-bool bursts_poll(struct bursts *bursts);
+/* Looks which work is done. `is_relaxed`: this thread's calls mind no capture of other threads'. True: something is still
+ * under way. */
+bool bursts_poll(struct bursts *bursts, bool is_relaxed);
 
 /* A thread begins, goes on, or ends waiting (1, 0, -1). */
 void bursts_count_waiting(struct bursts *bursts, int change);
 
 /* Before a capture begins, after it was counted: nothing of ours is recorded late from now on. */
 void bursts_close_all(struct bursts *bursts);
+
+/* A stream was made, or used, that orders itself with the legacy one: there nothing of ours is recorded late. */
+void bursts_note_blocking(struct bursts *bursts);
 
 /* Before the stream ends. */
 void bursts_end_stream(struct bursts *bursts, CUstream stream);

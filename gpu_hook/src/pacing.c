@@ -41,6 +41,7 @@ static __thread struct {
     uint32_t generation;
     CUcontext context;
     struct track *track; /* launched into last */
+    struct bursts *open_bursts; /* of pacing_open_track */
 } own __attribute__((tls_model("initial-exec")));
 
 bool pacing_is_used(void)
@@ -74,7 +75,7 @@ static bool look_at_all(void)
     bool is_busy = false;
     for (int device = 0; device < DEVICES_MAX; device++)
         if (bursts_of(device))
-            is_busy |= bursts_poll(bursts_of(device));
+            is_busy |= bursts_poll(bursts_of(device), true);
     return is_busy;
 }
 
@@ -117,7 +118,7 @@ static void wake_thread(void)
 void pacing_forget_context(void)
 {
     own.bursts = NULL;
-    own.track = pacing_open_track = NULL;
+    own.track = NULL;
 }
 
 /* Of the current context's device; NULL: there is none, or no memory. */
@@ -176,7 +177,7 @@ static void await_turn(struct burst_launch *launch, uint64_t wait)
     while (wait) {
         residency_leave();
         rest(wait, times_now_nanoseconds() - since);
-        bursts_poll(launch->bursts);
+        bursts_poll(launch->bursts, false);
         bursts_count_waiting(launch->bursts, 0);
         residency_enter();
         wait = ask(launch, true);
@@ -215,6 +216,7 @@ void pacing_end(struct burst_launch *launch, CUresult result)
         bursts_end(launch->bursts, launch, result);
     } else {
         pacing_open_track = launch->track;
+        own.open_bursts = launch->bursts;
         bursts_pass(launch->track);
     }
 }
@@ -238,14 +240,21 @@ void pacing_close_open_track(void)
 {
     struct track *track = pacing_open_track;
     pacing_open_track = NULL;
-    if (own.bursts && own.generation == state.generation)
-        bursts_close(own.bursts, track);
+    if (own.generation == state.generation)
+        bursts_close(own.open_bursts, track);
 }
 
 void pacing_look(void)
 {
     if (own.bursts && own.generation == state.generation && pacing_is_on())
-        bursts_poll(own.bursts);
+        bursts_poll(own.bursts, false);
+}
+
+void pacing_note_stream(unsigned int flags)
+{
+    struct bursts *bursts = flags & CU_STREAM_NON_BLOCKING ? NULL : find_bursts();
+    if (bursts)
+        bursts_note_blocking(bursts);
 }
 
 #define FOR_EACH_DEVICE(act)                                       \

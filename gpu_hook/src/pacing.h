@@ -39,6 +39,9 @@ static inline void pacing_close(void)
 /* A call that waited for the device has returned. */
 void pacing_look(void);
 
+/* A stream was made in the current context. */
+void pacing_note_stream(unsigned int flags);
+
 /* This thread's context may be another. */
 void pacing_forget_context(void);
 

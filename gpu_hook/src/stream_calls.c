@@ -2,6 +2,7 @@
 #include "activation.h"
 #include "driver.h"
 #include "green.h"
+#include "pacing.h"
 #include "stream_priority.h"
 
 #define DEFAULT_PRIORITY 0 /* of a stream whose maker names none */
@@ -11,6 +12,7 @@ static CUresult create(CUstream *stream, unsigned int flags, struct priority_wis
     int given;
     bool is_chosen = stream_priority_choose(&wish, &given);
     int priority = is_chosen ? given : wish.asked;
+    pacing_note_stream(flags);
     bool is_made = green_make_stream(stream, flags, priority);
     if (!is_made && !is_chosen && !wish.is_explicit)
         return driver()->cuStreamCreate(stream, flags);
