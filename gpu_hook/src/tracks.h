@@ -18,7 +18,8 @@ struct track {
     bool has_burst;
     bool is_open;               /* launches since the last mark */
     uint64_t burst_expected;    /* of the burst's launches */
-    uint64_t launched_at;       /* the last time */
+    uint64_t launched_at;       /* the last time, or a few launches before */
+    uint32_t without_clock;     /* launches, so far */
     struct marked_work work;    /* since the last mark */
 };
 
