@@ -164,6 +164,8 @@ static uint64_t begin(struct bursts *bursts, struct burst_launch *launch, const 
     burst_words_add_blocks(&bursts->words, launch->blocks);
     if (is_touchable && plan(bursts, track, launch, terms, launch->is_long || is_sample, now))
         launch->track = track;
+    else if (!track)
+        burst_words_note_unmeasured(&bursts->words, 0);
     burst_words_publish(&bursts->words, now);
     return 0;
 }

@@ -38,7 +38,11 @@ def _load(name: str) -> ModuleType:
 stand_in, hook_program = _load("agent_stand_in"), _load("hook_program")
 swap_orders = _load("swap_orders")
 parts, files_of_boards = _load("hook_parts"), _load("board_files")
+paced = _load("paced_kernel")
 family_machine, family_walk = _load("family_machine"), _load("family_walk")
+
+
+_SLEEPS = {"x86_64": ("35", "230"), "aarch64": ("101", "115")}  # nanosleep, clock_nanosleep
 
 
 class Program:
@@ -67,6 +71,11 @@ class Program:
         answer = json.loads(line)
         assert "error" not in answer, answer["error"]
         return answer["value"]
+
+    def is_asleep(self) -> bool:
+        """Its first thread sleeps in the hook: it would have answered, or read, otherwise."""
+        number = Path(f"/proc/{self.pid}/syscall").read_text().split()[0]
+        return number in _SLEEPS[os.uname().machine]
 
     def kill(self) -> None:
         self._process.kill()
@@ -232,6 +241,14 @@ def hook_parts() -> ModuleType:
 def board_files() -> ModuleType:
     """Boards, and the notices that hand them out."""
     return files_of_boards
+
+
+@pytest.fixture
+def a_paced_kernel(a_node: Node) -> Iterator[Any]:
+    """A kernel on two devices, whose launches the test paces."""
+    kernel = paced.PacedKernel(a_node)
+    yield kernel
+    kernel.program.kill()  # it may wait for its turn
 
 
 @pytest.fixture

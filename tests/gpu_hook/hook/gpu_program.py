@@ -18,6 +18,7 @@ from pathlib import Path
 from gpu_calls import LIBRARY, SIZE, U64, call  # noqa: F401 - expressions name them
 from gpu_families import *  # noqa: F403 - expressions name its functions
 from gpu_graphs import *  # noqa: F403 - expressions name its functions
+from gpu_pacing import *  # noqa: F403 - expressions name its functions
 from gpu_sharing import *  # noqa: F403 - expressions name its functions
 
 GIVEN = {os.readlink(f"/proc/self/fd/{number}") for number in range(3)}
