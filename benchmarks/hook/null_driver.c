@@ -218,7 +218,7 @@ CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent begin, CUevent end)
     return CUDA_SUCCESS;
 }
 
-/* Serves what this file defines: peers look their functions up this way too. */
+/* Serves what this file defines: peers, too, look their functions up this way. */
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {

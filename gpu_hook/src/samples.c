@@ -10,7 +10,7 @@
 #define SETS 256u
 #define WAYS 4u             /* pairs that a set has room for: the one that was measured longest ago makes room */
 #define FIRST_SAMPLES 4u    /* launches of a new pair that are all measured */
-#define SAMPLED_ONE_IN 64u  /* launches after these */
+#define SAMPLED_ONE_IN 64u  /* launches after these, on average */
 #define SAMPLES_IN_WINDOW 3u /* launches of a pair that are measured in one solo window */
 #define LONGEST_NANOSECONDS 600000000000ull /* what takes longer is a wrong number, not a launch */
 #define RECENT_NANOSECONDS 10000000000ull   /* a pair that was not measured for longer asks for no baseline */
@@ -138,6 +138,13 @@ static bool is_wanted_in_window(struct pair *pair, int page_device)
     return true;
 }
 
+/* By the golden section: never in a period of the program's own, whose steps launch a function the same number of times,
+ * and whose slices of the device may end at the same launch each time. */
+static bool is_its_turn(uint32_t launches)
+{
+    return launches <= FIRST_SAMPLES || launches * 0x9e3779b9u < UINT32_MAX / SAMPLED_ONE_IN;
+}
+
 static struct pair *meet_pair(int page_device, uint64_t key)
 {
     if (pthread_mutex_trylock(&state.mutex) != 0)
@@ -161,8 +168,7 @@ bool samples_should_sample(int page_device, const void *function, unsigned grid_
         return false;
     uint32_t launches = __atomic_load_n(&pair->launches, __ATOMIC_RELAXED) + 1;
     __atomic_store_n(&pair->launches, launches, __ATOMIC_RELAXED);
-    bool is_its_turn = launches <= FIRST_SAMPLES || launches % SAMPLED_ONE_IN == 0;
-    return is_wanted_in_window(pair, page_device) || is_its_turn;
+    return is_wanted_in_window(pair, page_device) || is_its_turn(launches);
 }
 
 /* Halfway to the newest, so that a program's new ways are known soon. What overlapped can only have taken less. */

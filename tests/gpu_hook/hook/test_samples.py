@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import random
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -93,21 +94,31 @@ def test_what_is_expected_follows_what_is_measured(table: Table) -> None:
 
 
 def test_the_first_launches_of_a_pair_are_measured_and_then_one_in_64(table: Table) -> None:
-    assert table.asks(300) == [0, 1, 2, 3, 63, 127, 191, 255]
+    asked = table.asks(64_000)
+    assert asked[:4] == [0, 1, 2, 3]
+    assert len(asked) == pytest.approx(1004, abs=3)
+    gaps = [later - earlier for earlier, later in pairwise(asked[4:])]
+    assert 30 < min(gaps) < max(gaps) < 100
     assert table.asks(3, grid_class=6) == [0, 1, 2]
     assert table.asks(3, device=15) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("period", [2, 8, 32, 50, 64, 96, 200, 256])
+def test_no_period_of_a_program_hides_a_launch(table: Table, period: int) -> None:
+    assert {launch % period for launch in table.asks(256 * period)[4:]} == set(range(period))
+
+
 def test_each_window_is_used_for_a_few_samples_of_each_pair(table: Table) -> None:
-    table.asks(10)
+    assert table.asks(5) == [0, 1, 2, 3]
     table.open_window(3)
-    assert table.asks(30) == [0, 1, 2]
+    assert table.asks(6) == [0, 1, 2]
     table.open_window(4)
-    assert table.asks(10) == []
+    assert table.asks(6) == []
     table.open_window(5)
-    assert len(table.asks(3)) == 3
+    assert table.asks(6) == [0, 1, 2]
+    table.open_window(6)
     table.open_window(7, device=1)
-    assert table.asks(3) == []  # each device has windows of its own
+    assert table.asks(6) == []  # each device has windows of its own
 
 
 @pytest.mark.parametrize("windows", [(6, 6), (6, 7), (7, 8), (7, 9), (0, 0)])
