@@ -118,8 +118,7 @@ def test_sixteen_kernels_all_make_progress_and_the_sums_add_up(a_node: ComputeNo
     a_node.start_agent()
     names = [f"k{number}" for number in range(16)]
     small = Load(length_us=200, launches=10)
-    classes = ["production", "production", "production", "opportunistic"] * 4
-    loads = [a_node.load(*found, hundredths=6) for found in zip(names, [small] * 16, classes, strict=True)]
+    loads = [a_node.load(name, small, hundredths=6) for name in names]
     for load in loads:
         load.wait_steps(1)
     until(lambda: all(a_node.compute(name)["own_seconds"] > 0 for name in names))

@@ -1,0 +1,168 @@
+"""A device, and the keeper of its leases, in virtual time: kernels whose moves end when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from aliquot.gpu_hook.agent.activity import Activity
+from aliquot.gpu_hook.agent.devices import DeviceReading
+from aliquot.gpu_hook.agent.idleness import Moment, Telemetry
+from aliquot.gpu_hook.agent.journal import Reservation
+from aliquot.gpu_hook.agent.lease_keeper import LeaseKeeper
+from aliquot.gpu_hook.agent.lease_views import Policy
+from aliquot.gpu_hook.agent.ledger import DeviceFacts
+from aliquot.gpu_hook.agent.residency_facts import DeviceBytes, Move, MoveRefusal, MoveResult, ResidencyFacts
+from aliquot.gpu_hook.agent.residency_table import KernelState
+from aliquot.gpu_hook.placement import Part
+from aliquot.gpu_hook.protocol import ResidencyMode, Staying
+
+MIB = 1 << 20
+CARD = 1000 * MIB
+UUID = "GPU-a"
+
+
+class AResidency:
+    """One kernel's moves: each waits in ``move`` for the test to say what came of it."""
+
+    def __init__(self, kernel_id: str, amount: int, state: KernelState) -> None:
+        self.kernel_id, self.amount, self.state = kernel_id, amount, state
+        self.staying = 0
+        self.telemetry = Telemetry()
+        self.waits_since: float | None = None
+        self.refusal: MoveRefusal | None = None
+        self.mode_reason = ""
+        self.move: asyncio.Future[Move] | None = None
+        self.prepared = 0
+
+    def facts(self) -> ResidencyFacts:
+        is_out = self.state in (KernelState.SWAPPED, KernelState.SWAPPING_IN)
+        away = self.amount - self.staying if is_out else 0
+        device = DeviceBytes(UUID, self.amount, self.amount - self.staying, away, self.staying, self.amount - away)
+        return ResidencyFacts(
+            kernel_id=self.kernel_id,
+            state=self.state,
+            mode=ResidencyMode.VMM,
+            mode_reason=self.mode_reason,
+            since=0.0,
+            devices=(device,),
+            staying=Staying(0),
+            refusal=self.refusal,
+            waits_since=self.waits_since,
+            telemetry=(self.telemetry,),
+            launches=0,
+            silent_pids=(),
+            host_bytes=0,
+        )
+
+    async def swap_out(self, reason: str) -> Move:
+        return await self._move(KernelState.SWAPPING_OUT, KernelState.SWAPPED)
+
+    async def swap_in(self) -> Move:
+        return await self._move(KernelState.SWAPPING_IN, KernelState.RESIDENT)
+
+    async def prepare(self) -> bool:
+        self.prepared += 1
+        return True
+
+    async def _move(self, during: KernelState, after: KernelState) -> Move:
+        before, self.state = self.state, during
+        self.move = asyncio.get_running_loop().create_future()
+        move = await self.move
+        self.state = after if move.is_done else before
+        if after is KernelState.RESIDENT and move.is_done:
+            self.waits_since = None
+        return move
+
+
+@dataclass
+class TheDesks:
+    wanted_bytes: dict[int, int] = field(default_factory=dict)
+    answers: list[str] = field(default_factory=list)
+    given: Callable[[], None] = lambda: None
+
+    def give_room(self) -> None:
+        self.answers.append("given")
+        self.given()
+        self.wanted_bytes = {}
+
+    def refuse_room(self) -> None:
+        self.answers.append("refused")
+        self.wanted_bytes = {}
+
+
+@dataclass
+class AKernel:
+    kernel_id: str
+    reservation: Reservation
+    residency: AResidency
+    desks: TheDesks = field(default_factory=TheDesks)
+    activity: Activity | None = None
+    is_expecting: bool = False
+    worked_at: float | None = None
+
+    def grow(self, amount: int) -> None:
+        def given() -> None:
+            self.residency.amount += amount
+
+        self.desks.wanted_bytes, self.desks.given = {0: amount}, given
+
+
+class ANode:
+    """A device of 1000 MiB, and the keeper over it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.told: list[str] = []
+        self.kernels: list[AKernel] = []
+        self.host_room: int | None = None
+        policy = Policy(hold_seconds=5, quantum_seconds=30, quantum_moves=0, patience_seconds=60)
+        self.keeper = LeaseKeeper(policy, self.moment, self.lent, lambda: self.host_room, self.told.append)
+        self.look()
+
+    def moment(self) -> Moment:
+        return Moment(self.now, self.now)
+
+    def lent(self, uuid: str) -> int:
+        return sum(kernel.residency.amount for kernel in self.kernels)
+
+    def look(self, others: int = 0) -> None:
+        used = others + sum(self.on_device().values())
+        reading = DeviceReading(DeviceFacts(UUID, 0, "a", CARD), used_bytes=used)
+        for _ in range(3):
+            self.keeper.room.look([reading], self.on_device())
+
+    def on_device(self) -> dict[str, int]:
+        return {UUID: sum(kernel.residency.facts().devices[0].on_device_bytes for kernel in self.kernels)}
+
+    def kernel(self, name: str, mib: int, state: KernelState = KernelState.RESIDENT, **more: Any) -> AKernel:
+        """One that is idle since long ago."""
+        part = Part(UUID, 0, 100, CARD)
+        reservation = Reservation(name, "ada", 100, None, "production", "", {}, (part,), 1.0)
+        kernel = AKernel(name, replace(reservation, **more), AResidency(name, mib * MIB, state))
+        kernel.activity = Activity(0, 0, 0.0)
+        self.kernels.append(kernel)
+        self.keeper.add(kernel, kernel.residency)
+        return kernel
+
+    async def turn(self, later: float = 0.0) -> None:
+        self.now += later
+        self.keeper.turn()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def finish(self, kernel: AKernel, result: MoveResult = MoveResult.DONE) -> None:
+        """Its move ends, and the keeper looks again."""
+        assert kernel.residency.move is not None
+        kernel.residency.move.set_result(Move(result, moved_bytes=kernel.residency.amount, copy_seconds=1.0))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await self.turn()
+
+
+def call(kernel: AKernel, node: ANode) -> None:
+    """A call of a swapped kernel waits on the device."""
+    kernel.residency.waits_since = node.now
+    kernel.residency.telemetry = Telemetry(last_call=node.now, waiting_calls=1)

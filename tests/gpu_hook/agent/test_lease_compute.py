@@ -1,0 +1,48 @@
+"""Kernels that production's time displaces: they leave whoever needs their room, wait with a reason, and come back."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aliquot.gpu_hook.agent.lease_views import Reason
+from aliquot.gpu_hook.agent.residency_table import KernelState
+from keeper_node import MIB, ANode, call
+
+
+def test_a_displaced_kernel_leaves_busy_as_it_is_and_comes_back_when_it_is_let_in() -> None:
+    async def scenario() -> None:
+        node = ANode()
+        kernel = node.kernel("h", 100, workload_class="opportunistic")
+        call(kernel, node)
+        kernel.residency.waits_since = None  # it works
+        node.keeper.keep_out("h")
+        await node.turn()
+        assert kernel.residency.state is KernelState.SWAPPING_OUT
+        await node.finish(kernel)
+        call(kernel, node)
+        await node.turn(1.0)
+        wait = node.keeper.wait("h")
+        assert wait is not None
+        assert wait.reason is Reason.COMPUTE
+        assert kernel.residency.state is KernelState.SWAPPED
+        node.keeper.let_in("h")
+        await node.turn()
+        assert kernel.residency.state is KernelState.SWAPPING_IN
+        await node.finish(kernel)
+        assert node.keeper.wait("h") is None
+
+    asyncio.run(scenario())
+
+
+def test_a_displaced_kernel_that_cannot_leave_still_gets_its_memory() -> None:
+    async def scenario() -> None:
+        node = ANode()
+        kernel = node.kernel("h", 100, workload_class="opportunistic")
+        kernel.residency.mode_reason = "off"
+        kernel.grow(100 * MIB)
+        node.keeper.keep_out("h")
+        await node.turn()
+        assert kernel.residency.state is KernelState.RESIDENT
+        assert kernel.desks.answers == ["given"]
+
+    asyncio.run(scenario())
