@@ -22,13 +22,13 @@ static inline bool bursts_are_touchable(const struct bursts *bursts)
     return !bursts->suspended && !bursts->is_stopped;
 }
 
-/* Records a mark behind the track's work. False: there is none, and the track's work counts as done. */
-bool burst_record(struct bursts *bursts, struct track *track, const struct marked_work *work, uint64_t now);
+/* Records a milestone behind the track's work. False: there is none, and the track's work counts as done. */
+bool burst_record(struct bursts *bursts, struct track *track, const struct timed_work *work, uint64_t now);
 
-/* The track's context is current. `at_most`: see marked_work. */
+/* The track's context is current. `at_most`: see timed_work. */
 void burst_close_track(struct bursts *bursts, struct track *track, uint64_t now, uint64_t at_most);
 
-/* Its launches have all been marked, or nothing happens. */
+/* Its launches have all been closed, or nothing happens. */
 void burst_end(struct bursts *bursts, struct track *track);
 
 /* In whichever context; for the ones that `is_wanted` names, NULL for all. */

@@ -13,25 +13,25 @@
 static void give_up(struct bursts *bursts, struct track *track, CUresult reason)
 {
     struct burst_words *words = &bursts->words;
-    for (unsigned i = 0; i < track->marks.count; i++) {
-        const struct mark *mark = &track->marks.ring[(track->marks.first + i) % MARKS_MOST];
-        burst_words_take_back(words, &mark->work);
-        words->in_flight -= mark->ended_bursts;
+    for (unsigned i = 0; i < track->milestones.count; i++) {
+        const struct milestone *milestone = &track->milestones.ring[(track->milestones.first + i) % MILESTONES_MOST];
+        burst_words_take_back(words, &milestone->work);
+        words->in_flight -= milestone->ended_bursts;
     }
     if (track->is_open)
         burst_words_take_back(words, &track->work);
     words->in_flight -= track->has_burst;
     track->has_burst = track->is_open = false;
-    marks_drop(&track->marks);
+    milestones_drop(&track->milestones);
     burst_words_note_unmeasured(words, (int)reason);
 }
 
-bool burst_record(struct bursts *bursts, struct track *track, const struct marked_work *work, uint64_t now)
+bool burst_record(struct bursts *bursts, struct track *track, const struct timed_work *work, uint64_t now)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* or others' captures would mind it */
     bool is_relaxed = captures_are_on() && driver()->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
     DEFER_CANCELLATION;
-    CUresult result = marks_record(&track->marks, work, now);
+    CUresult result = milestones_record(&track->milestones, work, now);
     if (is_relaxed)
         driver()->cuThreadExchangeStreamCaptureMode(&mode);
     if (result != CUDA_SUCCESS)
@@ -41,7 +41,7 @@ bool burst_record(struct bursts *bursts, struct track *track, const struct marke
 
 void burst_close_track(struct bursts *bursts, struct track *track, uint64_t now, uint64_t at_most)
 {
-    if (!track->is_open || !marks_have_room(&track->marks))
+    if (!track->is_open || !milestones_have_room(&track->milestones))
         return;
     track->work.at_most = at_most;
     if (burst_record(bursts, track, &track->work, now))
@@ -50,7 +50,7 @@ void burst_close_track(struct bursts *bursts, struct track *track, uint64_t now,
 
 void burst_end(struct bursts *bursts, struct track *track)
 {
-    struct mark *newest = marks_newest(&track->marks);
+    struct milestone *newest = milestones_newest(&track->milestones);
     if (!track->has_burst || track->is_open)
         return;
     track->has_burst = false;
@@ -66,7 +66,7 @@ void burst_close_tracks(struct bursts *bursts, bool (*is_wanted)(const struct tr
         struct track *track = &bursts->tracks.all[i];
         bool is_pushed;
         if (!track->is_open || track_entering(track) || (is_wanted && !is_wanted(track)) ||
-            !track_enter_context(track->marks.context, &is_pushed))
+            !track_enter_context(track->milestones.context, &is_pushed))
             continue;
         burst_close_track(bursts, track, now, 0);
         track_leave_context(is_pushed);
@@ -79,7 +79,7 @@ void bursts_close(struct bursts *bursts, struct track *track)
     pthread_mutex_lock(&bursts->mutex);
     CUcontext current = NULL;
     if (bursts_are_touchable(bursts) && track->is_taken && track->is_open && !track_entering(track) &&
-        driver()->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == track->marks.context)
+        driver()->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == track->milestones.context)
         burst_close_track(bursts, track, now, 0);
     pthread_mutex_unlock(&bursts->mutex);
 }
@@ -91,8 +91,8 @@ static void close_stale(struct bursts *bursts, struct track *track, uint64_t now
     if (captures_are_on() || track_entering(track) || now - track->launched_at < STALE_NANOSECONDS)
         return;
     bool is_legacy_barrier = track_is_legacy(track) && bursts->tracks.has_blocking;
-    if (track->is_open && track->marks.stream != CU_STREAM_PER_THREAD && !is_legacy_barrier) {
-        bool is_through = driver()->cuStreamQuery(track->marks.stream) == CUDA_SUCCESS;
+    if (track->is_open && track->milestones.stream != CU_STREAM_PER_THREAD && !is_legacy_barrier) {
+        bool is_through = driver()->cuStreamQuery(track->milestones.stream) == CUDA_SUCCESS;
         burst_close_track(bursts, track, now, is_through ? track->work.expected : 0);
     }
     burst_end(bursts, track);
@@ -111,22 +111,22 @@ static bool has_launched_since(const struct bursts *bursts, const struct track *
 /* Its context is current. */
 static void poll_track(struct bursts *bursts, struct track *track, uint64_t now)
 {
-    enum marks_outcome outcome;
-    struct passed_mark passed;
-    while ((outcome = marks_next(&track->marks, &passed)) == MARKS_PASSED) {
-        uint32_t ended = passed.mark->ended_bursts;
+    enum milestones_outcome outcome;
+    struct passed_milestone passed;
+    while ((outcome = milestones_next(&track->milestones, &passed)) == MILESTONES_PASSED) {
+        uint32_t ended = passed.milestone->ended_bursts;
         bursts->words.in_flight -= ended < bursts->words.in_flight ? ended : bursts->words.in_flight;
-        if (passed.mark->work.launches)
+        if (passed.milestone->work.launches)
             burst_words_take(&bursts->words, &passed,
-                             has_launched_since(bursts, track, passed.mark->passed_at - passed.nanoseconds), now);
+                             has_launched_since(bursts, track, passed.milestone->passed_at - passed.nanoseconds), now);
     }
-    if (outcome == MARKS_BROKEN)
+    if (outcome == MILESTONES_BROKEN)
         give_up(bursts, track, CUDA_ERROR_UNKNOWN);
-    if (track->marks.stream)
+    if (track->milestones.stream)
         close_stale(bursts, track, now);
     if (!track_is_busy(track))
         burst_end(bursts, track);
-    if (!track_is_busy(track) && !track->marks.stream)
+    if (!track_is_busy(track) && !track->milestones.stream)
         track->is_taken = false;
 }
 
@@ -141,7 +141,7 @@ bool bursts_poll(struct bursts *bursts, bool is_relaxed)
         struct track *track = &bursts->tracks.all[i];
         bool is_pushed;
         if (!track->is_taken || (!track_is_busy(track) && !track->has_burst) ||
-            !track_enter_context(track->marks.context, &is_pushed))
+            !track_enter_context(track->milestones.context, &is_pushed))
             continue;
         poll_track(bursts, track, now);
         track_leave_context(is_pushed);
@@ -187,13 +187,13 @@ void bursts_end_stream(struct bursts *bursts, CUstream stream)
     for (unsigned i = 0; i < bursts->tracks.count && bursts_are_touchable(bursts); i++) {
         struct track *track = &bursts->tracks.all[i];
         bool is_pushed;
-        if (!track->is_taken || track->marks.stream != stream ||
-            !track_enter_context(track->marks.context, &is_pushed))
+        if (!track->is_taken || track->milestones.stream != stream ||
+            !track_enter_context(track->milestones.context, &is_pushed))
             continue;
         CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
         if (captures_are_on() && driver()->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS)
             status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-        if (track->is_open && (status != CU_STREAM_CAPTURE_STATUS_NONE || !marks_have_room(&track->marks)))
+        if (track->is_open && (status != CU_STREAM_CAPTURE_STATUS_NONE || !milestones_have_room(&track->milestones)))
             give_up(bursts, track, CUDA_SUCCESS);
         burst_close_track(bursts, track, now, 0);
         burst_end(bursts, track);
@@ -217,8 +217,8 @@ void bursts_resume(struct bursts *bursts)
     bursts->suspended -= bursts->suspended > 0; /* 0 of a device that is newer than the suspension */
     for (unsigned i = 0; i < bursts->tracks.count && !bursts->is_stopped; i++) {
         struct track *track = &bursts->tracks.all[i];
-        if (!track->marks.context ||
-            driver()->cuCtxGetApiVersion(track->marks.context, &version) == CUDA_SUCCESS)
+        if (!track->milestones.context ||
+            driver()->cuCtxGetApiVersion(track->milestones.context, &version) == CUDA_SUCCESS)
             continue;
         give_up(bursts, track, CUDA_SUCCESS);
         track_forget(track);

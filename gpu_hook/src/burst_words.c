@@ -60,15 +60,15 @@ uint64_t burst_words_ask(const struct burst_words *words, const struct pace_orde
     return pace_wait(order, &state, now);
 }
 
-void burst_words_take_back(struct burst_words *words, const struct marked_work *work)
+void burst_words_take_back(struct burst_words *words, const struct timed_work *work)
 {
     words->expected -= work->expected < words->expected ? work->expected : words->expected;
     words->unknown -= work->was_unknown < words->unknown ? work->was_unknown : words->unknown;
 }
 
-static void take_sample(struct burst_words *words, const struct passed_mark *passed, bool has_overlapped, uint64_t now)
+static void take_sample(struct burst_words *words, const struct passed_milestone *passed, bool has_overlapped, uint64_t now)
 {
-    const struct marked_work *work = &passed->mark->work;
+    const struct timed_work *work = &passed->milestone->work;
     struct sample sample = {
         .function = work->function,
         .grid_class = work->grid_class,
@@ -82,16 +82,16 @@ static void take_sample(struct burst_words *words, const struct passed_mark *pas
     samples_take(words->index, &sample, now);
 }
 
-void burst_words_take(struct burst_words *words, const struct passed_mark *passed, bool has_overlapped, uint64_t now)
+void burst_words_take(struct burst_words *words, const struct passed_milestone *passed, bool has_overlapped, uint64_t now)
 {
-    const struct marked_work *work = &passed->mark->work;
+    const struct timed_work *work = &passed->milestone->work;
     struct meter_span pieces[METER_PIECES];
     burst_words_take_back(words, work);
     if (!passed->is_measured) {
         burst_words_note_unmeasured(words, 0);
         return;
     }
-    uint64_t end = passed->mark->passed_at, start = end - passed->nanoseconds;
+    uint64_t end = passed->milestone->passed_at, start = end - passed->nanoseconds;
     if (work->at_most && passed->nanoseconds > work->at_most)
         end = start + work->at_most;
     unsigned count = meter_add(&words->meter, start, end, pieces);

@@ -36,10 +36,10 @@ bool burst_words_read(struct burst_words *words, struct burst_terms *terms);
 uint64_t burst_words_ask(const struct burst_words *words, const struct pace_order *order, uint64_t now);
 
 /* Work that was begun is not under way any more. */
-void burst_words_take_back(struct burst_words *words, const struct marked_work *work);
+void burst_words_take_back(struct burst_words *words, const struct timed_work *work);
 
-/* A mark was passed at the end of work. */
-void burst_words_take(struct burst_words *words, const struct passed_mark *passed, bool has_overlapped, uint64_t now);
+/* A milestone was passed at the end of work. */
+void burst_words_take(struct burst_words *words, const struct passed_milestone *passed, bool has_overlapped, uint64_t now);
 
 void burst_words_note_unmeasured(struct burst_words *words, int reason);
 void burst_words_add_blocks(struct burst_words *words, uint64_t blocks);

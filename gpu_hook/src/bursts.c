@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-#define SHARED_NANOSECONDS 20000ull /* a pause between launches that counts as work; longer ones cost a mark */
-#define MARK_NANOSECONDS 50000ull   /* of the host's time that passes without a mark, while launches come */
+#define SHARED_NANOSECONDS 20000ull /* a pause between launches that counts as work; longer ones cost a milestone */
+#define MILESTONE_NANOSECONDS 50000ull   /* of the host's time that passes without a milestone, while launches come */
 #define LAUNCHES_PER_CLOCK 4u
 #define UNKNOWN_NANOSECONDS 20000ull /* is expected of what was never measured */
 #define UNKNOWN_MOST 4u              /* of these under way where time is short */
@@ -34,7 +34,7 @@ static bool is_captured(CUstream stream)
  * the legacy one is a barrier between the streams that order themselves with it. */
 static bool closes_at_once(const struct bursts *bursts, const struct track *track)
 {
-    return track->marks.stream == CU_STREAM_PER_THREAD || (track_is_legacy(track) && bursts->tracks.has_blocking) ||
+    return track->milestones.stream == CU_STREAM_PER_THREAD || (track_is_legacy(track) && bursts->tracks.has_blocking) ||
            captures_are_on();
 }
 
@@ -43,7 +43,9 @@ static struct track *find_track(struct bursts *bursts, const struct burst_launch
     if (launch->track && track_is_of(launch->track, launch->stream, launch->context))
         return launch->track;
     bool had_blocking = bursts->tracks.has_blocking;
-    struct track *track = bursts_are_touchable(bursts) ? tracks_find(&bursts->tracks, launch->stream, launch->context) : NULL;
+    struct track *track = NULL;
+    if (bursts_are_touchable(bursts))
+        track = tracks_find(&bursts->tracks, launch->stream, launch->context);
     if (bursts->tracks.has_blocking && !had_blocking)
         burst_close_tracks(bursts, track_is_legacy, times_now_nanoseconds());
     return track;
@@ -59,7 +61,7 @@ static uint64_t ask(struct bursts *bursts, const struct track *track, const stru
         return 0;
     if (launch->is_unknown && bursts->words.unknown >= UNKNOWN_MOST)
         return PACE_LOOK_NANOSECONDS;
-    if (track && track->marks.count + 3 > MARKS_MOST)
+    if (track && track->milestones.count + 3 > MILESTONES_MOST)
         return PACE_LOOK_NANOSECONDS;
     return burst_words_ask(&bursts->words, &terms->order, now);
 }
@@ -67,10 +69,10 @@ static uint64_t ask(struct bursts *bursts, const struct track *track, const stru
 /* False: it cannot be measured. A launch right behind another begins where that one ends. */
 static bool open_track(struct bursts *bursts, struct track *track, uint64_t now)
 {
-    struct mark *newest = marks_newest(&track->marks);
-    const struct marked_work nothing = {0};
-    bool is_marked = newest && now - newest->recorded_at < SHARED_NANOSECONDS;
-    if (!is_marked && (!marks_have_room(&track->marks) || !burst_record(bursts, track, &nothing, now)))
+    struct milestone *newest = milestones_newest(&track->milestones);
+    const struct timed_work nothing = {0};
+    bool is_shared = newest && now - newest->recorded_at < SHARED_NANOSECONDS;
+    if (!is_shared && (!milestones_have_room(&track->milestones) || !burst_record(bursts, track, &nothing, now)))
         return false;
     track->work = nothing;
     track->is_open = true;
@@ -88,7 +90,7 @@ static bool is_anybody_else_busy(const struct bursts *bursts, const struct track
 static void add_work(struct bursts *bursts, struct track *track, struct burst_launch *launch,
                      const struct burst_terms *terms, bool is_alone)
 {
-    struct marked_work *work = &track->work;
+    struct timed_work *work = &track->work;
     if (!work->launches++)
         work->window = terms->window;
     work->function = is_alone && work->launches == 1 ? launch->function : NULL;
@@ -114,12 +116,12 @@ static bool plan(struct bursts *bursts, struct track *track, struct burst_launch
     if (!track->is_open && !open_track(bursts, track, now))
         return false;
     add_work(bursts, track, launch, terms, is_alone);
-    const struct mark *newest = marks_newest(&track->marks);
+    const struct milestone *newest = milestones_newest(&track->milestones);
     launch->ends_burst = launch->is_long || track->burst_expected >= terms->burst_nanoseconds;
     bool is_due = launch->ends_burst || is_alone || closes_at_once(bursts, track) ||
                   now - track->launched_at > SHARED_NANOSECONDS ||
-                  (newest && now - newest->recorded_at > MARK_NANOSECONDS);
-    launch->closes = is_due && marks_have_room(&track->marks);
+                  (newest && now - newest->recorded_at > MILESTONE_NANOSECONDS);
+    launch->closes = is_due && milestones_have_room(&track->milestones);
     track->launched_at = now;
     launch->track_number = track->number;
     __atomic_fetch_add(&track->entering, 1, __ATOMIC_ACQ_REL);
@@ -194,10 +196,10 @@ static void undo(struct bursts *bursts, struct track *track, const struct burst_
 {
     if (!track->is_open || !track->work.launches)
         return;
-    struct marked_work undone = {.expected = launch->expected, .was_unknown = launch->is_unknown, .launches = 1};
+    struct timed_work undone = {.expected = launch->expected, .was_unknown = launch->is_unknown, .launches = 1};
     burst_words_take_back(&bursts->words, &undone);
     track->work.expected -= undone.expected < track->work.expected ? undone.expected : track->work.expected;
-    track->work.was_unknown -= undone.was_unknown < track->work.was_unknown ? undone.was_unknown : track->work.was_unknown;
+    track->work.was_unknown -= track->work.was_unknown && undone.was_unknown;
     track->is_open = --track->work.launches != 0;
 }
 

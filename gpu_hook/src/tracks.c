@@ -11,8 +11,8 @@ static bool is_default(CUstream stream)
 
 bool track_is_of(const struct track *track, CUstream stream, CUcontext context)
 {
-    return track->is_taken && track->marks.stream == stream &&
-           (!is_default(stream) || track->marks.context == context) &&
+    return track->is_taken && track->milestones.stream == stream &&
+           (!is_default(stream) || track->milestones.context == context) &&
            (stream != CU_STREAM_PER_THREAD || track->thread == threads_own);
 }
 
@@ -35,13 +35,13 @@ void track_leave_context(bool is_pushed)
 
 void track_let_go(struct track *track)
 {
-    track->marks.stream = NULL;
+    track->milestones.stream = NULL;
     track->number++;
 }
 
 void track_forget(struct track *track)
 {
-    memset(&track->marks, 0, sizeof track->marks);
+    memset(&track->milestones, 0, sizeof track->milestones);
     track->is_taken = track->has_burst = track->is_open = false;
     track->number++;
 }
@@ -57,7 +57,7 @@ static struct track *choose(struct tracks *tracks, CUcontext context)
     struct track *found = NULL, *resting = NULL;
     for (unsigned i = 0; i < tracks->count; i++) {
         struct track *track = &tracks->all[i];
-        if (is_free(track) && track->marks.context == context)
+        if (is_free(track) && track->milestones.context == context)
             return track;
         if (is_free(track) && !found)
             found = track;
@@ -72,8 +72,8 @@ static struct track *choose(struct tracks *tracks, CUcontext context)
 static void end_events(struct track *track)
 {
     bool is_pushed;
-    if (track->marks.context && track_enter_context(track->marks.context, &is_pushed)) {
-        marks_end(&track->marks);
+    if (track->milestones.context && track_enter_context(track->milestones.context, &is_pushed)) {
+        milestones_end(&track->milestones);
         track_leave_context(is_pushed);
     }
 }
@@ -87,13 +87,13 @@ struct track *tracks_find(struct tracks *tracks, CUstream stream, CUcontext cont
     struct track *track = choose(tracks, context);
     if (!track || (stream != CU_STREAM_LEGACY && driver()->cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS))
         return NULL;
-    if (track->marks.context != context)
+    if (track->milestones.context != context)
         end_events(track);
-    marks_drop(&track->marks);
-    track->marks.context = context;
-    track->marks.stream = stream;
+    milestones_drop(&track->milestones);
+    track->milestones.context = context;
+    track->milestones.stream = stream;
     track->is_taken = true;
-    track->is_blocking = stream == CU_STREAM_PER_THREAD || (stream != CU_STREAM_LEGACY && !(flags & CU_STREAM_NON_BLOCKING));
+    track->is_blocking = stream == CU_STREAM_PER_THREAD || !(flags & CU_STREAM_NON_BLOCKING);
     track->thread = stream == CU_STREAM_PER_THREAD ? threads_own : NULL;
     track->number++;
     track->has_burst = track->is_open = false;

@@ -1,26 +1,26 @@
-/* The streams of one device that launches go to, each with its marks. A track is found by its stream, and goes on with
+/* The streams of one device that launches go to, each with its milestones. A track is found by its stream, and goes on with
  * another stream's work when its own has ended. Guarded by the mutex of the bursts that they belong to.
  */
 #ifndef ALIQUOT_TRACKS_H
 #define ALIQUOT_TRACKS_H
 
-#include "marks.h"
+#include "milestones.h"
 
 #define TRACKS_MOST 128u /* launches into more streams at once are not measured */
 
 struct track {
-    struct marks marks;
+    struct milestones milestones;
     bool is_taken;
     bool is_blocking;  /* orders itself with the legacy stream */
     const void *thread; /* whose default stream it is; NULL: any thread's */
     uint32_t number;   /* another one for each stream */
     uint32_t entering; /* launches on their way to the driver; taken back without the mutex */
     bool has_burst;
-    bool is_open;               /* launches since the last mark */
+    bool is_open;               /* launches since the last milestone */
     uint64_t burst_expected;    /* of the burst's launches */
     uint64_t launched_at;       /* the last time, or a few launches before */
     uint32_t without_clock;     /* launches, so far */
-    struct marked_work work;    /* since the last mark */
+    struct timed_work work;    /* since the last milestone */
 };
 
 struct tracks {
@@ -32,7 +32,7 @@ struct tracks {
 /* The same for all threads: not a thread's default stream. */
 static inline bool track_is_legacy(const struct track *track)
 {
-    return track->marks.stream == CU_STREAM_LEGACY;
+    return track->milestones.stream == CU_STREAM_LEGACY;
 }
 
 static inline uint32_t track_entering(const struct track *track)
@@ -43,7 +43,7 @@ static inline uint32_t track_entering(const struct track *track)
 /* Something of it is, or may soon be, on the device. */
 static inline bool track_is_busy(const struct track *track)
 {
-    return track->marks.count || track->is_open || track_entering(track);
+    return track->milestones.count || track->is_open || track_entering(track);
 }
 
 /* Whether the track is that of the stream; `context` is the current one. */
