@@ -31,6 +31,8 @@ class Load:
     kind: str = "kernel"
     grid: int = 1
     device: int = 0
+    work: int = 0  # 1: launches of a certain work and not of a certain time, which differ on a real card beside others
+    round_ns: float = 0  # of that work; 0: measured at the start, which must be with nobody beside
 
     def arguments(self) -> list[str]:
         return [f"{field.name}={getattr(self, field.name)}" for field in fields(self)]

@@ -10,6 +10,9 @@
 #define HASH_STEP 0x9E3779B97F4A7C15ull
 #define HASH_FIRST 0xBF58476D1CE4E5B9ull
 #define HASH_SECOND 0x94D049BB133111EBull
+#define WORK_FACTOR 0x5851F42D4C957F2Dull
+#define WORK_STEP 0x14057B7EF767814Full
+#define WORK_ROUND_NANOSECONDS 10
 
 struct fill {
     uint64_t pointer;
@@ -33,6 +36,10 @@ struct hash {
 
 struct spin {
     uint64_t nanoseconds;
+};
+
+struct labour {
+    uint64_t rounds, result;
 };
 
 struct chase {
@@ -152,6 +159,33 @@ static uint64_t spin_nanoseconds(const void *arguments)
     return ((const struct spin *)arguments)->nanoseconds;
 }
 
+static uint64_t work_nanoseconds(const void *arguments)
+{
+    return ((const struct labour *)arguments)->rounds * WORK_ROUND_NANOSECONDS;
+}
+
+static int check_work(const void *arguments, unsigned device)
+{
+    return writes(((const struct labour *)arguments)->result, 1, 8, device) ? 0 : -1;
+}
+
+/* All rounds at once: two of x * f + s are one of x * f² + (s * f + s). */
+static int run_work(const void *arguments, unsigned device)
+{
+    const struct labour *own = arguments;
+    uint64_t *result = writes(own->result, 1, 8, device), x = 1, factor = WORK_FACTOR, step = WORK_STEP;
+    if (result == NULL)
+        return -1;
+    for (uint64_t rounds = own->rounds; rounds; rounds >>= 1) {
+        if (rounds & 1)
+            x = x * factor + step;
+        step = step * factor + step;
+        factor *= factor;
+    }
+    *result = x;
+    return 0;
+}
+
 static int check_chase(const void *arguments, unsigned device)
 {
     const struct chase *own = arguments;
@@ -188,6 +222,7 @@ const struct builtin *builtin_find(const struct entry *entry)
         {"aliquot_axpy", 4, {8, 8, 4, 8}, check_axpy, run_axpy, no_time},
         {"aliquot_hash", 3, {8, 8, 8}, check_hash, run_hash, no_time},
         {"aliquot_spin", 1, {8}, check_nothing, check_nothing, spin_nanoseconds},
+        {"aliquot_work", 2, {8, 8}, check_work, run_work, work_nanoseconds},
         {"aliquot_chase", 3, {8, 8, 8}, check_chase, run_chase, no_time},
     };
     for (unsigned i = 0; i < sizeof builtins / sizeof *builtins; i++) {

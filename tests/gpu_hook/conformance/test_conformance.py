@@ -25,6 +25,7 @@ WAYS = {
 NEVER_ELASTIC = {"ipc_memory", "ipc_events-a_stream_waits_for_another_processs_record"}
 # A swap waits for the device, so that nothing is under way after it; and what pools and graphs keep unused goes.
 NEVER_SWAPPED = {
+    "contention",
     "events-an_event_is_not_ready_before_its_stream_reaches_it",
     "events-time_needs_two_recorded_events_that_measure",
     "events-the_latest_record_is_the_one_that_counts",

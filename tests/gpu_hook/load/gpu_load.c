@@ -1,7 +1,11 @@
-/* A GPU load: steps of equal launches, each step timed by events of its own. Driver API and aliquot_spin alone, so that it
- * runs on the software GPU and on a real one, bare and through the hook. Never measures by the wall.
+/* A GPU load: steps of equal launches, each step timed by events of its own. Driver API and built-in kernels alone, so that
+ * it runs on the software GPU and on a real one, bare and through the hook. Never measures by the wall.
  *
  *   gpu_load length_us=100 launches=50 pause_us=0 duty=1 steps=0 streams=1 priority=0 kind=kernel grid=1 device=0
+ *            work=0 round_ns=0
+ *
+ * work=0 launches aliquot_spin, which on a real card ends by the clock even where others have the device meanwhile; work=1
+ * launches aliquot_work, which does not: rounds of round_ns each, or of what they took at the start, with nobody beside.
  *
  * Says "ready" when its context stands and it has warmed up, waits for a line on stdin, then works until `steps` are done
  * (0: without end) or until stdin has another line or ends. Each step is a line, "step <index> <begin us> <length us>" in
@@ -18,6 +22,7 @@
 
 #define STREAMS 16
 #define THREADS 32
+#define TRY_ROUNDS 20000.0
 #define STEPS_UNTIL_MARK 1000 /* an event's time is a float: a near mark keeps it to the microsecond */
 
 #define DO(call)                                                                        \
@@ -31,10 +36,11 @@ enum kind { KERNEL, EX, COOPERATIVE, GRAPH, KINDS };
 static const char *const kinds[KINDS] = {"kernel", "ex", "cooperative", "graph"};
 
 struct load {
-    double length_us, pause_us, duty; /* duty 0.25: pauses of three times the step's length, beside pause_us */
-    long launches, steps, streams, priority, grid, device;
+    double round_ns, length_us, pause_us, duty; /* duty 0.25: pauses of three times the step's length, beside pause_us */
+    long launches, steps, streams, priority, grid, device, work;
     enum kind kind;
-    CUfunction spin;
+    CUfunction function;
+    CUdeviceptr result; /* of work */
     CUstream stream[STREAMS];
     CUevent begin, end, mark, joint[STREAMS];
     CUgraphExec graph;
@@ -69,7 +75,8 @@ static void read_argument(struct load *load, const char *argument)
                  {"duty=", &load->duty, NULL},           {"launches=", NULL, &load->launches},
                  {"steps=", NULL, &load->steps},         {"streams=", NULL, &load->streams},
                  {"priority=", NULL, &load->priority},   {"grid=", NULL, &load->grid},
-                 {"device=", NULL, &load->device}};
+                 {"device=", NULL, &load->device},       {"work=", NULL, &load->work},
+                 {"round_ns=", &load->round_ns, NULL}};
     if (strncmp(argument, "kind=", 5) == 0) {
         read_kind(load, argument + 5);
         return;
@@ -93,16 +100,17 @@ static void read_argument(struct load *load, const char *argument)
 
 static void launch(const struct load *load, CUstream stream)
 {
-    uint64_t nanoseconds = (uint64_t)(load->length_us * 1000);
-    void *arguments[] = {&nanoseconds};
+    uint64_t amount = (uint64_t)(load->length_us * 1000 / (load->work ? load->round_ns : 1));
+    CUdeviceptr result = load->result;
+    void *arguments[] = {&amount, &result}; /* a spin takes the first alone */
     CUlaunchConfig config = {.gridDimX = (unsigned)load->grid, .gridDimY = 1, .gridDimZ = 1, .blockDimX = THREADS,
                              .blockDimY = 1, .blockDimZ = 1, .hStream = stream};
     if (load->kind == EX)
-        DO(cuLaunchKernelEx(&config, load->spin, arguments, NULL));
+        DO(cuLaunchKernelEx(&config, load->function, arguments, NULL));
     else if (load->kind == COOPERATIVE)
-        DO(cuLaunchCooperativeKernel(load->spin, config.gridDimX, 1, 1, THREADS, 1, 1, 0, stream, arguments));
+        DO(cuLaunchCooperativeKernel(load->function, config.gridDimX, 1, 1, THREADS, 1, 1, 0, stream, arguments));
     else
-        DO(cuLaunchKernel(load->spin, config.gridDimX, 1, 1, THREADS, 1, 1, 0, stream, arguments, NULL));
+        DO(cuLaunchKernel(load->function, config.gridDimX, 1, 1, THREADS, 1, 1, 0, stream, arguments, NULL));
 }
 
 /* The launches in turn over all streams, which part from the first and meet there again. */
@@ -120,6 +128,21 @@ static void put_launches(struct load *load)
     }
 }
 
+/* How long a round of work takes; the second of two launches, when clocks and caches are warm. */
+static void measure_round(struct load *load)
+{
+    float milliseconds = 0;
+    load->round_ns = load->length_us * 1000 / TRY_ROUNDS;
+    for (int i = 0; i < 2; i++) {
+        DO(cuEventRecord(load->begin, load->stream[0]));
+        launch(load, load->stream[0]);
+        DO(cuEventRecord(load->end, load->stream[0]));
+        DO(cuEventSynchronize(load->end));
+        DO(cuEventElapsedTime(&milliseconds, load->begin, load->end));
+    }
+    load->round_ns = (double)milliseconds * 1e6 / TRY_ROUNDS;
+}
+
 static void prepare(struct load *load)
 {
     CUcontext context;
@@ -132,7 +155,8 @@ static void prepare(struct load *load)
     DO(cuDevicePrimaryCtxRetain(&context, device));
     DO(cuCtxSetCurrent(context));
     DO(cuModuleLoad(&module, builtins ? builtins : "gpu_hook/builtins.ptx"));
-    DO(cuModuleGetFunction(&load->spin, module, "aliquot_spin"));
+    DO(cuModuleGetFunction(&load->function, module, load->work ? "aliquot_work" : "aliquot_spin"));
+    DO(cuMemAlloc(&load->result, sizeof(uint64_t)));
     for (long s = 0; s < load->streams; s++) {
         DO(cuStreamCreateWithPriority(&load->stream[s], CU_STREAM_NON_BLOCKING, (int)load->priority));
         DO(cuEventCreate(&load->joint[s], CU_EVENT_DISABLE_TIMING));
@@ -140,6 +164,8 @@ static void prepare(struct load *load)
     DO(cuEventCreate(&load->begin, CU_EVENT_DEFAULT));
     DO(cuEventCreate(&load->end, CU_EVENT_DEFAULT));
     DO(cuEventCreate(&load->mark, CU_EVENT_DEFAULT));
+    if (load->work && load->round_ns <= 0)
+        measure_round(load);
     if (load->kind == GRAPH) {
         DO(cuStreamBeginCapture(load->stream[0], CU_STREAM_CAPTURE_MODE_RELAXED));
         put_launches(load);

@@ -45,6 +45,22 @@ def test_hash_follows_its_definition(a_machine):
     assert int(said) == hash_words(words)
 
 
+@pytest.mark.parametrize("rounds", [0, 1, 2, 1000, 12_345])
+def test_work_does_all_its_rounds(a_machine, rounds):
+    said = a_machine.run(f"""
+        start(); result = alloc(8)[1]; first, last = event(), event()
+        check(launch("aliquot_spin", u64(50_000_000))); check(cuda.cuEventRecord(first, None))
+        check(launch("aliquot_work", u64({rounds}), u64(result))); check(cuda.cuEventRecord(last, None))
+        say(int.from_bytes(download(result, 8), "little"), elapsed(first, last))
+    """)
+    want = 1
+    for _ in range(rounds):
+        want = (want * 0x5851F42D4C957F2D + 0x14057B7EF767814F) % 2**64
+    want_milliseconds = (rounds * 10 or 5000) / 1e6
+    assert int(said.split()[0]) == want
+    assert abs(float(said.split()[1]) - want_milliseconds) < 0.001
+
+
 def test_chase_follows_pointers_stored_on_the_device(a_machine):
     said = a_machine.run("""
         start(); nodes = [alloc(512)[1] for _ in range(5)]; result = alloc(8)[1]
