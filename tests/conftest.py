@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-GROUPS = {"containers/": "engines", "gpu_hook/sanitized/": "sanitized"}
+GROUPS = {
+    "containers/": "engines",
+    "gpu_hook/sanitized/": "sanitized",
+    **{f"gpu_hook/hook/test_{name}.py": "hook programs" for name in ("board_notices", "copying", "sanitized")},
+}
 sys.path.insert(0, str(HERE))
 
 
