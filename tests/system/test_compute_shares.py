@@ -126,3 +126,20 @@ def test_sixteen_kernels_all_make_progress_and_the_sums_add_up(a_node: ComputeNo
     own = sum(kernel["devices"][0]["compute"]["own_seconds"] for kernel in status["kernels"])
     assert own <= time.monotonic() - began
     assert status["devices"][0]["compute_control"]["contended"]
+
+
+def test_whom_nothing_can_hold_leaves_for_production_is_told_why_and_comes_back(a_node: ComputeNode) -> None:
+    """Each of its launches is longer than anything that production could lose."""
+    a_node.start_agent()
+    production = a_node.load("production", Load(length_us=500, launches=20, pause_us=5000))
+    production.wait_steps(20)
+    guest = a_node.load("guest", Load(length_us=400_000, launches=1), "opportunistic")
+    waits = until(
+        lambda: next(k for k in a_node.status()["kernels"] if k["kernel_id"] == "guest")["residency"]["waits"]
+    )
+    assert waits["reason"].startswith("production works on its device")
+    assert a_node.compute("guest")["unholdable"]
+    production.wait_steps(len(production.steps) + 20)
+    production.stop()
+    guest.wait_steps(len(guest.steps) + 2)
+    assert not a_node.compute("guest")["unholdable"]
