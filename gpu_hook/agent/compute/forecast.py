@@ -19,7 +19,7 @@ MEMORY = 20 * SECOND
 QUANTILES = 32
 MOST_BORDERS = 6
 LONG_IDLE = 1 * SECOND  # no pause of a step: somebody is away
-LEAST_STEP, MOST_STEP, UNKNOWN_STEP = 2 * MILLISECOND, 200 * MILLISECOND, 5 * MILLISECOND
+LEAST_STEP, MOST_STEP, UNKNOWN_STEP = 2 * MILLISECOND, 2 * SECOND, 5 * MILLISECOND
 PRICES = tuple(0.005 * 1.25**i for i in range(32))  # of delay per harvested time; to 5
 MOST_NOTICED = 0.08  # of a step, however steps differ: requests may wait for nothing while their pauses differ
 NEVER = 1 << 62
@@ -83,11 +83,13 @@ class PauseHistory:
         """What `gaps` and `step` are about from now on; a millisecond's work, not for each look."""
         self._sorted = sorted(end - start for start, end in self._pauses)
         self._sums = [0, *accumulate(self._sorted)]
-        idle = sum(max(0, length - LONG_IDLE) for length in self._sorted)
+        # A pause much longer than most is nobody's step.
+        longest = min(LONG_IDLE, max(LEAST_STEP, 3 * self._sorted[len(self._sorted) * 3 // 4])) if self._sorted else 0
+        idle = sum(max(0, length - longest) for length in self._sorted)
         self._span = self._pauses[-1].end - self._pauses[0].start - idle if self._pauses else 0
         self.step = self._step_length()
-        half = bisect_left(self._sums, self._sums[-1] / 2)
-        self.typical = self._sorted[half - 1] if half else 0
+        inside = list(accumulate(min(length, longest) for length in self._sorted))
+        self.typical = self._sorted[bisect_left(inside, inside[-1] / 2)] if inside else 0
         self.spread = self._spread_of_steps()
 
     @property
@@ -142,9 +144,7 @@ class PauseHistory:
 
     def _again_from(self) -> int:
         """From which age on work begins whatever history says of shorter pauses."""
-        if len(self._sorted) - bisect_left(self._sorted, self.again_at_most) < FEW // 2:
-            return self.again_at_most
-        return max(self.again_at_most, self._sorted[-1] + self.again_at_most)
+        return max(self.again_at_most, 5 * self._sorted[len(self._sorted) * 3 // 4] // 2)
 
 
 def _borders(lengths: Sequence[int]) -> set[int]:

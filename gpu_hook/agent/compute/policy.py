@@ -24,7 +24,7 @@ class Policy:
 
     # AIMD of the delay that is allowed. Halving at most each `cut_pause`, for the effect of a cut shows after it.
     least_rate: float = 0.002
-    most_rate: float = 1.6  # of the target: forecasts see more delay than there is; what is measured decides
+    most_rate: float = 2.5  # of the target: forecasts see more delay than there is; what is measured decides
     rise: float = 0.02  # of the target, each period: from the floor to the target in a second
     cut: float = 0.5
     cut_pause: int = 200 * MILLISECOND
@@ -32,6 +32,7 @@ class Policy:
 
     # Opportunistic work beside production that never pauses: so that nobody starves.
     floor: float = 0.001
+    most_beside: int = 5 * MILLISECOND  # of work at once
 
     # Bursts. Short ones bound the delay; below 250 µs the hook's polling shows.
     least_burst: int = 250_000

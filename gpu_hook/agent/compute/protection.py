@@ -72,7 +72,9 @@ class Protection:
     def _fill(self, seen: Seen, lost: float, step: int, time_slices: bool) -> None:
         spent = lost if time_slices else seen.opportunistic
         self.tokens += self.beside * seen.working - spent
-        most = self.policy.noticed_delay * step if time_slices else self.beside * SECOND / 10
+        most = (
+            min(self.policy.noticed_delay * step, self.policy.most_beside) if time_slices else self.beside * SECOND / 10
+        )
         self.tokens = min(most, max(-most, self.tokens))
 
     def _watch(self, seen: Seen) -> None:

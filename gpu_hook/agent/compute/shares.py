@@ -14,7 +14,7 @@ from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND, Interval
 SHORT_GAP = 1 * MILLISECOND  # between launches: who returns within it had not left the device
 SLICE = 2_500_000  # of each neighbour: an interval may begin when work does, after slices for which it waited
 MOST_CREDIT = 100 * MILLISECOND  # of the kernel's part of that time; more of a burst would break the share over 1 s
-MOST_DEBT = 1 * SECOND
+MOST_DEBT = 300 * MILLISECOND  # of work that was in flight before anybody else came
 FORGET_AFTER = 1 * SECOND  # without work: then debts are forgiven, too
 RATE_SPAN = 200 * MILLISECOND
 
