@@ -1,0 +1,90 @@
+"""The law by which delay is allowed: cut at once, raised slowly, kept while production is away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aliquot.gpu_hook.agent.compute.forecast import PauseHistory
+from aliquot.gpu_hook.agent.compute.policy import Policy
+from aliquot.gpu_hook.agent.compute.protection import Protection, Seen, beside_interval, room
+from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND
+
+POLICY = Policy()
+STEP = 20 * MILLISECOND
+CALM = Seen(0, STEP, STEP, 0.0, None, float(STEP), True)
+
+
+def after(protection: Protection, seen: Seen, seconds: float, begin: int = SECOND) -> int:
+    now = begin
+    while now < begin + seconds * SECOND:
+        protection.step(replace(seen, now=now), 100 * MILLISECOND, True)
+        now += STEP
+    return now
+
+
+def test_loss_over_the_target_halves_what_is_allowed_and_then_waits_for_the_effect() -> None:
+    protection = Protection(POLICY)
+    before = protection.rate
+    now = after(protection, replace(CALM, lost=0.2 * STEP), 0.22)
+    assert before / 2 < protection.rate < before  # one cut, after a short rise
+    after(protection, replace(CALM, lost=0.2 * STEP), 2, now)
+    assert protection.rate == POLICY.least_rate
+
+
+def test_it_is_back_within_seconds_after_loss_ends() -> None:
+    protection = Protection(POLICY)
+    now = after(protection, replace(CALM, lost=0.1 * STEP), 2)
+    now = after(protection, CALM, 2, now)
+    after(protection, CALM, 2, now)
+    assert protection.rate >= POLICY.slowdown_target
+
+
+def test_what_was_safe_is_kept_while_production_is_idle() -> None:
+    protection = Protection(POLICY)
+    now = after(protection, replace(CALM, lost=0.1 * STEP), 1)
+    rate, slowdown = protection.rate, protection.slowdown
+    after(protection, replace(CALM, working=0, opportunistic=float(STEP)), 10, now)
+    assert (protection.rate, protection.slowdown) == (rate, slowdown)
+
+
+def test_nothing_rises_where_nobody_wants_more() -> None:
+    protection = Protection(POLICY)
+    after(protection, replace(CALM, is_held=False), 10)
+    assert protection.rate == POLICY.slowdown_target / 2
+
+
+def test_stretch_counts_where_it_says_more_than_intervals() -> None:
+    protection = Protection(POLICY)
+    after(protection, replace(CALM, stretch_loss=0.2 * STEP), 1)
+    assert protection.rate < POLICY.slowdown_target / 2
+
+
+def test_only_what_stays_over_the_target_at_the_floor_is_unholdable() -> None:
+    protection = Protection(POLICY)
+    heavy = replace(CALM, lost=0.3 * STEP)
+    now = after(protection, heavy, 2)
+    assert not protection.is_lost(now)
+    now = after(protection, heavy, 4, now)
+    assert protection.is_lost(now)
+    now = after(protection, replace(heavy, opportunistic=0.0), 0.1, now)
+    assert not protection.is_lost(now)
+
+
+def test_a_launch_of_seconds_is_more_than_the_target_permits() -> None:
+    assert Protection(POLICY).is_too_long(SECOND)
+    assert not Protection(POLICY).is_too_long(100 * MILLISECOND)
+
+
+def test_the_bound_is_what_is_in_flight_of_the_longest() -> None:
+    history = PauseHistory(POLICY.idle_after)
+    for longest in (0, 10_000, 700_000, 3 * MILLISECOND, 100 * MILLISECOND):
+        made = room(POLICY, longest, longest, history, 0.01)
+        assert 1 <= made.in_flight <= POLICY.most_in_flight
+        assert made.bound == made.in_flight * max(made.burst, longest)
+        assert POLICY.least_burst <= made.burst <= POLICY.most_burst
+
+
+def test_the_floor_is_rare_enough_for_steps_and_comes() -> None:
+    step = 100 * MILLISECOND
+    assert beside_interval(POLICY, 9 * MILLISECOND, step) >= step / POLICY.rare_steps
+    assert beside_interval(POLICY, MILLISECOND, step) <= 2 * SECOND
