@@ -53,7 +53,7 @@ def a_node(
             answer = json.loads(answers.readline())
             if not answer.get("ok"):
                 raise SystemExit(f"asked the agent for a kernel, it answered {answer}")
-            environments[name] = _environment(answer["grant"], env)
+            environments[name] = environment_of(answer["grant"], env)
         try:
             yield GpuNode(runtime, device.name, environments)
         finally:
@@ -62,7 +62,7 @@ def a_node(
         client.query("shutdown", runtime_dir=runtime)
 
 
-def _environment(grant: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, str]:
+def environment_of(grant: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, str]:
     env = dict(base)
     for name, value in grant["env"].items():
         plain = name.removesuffix("_PREPEND")

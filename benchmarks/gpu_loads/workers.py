@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import subprocess
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,9 +61,9 @@ class Worker:
 
     def end(self) -> tuple[Step, ...]:
         """End the run; its steps."""
-        self._say("stop")
-        steps = []
-        while not (line := self._next(DONE_SECONDS)).startswith("done "):
+        self._tell_to_stop()
+        steps, deadline = [], time.monotonic() + DONE_SECONDS
+        while not (line := self._next(deadline - time.monotonic())).startswith("done "):
             word, _, begin, length = line.split()
             if word == "step":
                 steps.append(Step(float(begin), float(length)))
@@ -80,6 +81,14 @@ class Worker:
                 pipe.close()
         self._process = None
 
+    def _tell_to_stop(self) -> None:
+        """One that is not asked again reads by the block: a line right after the first would go with it."""
+        if self._can_repeat:
+            return self._say("stop")
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
     def _say(self, word: str) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
@@ -91,9 +100,9 @@ class Worker:
 
     def _next(self, seconds: float) -> str:
         try:
-            line = self._lines.get(timeout=seconds)
+            line = self._lines.get(timeout=max(0.0, seconds))
         except queue.Empty:
-            raise LoadError(f"{self.name} said nothing for {seconds:g} s; {self._log} may have why") from None
+            raise LoadError(f"{self.name} did not say in time what it should; {self._log} may have why") from None
         if not line:
             raise LoadError(f"{self.name} ended; {self._log} has why")
         return line.strip()
