@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from compute import chart, dynamics, fairness, rows
+from compute import chart, dynamics, fairness, rows, tables
 from compute.controllers import CONTENDERS, OURS, TGS
 from compute.opportunistic import OPPORTUNISTIC
 from compute.pairs import Pair, measure
@@ -127,6 +127,7 @@ def everything(seed: int) -> bool:
             for name in CONTENDERS
         },
     )
+    tables.write(ROOT / "build" / "bench" / "compute.md", pairs)
     made = [*overview, *others, *of_pairs]
     holds = publish("compute", DEVICE, made, [*overview, *others, *rows.failing(of_pairs)])
     print(f"{len(pairs)} pairs; {time.monotonic() - begun:.0f} s; TGS settles for {CONTENDERS[TGS].settles / 1e9:g} s")
