@@ -1,5 +1,5 @@
 /* Launches at the compute engine. Who waits for a launch of its own gives out the engine's time for all (turns.c or
- * beside.c), and sleeps between. A launch is done up to LEAD_NANOSECONDS ahead of the wall clock: a thread cannot sleep for 5
+ * beside.c), and sleeps between. What ends within LEAD_NANOSECONDS runs ahead of the wall clock: a thread cannot sleep for 5
  * microseconds, and events read the simulated time, not the wall's.
  *
  * A launch that is known to follow another, but whose thread has not woken, is waited for by the processes behind it: the
@@ -144,7 +144,7 @@ static int wait_for_end(struct seat *seat, unsigned device, int index)
         uint32_t posts = atomic_load(&engine->posts), awaited = advance(seat, device, now);
         if (engine->requests[index].state == REQUEST_DONE)
             return 0;
-        uint64_t end = earliest_end(seat->machine, engine, index) - LEAD_NANOSECONDS;
+        uint64_t end = earliest_end(seat->machine, engine, index);
         uint64_t grace = engine->awaited_since + GRACE_NANOSECONDS - now;
         machine_unlock(seat->machine);
         if (awaited != REQUESTS_NOBODY)

@@ -5,7 +5,8 @@
 #define THREADS 256
 #define BLOCKS_AN_SM 16
 #define INTERVAL_MS 60
-#define TRY_ROUNDS 20000
+#define TRY_ROUNDS 200000
+#define TRIES 5
 
 struct worker {
     CUfunction function;
@@ -28,6 +29,7 @@ static float interval_ms(const struct worker *worker, uint64_t rounds)
     float milliseconds;
     EXPECT_OK(cuEventCreate(&begin, CU_EVENT_DEFAULT));
     EXPECT_OK(cuEventCreate(&end, CU_EVENT_DEFAULT));
+    work(worker, rounds / 4); /* so that the host is ahead of what is measured */
     EXPECT_OK(cuEventRecord(begin, NULL));
     work(worker, rounds);
     EXPECT_OK(cuEventRecord(end, NULL));
@@ -48,8 +50,12 @@ static struct worker prepare(void)
     worker.blocks = (unsigned)multiprocessors * BLOCKS_AN_SM;
     worker.function = check_builtin("aliquot_work");
     EXPECT_OK(cuMemAlloc(&worker.result, 8));
-    interval_ms(&worker, TRY_ROUNDS); /* clocks and caches warm up */
-    worker.rounds = (uint64_t)(TRY_ROUNDS * (INTERVAL_MS / (double)interval_ms(&worker, TRY_ROUNDS)));
+    float least = interval_ms(&worker, TRY_ROUNDS);
+    for (int i = 1; i < TRIES; i++) { /* clocks and caches warm up */
+        float again = interval_ms(&worker, TRY_ROUNDS);
+        least = again < least ? again : least;
+    }
+    worker.rounds = (uint64_t)(TRY_ROUNDS * (INTERVAL_MS / (double)least));
     return worker;
 }
 
