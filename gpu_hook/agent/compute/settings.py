@@ -19,7 +19,7 @@ class ComputeSettings:
     control: str = "measured"
     cap: str = "none"
     slowdown_target: float = 0.02
-    floor: float = 0.002
+    floor: float = 0.001
     period: int = 20 * MILLISECOND
 
     def caps(self, is_production: bool) -> bool:
