@@ -1,0 +1,41 @@
+"""Threads that use everything at once while their launches are measured and held back, under sanitizers."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.protocol import AgentPage, Gate, HookPage, Pace
+
+HERE = Path(__file__).parent
+MIB = 1 << 20
+ROUNDS = 40
+
+
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_threads_whose_launches_wait_are_clean(
+    sanitizer: str,
+    build_with: Callable[[str], Any],
+    compile_with: Callable[..., Path],
+    make_machine: Callable[..., Any],
+) -> None:
+    build = build_with(sanitizer)
+    libraries = [str(build.softgpu / name) for name in ("libcuda.so.1", "libnvidia-ml.so.1")]
+    program = compile_with(sanitizer, [HERE / "threads.c"], *libraries, "-lpthread")
+    node = make_machine(build, 12 * MIB)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([str(program), str(ROUNDS)], env=node.hooked_env, text=True, **pipes) as process:
+        kernel = node.agent.process(process.pid)
+        node.agent.write(kernel, 0, AgentPage.ALLOWED, 1 << 62)
+        node.agent.write(kernel, 0, AgentPage.ALLOWED_BESIDE, 1 << 62)
+        for offset, value in ((AgentPage.IN_FLIGHT_CAP, 3), (AgentPage.BURST, 50), (AgentPage.PACE, Pace.TIME)):
+            node.agent.write_half(0, offset, value)
+        node.agent.set_gate(Gate.PACED)
+        _, complaints = process.communicate(timeout=250)
+    assert process.returncode == 0, complaints
+    assert complaints == ""
+    assert kernel.word(0, HookPage.BLOCKS) > 0
+    assert kernel.word(0, HookPage.OCCUPIED) > 0
