@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import Board, HookPage, Pace
+from aliquot.gpu_hook.protocol import AgentPage, Board, Gate, HookPage, Pace
 
 MS = 1_000_000
 KINDS = ("kernel", "kernel_ptsz", "ex", "ex_ptsz", "cooperative", "graph", "graph_ptsz", "old", "old_stream")
@@ -178,3 +178,16 @@ def test_an_answer_that_is_no_time_is_ignored(answer: float, make_parts: Callabl
     assert read(ctypes.c_float(2.5), ctypes.byref(found))
     assert found.value == 2_500_000
     assert not read(ctypes.c_float(answer), ctypes.byref(found))
+
+
+def test_where_events_fail_launches_go_on_and_it_is_counted(a_null_node: Any) -> None:
+    agent = a_null_node.grant(("10" * 16, 64 << 20))
+    program = a_null_node.program()
+    assert program("begin()") == 0
+    connection = agent.process()
+    agent.write_half(0, AgentPage.PACE, Pace.MEASURE)
+    agent.set_gate(Gate.PACED)
+    assert program("launch(100)") == 0  # a driver without events
+    agent.wait_for(lambda: connection.word(0, HookPage.BLOCKS) == 100)
+    assert connection.word(0, HookPage.OCCUPIED) == 0
+    assert "event=unmeasured" in a_null_node.log.read_text()
