@@ -1,0 +1,80 @@
+"""A kernel whose launches are measured all the time: the agent of the benchmark's processes orders it in their pages.
+
+A real agent has launches measured only where kernels share a device; here one program is to be alone on its CPU.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.protocol import AgentPage, Credit, Gate, Hello, MessageType, Pace
+
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+QUOTA = 64 << 30
+
+
+def _make_page() -> tuple[int, mmap.mmap]:
+    descriptor = os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, protocol.PAGE_BYTES)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+    return descriptor, mmap.mmap(descriptor, protocol.PAGE_BYTES)
+
+
+def _welcome(connection: socket.socket, uuid: bytes) -> None:
+    agent, page = _make_page()
+    hook, _ = _make_page()
+    struct.pack_into("=II", page, AgentPage.MAGIC, protocol.PAGE_MAGIC, protocol.VERSION)
+    struct.pack_into("=I", page, AgentPage.GATE, Gate.PACED)
+    struct.pack_into("=I", page, AgentPage.DEVICE_COUNT, 1)
+    struct.pack_into("=16sQ", page, AgentPage.DEVICES, uuid, QUOTA)
+    struct.pack_into("=I", page, AgentPage.DEVICES + AgentPage.PACE, Pace.MEASURE)
+    welcome = protocol.pack(protocol.Welcome(1), protocol.VERSION)
+    with suppress(BrokenPipeError):
+        socket.send_fds(connection, [welcome], [agent, hook])
+    os.close(agent)
+    os.close(hook)
+
+
+def _serve(connection: socket.socket, uuid: bytes) -> None:
+    """Until the process ends: it may have all that it asks for."""
+    with connection, suppress(ConnectionError):
+        while packet := connection.recv(protocol.LARGEST_MESSAGE):
+            message = protocol.unpack(packet)
+            if isinstance(message, Hello):
+                _welcome(connection, uuid)
+            elif isinstance(message, Credit) and message.type is MessageType.CREDIT_REQUEST:
+                grant = Credit(MessageType.CREDIT_GRANT, message.device, message.bytes, message.sequence)
+                connection.send(protocol.pack(grant, protocol.VERSION))
+
+
+@contextmanager
+def a_measured_kernel(folder: Path, uuid: str) -> Iterator[Path]:
+    """The folder where its processes register; ``uuid`` in hex."""
+    folder.mkdir()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(str(folder / protocol.SOCKET_NAME))
+    listener.listen()
+
+    def accept() -> None:
+        with suppress(OSError):  # it was shut down
+            while True:
+                connection = listener.accept()[0]
+                threading.Thread(target=_serve, args=(connection, bytes.fromhex(uuid)), daemon=True).start()
+
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+    try:
+        yield folder
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
