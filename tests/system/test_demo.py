@@ -18,7 +18,7 @@ import pytest
 from aliquot.gateway.commands.demo import find_notebook
 
 COMMAND = [sys.executable, "-m", "aliquot.gateway.app", "demo", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
-SECONDS = 100
+SECONDS = 200
 _OWN_FOLDER = re.compile(rb"/tmp/aliquot-own-\w+")
 
 
