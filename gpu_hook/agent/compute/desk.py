@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 SHORTEST_PAUSE = 5 * MILLISECOND
 LONGEST_PAUSE = SECOND
 QUIET = SECOND  # nobody used the device for so long: it is looked at less often
-QUIET_PAUSE = 150 * MILLISECOND
+QUIET_PAUSE = 150 * MILLISECOND  # and more, the longer it is quiet
+MOST_QUIET_PAUSE = 500 * MILLISECOND
 AFTER_A_FAILURE = SECOND
 SILENT_SECONDS = 2.5  # of a board that shows work while nothing ends and NVML sees none
 
@@ -147,7 +148,7 @@ class DeviceDesk:
         elif self._quiet_since is None:
             self._quiet_since = now
         elif now - self._quiet_since > QUIET:
-            pause = max(pause, QUIET_PAUSE)
+            pause = max(pause, QUIET_PAUSE, min(MOST_QUIET_PAUSE, (now - self._quiet_since) // 20))
         self.next_at = now + pause
 
     def _read(self, member: Member, now: int) -> ProcessLook:

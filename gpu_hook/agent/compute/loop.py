@@ -66,6 +66,7 @@ class ComputeKeeper:
         self._unsealed: list[BoardPage] = []
         self._desks: dict[str, DeviceDesk] = {}
         self._crowds: dict[str, CrowdBoard] = {}
+        self._is_closed = False
         self._is_behind = False  # some process is still to be told of a neighbour
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0
@@ -98,7 +99,7 @@ class ComputeKeeper:
 
     def left(self, session: Session) -> None:
         record = self._records.pop(session.number, None)
-        if record is None:
+        if record is None or self._is_closed:  # what remains is the next agent's
             return
         self._welcomed.discard(session.number)
         self._unsealed = [board for board in self._unsealed if board is not session.board]
@@ -155,6 +156,7 @@ class ComputeKeeper:
 
     def close(self) -> None:
         """The agent ends. Orders stay: from here on the hooks go by their own rule, until the next agent's first."""
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -273,6 +273,17 @@ def test_no_solo_window_stays_open_when_the_agent_ends(a_world: Callable[..., AW
 
 
 @in_a_loop
+def test_an_agent_that_ends_opens_nobodys_gate_while_its_sessions_close(a_world: Callable[..., AWorld]) -> None:
+    world = a_world(hold_all)
+    production, guest = world.join(PRODUCTION), world.join(HARVEST)
+    world.run(20)
+    world.keeper.close()
+    world.leave(production)
+    assert guest.gate is Gate.CLOSED
+    world.leave(guest)
+
+
+@in_a_loop
 def test_a_lost_device_holds_nobody(a_world: Callable[..., AWorld]) -> None:
     world = a_world(hold_all)
     world.join(PRODUCTION)
