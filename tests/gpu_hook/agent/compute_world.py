@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import mmap
 import os
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +14,7 @@ from aliquot.gpu_hook.agent.actuators.base import Setting
 from aliquot.gpu_hook.agent.board_page import BoardPage
 from aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
 from aliquot.gpu_hook.agent.compute.settings import ComputeSettings
-from aliquot.gpu_hook.agent.compute.views import MILLISECOND, DeviceLook, Verdict
+from aliquot.gpu_hook.agent.compute.views import MEASURED, MILLISECOND, DeviceLook, Order, Verdict
 from aliquot.gpu_hook.agent.devices import DeviceReading
 from aliquot.gpu_hook.agent.hook_page import HookSide
 from aliquot.gpu_hook.agent.journal import Reservation
@@ -231,3 +233,39 @@ class AWorld:
 
 def count_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
+
+
+PRODUCTION, HARVEST = AKernel("p"), AKernel("h", is_production=False)
+
+
+def in_a_loop(test: Callable[..., None]) -> Callable[[], None]:
+    """The keeper's timer needs a loop; it never runs while a test does, who turns the keeper himself."""
+
+    def run() -> None:
+        async def body() -> None:
+            descriptors = count_descriptors()
+            worlds: list[AWorld] = []
+
+            def a_world(*arguments: Any, **fields: Any) -> AWorld:
+                worlds.append(AWorld(*arguments, **fields))
+                return worlds[-1]
+
+            try:
+                test(a_world)
+            finally:
+                for world in worlds:
+                    world.close()
+            assert count_descriptors() == descriptors
+
+        asyncio.run(body())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+def hold_all(look: DeviceLook) -> Verdict:
+    return Verdict({one.key: MEASURED if one.is_production else Order(Gate.CLOSED) for one in look.processes})
+
+
+def neighbours(process: AProcess) -> int:
+    return len(process.neighbours)
