@@ -17,7 +17,7 @@ from aliquot.gpu_hook.agent.actuators.mps import Mps
 from aliquot.gpu_hook.agent.actuators.pacing import Pacing
 from aliquot.gpu_hook.agent.actuators.stream_priority import StreamPriority
 from aliquot.gpu_hook.placement import Part
-from aliquot.gpu_hook.protocol import Actuators
+from aliquot.gpu_hook.protocol import Actuators, AgentPage
 
 MIB = 1 << 20
 PARTS = (Part("GPU-a0", 3, 100, 4096 * MIB), Part("GPU-a1", 5, 25, 1024 * MIB))
@@ -160,3 +160,33 @@ class TestAgent:
         reports = a_node.status()["actuators"]
         assert [report["name"] for report in reports] == list(ACTUATORS)
         assert [report["in_force"] for report in reports] == [True, False, False, False]
+
+    def test_bits_reach_the_page_and_a_change_of_class_names_who_has_to_be_restarted(
+        self, an_idle_node: Any, open_holder: Any, a_folder_of_pools: Path
+    ) -> None:
+        an_idle_node.start("--compute-actuators", "pacing,stream-priority,mps", "--mps-folder", str(a_folder_of_pools))
+        holder = open_holder()
+        grant = holder.reserve(hundredths=25, workload_class="opportunistic")["grant"]
+        assert grant["env"]["CUDA_MPS_PIPE_DIRECTORY"] == str(a_folder_of_pools / "opportunistic")
+        env = {**os.environ, **{name: grant["env"][name] for name in grant["env"] if name.startswith("CUDA_MPS_")}}
+        command = [sys.executable, "-c", "print(flush=True); input()"]
+        with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"\n"
+            started = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+            assert holder.ask("bind", kernel_id="k", pid=process.pid, start_time_ticks=int(started))["ok"]
+            hook = an_idle_node.a_hook()
+            hook.hello()
+            bits = int.from_bytes(hook.agent_page[AgentPage.ACTUATORS : AgentPage.ACTUATORS + 4], "little")
+            assert bits == Actuators.STREAM_PRIORITY
+
+            def told(misfits: list[str]) -> list[str]:  # of this process; the hook's is the test's own
+                return [text for text in misfits if text.startswith(f"pid {process.pid} ")]
+
+            assert told(an_idle_node.kernel()["misfits"]) == []
+            answer = holder.ask("resize", kernel_id="k", hundredths=25, workload_class="production")
+            (misfit,) = told(answer["misfits"])
+            assert "was started with CUDA_MPS_PIPE_DIRECTORY=" in misfit
+            assert answer["grant"]["env"]["CUDA_MPS_PIPE_DIRECTORY"] == str(a_folder_of_pools / "production")
+            assert told(an_idle_node.kernel()["misfits"]) == [misfit]
+            process.communicate(b"\n")
