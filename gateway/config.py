@@ -17,7 +17,6 @@ from aliquot.provisioner.grant_record import RESIDENCY_MODES
 from aliquot.provisioner.resources import Bytes, GpuShare, Request
 from traitlets import (
     Bool,
-    Callable,
     Dict,
     Enum,
     Float,
@@ -27,7 +26,6 @@ from traitlets import (
     TraitError,
     TraitType,
     Unicode,
-    Union,
     validate,
 )
 from traitlets.config import Configurable
@@ -36,6 +34,16 @@ DRIVERS = ("auto", "nvidia", "softgpu")
 
 # Socket paths are shorter than 108 bytes, and the longest name under the runtime folder takes the rest.
 _LONGEST_RUNTIME_DIR = 50
+
+
+class NamesOrRule(List):  # type: ignore[type-arg]  # of texts; a Union with Callable would read no command line
+    """A list of names, or a function in their place."""
+
+    info_text = "a list of names, or a function"
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        """Called by traitlets."""
+        return value if callable(value) else super().validate(obj, value)
 
 
 class Aliquot(Configurable):
@@ -52,9 +60,9 @@ class Aliquot(Configurable):
     user_limit_gpus = Float(
         0.0, help="The most GPUs that one user may hold or wait for on this server; 0 for no limit."
     ).tag(config=True)
-    production_for = Union(
-        [List(Unicode()), Callable()],
-        default_value=["*"],
+    production_for = NamesOrRule(
+        Unicode(),
+        ["*"],
         help="Who may have kernels of the class production: users, @teams, * for everybody; administrators always may. "
         "Or a function of a user (name, role, teams), which decides about administrators, too.",
     ).tag(config=True)

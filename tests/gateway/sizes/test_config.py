@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.auth import AliquotIdentityProvider
+from aliquot.gateway.auth import AliquotIdentityProvider, User
 from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.config import Aliquot, configuration_page
 from aliquot.gateway.culling import Culling
@@ -16,7 +16,7 @@ from aliquot.gateway.shared_folder import SharedFolders
 from aliquot.provisioner.provisioner import AliquotProvisioner
 from aliquot.provisioner.resources import GpuShare
 from traitlets import TraitError
-from traitlets.config import Config
+from traitlets.config import Application, Config
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "configuration.md"
 CLASSES = (
@@ -79,6 +79,19 @@ def test_every_knob_has_a_help_line() -> None:
     for cls in CLASSES:
         silent = [name for name, trait in cls.class_own_traits(config=True).items() if not trait.help]
         assert not silent
+
+
+def test_who_may_have_production_is_told_by_names_or_a_function_and_on_the_command_line() -> None:
+    class Server(Application):
+        classes = [Aliquot]
+
+    server = Server()
+    server.initialize(["--Aliquot.production_for=alice", "--Aliquot.production_for=@serving"])
+    assert Aliquot(parent=server).production_for == ["alice", "@serving"]
+    policy = Aliquot(config=Config({"Aliquot": {"production_for": lambda user: user.name == "bob"}})).class_policy()
+    assert [policy.may_have_production(User(name, "admin")) for name in ("alice", "bob")] == [False, True]
+    with pytest.raises(TraitError, match="production_for"):
+        Aliquot(config=Config({"Aliquot": {"production_for": 5}}))
 
 
 def test_the_configuration_page_is_generated() -> None:
