@@ -292,11 +292,13 @@ def test_it_tries_again_when_nobody_answers_any_more(
 
 @pytest.fixture
 def a_gateway(
-    an_environment: dict[str, str], an_agent: Any, a_runtime_folder: Path, monkeypatch: pytest.MonkeyPatch
+    an_environment: dict[str, str], an_agent: Any, a_runtime_folder: Path, request: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[subprocess.Popen[bytes]]:
+    """A parameter of the test is one option more."""
     jupyter = str(a_runtime_folder / "jupyter")
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", jupyter)
     options = ["--ServerApp.ip=127.0.0.1", "--ServerApp.port=0", "--allow-root", "--Aliquot.keep_kernels=never"]
+    options += [getattr(request, "param", "--log-level=WARN")]
     with (a_runtime_folder / "serve.out").open("wb") as log:
         gateway = subprocess.Popen(
             [sys.executable, "-m", "aliquot.gateway.app", "serve", *options],
@@ -327,3 +329,18 @@ def test_a_gateway_that_goes_is_named_and_the_agent_asked(
     second = source.look()
     assert (second.origin, "trying again" in second.problem) == ("node agent", True)
     assert (second.report or {})["node"]["agent"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "a_gateway", ["--AliquotIdentityProvider.users={'ada': {'token': 'a-token-of-ada'}}"], indirect=True
+)
+def test_a_gateway_that_tells_this_account_nothing_is_named_and_the_agent_asked(
+    a_gateway: subprocess.Popen[bytes], a_runtime_folder: Path
+) -> None:
+    source = TopSource(RuntimeDir(a_runtime_folder))
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (look := source.look()).problem:
+        assert a_gateway.poll() is None, (a_runtime_folder / "serve.out").read_text()
+        assert time.monotonic() < deadline, look
+        time.sleep(0.05)
+    assert (look.origin, look.problem.startswith("the gateway refuses to say: ")) == ("node agent", True), look
