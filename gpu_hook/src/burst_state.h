@@ -16,6 +16,10 @@ struct bursts {
     struct tracks tracks;
 };
 
+/* Whoever has the mutex may be waiting in the driver, for room in a stream that waits for what this thread is about to
+ * do. False: after a while this one goes on without it, and without being measured. */
+bool bursts_lock_soon(struct bursts *bursts);
+
 /* Below: with the mutex. The driver may be asked for what is known of tracks. */
 static inline bool bursts_are_touchable(const struct bursts *bursts)
 {

@@ -8,6 +8,19 @@
 #define STALE_NANOSECONDS 300000ull /* without a launch: what is open is closed */
 #define STOP_PAUSE_NANOSECONDS 1000000
 #define STOP_TRIES 100
+#define LOCK_NANOSECONDS 100000000
+
+bool bursts_lock_soon(struct bursts *bursts)
+{
+    struct timespec limit;
+    if (__builtin_expect(pthread_mutex_trylock(&bursts->mutex) == 0, 1))
+        return true;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_nsec += LOCK_NANOSECONDS;
+    limit.tv_sec += limit.tv_nsec / TIMES_SECOND;
+    limit.tv_nsec %= TIMES_SECOND;
+    return pthread_mutex_timedlock(&bursts->mutex, &limit) == 0;
+}
 
 /* What the driver refused to measure: all that is under way in the track counts as done, and nobody is held back. */
 static void give_up(struct bursts *bursts, struct track *track, CUresult reason)
@@ -76,7 +89,8 @@ void burst_close_tracks(struct bursts *bursts, bool (*is_wanted)(const struct tr
 void bursts_close(struct bursts *bursts, struct track *track)
 {
     uint64_t now = times_now_nanoseconds();
-    pthread_mutex_lock(&bursts->mutex);
+    if (!bursts_lock_soon(bursts))
+        return;
     CUcontext current = NULL;
     if (bursts_are_touchable(bursts) && track->is_taken && track->is_open && !track_entering(track) &&
         driver()->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == track->milestones.context)
@@ -134,7 +148,8 @@ bool bursts_poll(struct bursts *bursts, bool is_relaxed)
 {
     bool is_busy = false;
     DEFER_CANCELLATION;
-    pthread_mutex_lock(&bursts->mutex);
+    if (!bursts_lock_soon(bursts))
+        return true;
     uint64_t now = times_now_nanoseconds();
     bool may_ask = bursts_are_touchable(bursts) && (is_relaxed || !captures_are_on());
     for (unsigned i = 0; i < bursts->tracks.count && may_ask; i++) {

@@ -176,7 +176,10 @@ uint64_t bursts_begin(struct bursts *bursts, struct burst_launch *launch)
 {
     struct burst_terms terms;
     uint64_t wait = 0;
-    pthread_mutex_lock(&bursts->mutex);
+    if (!bursts_lock_soon(bursts)) {
+        launch->track = NULL;
+        return 0;
+    }
     bool is_paced = !bursts->is_stopped && burst_words_read(&bursts->words, &terms) && !is_captured(launch->stream);
     if (is_paced)
         wait = begin(bursts, launch, &terms);
@@ -207,7 +210,10 @@ void bursts_end(struct bursts *bursts, struct burst_launch *launch, CUresult res
 {
     struct track *track = launch->track;
     uint64_t now = times_now_nanoseconds();
-    pthread_mutex_lock(&bursts->mutex);
+    if (!bursts_lock_soon(bursts)) {
+        bursts_pass(track); /* what is open is closed later */
+        return;
+    }
     bool is_last = __atomic_sub_fetch(&track->entering, 1, __ATOMIC_ACQ_REL) == 0;
     if (track->number == launch->track_number) {
         if (result != CUDA_SUCCESS)

@@ -21,6 +21,7 @@ BIND_FIRST(pthread_attr_setstacksize);
 BIND_FIRST(pthread_create);
 BIND_FIRST(pthread_join);
 BIND_FIRST(pthread_key_create);
+BIND_FIRST(pthread_mutex_timedlock);
 BIND_FIRST(pthread_mutex_trylock);
 BIND_FIRST(pthread_once);
 BIND_FIRST(pthread_setspecific);
