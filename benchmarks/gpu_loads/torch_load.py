@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import random
 import select
 import sys
@@ -97,6 +98,14 @@ def is_told() -> bool:
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
+def read_line() -> bytes:
+    """Past every buffer: what a buffer holds already, ``is_told`` would not see. Empty at the end of stdin."""
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(sys.stdin.fileno(), 1)):
+        line += byte
+    return line
+
+
 def run(load: str, step: Step, has_pauses: bool) -> None:
     chance, first, index = random.Random(7), time.perf_counter(), 0
     while not is_told():
@@ -108,7 +117,7 @@ def run(load: str, step: Step, has_pauses: bool) -> None:
         if pause:
             time.sleep(pause)
         index += 1
-    sys.stdin.readline()
+    read_line()
     print(f"done {index}", flush=True)
 
 
@@ -123,7 +132,7 @@ def main() -> None:
         step()
     torch.cuda.synchronize()
     print("ready", flush=True)
-    while sys.stdin.readline():
+    while read_line():
         run(asked.load, step, asked.pauses)
 
 

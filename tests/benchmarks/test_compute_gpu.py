@@ -12,9 +12,20 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from gpu_loads.outcome import Alone, Beside, harvest_percent, rows_of, slowdown_percent
-from gpu_loads.workers import Step
+from gpu_loads.workers import Step, Worker
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "compute_gpu.py"
+
+# The protocol of torch_load.py alone, where there may be no PyTorch: its loads are a sleep.
+WITHOUT_TORCH = """
+import sys, time, types
+cuda = types.SimpleNamespace(synchronize=lambda: None)
+sys.modules["torch"] = types.SimpleNamespace(nn=types.SimpleNamespace(Module=object), cuda=cuda, manual_seed=print)
+from gpu_loads import torch_load
+torch_load.LOADS["convnet"] = lambda: lambda: time.sleep(0.001)
+sys.argv[1:] = ["convnet", "--pauses"]
+torch_load.main()
+"""
 
 
 def steps(count: int, length: float) -> tuple[Step, ...]:
@@ -43,6 +54,21 @@ def test_only_our_controller_has_bounds_to_hold() -> None:
     rows = rows_of({"p": PRODUCTION, "o": HOG}, [PAIR, other], has_bounds=True)
     assert {row.name.split(":")[0] for row in rows if row.want} == {"measured"}
     assert [row.holds for row in rows if row.want] == [False, False, False]
+
+
+def test_a_pytorch_load_is_begun_and_ended_again(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": str(BENCHMARK.parent)}
+    worker = Worker("torch", [sys.executable, "-c", WITHOUT_TORCH], env, tmp_path / "log", can_repeat=True)
+    try:
+        for _ in range(2):
+            worker.start()
+            worker.await_ready()
+            worker.begin()
+            found = worker.end()
+            assert all(step.length >= 1000 for step in found)  # microseconds
+            assert [step.begin for step in found] == sorted(step.begin for step in found)
+    finally:
+        worker.close()
 
 
 def test_it_runs_on_the_software_gpu_and_needs_no_pytorch() -> None:
