@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -143,3 +144,17 @@ def test_whom_nothing_can_hold_leaves_for_production_is_told_why_and_comes_back(
     production.stop()
     guest.wait_steps(len(guest.steps) + 2)
     assert not a_node.compute("guest")["unholdable"]
+
+
+def test_production_that_is_stopped_in_a_burst_holds_nobody_for_long_and_is_first_again_after_it(
+    a_node: ComputeNode,
+) -> None:
+    a_node.start_agent()
+    guest = a_node.load("guest", BUSY, "opportunistic")
+    production = a_node.load("production", BUSY)
+    production.wait_steps(50)
+    production.process.send_signal(signal.SIGSTOP)
+    guest.wait_steps(len(guest.steps) + 10)
+    production.process.send_signal(signal.SIGCONT)
+    production.wait_steps(len(production.steps) + 50)
+    assert steps_while(guest, production, 100) <= 20
