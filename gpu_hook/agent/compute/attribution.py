@@ -60,7 +60,13 @@ class Attributed:
 def merged(intervals: Sequence[Interval], start: int, until: int) -> list[Interval]:
     """What of ``intervals`` lies in start to until, in order; those that touch or overlap are one."""
     result: list[Interval] = []
-    for begin, end in intervals if _is_ordered(intervals) else sorted(intervals):
+    last = start - 1
+    for piece in intervals if _is_ordered(intervals) else sorted(intervals):
+        begin, end = piece
+        if last < begin < end <= until:  # as nearly all are
+            result.append(piece)
+            last = end
+            continue
         begin, end = max(begin, start), min(end, until)
         if end <= begin:
             continue
@@ -69,6 +75,7 @@ def merged(intervals: Sequence[Interval], start: int, until: int) -> list[Interv
                 result[-1] = Interval(result[-1].start, end)
         else:
             result.append(Interval(begin, end))
+        last = result[-1].end
     return result
 
 

@@ -27,37 +27,39 @@ class Turns:
     since: int = 0  # when its turn began
     time: int = 0
     union: int = 0
+    taken: int = 0  # by opportunistic work; what production loses while it has work, too
     _left: int | None = None  # when opportunistic work last had the device
 
+    _taken_at: list[int] = field(init=False)
+
     def __post_init__(self) -> None:
+        self._taken_at = [0] * len(self.productions)
         self.own, self.lost = [0.0] * len(self.productions), [0.0] * len(self.productions)
 
     def advance(self, until: int) -> None:
-        while self.queue and self.time < until:
-            turn_ends = self.since + SLICE if len(self.queue) > 1 else until
-            if turn_ends <= self.time:
-                self.queue.append(self.queue.pop(0))
-                self.since = self.time
-                continue
-            end = min(until, turn_ends)
-            self._run(self.queue[0], end - self.time)
-            self.time = end
+        queue, time = self.queue, self.time
+        while queue and time < until:
+            end = until
+            if len(queue) > 1 and self.since + SLICE < until:
+                end = self.since + SLICE
+            holder, ran = queue[0], max(0, end - time)
+            self.own[holder] += ran
+            self.union += ran
+            time += ran
+            if not self.productions[holder] and ran:
+                self.taken += ran
+                self._left = time
+            if time < until:  # its turn is over
+                queue.append(queue.pop(0))
+                self.since = time
         self.time = until
-
-    def _run(self, holder: int, time: int) -> None:
-        self.own[holder] += time
-        self.union += time
-        if not self.productions[holder]:
-            self._left = self.time + time
-            for index in self.queue[1:]:
-                if self.productions[index]:
-                    self.lost[index] += time
 
     def begin(self, index: int) -> None:
         """It has the device now; so it waited, for some part of the turn that just ended, which no event shows."""
         if self.productions[index] and self._left is not None and self.time - self._left <= HANDOVER:
             self.lost[index] += self.wait
             self._left = None
+        self._taken_at[index] = self.taken
         self.queue.insert(0, index)
         if len(self.queue) > 2:  # whom it took the device from had its turn
             self.queue.append(self.queue.pop(1))
@@ -69,6 +71,8 @@ class Turns:
         if holder != index and ran < SLICE // 2:
             self.own[holder] -= ran
             self.own[index] += ran
+        if self.productions[index]:
+            self.lost[index] += self.taken - self._taken_at[index]
         self.queue.remove(index)
         if holder == index or ran < SLICE // 2:
             self.since = self.time
