@@ -213,6 +213,7 @@ void bursts_end_stream(struct bursts *bursts, CUstream stream)
         burst_close_track(bursts, track, now, 0);
         burst_end(bursts, track);
         track_let_go(track);
+        track->is_taken = track_is_busy(track);
         track_leave_context(is_pushed);
     }
     pthread_mutex_unlock(&bursts->mutex);
