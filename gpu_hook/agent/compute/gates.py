@@ -19,7 +19,7 @@ def gate_of(
     policy: Policy, kernel: Kernel, entitled: float | None, contenders: int, is_production_working: bool, now: int
 ) -> Order:
     if not kernel.is_production and is_production_working:
-        span = int(policy.period / policy.floor)  # one look in so many: nobody starves
+        span = policy.floor_interval(policy.period)  # one look in so many: nobody starves
         return OPEN if now % span < policy.period else CLOSED
     # While its gate is open it has the part of one among equals; so it is open for longer the more there are.
     part = min(1.0, (entitled if entitled is not None else 1.0) * max(1, contenders))

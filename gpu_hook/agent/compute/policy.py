@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND
 
+NEVER = 1 << 62  # nanoseconds: 146 years
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -53,3 +55,7 @@ class Policy:
     solo_longest: int = 200 * MILLISECOND
     solo_drain: int = 100 * MILLISECOND  # for the opportunistic work in flight to end
     baseline_age: int = 60 * SECOND
+
+    def floor_interval(self, length: int) -> int:
+        """How far apart pieces of work of this length are at the floor; without a floor they never come."""
+        return int(min(length / self.floor, NEVER)) if self.floor > 0 else NEVER

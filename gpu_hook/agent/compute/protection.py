@@ -118,7 +118,7 @@ def room(policy: Policy, longest: int, typical: int, history: PauseHistory, rate
 
 def beside_interval(policy: Policy, unit: int, step: int) -> int:
     """How long an opportunistic process that got nothing waits for one burst beside production: starvation's end."""
-    interval = int(unit / policy.floor)
+    interval = policy.floor_interval(unit)
     if unit > policy.noticed_delay * step:
         interval = max(interval, int(step / policy.rare_steps))
     return interval

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from aliquot.gpu_hook.agent.compute.forecast import PauseHistory
-from aliquot.gpu_hook.agent.compute.policy import Policy
+from aliquot.gpu_hook.agent.compute.measured import MeasuredController
+from aliquot.gpu_hook.agent.compute.policy import NEVER, Policy
 from aliquot.gpu_hook.agent.compute.protection import Protection, Seen, beside_interval, room
-from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND
+from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND, DeviceLook, Interval, ProcessLook
+from aliquot.gpu_hook.protocol import Gate
 
 POLICY = Policy()
 STEP = 20 * MILLISECOND
@@ -88,3 +91,17 @@ def test_the_floor_is_rare_enough_for_steps_and_comes() -> None:
     step = 100 * MILLISECOND
     assert beside_interval(POLICY, 9 * MILLISECOND, step) >= step / POLICY.rare_steps
     assert beside_interval(POLICY, MILLISECOND, step) <= 2 * SECOND
+
+
+@pytest.mark.parametrize("floor", [0.0, 1e-320])
+def test_without_a_floor_nothing_comes_beside_production_that_never_pauses(floor: float) -> None:
+    policy = Policy(floor=floor)
+    assert beside_interval(policy, MILLISECOND, 100 * MILLISECOND) == NEVER
+    controller, opened = MeasuredController(policy), 0
+    for now in range(SECOND, 30 * SECOND, 20 * MILLISECOND):
+        busy = (Interval(now - 20 * MILLISECOND, now),)
+        production = ProcessLook(1, "p", True, 50, intervals=busy, is_active=True, occupied=now, active_since=SECOND)
+        looks = (production, replace(production, key=2, kernel_id="h", is_production=False, can_pace=False))
+        orders = controller.step(DeviceLook(now, looks)).orders
+        opened += orders[2].gate is Gate.OPEN and now > 2 * SECOND
+    assert opened == 0
