@@ -32,7 +32,7 @@ from .views import MILLISECOND, SECOND, Controller, Order
 log = logging.getLogger(__name__)
 
 _TOGETHER = MILLISECOND  # looks that are due so soon are made at once
-_TELL_AGAIN = 5 * MILLISECOND
+_TELL_AGAIN, _TELL_MOST_RARELY = 5 * MILLISECOND, 500 * MILLISECOND  # one that reads nothing costs little for ever
 _STALL = SECOND
 MOST_OF_A_CORE = 0.03  # for looking: with many processes there are fewer looks
 LONGEST_STRETCH = 50 * MILLISECOND
@@ -68,6 +68,7 @@ class ComputeKeeper:
         self._crowds: dict[str, CrowdBoard] = {}
         self._is_closed = False
         self._is_behind = False  # some process is still to be told of a neighbour
+        self._tell_at = self._tell_pause = 0
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0
 
@@ -184,8 +185,10 @@ class ComputeKeeper:
                 desk.cost += _COST_SMOOTHING * (self._cpu_clock() - began - desk.cost)
                 whole = sum(other.cost for other in self._desks.values() if other.is_contended)
                 desk.next_at = max(desk.next_at, now + min(LONGEST_STRETCH, int(whole / MOST_OF_A_CORE)))
-        if is_moved or self._is_behind:
+        if is_moved:
             self._tell_neighbours()
+        elif self._is_behind and self._tell_at <= now + _TOGETHER:
+            self._tell_neighbours(2 * self._tell_pause)
         self._schedule()
 
     def _look(self, uuid: str, desk: DeviceDesk, now: int) -> bool:
@@ -207,7 +210,7 @@ class ComputeKeeper:
             if not desk.is_contended:
                 self._evictions.look(uuid, (), desk.production, now)
         if self._is_behind:
-            due.append(now + _TELL_AGAIN)
+            due.append(self._tell_at)
         if not due:
             self._due = 0
             return
@@ -278,8 +281,11 @@ class ComputeKeeper:
             page.set_order(member.device, _in_the_hooks_measure(order, member.reader))
         page.set_gate(gate)
 
-    def _tell_neighbours(self) -> None:
+    def _tell_neighbours(self, pause: int = _TELL_AGAIN) -> None:
+        """``pause``: until it is tried again with whom a full socket keeps from being told."""
         self._is_behind = False
+        self._tell_pause = min(pause, _TELL_MOST_RARELY)
+        self._tell_at = self._clock() + self._tell_pause
         for number in self._welcomed:
             record = self._records[number]
             if record.can_pace:
