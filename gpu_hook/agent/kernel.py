@@ -156,6 +156,7 @@ class Kernel:
             self._expected.add(process)
         if self._expected:
             self.desks.hold()
+            self.compute.awaits(self, True)
 
     def stop_expecting(self) -> None:
         """The grace for processes to come back is over."""
@@ -381,3 +382,4 @@ class Kernel:
     def _resume(self) -> None:
         if not self._expected:
             self.desks.resume()
+            self.compute.awaits(self, False)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from aliquot.gpu_hook.agent.board_page import BoardWords
 
 from .eviction import Production
-from .facts import Member, kernels_of
-from .orders import PAUSES_ONLY, fallback, first_order
+from .facts import Member, Owner, kernels_of
+from .orders import PAUSES_ONLY, WAITING, fallback, first_order
 from .reading import NO_BOARD
 from .views import MILLISECOND, OPEN, SECOND, Controller, DeviceLook, KernelShare, ProcessLook, Verdict
 
@@ -54,6 +54,8 @@ class DeviceDesk:
         self.unholdable: tuple[str, ...] = ()
         self.tallies: dict[str, Tally] = {}
         self.production = Production()
+        self.awaited: dict[str, Owner] = {}  # kernels whose processes of before this agent are still to come back
+        self.is_awaiting = False  # production
         self.is_contended = False
         self.is_lost = False
         self.next_at = 0
@@ -80,9 +82,10 @@ class DeviceDesk:
         """Who is here, or of what class, changed: what holds until the controller has looked."""
         members = self.members.values()
         has_production = any(member.who.is_production for member in members)
-        is_capped = any(self._is_capping(member.who.is_production) for member in members)
-        was_contended, had_production = self.is_contended, self.production.is_there
-        is_shared = is_capped or len(kernels_of(members)) > 1
+        awaited = {kernel_id for kernel_id, kernel in self.awaited.items() if kernel.reservation.is_production}
+        was_contended, had_production, was_awaiting = self.is_contended, self.production.is_there, self.is_awaiting
+        self.is_awaiting = bool(awaited)
+        is_shared = self._is_capped() or len(kernels_of(members) | awaited) > 1
         self.is_contended = self._is_on and not self.is_lost and is_shared
         if has_production != had_production:
             self.production = Production(has_production)
@@ -95,10 +98,24 @@ class DeviceDesk:
             first = first_order(member.who.is_production, True, has_production)
             if member is newcomer:
                 member.order = first
-            elif not was_contended or (has_production and not had_production and not member.who.is_production):
+            elif (
+                not was_contended
+                or was_awaiting
+                or (has_production and not had_production and not member.who.is_production)
+            ):
                 # It may work in pauses at once: it is told of the boards that show them with the next message.
                 member.order = PAUSES_ONLY if has_production and not member.who.is_production else first
+        self._wait_for_production()
         self.next_at = 0
+
+    def _is_capped(self) -> bool:
+        return any(self._is_capping(member.who.is_production) for member in self.members.values())
+
+    def _wait_for_production(self) -> None:
+        """Nobody can see its work before it is back: what waited for an agent waits on."""
+        for member in self.members.values():
+            if self.is_awaiting and not member.who.is_production:
+                member.order = WAITING
 
     def step(self, now: int, time_slices: bool) -> None:
         """Look, and take the controller's orders."""
@@ -106,6 +123,9 @@ class DeviceDesk:
             self.next_at = now + LONGEST_PAUSE
             return
         self._last_look = now
+        if self.is_awaiting and not self._is_capped() and len(kernels_of(self.members.values())) < 2:
+            self.next_at = now + LONGEST_PAUSE
+            return
         looks = tuple(self._read(member, now) for member in self.members.values())
         self.production = _production(looks)
         try:
@@ -119,8 +139,10 @@ class DeviceDesk:
             self._owns.clear()
             self.shares, self.unholdable = {}, ()
             for member in self.members.values():
-                member.order = fallback(member.who.is_production)
+                who = member.who
+                member.order = fallback(who.is_production, who.can_pace, self.production.is_there)
             self.next_at = now + AFTER_A_FAILURE
+        self._wait_for_production()
 
     def end_solo_windows(self) -> None:
         """Whoever measures alone is told that it is over: the agent ends, or the device is nobody's business."""

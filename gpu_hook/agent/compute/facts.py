@@ -60,6 +60,10 @@ class Watch(Protocol):
 
     def resized(self, kernel: Owner) -> None: ...
 
+    def awaits(self, kernel: Owner, is_awaited: bool) -> None:
+        """Whether processes of before this agent are still to come back to it."""
+        ...
+
 
 class Unwatched:
     """Implements Watch, and does nothing: a kernel before anybody keeps its compute."""
@@ -71,6 +75,8 @@ class Unwatched:
     def left(self, session: Session) -> None: ...
 
     def resized(self, kernel: Owner) -> None: ...
+
+    def awaits(self, kernel: Owner, is_awaited: bool) -> None: ...
 
 
 class Leases(Protocol):

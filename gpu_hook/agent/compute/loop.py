@@ -119,10 +119,21 @@ class ComputeKeeper:
             self._set_actuators(record)
             for member in record.members:
                 member.who = self._who(record, member.device)
-        for uuid in {member.uuid for record in records for member in record.members}:
-            self._desk(uuid).refresh()
-            self._write_all(self._desk(uuid).members.values())
+        for part in kernel.reservation.parts:
+            self._refresh(self._desk(part.uuid))
         self._tell_neighbours()
+        self._schedule()
+
+    def awaits(self, kernel: Owner, is_awaited: bool) -> None:
+        if self._is_closed:
+            return
+        for part in kernel.reservation.parts:
+            desk = self._desk(part.uuid)
+            if is_awaited:
+                desk.awaited[kernel.kernel_id] = kernel
+            elif desk.awaited.pop(kernel.kernel_id, None) is None:
+                continue
+            self._refresh(desk)
         self._schedule()
 
     # The rest of the agent
@@ -132,6 +143,8 @@ class ComputeKeeper:
         self._evictions.forget(kernel_id)
         for desk in self._desks.values():
             desk.forget(kernel_id)
+            if desk.awaited.pop(kernel_id, None) is not None:
+                self._refresh(desk)
 
     def saw_devices(self, readings: Iterable[DeviceReading]) -> None:
         """NVML was asked: whose work it saw, and which devices are lost."""
@@ -142,8 +155,7 @@ class ComputeKeeper:
             if desk.is_lost != reading.is_lost:
                 desk.is_lost = reading.is_lost
                 desk.end_solo_windows()
-                desk.refresh()
-                self._write_all(desk.members.values())
+                self._refresh(desk)
                 self._schedule()
             self._book(desk, reading)
 
@@ -226,6 +238,11 @@ class ComputeKeeper:
             for desk in self._desks.values():
                 desk.next_at = max(desk.next_at, self._clock() + SECOND)
             self._schedule()
+
+    def _refresh(self, desk: DeviceDesk) -> None:
+        desk.refresh()
+        if not self._is_closed:
+            self._write_all(desk.members.values())
 
     def _desk(self, uuid: str) -> DeviceDesk:
         desk = self._desks.get(uuid)

@@ -15,6 +15,7 @@ from .views import MEASURED, MILLISECOND, OPEN, Order
 PAUSES_ONLY = Order(gate=Gate.PACED, pace=Pace.TIME, allowed_beside=0, in_flight_cap=1)
 # Between its welcome and the boards that follow it a process knows of no neighbour: what it may do then is bounded.
 FIRST_ALLOWANCE = 10 * MILLISECOND
+WAITING = Order(gate=Gate.CLOSED)  # as it did while there was no agent
 CAUTIOUS = replace(PAUSES_ONLY, allowed=FIRST_ALLOWANCE)
 
 
@@ -25,9 +26,11 @@ def first_order(is_production: bool, is_contended: bool, has_production_beside: 
     return CAUTIOUS if has_production_beside and not is_production else MEASURED
 
 
-def fallback(is_production: bool) -> Order:
-    """Where a controller failed: production goes on, others have its pauses, by its boards alone."""
-    return MEASURED if is_production else PAUSES_ONLY
+def fallback(is_production: bool, can_pace: bool, has_production_beside: bool) -> Order:
+    """Where a controller failed: production goes on, others have its pauses, by its boards alone. Or have to wait."""
+    if is_production:
+        return MEASURED
+    return PAUSES_ONLY if can_pace or not has_production_beside else WAITING
 
 
 def combine(orders: Sequence[Order], can_pace: bool) -> tuple[Gate, tuple[Order, ...]]:

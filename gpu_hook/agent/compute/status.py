@@ -11,6 +11,7 @@ from .facts import Member
 from .settings import ComputeSettings
 from .views import MILLISECOND, SECOND
 
+_AWAITED = "waits until production is back at the agent, which was restarted"
 _UNHOLDABLE = "swapped out while production works there: nothing less would hold it"
 
 
@@ -22,7 +23,9 @@ def describe_share(desk: DeviceDesk, kernel_id: str, is_out: bool) -> dict[str, 
     used = tally.used if share is None else share.used
     bound = None if share is None else share.bound
     stretch = None if share is None else share.stretch
+    reason = "" if share is None else share.reason
     members = [member for member in desk.members.values() if member.who.kernel_id == kernel_id]
+    is_production = any(member.who.is_production for member in members)
     return {
         "share_entitled": None if share is None else _rounded(share.entitled),
         "share_used": _rounded(used),
@@ -31,7 +34,7 @@ def describe_share(desk: DeviceDesk, kernel_id: str, is_out: bool) -> dict[str, 
         "throttled_seconds": round(tally.throttled / SECOND, 6),
         "bound_milliseconds": None if bound is None else round(bound / MILLISECOND, 3),
         "pace": _pace(members),
-        "reason": _UNHOLDABLE if is_out else ("" if share is None else share.reason),
+        "reason": _UNHOLDABLE if is_out else _AWAITED if desk.is_awaiting and not is_production else reason,
         "unholdable": is_out,
         "is_capped": any(member.who.is_capped for member in members),
     }

@@ -79,13 +79,31 @@ def test_a_controller_that_fails_leaves_production_open_and_others_their_pauses(
 
     world = a_world(fail)
     production, guest = world.join(PRODUCTION), world.join(HARVEST)
+    old_guest = world.join(HARVEST, version=3)
     world.run(20)
     assert (production.pace(), guest.pace()) == (Pace.MEASURE, Pace.TIME)
+    assert (production.gate, old_guest.gate) == (Gate.PACED, Gate.CLOSED), "one of before knows no pauses"
     assert (guest.word(AgentPage.ALLOWED), guest.word(AgentPage.ALLOWED_BESIDE)) == (NO_LIMIT, 0)
     world.run(500)
     assert len(world.controllers) == 1
     world.run(1000)
     assert len(world.controllers) == 2
+
+
+@in_a_loop
+def test_one_that_reads_nothing_is_told_ever_more_rarely_and_still_told(a_world: Callable[..., AWorld]) -> None:
+    world = a_world(hold_all)
+    production, guest = world.join(PRODUCTION), world.join(HARVEST)
+    asked: list[int] = []
+    tell = guest.notify
+    guest.notify = lambda *notice: not asked.append(world.now) and tell(*notice)  # type: ignore[method-assign]
+    guest.room = 0
+    world.leave(production)
+    world.run(5000, each=5)
+    assert len(asked) < 25, "for ever, it would cost a part of a core"
+    guest.room = 1
+    world.run(500, each=5)
+    assert neighbours(guest) == 0
 
 
 @in_a_loop

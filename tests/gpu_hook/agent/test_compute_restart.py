@@ -1,0 +1,47 @@
+"""Production and who shares its device, while an agent that just began does not have them all back."""
+
+from __future__ import annotations
+
+import signal
+import struct
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.protocol import AgentPage, Gate
+
+
+def gate_of(hook: Any) -> Gate:
+    return Gate(struct.unpack_from("=I", hook.agent_page, AgentPage.GATE)[0])
+
+
+@pytest.mark.parametrize("version", [4, 3])
+def test_who_is_back_before_production_waits_for_it(a_node: Any, a_holder: Any, version: int) -> None:
+    a_holder.reserve("p", 50)
+    a_holder.reserve("h", 25, workload_class="opportunistic")
+    production = a_node.a_hook_process("10", "reconnect", kernel_id="p")
+    assert production.stdout.readline() == "10\n"
+    production.send_signal(signal.SIGSTOP)  # its hook comes later than others
+    a_node.end(signal.SIGKILL)
+    a_node.start()
+    guest = a_node.a_hook("h")
+    guest.hello(version=version)
+    assert gate_of(guest) is Gate.CLOSED
+    production.send_signal(signal.SIGCONT)
+    assert production.stdout.readline() == "back\n"
+    a_node.until(lambda: gate_of(guest) is not Gate.CLOSED)
+    assert gate_of(guest) is (Gate.PACED if version > 3 else Gate.OPEN)
+
+
+def test_production_that_does_not_come_back_is_waited_for_while_it_lives(a_node: Any, a_holder: Any) -> None:
+    a_holder.reserve("p", 50)
+    a_holder.reserve("h", 25, workload_class="opportunistic")
+    production = a_node.a_hook_process("10", "reconnect", kernel_id="p")
+    assert production.stdout.readline() == "10\n"
+    production.send_signal(signal.SIGSTOP)
+    a_node.end(signal.SIGKILL)
+    a_node.start()
+    guest = a_node.a_hook("h")
+    guest.hello()
+    assert gate_of(guest) is Gate.CLOSED
+    production.kill()
+    a_node.until(lambda: gate_of(guest) is Gate.OPEN)
