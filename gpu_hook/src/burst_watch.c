@@ -1,11 +1,13 @@
 #include "burst_state.h"
 
 #include "cancellation.h"
+#include "threads.h"
 #include "times.h"
 
 #include <time.h>
 
 #define STALE_NANOSECONDS 300000ull /* without a launch: what is open is closed */
+#define LOST_NANOSECONDS 1000000000ull /* without a launch: what no thread but its own can ask for is over */
 #define STOP_PAUSE_NANOSECONDS 1000000
 #define STOP_TRIES 100
 #define LOCK_NANOSECONDS 100000000
@@ -98,17 +100,43 @@ void bursts_close(struct bursts *bursts, struct track *track)
     pthread_mutex_unlock(&bursts->mutex);
 }
 
-/* Nobody launches into the track any more, for now. Where the stream is through already, its work has ended between the
- * last launch and now: that long the launches take alone, at most. */
+/* The open work has ended, and no milestone tells when: it counts for as long as its launches take alone, and at least
+ * until it was last seen running. */
+static void end_unseen(struct bursts *bursts, struct track *track, uint64_t now)
+{
+    uint64_t start = milestones_last_passed(&track->milestones), end = start + track->work.expected;
+    end = end > track->running_at ? end : track->running_at;
+    struct milestone unseen = {.passed_at = end < now ? end : now, .work = track->work};
+    struct passed_milestone passed = {&unseen, unseen.passed_at > start ? unseen.passed_at - start : 0, start != 0};
+    unseen.work.function = NULL;
+    track->is_open = false;
+    burst_words_take(&bursts->words, &passed, true, now);
+}
+
+/* Where the stream is through already, its work has ended between the last launch and now: that long the launches take
+ * alone, at most. What may not be recorded late had no room when it was launched: it is over when the stream is through,
+ * which of another thread's default stream nobody but that thread can ask; and that may have ended. */
+static void close_late(struct bursts *bursts, struct track *track, uint64_t now)
+{
+    bool is_barrier = track_is_legacy(track) && bursts->tracks.has_blocking;
+    bool is_anothers = track->milestones.stream == CU_STREAM_PER_THREAD && track->thread != threads_own;
+    bool is_through = is_anothers ? now - track->launched_at > LOST_NANOSECONDS
+                                  : driver()->cuStreamQuery(track->milestones.stream) != CUDA_ERROR_NOT_READY;
+    if (!is_barrier && !is_anothers)
+        burst_close_track(bursts, track, now, is_through ? track->work.expected : 0);
+    else if (!is_through && !is_anothers)
+        track->running_at = now;
+    else if (is_through && !track->milestones.count)
+        end_unseen(bursts, track, now);
+}
+
+/* Nobody launches into the track any more, for now. */
 static void close_stale(struct bursts *bursts, struct track *track, uint64_t now)
 {
     if (captures_are_on() || track_entering(track) || now - track->launched_at < STALE_NANOSECONDS)
         return;
-    bool is_legacy_barrier = track_is_legacy(track) && bursts->tracks.has_blocking;
-    if (track->is_open && track->milestones.stream != CU_STREAM_PER_THREAD && !is_legacy_barrier) {
-        bool is_through = driver()->cuStreamQuery(track->milestones.stream) == CUDA_SUCCESS;
-        burst_close_track(bursts, track, now, is_through ? track->work.expected : 0);
-    }
+    if (track->is_open)
+        close_late(bursts, track, now);
     burst_end(bursts, track);
 }
 

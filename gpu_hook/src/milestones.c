@@ -19,6 +19,11 @@ struct milestone *milestones_newest(struct milestones *milestones)
     return milestones->count ? milestone_at(milestones, milestones->first + milestones->count - 1) : NULL;
 }
 
+uint64_t milestones_last_passed(const struct milestones *milestones)
+{
+    return milestones->has_last ? milestones->ring[(milestones->first + MILESTONES_MOST - 1) % MILESTONES_MOST].passed_at : 0;
+}
+
 CUresult milestones_record(struct milestones *milestones, const struct timed_work *work, uint64_t now)
 {
     struct milestone *milestone = milestone_at(milestones, milestones->first + milestones->count);

@@ -58,6 +58,9 @@ static inline bool milestones_have_room(const struct milestones *milestones)
 /* The newest one that is not passed; NULL: there is none. */
 struct milestone *milestones_newest(struct milestones *milestones);
 
+/* When the newest one that is passed was; 0: none is. */
+uint64_t milestones_last_passed(const struct milestones *milestones);
+
 /* Records a milestone behind all that the stream was given; the caller knows that there is room, and that the stream does
  * not capture. The stream's context is current. */
 CUresult milestones_record(struct milestones *milestones, const struct timed_work *work, uint64_t now);

@@ -117,25 +117,39 @@ def paged_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: 
         yield env
 
 
+@pytest.fixture
+def paced_env(bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path) -> Iterator[dict[str, str]]:
+    """The same where launches wait for their share of the device's time now and then."""
+    with _hooked(bare_env, the_driver, a_kernel_dir, is_paced=True) as env:
+        yield env
+
+
 @contextlib.contextmanager
 def _hooked(
-    bare_env: dict[str, str], the_driver: paths.Driver, a_kernel_dir: Path, swaps: bool = False, **words: int
+    bare_env: dict[str, str],
+    the_driver: paths.Driver,
+    a_kernel_dir: Path,
+    swaps: bool = False,
+    is_paced: bool = False,
+    **words: int,
 ) -> Iterator[dict[str, str]]:
     stand_in = _hook_tests("agent_stand_in")
     uuids = _uuids(bare_env, the_driver)
     agent = stand_in.StandIn(a_kernel_dir, [stand_in.Device(uuid, QUOTA_BYTES) for uuid in uuids])
     for name, value in words.items():
         setattr(agent, name, value)
+    pace = _hook_tests("tight_pace").TightPace(agent) if is_paced else contextlib.nullcontext()
     agent.start()
     steps = _hook_tests("swaps").Steps(agent, a_kernel_dir / "steps", MEMORY_BYTES * DEVICES) if swaps else None
-    yield {
-        **bare_env,
-        "LD_LIBRARY_PATH": str(paths.shim_dir()),
-        "ALIQUOT_KERNEL_DIR": str(a_kernel_dir),
-        "ALIQUOT_REAL_CUDA": str(the_driver.cuda),
-        "ALIQUOT_REAL_NVML": str(the_driver.nvml),
-        **({"ALIQUOT_TEST_STEPS": str(steps.path)} if steps else {}),
-    }
+    with pace:
+        yield {
+            **bare_env,
+            "LD_LIBRARY_PATH": str(paths.shim_dir()),
+            "ALIQUOT_KERNEL_DIR": str(a_kernel_dir),
+            "ALIQUOT_REAL_CUDA": str(the_driver.cuda),
+            "ALIQUOT_REAL_NVML": str(the_driver.nvml),
+            **({"ALIQUOT_TEST_STEPS": str(steps.path)} if steps else {}),
+        }
     if steps:
         steps.stop()
     agent.stop()

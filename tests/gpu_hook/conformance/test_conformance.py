@@ -19,6 +19,7 @@ WAYS = {
     "hooked": "through the hook",
     "elastic": "where all linear memory is elastic",
     "swapped": "where all of it is taken out before every call",
+    "paced": "where launches wait for their share of the device's time",
     "paged": "where all linear memory is unified memory, prefetched to the host before every call",
 }
 # Memory that is mapped by the virtual-memory API has no legacy IPC handle, on any driver: docs/reference/hook.md.
@@ -58,6 +59,10 @@ OFTEN_SWAPPED = {
     "vmm_sharing",
     "contexts",
 }
+# Events around launches show how long these waited.
+NEVER_PACED = {"contention", "green-what_fills_the_device_takes_two_waves_on_half_of_it"}
+# What is measured or held where launches wait; the others do so in soak tests.
+OFTEN_PACED = {"events", "graphs", "launch", "streams"}
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 
 
@@ -66,6 +71,8 @@ def is_claimed(way: str, family: str, name: str) -> bool:
     if way in ("swapped", "paged"):
         never = NEVER_ELASTIC | NEVER_SWAPPED | (NEVER_PAGED if way == "paged" else set())
         return not names & never and (SOAK > 1 or family in OFTEN_SWAPPED)
+    if way == "paced":
+        return not names & NEVER_PACED and (SOAK > 1 or family in OFTEN_PACED)
     return way != "elastic" or not names & NEVER_ELASTIC
 
 

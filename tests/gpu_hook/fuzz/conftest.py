@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,6 +37,7 @@ def _load(path: Path) -> ModuleType:
 
 differential = _load(HERE / "differential.py")
 hook_tests = _load(HERE.parent / "hook" / "conftest.py")
+tight_pace = _load(HERE.parent / "hook" / "tight_pace.py")
 
 
 def compile_c(target: Path, sources: list[Path], *flags: str) -> Path:
@@ -68,9 +70,9 @@ def plants(tmp_path: Path) -> Callable[[str], Path]:
 def make_pair(fuzzer: Path) -> Iterator[Callable[..., Any]]:
     """Two machines with ``quota`` on the second's hook; more environment for both, and for the hooked one alone."""
     folders: list[Path] = []
-    nodes: list[Any] = []
+    nodes, stack = list[Any](), ExitStack()
 
-    def make(quota: int = NO_QUOTA, hooked: dict[str, str] | None = None, **both: str) -> Any:
+    def make(quota: int = NO_QUOTA, hooked: dict[str, str] | None = None, is_paced: bool = False, **both: str) -> Any:
         driver = paths.softgpu_driver()
         made = []
         for _ in range(2):
@@ -86,6 +88,7 @@ def make_pair(fuzzer: Path) -> Iterator[Callable[..., Any]]:
         uuids = [outsider(f"uuid({device})") for device in range(DEVICES)]
         agent = made[1].grant(*((uuid, quota) for uuid in uuids))
         agent.host_quota = NO_QUOTA
+        pace = stack.enter_context(tight_pace.TightPace(agent)) if is_paced else None
         look = differential.books(agent, HookPage, DEVICES)
 
         def rest() -> None:
@@ -93,10 +96,11 @@ def make_pair(fuzzer: Path) -> Iterator[Callable[..., Any]]:
 
         envs = made[0].plain_env, {**made[1].hooked_env, **(hooked or {})}
         return differential.Pair(
-            fuzzer, *envs, OPERATIONS, quota < NO_QUOTA, "ALIQUOT_SOFTGPU_FAULTS" in both, look, rest
+            fuzzer, *envs, OPERATIONS, quota < NO_QUOTA, "ALIQUOT_SOFTGPU_FAULTS" in both, look, rest, pace
         )
 
     yield make
+    stack.close()
     for node in nodes:
         node.close()
     for folder in folders:

@@ -98,11 +98,12 @@ class Pair:
     is_modest: bool = False  # for injected faults: every call of the program is one of the driver
     look: Callable[[int], str] = lambda pid: ""
     rest: Callable[[], object] = lambda: None  # until the agent has noticed that all programs ended
+    pace: Any = None  # what paces the hooked program (tight_pace.py)
     calls: int = 0  # of the longest run
     stopped: list[int] = field(default_factory=list)  # sequences that met the quota
 
     def command(self, first: int, count: int, *more: str) -> list[str]:
-        modes = ["quota"] * self.has_quota + ["modest"] * self.is_modest
+        modes = ["quota"] * self.has_quota + ["modest"] * self.is_modest + ["paced"] * (self.pace is not None)
         return [str(self.program), str(first), str(count), str(self.operations), *modes, *more]
 
     def difference(self, first: int, count: int, *more: str) -> tuple[int, int, str] | None:

@@ -20,7 +20,7 @@ static const char *const kind_names[KINDS] = {
 static struct {
     uint64_t hash;
     unsigned code, out_of_memory;
-    bool has_quota, is_verbose, is_modest, has_threads, has_managed;
+    bool has_quota, is_verbose, is_modest, is_paced, has_threads, has_managed;
     uint64_t calls;
     uint64_t window; /* the first device address */
     bool is_dirty;   /* a stream may have work left */
@@ -71,6 +71,8 @@ static bool is_safe(enum kind kind, uint64_t value)
     if (kind == STREAM || kind == ARRAY || kind == MODULE || kind == FUNCTION || kind == GRAPH || kind == NODE ||
         kind == USER_OBJECT)
         return false;
+    if (kind == EVENT && frame.is_paced)
+        return false; /* may be one of the hook's by now */
     if (kind == HOST || (kind == POINTER && value - frame.window >= WINDOW_BYTES))
         return false; /* was the host's: may be in the midst of other memory, and a copy would touch it */
     for (int i = 0; i < SLOTS; i++)
@@ -373,12 +375,13 @@ void frame_end_sequence(void)
     reset_mode(NULL);
 }
 
-int frame_start(bool has_quota, bool is_modest, bool is_verbose)
+int frame_start(bool has_quota, bool is_modest, bool is_paced, bool is_verbose)
 {
     CUcontext context;
     CUdeviceptr first;
     frame.has_quota = has_quota;
     frame.is_modest = is_modest;
+    frame.is_paced = is_paced;
     frame.is_verbose = is_verbose;
     sem_init(&frame.request, 0, 0);
     sem_init(&frame.answer, 0, 0);

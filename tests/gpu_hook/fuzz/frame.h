@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-int frame_start(bool has_quota, bool is_modest, bool is_verbose);
+int frame_start(bool has_quota, bool is_modest, bool is_paced, bool is_verbose);
 void frame_draw_from(uint64_t seed, unsigned number);
 void frame_begin_sequence(uint64_t number);
 void frame_end_sequence(void);

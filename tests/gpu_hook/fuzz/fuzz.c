@@ -3,10 +3,11 @@
  * books; a record is the hash of what an operation noted, with CUDA_ERROR_OUT_OF_MEMORY or the first code in its low
  * 16 bits.
  *
- *   fuzz FIRST SEQUENCES OPERATIONS [quota] [modest] [verbose] [only=FILE]
+ *   fuzz FIRST SEQUENCES OPERATIONS [quota] [modest] [paced] [verbose] [only=FILE]
  *
  * `quota`: what shows a quota is not noted. `modest`: asks for no more than a hook has to ask its driver for, so that
- * injected faults fall on the same calls. `verbose`: text, and no waiting. `only`: a list of operations to run. */
+ * injected faults fall on the same calls. `paced`: a hook makes events of its own, so a destroyed one's handle is not
+ * offered. `verbose`: text, and no waiting. `only`: a list of operations to run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,21 +100,22 @@ static int read_only(const char *path)
 int main(int count, char **arguments)
 {
     if (count < 4)
-        return fprintf(stderr, "usage: fuzz FIRST SEQUENCES OPERATIONS [quota] [modest] [verbose] [only=FILE]\n"), 2;
+        return fprintf(stderr, "usage: fuzz FIRST SEQUENCES OPERATIONS [quota] [modest] [paced] [verbose] [only=FILE]\n"), 2;
     uint64_t first = strtoull(arguments[1], NULL, 10), sequences = strtoull(arguments[2], NULL, 10);
     run.operations = (unsigned)strtoul(arguments[3], NULL, 10);
     memset(run.only, 1, sizeof run.only);
-    bool has_quota = false, is_modest = false;
+    bool has_quota = false, is_modest = false, is_paced = false;
     for (int i = 4; i < count; i++) {
         has_quota |= strcmp(arguments[i], "quota") == 0;
         is_modest |= strcmp(arguments[i], "modest") == 0;
+        is_paced |= strcmp(arguments[i], "paced") == 0;
         run.is_verbose |= strcmp(arguments[i], "verbose") == 0;
         if (strncmp(arguments[i], "only=", 5) == 0 && read_only(arguments[i] + 5) != 0)
             return fprintf(stderr, "%s cannot be read\n", arguments[i] + 5), 2;
     }
     if (run.operations > MOST_OPERATIONS)
         return fprintf(stderr, "asked for %u operations; at most %d\n", run.operations, MOST_OPERATIONS), 2;
-    if (frame_start(has_quota, is_modest, run.is_verbose) != 0)
+    if (frame_start(has_quota, is_modest, is_paced, run.is_verbose) != 0)
         return fprintf(stderr, "the driver cannot be started\n"), 3;
     for (uint64_t i = first; i < first + sequences; i++) {
         sequence(i);

@@ -19,6 +19,7 @@ SEEDS = HERE / "seeds.txt"
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 CI_SEQUENCES = 180  # a little more than 10^5 calls
 SOAK_SEQUENCES = 1000 * SOAK  # at the usual factor of 20 more than 10^7
+PACED_SEQUENCES = 60 * SOAK
 BATCH = 500  # sequences of one process
 # Called by the hook, too, so that the n-th call is another one there.
 CALLED_BY_HOOK = {
@@ -74,6 +75,12 @@ def test_answers_are_the_same_up_to_the_quota(make_pair: Callable[..., Any], tmp
     for seed in range(25):  # in a new process each: what came after the quota is not the same
         expect_equal(pair, seed, 1, tmp_path)
     assert pair.stopped, "no sequence met the quota"
+
+
+def test_answers_are_the_same_where_launches_wait(make_pair: Callable[..., Any], tmp_path: Path) -> None:
+    pair = make_pair(is_paced=True)
+    expect_equal(pair, 5000, PACED_SEQUENCES, tmp_path)
+    assert pair.pace.waits, "no launch waited"
 
 
 def injectable() -> list[str]:

@@ -1,0 +1,28 @@
+"""What was launched ends: whatever the stream, a process whose work is done shows none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.protocol import HookPage, Pace
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize("kind", ["kernel", "kernel_ptsz"])
+def test_work_far_ahead_in_a_default_stream_ends(kind: str, a_paced_kernel: Any) -> None:
+    kernel = a_paced_kernel
+    kernel.order(Pace.MEASURE)
+    assert kernel.program("[spins('kernel', 1, 100) or wait() for _ in range(5)]") == [0] * 5
+    assert kernel.program("make_stream(0) and 0") == 0  # one that waits for the legacy stream
+    assert kernel.program(f"spins('{kind}', 300, 100) or wait()") == 0
+    assert kernel.occupied() >= 30 * MS * 0.9
+    assert kernel.occupied() <= 30 * MS * 1.5
+
+
+def test_work_of_a_thread_that_ended_ends(a_paced_kernel: Any) -> None:
+    kernel = a_paced_kernel
+    kernel.order(Pace.MEASURE)
+    assert kernel.program("in_threads(2, lambda: use(0) or spins('kernel_ptsz', 300, 100))") == [0, 0]
+    kernel.agent.wait_for(lambda: kernel.half(HookPage.IN_FLIGHT) == 0)
