@@ -10,6 +10,7 @@ import json
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +65,12 @@ class OwnGateway:
                 return json.loads(text) if text else None
         except urllib.error.HTTPError as error:
             raise GatewayRefusal(error.code, _message(error)) from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:  # the last: it ended while it answered
             raise NoGatewayHere(f"the gateway at {self.url} does not answer: {error}") from error
 
 
 def _message(error: urllib.error.HTTPError) -> str:
     try:
         return str(json.loads(error.read())["message"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, HTTPException):
         return f"the gateway answered {error.code} {error.reason}"

@@ -38,7 +38,9 @@ class TopSource:
         """Never raises for what does not answer."""
         try:
             gateway = OwnGateway.find(self._runtime)
-            report: Report = gateway.ask("status", seconds=_ANSWER_SECONDS)
+            report = gateway.ask("status", seconds=_ANSWER_SECONDS)
+            if not isinstance(report, dict) or "node" not in report:
+                raise NoGatewayHere(f"what answers at {gateway.url} is no gateway")
         except GatewayRefusal as error:
             return self._look_at_agent(f"the gateway refuses to say: {error}")
         except NoGatewayHere as error:

@@ -51,9 +51,9 @@ def top_view(look: Look, before: Look | None, screen: Screen, footer: str = "") 
     """``look``: the last one with a report, whose ``problem`` is that of now; ``before``: the one that preceded it."""
     report = look.report
     if report is None:
-        return Text(look.problem, style="red")
+        return Text(printable(look.problem), style="red")
     parts: list[RenderableType] = [_line(_title(report, look.origin))]
-    problems = [text for text in (look.problem, report["node"]["message"]) if text]
+    problems = [printable(text) for text in (look.problem, report["node"]["message"]) if text]
     parts += [Text(text, style="red") for text in problems]
     parts.append(_devices_table(report["devices"], screen))
     rows = rows_of(report, None if before is None else before.report, look.at - before.at if before else 0.0)
@@ -133,7 +133,7 @@ def _throttled_by_part(report: Mapping[str, Any]) -> dict[tuple[str, str], float
         (kernel["id"], part["uuid"]): part["compute"]["throttled_seconds"]
         for kernel in report["kernels"]
         for part in kernel["devices"]
-        if part["compute"] is not None
+        if part.get("compute") is not None
     }
 
 
@@ -149,7 +149,7 @@ def _devices_table(devices: Sequence[Mapping[str, Any]], screen: Screen) -> Tabl
     for column in table.columns:
         column.no_wrap, column.overflow = True, "ellipsis"
     for device in devices:
-        more = [_control_text(device["compute_control"]), printable(device["name"])] if has_control else []
+        more = [_control_text(device.get("compute_control")), printable(device["name"])] if has_control else []
         busy = device["utilization_percent"]
         table.add_row(
             f"gpu{device['index']}",
