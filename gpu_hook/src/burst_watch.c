@@ -198,9 +198,14 @@ bool bursts_poll(struct bursts *bursts, bool is_relaxed)
     return is_busy;
 }
 
+/* A look without a change is not worth a wait: the session's thread has others to serve. */
 void bursts_count_waiting(struct bursts *bursts, int change)
 {
-    pthread_mutex_lock(&bursts->mutex);
+    if (pthread_mutex_trylock(&bursts->mutex) != 0) {
+        if (change == 0)
+            return;
+        pthread_mutex_lock(&bursts->mutex);
+    }
     burst_words_count_waiting(&bursts->words, change, times_now_nanoseconds());
     pthread_mutex_unlock(&bursts->mutex);
 }
@@ -223,26 +228,33 @@ void bursts_note_blocking(struct bursts *bursts)
     pthread_mutex_unlock(&bursts->mutex);
 }
 
+/* Nobody asks for the stream afterwards, also where another thread ends a context just now. */
+static void end_track(struct bursts *bursts, struct track *track, uint64_t now)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    bool is_pushed = false;
+    bool is_there = bursts_are_touchable(bursts) && track_enter_context(track->milestones.context, &is_pushed);
+    if (is_there && captures_are_on() &&
+        driver()->cuStreamIsCapturing(track->milestones.stream, &status) != CUDA_SUCCESS)
+        status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    bool can_close = is_there && status == CU_STREAM_CAPTURE_STATUS_NONE && milestones_have_room(&track->milestones);
+    if (track->is_open && !can_close)
+        give_up(bursts, track, CUDA_SUCCESS);
+    burst_close_track(bursts, track, now, 0);
+    burst_end(bursts, track);
+    track_let_go(track);
+    track->is_taken = track_is_busy(track);
+    track_leave_context(is_pushed);
+}
+
 void bursts_end_stream(struct bursts *bursts, CUstream stream)
 {
     uint64_t now = times_now_nanoseconds();
     pthread_mutex_lock(&bursts->mutex);
-    for (unsigned i = 0; i < bursts->tracks.count && bursts_are_touchable(bursts); i++) {
+    for (unsigned i = 0; i < bursts->tracks.count; i++) {
         struct track *track = &bursts->tracks.all[i];
-        bool is_pushed;
-        if (!track->is_taken || track->milestones.stream != stream ||
-            !track_enter_context(track->milestones.context, &is_pushed))
-            continue;
-        CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-        if (captures_are_on() && driver()->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS)
-            status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-        if (track->is_open && (status != CU_STREAM_CAPTURE_STATUS_NONE || !milestones_have_room(&track->milestones)))
-            give_up(bursts, track, CUDA_SUCCESS);
-        burst_close_track(bursts, track, now, 0);
-        burst_end(bursts, track);
-        track_let_go(track);
-        track->is_taken = track_is_busy(track);
-        track_leave_context(is_pushed);
+        if (track->is_taken && track->milestones.stream == stream)
+            end_track(bursts, track, now);
     }
     pthread_mutex_unlock(&bursts->mutex);
 }
@@ -274,7 +286,8 @@ void bursts_registered(struct bursts *bursts)
 {
     struct burst_terms terms;
     uint64_t now = times_now_nanoseconds();
-    pthread_mutex_lock(&bursts->mutex);
+    if (!bursts_lock_soon(bursts))
+        return; /* what comes next writes to the new page */
     burst_words_read(&bursts->words, &terms);
     burst_words_add_blocks(&bursts->words, 0);
     burst_words_count_waiting(&bursts->words, 0, now);

@@ -137,3 +137,10 @@ def swap_orders() -> ModuleType:
     """What an agent does to one process to swap it."""
     found: ModuleType = fuzz_tests.hook_tests.swap_orders
     return found
+
+
+@pytest.fixture
+def tight_pace() -> ModuleType:
+    """An agent that lets launches wait now and then."""
+    found: ModuleType = fuzz_tests.tight_pace
+    return found
