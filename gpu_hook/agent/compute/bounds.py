@@ -14,7 +14,28 @@ def _counter(value: int) -> int:
     return min(MOST_COUNTER, max(0, value))
 
 
+def _is_bounded(look: ProcessLook, now: int) -> bool:
+    """Almost always: who makes looks of pages bounds them already, and a copy of each would be a tenth of a step."""
+    counters = (
+        look.occupied,
+        look.in_flight,
+        look.waiting_launches,
+        look.launches,
+        look.blocks,
+        look.throttled,
+        look.sampled,
+        look.sampled_solo,
+        look.samples,
+        look.without_baseline,
+        0 if look.own is None else look.own,
+    )
+    is_in_time = 0 <= look.lost <= SECOND and 0 <= look.active_since <= now and 0 <= look.longest <= MOST_LONGEST
+    return is_in_time and min(counters) >= 0 and max(counters) <= MOST_COUNTER
+
+
 def _bounded(look: ProcessLook, now: int) -> ProcessLook:
+    if _is_bounded(look, now):
+        return look
     return replace(
         look,
         lost=min(SECOND, max(0, look.lost)),  # between two looks

@@ -5,7 +5,7 @@ See docs/explanation/compute-shares.md. One object for each device; it remembers
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aliquot.gpu_hook.agent.compute.attribution import Attributed, Attribution
 from aliquot.gpu_hook.agent.compute.bounds import bounded
@@ -19,7 +19,6 @@ from aliquot.gpu_hook.agent.compute.shares import Allowance, FairQueue
 from aliquot.gpu_hook.agent.compute.solo import SoloNeed, SoloWindows
 from aliquot.gpu_hook.agent.compute.stretch import StretchWatch
 from aliquot.gpu_hook.agent.compute.views import (
-    MEASURED,
     MILLISECOND,
     OPEN,
     SECOND,
@@ -28,7 +27,7 @@ from aliquot.gpu_hook.agent.compute.views import (
     Order,
     Verdict,
 )
-from aliquot.gpu_hook.protocol import NO_LIMIT, Pace
+from aliquot.gpu_hook.protocol import NO_LIMIT, Gate, Pace
 
 FORECAST_PERIOD = 100 * MILLISECOND
 JUMP = 2 * SECOND  # between two looks: what was remembered is no longer true
@@ -208,15 +207,16 @@ class MeasuredController:
             if not process.look.can_pace:
                 orders[key] = gate_of(self.policy, kernel, allowance.entitled, contenders, self._working(now), now)
                 continue
-            order = MEASURED
+            pace, allowed, cap = Pace.MEASURE, NO_LIMIT, 0
             if allowance.own is not None:
                 own = allowance.own / max(1, len(wanting) + (process not in wanting))
-                order = replace(order, pace=Pace.TIME, allowed=min(NO_LIMIT, process.allowed(own, contenders)))
-                order = replace(order, in_flight_cap=self._equals_in_flight(process))
-            if kernel.is_production:
-                orders[key] = replace(order, solo_window=self._solo.word)
+                pace, allowed = Pace.TIME, min(NO_LIMIT, process.allowed(own, contenders))
+                cap = self._equals_in_flight(process)
+            if production and not kernel.is_production:
+                orders[key] = self._beneath(allowed, process, production, kernels, now)
             else:
-                orders[key] = self._beneath(order, process, production, kernels, now)
+                window = self._solo.word if kernel.is_production else 0
+                orders[key] = Order(Gate.PACED, pace, allowed, in_flight_cap=cap, solo_window=window)
         return orders
 
     def _working(self, now: int) -> bool:
@@ -227,25 +227,24 @@ class MeasuredController:
         return max(2, min(self.policy.most_in_flight, self.policy.in_flight_time // unit))
 
     def _beneath(
-        self, order: Order, process: Recollection, production: list[Kernel], kernels: dict[str, Kernel], now: int
+        self, allowed: int, process: Recollection, production: list[Kernel], kernels: dict[str, Kernel], now: int
     ) -> Order:
         """An opportunistic process's: in the pauses of production, and a little beside it."""
-        if not production:
-            return order
         plan = self._planned(production, kernels, now)
         space, gaps = plan.rooms[process.look.key], plan.gaps[process.look.key]
         shift = int(self._lag)
-        order = replace(
-            order,
-            pace=Pace.TIME,
-            allowed_beside=self._beside(process, space, now),
+        beside, is_closed = self._beside(process, space, now), self._solo.closes
+        return Order(
+            Gate.PACED,
+            Pace.TIME,
+            allowed=0 if is_closed else allowed,
+            allowed_beside=0 if is_closed else beside,
             in_flight_cap=space.in_flight,
             burst_microseconds=space.burst // 1000,
             gap_from=_microseconds(gaps.start - shift if gaps.start else 0),
             gap_until=_microseconds(gaps.until - shift),
             gap_again=_microseconds(gaps.again - shift if gaps.again else 0),
         )
-        return replace(order, allowed=0, allowed_beside=0) if self._solo.closes else order
 
     def _beside(self, process: Recollection, space: Room, now: int) -> int:
         """The hook lets a burst begin while less than this was used: nothing is given that is less than a burst."""
