@@ -25,6 +25,8 @@ from aliquot.gateway.folders import Folders
 from aliquot.gateway.gateway_folder import boot_id
 from aliquot.gateway.gateway_memory import GatewayMemory, claim_memory, orphan_seconds
 from aliquot.gateway.handlers import HANDLERS, SETTING, Sources
+from aliquot.gateway.history import UsageHistory
+from aliquot.gateway.history_settings import History
 from aliquot.gateway.host_limits import HostLimits, node_totals
 from aliquot.gateway.interception_guard import GuardRules, InterceptionGuard
 from aliquot.gateway.kernel_changes import KernelChanges
@@ -74,6 +76,7 @@ class AliquotExtension(ExtensionApp):
         Aliquot,
         AliquotIdentityProvider,
         Culling,
+        History,
         HostLimits,
         ImageCatalogue,
         KernelContainers,
@@ -86,6 +89,7 @@ class AliquotExtension(ExtensionApp):
     _policy = StopPolicy("never", can_keep=False)
     _adoption: Adoption | None = None
     _events: KernelEvents | None = None
+    _history: UsageHistory | None = None
     # In gateway mode.
     _remote: AliquotRemoteKernelManager | None = None
     _finding: asyncio.Task[None] | None = None
@@ -123,15 +127,17 @@ class AliquotExtension(ExtensionApp):
         for remark in self._remarks:
             self.log.warning("%s", remark)
         keep = None if self._manager is None else self._culler.keep
-        metrics = ServerMetrics(self.scene)
         changes = events = None
         if self._remote is None:
             events = self._events = KernelEvents(self.scene, self.log)
             self._watch.listen(events.tell)
             self._admission.observe(events.tell)
+            self._history = UsageHistory(History(parent=server).settings(folder, knobs), clock, self.log)
+            self._watch.listen(self._history.look)
             policy = knobs.class_policy()
             changes = KernelChanges(self._admission, self._link, self._manager, policy, self._watch, clock)
-        self.settings[SETTING] = Sources(self.scene, metrics, knobs.largest(), self._folders, keep, changes, events)
+        told = (ServerMetrics(self.scene), knobs.largest(), self._folders)
+        self.settings[SETTING] = Sources(self.scene, *told, keep, changes, events, self._history)
         self._is_made = True
         self._door.watch(server)
 
@@ -220,6 +226,8 @@ class AliquotExtension(ExtensionApp):
             await self._within_patience("containers", asyncio.to_thread(self._containers.close))
         await self._within_patience("admission", self._admission.stop(leaves_kernels=leaves_kernels))
         await self._within_patience("node_watch", self._watch.stop())
+        if self._history is not None:
+            await self._within_patience("history", self._history.stop())
         await self._within_patience("agent_link", self._link.stop())
         self._memory.close()
 

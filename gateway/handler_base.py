@@ -9,6 +9,7 @@ from typing import Any
 
 from aliquot.gateway.auth import User, user_of
 from aliquot.gateway.folders import Folders
+from aliquot.gateway.history import UsageHistory
 from aliquot.gateway.kernel_changes import KernelChanges
 from aliquot.gateway.kernel_events import KernelEvents
 from aliquot.gateway.metrics import ServerMetrics
@@ -33,6 +34,8 @@ class Sources:
     changes: KernelChanges | None = None
     # None likewise.
     events: KernelEvents | None = None
+    # None likewise.
+    history: UsageHistory | None = None
 
 
 class AliquotHandler(APIHandler):

@@ -8,6 +8,7 @@ from typing import Any
 from aliquot.gateway.event_handlers import EventsHandler
 from aliquot.gateway.folder_reports import folder_report, folder_reports
 from aliquot.gateway.handler_base import SETTING, AliquotHandler, Sources
+from aliquot.gateway.history_handlers import HistoryHandler
 from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.kernel_handlers import KERNEL_HANDLERS
 from aliquot.gateway.shared_folder import read_folder
@@ -111,6 +112,7 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/sizes", SizesHandler),
     *KERNEL_HANDLERS,
     (r"/aliquot/api/events", EventsHandler),
+    (r"/aliquot/api/history", HistoryHandler),
     (r"/aliquot/api/folders", FoldersHandler),
     (r"/aliquot/api/folders/(?P<name>[^/]+)", FolderHandler),
     (r"/aliquot/api/metrics", MetricsHandler),

@@ -30,7 +30,8 @@ def schema_of(path: str, method: str, status: int) -> tuple[str, dict[str, Any]]
     response = OPERATIONS[path, method]["responses"][str(status)]
     if "$ref" in response:
         response = API["components"]["responses"][response["$ref"].rpartition("/")[2]]
-    [(media_type, content)] = response["content"].items()
+    # The first is what is answered to who asks for no other.
+    media_type, content = next(iter(response["content"].items()))
     return media_type, content["schema"]
 
 

@@ -10,6 +10,7 @@ from aliquot.gateway.auth import AliquotIdentityProvider, User
 from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.config import Aliquot, configuration_page
 from aliquot.gateway.culling import Culling
+from aliquot.gateway.history_settings import History
 from aliquot.gateway.host_limits import HostLimits
 from aliquot.gateway.kernel_containers import KernelContainers
 from aliquot.gateway.shared_folder import SharedFolders
@@ -22,6 +23,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "configurati
 CLASSES = (
     Aliquot,
     Culling,
+    History,
     ImageCatalogue,
     HostLimits,
     KernelContainers,

@@ -1,0 +1,90 @@
+"""Samples become steps exactly, by time; what nobody knows is a gap."""
+
+from __future__ import annotations
+
+import pytest
+from aliquot.gateway.history_samples import FIGURES, Look, Sample, Subject, is_gap, samples
+from aliquot.gateway.history_steps import DAY, HOUR, WEEK, OpenSteps, parts
+
+from .node import UUID, figure, node
+
+KERNEL = Subject("kernel", "k1", "alice")
+
+
+def a_sample(used: float | None, busy: float | None = None) -> Sample:
+    known = {"used_bytes": used, "busy_gpus": busy}
+    return Sample(KERNEL, tuple(known.get(name) for name in FIGURES))
+
+
+def test_a_mean_is_weighted_by_time_and_extremes_are_kept() -> None:
+    steps = OpenSteps()
+    steps.add([a_sample(100)], 1004, 3)
+    steps.add([a_sample(700)], 1005, 1)
+    [point] = steps.points()
+    assert (point.at, point.seconds) == (1000, 4)
+    assert (figure(point.least), figure(point.mean), figure(point.most)) == (100, 250, 700)
+
+
+def test_a_stretch_over_steps_is_divided_among_them() -> None:
+    assert list(parts(1021, 13, 10)) == [(1000, 2), (1010, 10), (1020, 1)]
+    assert list(parts(1010, 10, 10)) == [(1000, 10)]
+
+
+def test_a_figure_that_is_known_for_a_while_has_the_mean_of_that_while() -> None:
+    steps = OpenSteps()
+    steps.add([a_sample(100, busy=None)], 1002, 2)
+    steps.add([a_sample(100, busy=0.5)], 1004, 2)
+    [point] = steps.points()
+    assert figure(point.mean, "busy_gpus") == 0.5
+    assert figure(point.mean, "share_used") is None
+
+
+def test_steps_that_ended_are_forgotten_and_one_that_grows_is_not() -> None:
+    steps = OpenSteps()
+    steps.add([a_sample(1)], 1012, 4)
+    steps.forget_before(1012)
+    assert [point.at for point in steps.points()] == [1010]
+
+
+def test_gpu_time_is_the_difference_of_counters() -> None:
+    before = Look(1000, 50, node(busy_seconds=10.0, own_seconds=4.0))
+    after = Look(1002, 52, node(busy_seconds=11.0, own_seconds=4.5))
+    found = {sample.subject.kind: sample for sample in samples(before, after)}
+    assert figure(found["kernel"].values, "busy_gpus") == 0.5
+    assert figure(found["kernel"].values, "own_gpus") == 0.25
+    assert found["device"].subject.id == UUID
+    assert figure(found["device"].values, "temperature_celsius") is None
+
+
+@pytest.mark.parametrize("now", [0.0, 900.0])
+def test_a_counter_that_began_anew_or_ran_ahead_of_time_is_not_known(now: float) -> None:
+    before, after = Look(1000, 50, node(busy_seconds=10.0)), Look(1002, 52, node(busy_seconds=now))
+    [kernel] = [sample for sample in samples(before, after) if sample.subject.kind == "kernel"]
+    assert figure(kernel.values, "busy_gpus") is None
+
+
+def test_a_kernel_has_no_sample_before_its_second_look() -> None:
+    before, after = Look(1000, 50, node(kernels=0)), Look(1002, 52, node())
+    assert [sample.subject.kind for sample in samples(before, after)] == ["device"]
+    assert list(samples(Look(1000, 50, None), after)) == []
+
+
+def test_an_id_of_another_owner_is_another_kernel() -> None:
+    before, after = Look(1000, 50, node(owner="bob")), Look(1002, 52, node(owner="alice"))
+    assert [sample.subject.kind for sample in samples(before, after)] == ["device"]
+
+
+def test_a_clock_that_was_set_and_a_long_silence_are_gaps() -> None:
+    look = Look(1000, 50, None)
+    assert not is_gap(look, Look(1002, 52, None), 10)
+    assert is_gap(look, Look(5000, 52, None), 10)
+    assert is_gap(look, Look(900, 52, None), 10)
+    assert is_gap(look, Look(1011, 61, None), 10)
+    assert is_gap(look, Look(1000, 50, None), 10)
+
+
+def test_ranges_are_what_their_names_say_and_coarse_steps_are_made_of_fine_ones() -> None:
+    assert [each.seconds for each in (HOUR, DAY, WEEK)] == [3600, 86400, 7 * 86400]
+    for each in (DAY, WEEK):
+        assert each.step_seconds % HOUR.step_seconds == 0
+        assert each.step_seconds < HOUR.seconds
