@@ -24,7 +24,7 @@ struct aliquot_agent_device {
     uint64_t allowed;
     /* The same, where a neighbour's board shows work, or a pause in which nothing may begin: at most this. */
     uint64_t allowed_beside;
-    uint32_t in_flight_cap;      /* bursts begun and not done; 0: no limit */
+    uint32_t in_flight_cap;      /* bursts begun and not done; 0: no limit. 1: of long ones, see pace_rule.h */
     uint32_t burst_microseconds; /* of device time that one burst should take */
     /* Work may begin in a pause of all neighbours that has lasted at least `gap_from` and less than `gap_until`, or at
      * least `gap_again`, microseconds. 0, 0, 0: in every pause. */

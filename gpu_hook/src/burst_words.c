@@ -55,6 +55,7 @@ uint64_t burst_words_ask(const struct burst_words *words, const struct pace_orde
         .expected = words->expected,
         .blocks = words->blocks,
         .in_flight = words->in_flight,
+        .unknown = (uint32_t)words->unknown,
     };
     neighbours_look(words->index, &state);
     return pace_wait(order, &state, now);

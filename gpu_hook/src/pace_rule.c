@@ -2,6 +2,8 @@
 
 #include "aliquot_protocol.h"
 
+#define MOST_SHORT 4 /* bursts */
+
 static uint64_t smaller(uint64_t one, uint64_t other)
 {
     return one < other ? one : other;
@@ -18,11 +20,18 @@ static uint64_t wait_in_pause(const struct pace_order *order, const struct pace_
     return (age < from ? smaller(from, again) : again) - age;
 }
 
+/* A cap of one is about long launches: others may follow short ones, whose end is seen late. Not if one is unknown. */
+static bool is_soon_done(const struct pace_order *order, const struct pace_state *state)
+{
+    return state->expected && !state->unknown && state->expected < PACE_SOON_NANOSECONDS &&
+           order->in_flight_cap == 1 && state->in_flight < MOST_SHORT;
+}
+
 uint64_t pace_wait(const struct pace_order *order, const struct pace_state *state, uint64_t now)
 {
     if (order->pace != ALIQUOT_PACE_TIME && order->pace != ALIQUOT_PACE_BLOCKS)
         return 0;
-    if (order->in_flight_cap && state->in_flight >= order->in_flight_cap)
+    if (order->in_flight_cap && state->in_flight >= order->in_flight_cap && !is_soon_done(order, state))
         return PACE_LOOK_NANOSECONDS;
     uint64_t used = order->pace == ALIQUOT_PACE_BLOCKS ? state->blocks : state->occupied + state->expected;
     if (used >= order->allowed)

@@ -9,6 +9,7 @@
 
 #define PACE_LOOK_NANOSECONDS 100000ull    /* how soon a change of neighbours or of the order is seen */
 #define PACE_REST_NANOSECONDS 1000000ull   /* the same, for who has waited long */
+#define PACE_SOON_NANOSECONDS 500000ull    /* of work: the hook sees an end up to so late */
 
 /* Of one device, as the agent's page says it (aliquot_pages.h has what each word means). */
 struct pace_order {
@@ -28,11 +29,13 @@ struct pace_state {
     uint32_t in_flight;          /* bursts */
     uint32_t has_neighbours;     /* boards of production on the device are known */
     uint32_t are_active;         /* one of these shows work */
-    uint32_t reserved;
+    uint32_t unknown;            /* launches in flight that were never measured: `expected` says little of these */
     uint64_t idle_since;         /* when the last of them became idle */
 };
 
-/* 0: a burst may begin now. Otherwise the nanoseconds after which to look again, at least 1. */
+/* A cap of one burst lets up to four be in flight as long as what is in flight is known to take less than
+ * PACE_SOON_NANOSECONDS.
+ * 0: a burst may begin now. Otherwise the nanoseconds after which to look again, at least 1. */
 uint64_t pace_wait(const struct pace_order *order, const struct pace_state *state, uint64_t now);
 
 #endif

@@ -140,6 +140,7 @@ void hook_notice(struct plant *plant, struct process *process)
             break;
         process->burst_head++;
         process->expected -= burst->expected;
+        process->unknown -= burst->is_unknown;
         if (!burst->is_measured)
             continue;
         process->in_flight--;
@@ -179,7 +180,8 @@ uint64_t hook_wait(struct plant *plant, struct process *process)
     if (process->gate != ALIQUOT_GATE_PACED)
         return process->gate == ALIQUOT_GATE_CLOSED ? PACE_LOOK_NANOSECONDS : 0;
     struct pace_state state = {.occupied = process->occupied, .expected = process->expected,
-                               .blocks = process->blocks, .in_flight = (uint32_t)process->in_flight};
+                               .blocks = process->blocks, .in_flight = (uint32_t)process->in_flight,
+                               .unknown = (uint32_t)process->unknown};
     for (uint32_t number = 0; !process->is_production && number < plant->process_count; number++) {
         const struct process *other = plant->processes[number];
         if (!is_neighbour(other))

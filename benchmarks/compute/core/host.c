@@ -102,6 +102,10 @@ static bool launch(struct plant *plant, uint32_t number, const struct op *op)
         }
         process->held_since = 0;
         hook_open(plant, process, is_alone, op->function);
+        if (!expected) {
+            process->bursts[(process->burst_tail - 1) % RING].is_unknown = true;
+            process->unknown++;
+        }
         if (!process->polls)
             hook_poll(plant, number);
     }

@@ -42,7 +42,7 @@ struct item {
 struct burst {
     uint64_t start, end, solo_window, expected;
     uint32_t launches, items_left, function; /* MOST_FUNCTIONS: of several */
-    bool is_closed, has_started, follows, is_sample, is_measured;
+    bool is_closed, has_started, follows, is_sample, is_measured, is_unknown;
 };
 
 struct function {
@@ -68,7 +68,7 @@ struct process {
     struct burst bursts[RING];
     uint32_t burst_head, burst_tail, until_sample;
     bool has_open, polls, is_active;
-    uint64_t since, occupied, expected, throttled, blocks, launches, in_flight, last_end;
+    uint64_t since, occupied, expected, unknown, throttled, blocks, launches, in_flight, last_end;
     uint64_t longest[2], longest_since, sampled, sampled_solo, samples;
     struct function functions[MOST_FUNCTIONS];
     uint64_t pieces[MOST_PIECES][2], piece_count, lost;

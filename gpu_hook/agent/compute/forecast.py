@@ -58,9 +58,12 @@ ALWAYS = Gaps(0, 0, 0)
 
 @dataclass
 class PauseHistory:
-    """``again_at_most``: a pause of that age is taken for idleness, as long as history does not say otherwise."""
+    """``again_at_most``: a pause of that age, and of so many units of what would be in flight, is taken for idleness,
+    as long as history does not say otherwise.
+    """
 
     again_at_most: int
+    again_units: int = 0
     _pauses: deque[Interval] = field(default_factory=lambda: deque(maxlen=MOST_PAUSES))
     _sorted: list[int] = field(default_factory=list)
     _sums: list[int] = field(default_factory=lambda: [0])
@@ -68,6 +71,7 @@ class PauseHistory:
     step: int = UNKNOWN_STEP  # about how long one of production takes, its pauses included
     typical: int = 0  # half of the time in pauses lies in longer ones
     spread: int = 0
+    usual: int = 0  # of the pauses of steps that have one; 0: they have none, or many
 
     def add(self, pauses: Sequence[Interval], now: int) -> None:
         for pause in pauses:
@@ -90,18 +94,19 @@ class PauseHistory:
         self.step = self._step_length()
         inside = list(accumulate(min(length, longest) for length in self._sorted))
         self.typical = self._sorted[bisect_left(inside, inside[-1] / 2)] if inside else 0
-        self.spread = self._spread_of_steps()
+        self.usual, self.spread = self._of_steps()
 
     @property
     def count(self) -> int:
         return len(self._sorted)
 
-    def _spread_of_steps(self) -> int:
-        """How much steps differ, for their pauses do: nobody notices a delay below it. 0 where they have none."""
+    def _of_steps(self) -> tuple[int, int]:
+        """The usual pause of a step, and how much steps differ, for their pauses do: nobody notices a delay below
+        it. 0 where they have none."""
         main = self._sorted[bisect_left(self._sorted, self.typical // 4) :]
         if len(main) < FEW or len(main) * self.step < self._span // 2:
-            return 0
-        return (main[len(main) * 84 // 100] - main[len(main) * 16 // 100]) // 2
+            return 0, 0
+        return main[len(main) // 2], (main[len(main) * 84 // 100] - main[len(main) * 16 // 100]) // 2
 
     def _step_length(self) -> int:
         """A step has one of the stretches of work in which production spends its time: half of it lies in longer ones.
@@ -123,10 +128,12 @@ class PauseHistory:
     def gaps(self, risk: Risk) -> Gaps:
         """The ages that give most at the highest price that keeps the delay within ``risk.rate``."""
         if len(self._sorted) < FEW or risk.rate <= 0:
-            return Gaps(0, 0, self.again_at_most)
+            return Gaps(0, 0, max(self.again_at_most, self.again_units * risk.in_flight))
         allowed = risk.rate * self._span
         noticed = max(risk.noticed * self.step, min(self.spread, MOST_NOTICED * self.step))
-        search = _Search(self._sorted, self._sums, risk, self.step, noticed, self._again_from())
+        usual = self.usual + int(risk.noticed * self.step) if self.usual else 0
+        search = _Search(self._sorted, self._sums, risk, self.step, noticed, self._again_from(risk), usual)
+        allowed += (self.count - search.ended[-1]) * search.delay  # of idleness, in which work begins anyway
         if search.everywhere <= allowed:
             return Gaps(0, 0, 0, search.everywhere / self._span, PRICES[-1])
         low, high, best = 0, len(PRICES), None
@@ -138,13 +145,15 @@ class PauseHistory:
             else:
                 high = middle
         if best is None:
-            return Gaps(0, 0, min(self._again_from(), NEVER))
+            return Gaps(0, 0, min(self._again_from(risk), NEVER))
         (start, until, again, cost), price = best
         return Gaps(start, until, again, cost / self._span, price)
 
-    def _again_from(self) -> int:
+    def _again_from(self, risk: Risk) -> int:
         """From which age on work begins whatever history says of shorter pauses."""
-        return max(self.again_at_most, 5 * self._sorted[len(self._sorted) * 3 // 4] // 2)
+        return max(
+            self.again_at_most, self.again_units * risk.in_flight, 5 * self._sorted[len(self._sorted) * 3 // 4] // 2
+        )
 
 
 def _borders(lengths: Sequence[int]) -> set[int]:
@@ -157,7 +166,14 @@ class _Search:
     """Over ages that are candidates: quantiles of the pauses, and what lies before them by the work in flight."""
 
     def __init__(
-        self, lengths: Sequence[int], sums: Sequence[int], risk: Risk, step: int, noticed: float, again_from: int
+        self,
+        lengths: Sequence[int],
+        sums: Sequence[int],
+        risk: Risk,
+        step: int,
+        noticed: float,
+        again_from: int,
+        usual: int,
     ) -> None:
         count = len(lengths)
         # A delay that is noticed costs as much as would use up what is allowed when it is as rare as it has to be.
@@ -171,10 +187,13 @@ class _Search:
         self.ended = [bisect_left(lengths, age) for age in self.ages]
         self.time = [sums[n] + age * (count - n) for n, age in zip(self.ended, self.ages, strict=True)]
         self.tails = []
+        self.reach: list[tuple[int, int]] = []  # to which age what began before an age works on, and that time in all
         for n, age in zip(self.ended, self.ages, strict=True):
             last = bisect_right(lengths, age + risk.in_flight)
+            self.reach.append((age + risk.in_flight, sums[last] + (age + risk.in_flight) * (count - last)))
             heavy = bisect_left(lengths, age + risk.in_flight - noticed) if risk.in_flight > noticed else n
-            heavy = max(n, heavy)
+            # A step whose pause was shorter than usual is not longer than usual for what fits into the usual one.
+            heavy = n if age + risk.in_flight <= usual else max(n, heavy)
             over = (last - heavy) * (age + risk.in_flight) - (sums[last] - sums[heavy])
             self.tails.append((heavy - n) * max(self.dear, risk.delay) + over)
         self.count, self.total = count, sums[count]
@@ -194,7 +213,10 @@ class _Search:
         worth, choice, least, start = onward[again[0]], (0, 0), float("inf"), 0
         for i in range(last + 1):
             paid = self.time[i] - self.ended[i] * self.delay / price
-            here = paid - self.tails[i] / price - unseen - least + onward[again[i]]
+            reached, worked = self.reach[i]
+            if reached > self.ages[again[i]]:
+                worked = self.time[again[i]]
+            here = paid + worked - self.time[i] - self.tails[i] / price - unseen - least + onward[again[i]]
             if here > worth:
                 worth, choice = here, (start, i)
             if paid < least:

@@ -55,7 +55,7 @@ class MeasuredController:
         self._attribution = Attribution()
         self._queues = {True: FairQueue(), False: FairQueue()}
         self._protection = Protection(self.policy)
-        self._pauses = PauseHistory(self.policy.idle_after)
+        self._pauses = PauseHistory(self.policy.open_after, self.policy.open_after_units)
         self._recollections: dict[int, Recollection] = {}
         self._plan: _Plan | None = None
         self._production_at: int | None = None

@@ -14,7 +14,7 @@ class Policy:
     """Times are nanoseconds unless a name says otherwise; rates are parts of time."""
 
     # What production may lose: wanted on average, and what people would notice in single steps.
-    slowdown_target: float = 0.02
+    slowdown_target: float = 0.025
     noticed_delay: float = 0.03  # of one step; 5 % is the promise at p99, and a step's length is only estimated
     rare_steps: float = 0.005  # part of the steps that may be delayed by more than that: half of what p99 hides
 
@@ -22,13 +22,18 @@ class Policy:
     period: int = 20 * MILLISECOND
     quiet_period: int = 100 * MILLISECOND
     idle_after: int = 40 * MILLISECOND
+    open_after: int = 25 * MILLISECOND  # in a pause longer than any usual one
+    open_after_units: int = 4  # or so many times what would be in flight: the longer it is, the surer it has to be
     margin: int = 10 * MILLISECOND  # allowances reach so far beyond the next look, for an agent that comes late
 
-    # AIMD of the delay that is allowed. Halving at most each `cut_pause`, for the effect of a cut shows after it.
+    # AIMD of the delay that is allowed. A cut at most each `cut_pause`, for its effect shows after it. TCP halves
+    # always; a little over the target is often chance, and half the delay would be half the harvest.
     least_rate: float = 0.002
-    most_rate: float = 2.5  # of the target: forecasts see more delay than there is; what is measured decides
+    most_rate: float = 5.0  # of the target: forecasts see more delay than there is; what is measured decides
     rise: float = 0.02  # of the target, each period: from the floor to the target in a second
     cut: float = 0.5
+    trim: float = 0.85
+    far_over: float = 2.0  # times the target
     cut_pause: int = 200 * MILLISECOND
     slowdown_span: int = 1 * SECOND  # over which slow-down is averaged
 

@@ -58,8 +58,9 @@ class Protection:
         limit = policy.slowdown_target / 2 if time_slices else 1.0
         if self.slowdown > policy.slowdown_target:
             if seen.now - self._cut_at >= policy.cut_pause or seen.now < self._cut_at:
-                self.rate = max(policy.least_rate, self.rate * policy.cut)
-                self.beside = max(policy.floor, self.beside * policy.cut)
+                cut = policy.cut if self.slowdown > policy.far_over * policy.slowdown_target else policy.trim
+                self.rate = max(policy.least_rate, self.rate * cut)
+                self.beside = max(policy.floor, self.beside * cut)
                 self._cut_at = seen.now
         elif seen.is_held:  # without demand a rise would mean nothing
             up = policy.rise * seen.working / policy.period

@@ -18,7 +18,7 @@ class ComputeSettings:
 
     control: str = "measured"
     cap: str = "none"
-    slowdown_target: float = 0.02
+    slowdown_target: float = 0.025
     floor: float = 0.001
     period: int = 20 * MILLISECOND
 

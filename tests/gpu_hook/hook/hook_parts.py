@@ -38,7 +38,7 @@ class PaceState(ctypes.Structure):
         ("in_flight", U32),
         ("has_neighbours", U32),
         ("are_active", U32),
-        ("reserved", U32),
+        ("unknown", U32),
         ("idle_since", U64),
     )
 

@@ -96,6 +96,34 @@ def test_rounds_of_a_step_are_no_steps() -> None:
     assert made.step == pytest.approx(136 * MILLISECOND, rel=0.15)
 
 
+def test_one_long_launch_is_begun_where_most_pauses_hold_it() -> None:
+    random = Random(4)
+    lengths = [random.gauss(50, 8) for _ in range(200)]
+    gaps = history(lengths, 90).gaps(risk(24))
+    assert gaps.until > gaps.start == 0
+
+
+def test_steps_with_short_pauses_may_be_delayed_to_the_usual_one_and_not_beyond() -> None:
+    random = Random(5)
+    lengths = [random.lognormvariate(0, 0.5) * 25 for _ in range(300)]
+    made = history(lengths, 100)
+    fits, exceeds = (made.gaps(risk(unit, 0.1)) for unit in (24, 48))
+    assert fits.until > fits.start == 0
+    assert exceeds.until == exceeds.start
+
+
+def test_rare_idleness_does_not_close_the_pauses_between() -> None:
+    lengths = [900.0 if number % 25 == 24 else 25.0 + number % 3 for number in range(300)]
+    gaps = history(lengths, 100).gaps(risk(15, 0.05))
+    assert gaps.until > gaps.start == 0
+
+
+def test_what_is_taken_for_idleness_grows_with_what_is_in_flight() -> None:
+    made = PauseHistory(AGAIN, 4)
+    assert made.gaps(risk(5)).again == AGAIN
+    assert made.gaps(risk(50)).again == 200 * MILLISECOND
+
+
 @given(st.lists(st.integers(0, 10**10), max_size=60), st.integers(0, 10**8), st.integers(0, 10**10), st.floats(0, 0.1))
 def test_ages_are_in_order_and_never_negative(lengths: list[int], work: int, in_flight: int, rate: float) -> None:
     made = history([length / MILLISECOND for length in lengths], work / MILLISECOND)

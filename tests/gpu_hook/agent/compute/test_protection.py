@@ -25,11 +25,14 @@ def after(protection: Protection, seen: Seen, seconds: float, begin: int = SECON
     return now
 
 
-def test_loss_over_the_target_halves_what_is_allowed_and_then_waits_for_the_effect() -> None:
+def test_loss_over_the_target_trims_what_is_allowed_then_halves_it_and_waits_for_the_effect_of_each() -> None:
     protection = Protection(POLICY)
     before = protection.rate
     now = after(protection, replace(CALM, lost=0.2 * STEP), 0.22)
-    assert before / 2 < protection.rate < before  # one cut, after a short rise
+    trimmed = protection.rate
+    assert before / 2 < trimmed < before * 1.2  # after a short rise
+    now = after(protection, replace(CALM, lost=0.2 * STEP), 0.2, now)
+    assert protection.rate == pytest.approx(trimmed * POLICY.cut)
     after(protection, replace(CALM, lost=0.2 * STEP), 2, now)
     assert protection.rate == POLICY.least_rate
 
