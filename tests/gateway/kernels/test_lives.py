@@ -22,11 +22,13 @@ async def act(fetch: Any, kernel_id: str, action: str) -> Any:
     return await fetch("api", "kernels", kernel_id, action, method="POST", allow_nonstandard_methods=True)
 
 
-async def execute(gateway: Any, kernel_id: str, code: str, *, seconds: float = 90) -> str:
-    """Run a cell as a client would, and return what it printed."""
+async def execute(
+    gateway: Any, kernel_id: str, code: str, *, seconds: float = 90, printed: list[str] | None = None
+) -> str:
+    """Run a cell as a client would, and return what it printed, which is in ``printed`` as soon as it comes."""
     client = gateway.kernels.get_kernel(kernel_id).client()
     client.start_channels()
-    printed: list[str] = []
+    printed = [] if printed is None else printed
     try:
         await client.wait_for_ready(timeout=seconds)
         await client.execute_interactive(
@@ -50,8 +52,9 @@ async def test_execute_interrupt_restart_and_shutdown(a_gateway: Any, jp_fetch: 
     kernel = await ready(a_gateway, kernel_id)
     assert await execute(a_gateway, kernel_id, "x = 1; print(x + 1)") == "2\n"
 
-    sleeping = asyncio.ensure_future(execute(a_gateway, kernel_id, "import time\nprint('on')\ntime.sleep(60)"))
-    await until(lambda: kernel.execution_state == "busy")
+    code, printed = "import time\nprint('on', flush=True)\ntime.sleep(60)", list[str]()
+    sleeping = asyncio.ensure_future(execute(a_gateway, kernel_id, code, printed=printed))
+    await until(lambda: "on\n" in printed)  # busy alone is not enough: answering a client's first request is work, too
     await act(jp_fetch, kernel_id, "interrupt")
     assert "KeyboardInterrupt" in await sleeping
 
