@@ -303,11 +303,14 @@ class ComputeKeeper:
         self._is_behind = False
         self._tell_pause = min(pause, _TELL_MOST_RARELY)
         self._tell_at = self._clock() + self._tell_pause
+        wanted: dict[str, Mapping[BoardPlace, int]] = {}  # the same for all processes of a kernel
         for number in self._welcomed:
             record = self._records[number]
             if record.can_pace:
-                wanted = {} if record.is_production else self._wanted(record)
-                self._is_behind |= not record.book.bring_up_to_date(wanted, record.session.notify)
+                kernel_id = record.owner.kernel_id
+                if kernel_id not in wanted:
+                    wanted[kernel_id] = {} if record.is_production else self._wanted(record)
+                self._is_behind |= not record.book.bring_up_to_date(wanted[kernel_id], record.session.notify)
 
     def _wanted(self, record: ProcessRecord) -> Mapping[BoardPlace, int]:
         places: dict[BoardPlace, int] = {}
