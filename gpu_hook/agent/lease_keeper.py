@@ -86,6 +86,9 @@ class LeaseKeeper:
             record.is_kept_out = False
             self.hurry()
 
+    def is_kept_out(self, kernel_id: str) -> bool:
+        return (record := self._records.get(kernel_id)) is not None and record.stays_out
+
     def record(self, kernel_id: str) -> LeaseRecord | None:
         return self._records.get(kernel_id)
 

@@ -48,6 +48,10 @@ class Evictions:
         exile = self._exiles.get(kernel_id)
         return exile is not None and exile.back_at is None
 
+    def has_left(self, kernel_id: str) -> bool:
+        """Or is about to."""
+        return self.is_out(kernel_id) and self._leases.is_kept_out(kernel_id)
+
     def forget(self, kernel_id: str) -> None:
         self._exiles.pop(kernel_id, None)
 

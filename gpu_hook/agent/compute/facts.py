@@ -86,6 +86,10 @@ class Leases(Protocol):
 
     def let_in(self, kernel_id: str) -> None: ...
 
+    def is_kept_out(self, kernel_id: str) -> bool:
+        """Not one that cannot be swapped: it stays where it is."""
+        ...
+
 
 @dataclass(eq=False)
 class Member:

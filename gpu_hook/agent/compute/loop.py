@@ -162,7 +162,9 @@ class ComputeKeeper:
     def describe(self, kernel_id: str, uuid: str) -> dict[str, Any] | None:
         """A kernel's ``compute`` on one device, for the status."""
         desk = self._desks.get(uuid)
-        return None if desk is None else describe_share(desk, kernel_id, self._evictions.is_out(kernel_id))
+        if desk is None:
+            return None
+        return describe_share(desk, kernel_id, self._evictions.is_out(kernel_id), self._evictions.has_left(kernel_id))
 
     def describe_device(self, uuid: str) -> dict[str, Any]:
         return describe_control(self._settings, self._desks.get(uuid), self._time_slices)

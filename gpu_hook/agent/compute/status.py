@@ -13,9 +13,10 @@ from .views import MILLISECOND, SECOND
 
 _AWAITED = "waits until production is back at the agent, which was restarted"
 _UNHOLDABLE = "swapped out while production works there: nothing less would hold it"
+_UNSWAPPABLE = "nothing holds it enough while production works there, and it cannot be swapped out"
 
 
-def describe_share(desk: DeviceDesk, kernel_id: str, is_out: bool) -> dict[str, Any] | None:
+def describe_share(desk: DeviceDesk, kernel_id: str, is_unholdable: bool, is_out: bool) -> dict[str, Any] | None:
     tally = desk.tallies.get(kernel_id)
     if tally is None:
         return None
@@ -24,8 +25,11 @@ def describe_share(desk: DeviceDesk, kernel_id: str, is_out: bool) -> dict[str, 
     bound = None if share is None else share.bound
     stretch = None if share is None else share.stretch
     reason = "" if share is None else share.reason
+    if is_unholdable:
+        reason = _UNHOLDABLE if is_out else _UNSWAPPABLE
     members = [member for member in desk.members.values() if member.who.kernel_id == kernel_id]
-    is_production = any(member.who.is_production for member in members)
+    if desk.is_awaiting and members and not members[0].who.is_production:
+        reason = _AWAITED
     return {
         "share_entitled": None if share is None else _rounded(share.entitled),
         "share_used": _rounded(used),
@@ -34,7 +38,7 @@ def describe_share(desk: DeviceDesk, kernel_id: str, is_out: bool) -> dict[str, 
         "throttled_seconds": round(tally.throttled / SECOND, 6),
         "bound_milliseconds": None if bound is None else round(bound / MILLISECOND, 3),
         "pace": _pace(members),
-        "reason": _UNHOLDABLE if is_out else _AWAITED if desk.is_awaiting and not is_production else reason,
+        "reason": reason,
         "unholdable": is_out,
         "is_capped": any(member.who.is_capped for member in members),
     }

@@ -175,12 +175,16 @@ class AnActuation:
 @dataclass
 class SomeLeases:
     out: set[str] = field(default_factory=set)
+    unswappable: set[str] = field(default_factory=set)
 
     def keep_out(self, kernel_id: str) -> None:
         self.out.add(kernel_id)
 
     def let_in(self, kernel_id: str) -> None:
         self.out.discard(kernel_id)
+
+    def is_kept_out(self, kernel_id: str) -> bool:
+        return kernel_id in self.out - self.unswappable
 
 
 class AWorld:

@@ -184,6 +184,11 @@ def test_whom_nothing_holds_leaves_and_comes_back_when_production_rests(a_world:
     status = world.keeper.describe("h", uuid_of(0))
     assert status is not None
     assert status["unholdable"]
+    world.leases.unswappable.add("h")
+    status = world.keeper.describe("h", uuid_of(0))
+    assert status is not None
+    assert (status["unholdable"], status["reason"].endswith("it cannot be swapped out")) == (False, True)
+    world.leases.unswappable.clear()
     world.run(10_000, each=100)
     production.end(world.now - SECOND, world.now)
     world.run(1000)

@@ -18,6 +18,7 @@ def test_a_displaced_kernel_leaves_busy_as_it_is_and_comes_back_when_it_is_let_i
         node.keeper.keep_out("h")
         await node.turn()
         assert kernel.residency.state is KernelState.SWAPPING_OUT
+        assert node.keeper.is_kept_out("h")
         await node.finish(kernel)
         call(kernel, node)
         await node.turn(1.0)
@@ -43,6 +44,7 @@ def test_a_displaced_kernel_that_cannot_leave_still_gets_its_memory() -> None:
         node.keeper.keep_out("h")
         await node.turn()
         assert kernel.residency.state is KernelState.RESIDENT
+        assert not node.keeper.is_kept_out("h")
         assert kernel.desks.answers == ["given"]
 
     asyncio.run(scenario())
