@@ -23,6 +23,7 @@ COMMANDS = {
     "demo": ("demo.DemoCommand", "three notebooks share one GPU; each claim is checked"),
     "status": ("status.StatusCommand", "the devices and kernels of this machine"),
     "top": ("top.TopCommand", "who has how much of the GPUs' time, live"),
+    "history": ("history.HistoryCommand", "who used what, over the last hour, day or week"),
     "resize": ("resize.ResizeCommand", "another size or class for a kernel that runs"),
     "swap": ("swap.SwapCommand", "a kernel's memory leaves its GPU, until its next cell"),
     "wake": ("swap.WakeCommand", "it comes back, ahead of its next cell"),

@@ -53,6 +53,14 @@ class OwnGateway:
 
     def ask(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> Any:
         """The answer's JSON, None for an empty one. Raises GatewayRefusal, and NoGatewayHere where none answers."""
+        text = self.text(path, method, body, seconds)
+        try:
+            return json.loads(text) if text else None
+        except ValueError as error:
+            raise NoGatewayHere(f"the gateway at {self.url} cannot be understood: {error}") from error
+
+    def text(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> str:
+        """The answer as it is. Raises likewise."""
         request = urllib.request.Request(
             f"{self.url}aliquot/api/{path}",
             data=None if body is None else json.dumps(body).encode(),
@@ -61,8 +69,7 @@ class OwnGateway:
         )
         try:
             with urllib.request.urlopen(request, timeout=seconds) as answer:
-                text = answer.read()
-                return json.loads(text) if text else None
+                return str(answer.read(), "utf-8")
         except urllib.error.HTTPError as error:
             raise GatewayRefusal(error.code, _message(error)) from error
         except (OSError, ValueError, HTTPException) as error:  # the last: it ended while it answered

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 from aliquot.gateway.event_handlers import RemoteEventsHandler
 from aliquot.gateway.handler_base import AliquotHandler
 from aliquot.gateway.handlers import SizesHandler, StatusHandler
+from aliquot.gateway.history_handlers import HistoryHandler
 from aliquot.gateway.kernel_handlers import (
     HintHandler,
     KeepHandler,
@@ -37,10 +39,19 @@ _Report = dict[str, Any]
 
 async def ask_gateway(path: str, **request: Any) -> Any:
     """The gateway's answer. Raises HTTPError, 503 where there is none."""
+    text = await ask_gateway_for_text(path, **request)
+    try:
+        return json_decode(text) if text else None
+    except ValueError as error:
+        raise HTTPError(503, f"asked the gateway for {path}; its answer cannot be read: {error!r}") from error
+
+
+async def ask_gateway_for_text(path: str, **request: Any) -> str:
+    """Its answer as it is. Raises likewise."""
     url = url_path_join(GatewayClient.instance().url or "", "aliquot/api", path)
     try:
         response = await within(gateway_request(url, **{"method": "GET", **request}), _ANSWER_SECONDS)
-        return json_decode(response.body) if response.body else None
+        return str(response.body or b"", "utf-8")
     except (asyncio.TimeoutError, OSError, ValueError) as error:
         raise HTTPError(503, f"asked the gateway at {url}; it gave no answer: {error!r}") from error
     except HTTPError as error:
@@ -190,6 +201,20 @@ class RemoteSizesHandler(SizesHandler):
         self.answer(report)
 
 
+class RemoteHistoryHandler(HistoryHandler):
+    """What the gateway kept; labels of kernels are its own."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        if not self.asker.is_admin:
+            return await with_cause(super().get)
+        question, is_csv = self.question(), self.wants_csv()
+        wish = [("kernel", name) for name in question.kernels] + [("device", name) for name in question.devices]
+        query = urlencode([("range", question.range.name), ("format", "csv" if is_csv else "json"), *wish])
+        self.send(await ask_gateway_for_text(f"history?{query}"), is_csv, question.range.name)
+
+
 def remote_handlers(routes: tuple[tuple[str, type[RequestHandler]], ...]) -> list[tuple[str, type[RequestHandler]]]:
     """The same routes, with ours where the gateway is asked."""
     ours = (
@@ -203,6 +228,7 @@ def remote_handlers(routes: tuple[tuple[str, type[RequestHandler]], ...]) -> lis
         RemoteHintHandler,
         RemoteSizesHandler,
         RemoteEventsHandler,
+        RemoteHistoryHandler,
     )
     stands_for: dict[type, type[RequestHandler]] = {handler.__bases__[0]: handler for handler in ours}
     return [(route, stands_for.get(handler, handler)) for route, handler in routes]

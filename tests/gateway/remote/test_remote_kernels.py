@@ -118,6 +118,16 @@ def test_the_users_own_server_tells_what_the_gateway_says_of_its_kernels(
     assert "python3.gpu-0.25" in sizes
 
 
+def test_the_history_is_the_gateways(a_gateway: Server, own_servers: Callable[..., list[Server]]) -> None:
+    [mine] = own_servers("alice")
+    want = a_gateway.ask("GET", "aliquot/api/history?range=week", token=TOKENS["alice"])
+    told = mine.ask("GET", "aliquot/api/history?range=week")
+    assert (told.status, want.status) == (200, 200)
+    assert told.body["range"] == "week"
+    assert [one["uuid"] for one in told.body["devices"]] == [one["uuid"] for one in want.body["devices"]]
+    assert mine.ask("GET", "aliquot/api/history?range=year").status == 400
+
+
 def test_changes_and_events_are_passed_on_to_the_gateway(
     a_gateway: Server, own_servers: Callable[..., list[Server]]
 ) -> None:

@@ -1,0 +1,57 @@
+"""`aliquot history`: asks the gateway of this machine who used what over the last hour, day or week."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from aliquot.gateway.commands.command import JSON_FLAG, Command, CommandError, UsageError
+from aliquot.gateway.history_steps import RANGES
+from aliquot.gateway.history_table import history_table
+from aliquot.gateway.own_gateway import GatewayRefusal, NoGatewayHere, OwnGateway
+from aliquot.gateway.tables import console
+from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
+from traitlets import Bool, Unicode
+
+
+class HistoryCommand(Command):
+    """Prints a table, CSV for other programs, or the gateway's JSON."""
+
+    name = "aliquot history"
+    description = """Who used what, over the last hour, day or week: devices, and kernels that run or ended.
+
+    The gateway keeps it (see docs/how-to/usage-history.md); without one there is none."""
+    examples = """
+    aliquot history
+    aliquot history --range week --csv > week.csv
+    """
+    flags = {
+        **Command.flags,
+        **JSON_FLAG,
+        "csv": ({"HistoryCommand": {"csv_output": True}}, "Print every step as CSV."),
+    }
+    aliases = {"range": "HistoryCommand.asked_range", "runtime-dir": "HistoryCommand.runtime_dir"}
+    asked_range = Unicode("hour", help="hour, day or week.").tag(config=True)
+    csv_output = Bool(False, help="Print every step as CSV.").tag(config=True)
+    runtime_dir = Unicode("", help="Folder of the node agent's sockets (default: the usual one).").tag(config=True)
+
+    def start(self) -> None:
+        """Called by Application.start."""
+        if self.asked_range not in RANGES:
+            raise UsageError(f"asked the range {self.asked_range!r}; write one of {', '.join(RANGES)}")
+        runtime = RuntimeDir(Path(self.runtime_dir).absolute()) if self.runtime_dir else find_runtime_dir()
+        wish = urlencode({"range": self.asked_range, "format": "csv" if self.csv_output else "json"})
+        try:
+            text = OwnGateway.find(runtime).text(f"history?{wish}")
+        except (NoGatewayHere, GatewayRefusal) as error:
+            raise CommandError(str(error)) from None
+        if self.csv_output:
+            print(text, end="")
+            return
+        report: dict[str, Any] = json.loads(text)
+        if self.json_output:
+            print(json.dumps(report, indent=2, ensure_ascii=False))
+            return
+        console().print(history_table(report))
