@@ -180,16 +180,22 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 /* Ends the stream's capture, too. Taken from the list before the call, for the next stream may get the same handle. */
 static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
 {
-    stream_priority_forget(stream);
-    if ((!captures_are_on() && !pacing_is_used()) || !activation_enter())
-        return real(stream);
+    struct priority_memory priority = stream_priority_forget(stream);
+    if ((!captures_are_on() && !pacing_is_used()) || !activation_enter()) {
+        CUresult result = real(stream);
+        if (result != CUDA_SUCCESS)
+            stream_priority_restore(stream, &priority);
+        return result;
+    }
     pacing_end_stream(stream);
     struct capture *ended = take(stream, NULL, UINT32_MAX);
     CUresult result = real(stream);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         uncount_all(ended);
-    else
+    } else {
+        stream_priority_restore(stream, &priority);
         put(ended);
+    }
     elastic_sweep();
     activation_leave();
     return result;

@@ -16,6 +16,7 @@
 #include "pools.h"
 #include "residency.h"
 #include "sparse.h"
+#include "stream_priority.h"
 #include "vmm.h"
 
 #include <pthread.h>
@@ -139,6 +140,7 @@ static void refund_context(CUcontext context, int device)
     struct ended ended = {context, device};
     context_list_remove(context);
     captures_forget_context(context);
+    stream_priority_forget_context(context);
     allocations_take_all(refund_if_gone, &ended);
     if (context && elastic_has_dying())
         elastic_forget_context(context);

@@ -93,11 +93,14 @@ static CUresult find_or_open(CUdevice device, CUcontext primary, uint32_t percen
     return CUDA_SUCCESS;
 }
 
-/* Under the lock. NULL: the current context is another one. */
+/* Under the lock. NULL: the current context is another one. One that was reset is left so: a use would make it anew. */
 static CUcontext current_primary(CUdevice device)
 {
     CUcontext current = NULL, primary = NULL;
+    unsigned int flags;
+    int is_active = 0;
     if (driver()->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !current ||
+        driver()->cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS || !is_active ||
         driver()->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
         return NULL;
     driver()->cuDevicePrimaryCtxRelease_v2(device);

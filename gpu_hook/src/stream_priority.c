@@ -8,11 +8,12 @@
 #include <string.h>
 
 #define REMEMBERED 1024u /* a power of two */
-#define TRIES 8u         /* slots in which a stream may stand */
+#define TRIES 64u        /* slots in which a stream may stand: in a table that is half full there is one */
+#define CHANGED_MOST (REMEMBERED / 2)
 
 struct changed_stream {
     CUstream stream; /* NULL: free */
-    int asked, given;
+    struct priority_memory memory;
 };
 
 static struct {
@@ -43,7 +44,8 @@ bool stream_priority_choose(struct priority_wish *wish, int *given)
     struct priority_range range;
     session_await();
     const struct aliquot_agent_page *page = page_agent();
-    if (!(__atomic_load_n(&page->actuators, __ATOMIC_RELAXED) & ALIQUOT_ACT_STREAM_PRIORITY) ||
+    if (__atomic_load_n(&state.count, __ATOMIC_RELAXED) >= CHANGED_MOST ||
+        !(__atomic_load_n(&page->actuators, __ATOMIC_RELAXED) & ALIQUOT_ACT_STREAM_PRIORITY) ||
         driver()->cuCtxGetStreamPriorityRange(&range.least, &range.greatest) != CUDA_SUCCESS)
         return false;
     bool is_production = __atomic_load_n(&page->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION;
@@ -68,33 +70,58 @@ static struct changed_stream *find(CUstream stream, CUstream wanted)
 }
 
 /* With the mutex. */
-static void drop(CUstream stream)
+static struct priority_memory drop(CUstream stream)
 {
     struct changed_stream *found = find(stream, stream);
     if (!found)
-        return;
+        return (struct priority_memory){0};
     found->stream = NULL;
     __atomic_fetch_sub(&state.count, 1, __ATOMIC_RELAXED);
+    return found->memory;
 }
 
-void stream_priority_remember(CUstream stream, struct priority_wish wish, int given)
+void stream_priority_restore(CUstream stream, const struct priority_memory *memory)
 {
+    if (!memory->is_one)
+        return;
     pthread_mutex_lock(&state.mutex);
-    drop(stream); /* of a stream that ended with its context */
-    struct changed_stream *slot = wish.asked != given ? find(stream, NULL) : NULL;
+    drop(stream); /* of a stream whose end was not seen */
+    struct changed_stream *slot = find(stream, NULL);
     if (slot) {
-        *slot = (struct changed_stream){stream, wish.asked, given};
+        *slot = (struct changed_stream){stream, *memory};
         __atomic_fetch_add(&state.count, 1, __ATOMIC_RELAXED);
     }
     pthread_mutex_unlock(&state.mutex);
 }
 
-void stream_priority_forget(CUstream stream)
+void stream_priority_remember(CUstream stream, struct priority_wish wish, int given)
 {
-    if (__atomic_load_n(&state.count, __ATOMIC_RELAXED) == 0)
+    struct priority_memory memory = {.asked = wish.asked, .given = given, .is_one = true};
+    driver()->cuCtxGetCurrent(&memory.context);
+    stream_priority_forget(stream);
+    if (wish.asked != given)
+        stream_priority_restore(stream, &memory);
+}
+
+struct priority_memory stream_priority_forget(CUstream stream)
+{
+    struct priority_memory memory = {0};
+    if (!stream || __atomic_load_n(&state.count, __ATOMIC_RELAXED) == 0)
+        return memory;
+    pthread_mutex_lock(&state.mutex);
+    memory = drop(stream);
+    pthread_mutex_unlock(&state.mutex);
+    return memory;
+}
+
+void stream_priority_forget_context(CUcontext context)
+{
+    if (!context || __atomic_load_n(&state.count, __ATOMIC_RELAXED) == 0)
         return;
     pthread_mutex_lock(&state.mutex);
-    drop(stream);
+    for (unsigned i = 0; i < REMEMBERED; i++)
+        if (state.streams[i].stream && state.streams[i].memory.context == context)
+            drop(state.streams[i].stream);
     pthread_mutex_unlock(&state.mutex);
 }
 
@@ -106,7 +133,7 @@ int stream_priority_shown(CUstream stream, int given)
         return given;
     pthread_mutex_lock(&state.mutex);
     const struct changed_stream *found = find(stream, stream);
-    int shown = found && found->given == given ? found->asked : given;
+    int shown = found && found->memory.given == given ? found->memory.asked : given;
     pthread_mutex_unlock(&state.mutex);
     return shown;
 }

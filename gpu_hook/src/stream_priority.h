@@ -23,14 +23,26 @@ struct priority_wish {
 /* Pure: what a stream of that class gets. Where there are no two halves, what was asked. */
 int priority_bounded(bool is_production, struct priority_wish wish, struct priority_range range);
 
-/* False: nothing is to be changed, for the agent does not want it, or there is no context. True: the wish is within what
+/* False: nothing is to be changed, for the agent does not want it, there is no context, or as many streams are changed
+ * already as can be remembered. True: the wish is within what
  * the device has, as the driver would have made it. */
 bool stream_priority_choose(struct priority_wish *wish, int *given);
 
-/* Streams whose priority is not the one that was asked for. One that is not remembered, for the table is full, shows
- * what it has. */
+/* Streams whose priority is not the one that was asked for, each in the context that was current. */
 void stream_priority_remember(CUstream stream, struct priority_wish wish, int given);
-void stream_priority_forget(CUstream stream);
+
+struct priority_memory {
+    CUcontext context;
+    int asked, given;
+    bool is_one;
+};
+
+/* Before the stream is ended; what was known of it, for stream_priority_restore where that fails. */
+struct priority_memory stream_priority_forget(CUstream stream);
+void stream_priority_restore(CUstream stream, const struct priority_memory *memory);
+
+/* The context ended, and its streams with it. */
+void stream_priority_forget_context(CUcontext context);
 int stream_priority_shown(CUstream stream, int given);
 
 /* In the child of a fork, in the fork handler, and at its own cuInit. */

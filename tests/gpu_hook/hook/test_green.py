@@ -107,6 +107,14 @@ def test_it_keeps_no_primary_context_alive(a_node: Any) -> None:
     assert client.is_on_a_part("two")
 
 
+def test_a_primary_context_that_was_reset_is_not_made_anew(a_node: Any) -> None:
+    client = Client(a_node, percent=25)
+    assert client.program("call('cuDevicePrimaryCtxReset_v2', 0)") == 0
+    assert client.program("call('cuStreamCreate', ctypes.byref(U64()), 1)") != 0
+    states = "(lambda a: [call('cuDevicePrimaryCtxGetState', 0, ctypes.byref(U64()), ctypes.byref(a)), a.value])"
+    assert client.program(f"{states}(ctypes.c_int(7))") == [0, 0]
+
+
 def test_where_the_driver_refuses_streams_are_plain_and_it_is_said_once(a_node: Any, tmp_path: Path) -> None:
     log = tmp_path / "hook.log"
     faults = {"ALIQUOT_SOFTGPU_FAULTS": "cuGreenCtxCreate:1=801,cuGreenCtxCreate:2=801"}

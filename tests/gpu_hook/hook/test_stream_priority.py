@@ -99,11 +99,11 @@ def given(program: Any, name: str) -> int:
     return int(value)
 
 
-def begin(node: Any, workload: WorkloadClass, actuators: Actuators) -> Any:
+def begin(node: Any, workload: WorkloadClass, actuators: Actuators, **env: str) -> Any:
     outsider = node.outsider()
     assert outsider("begin()") == 0
     agent = node.grant((outsider("uuid(0)"), 64 * MIB))
-    program = node.program()
+    program = node.program(**env)
     assert program("begin()") == 0
     struct.pack_into("=I", agent.process(program.pid).agent_page, AgentPage.ACTUATORS, actuators)
     agent.set_workload_class(workload)
@@ -145,3 +145,31 @@ def test_a_stream_with_the_handle_of_an_ended_one_shows_its_own_priority(a_node:
         make(program, "one", 0)
         assert shown(program, "one") == 0
         assert program("call('cuStreamDestroy_v2', streams['one'])") == 0
+
+
+def test_a_stream_that_could_not_be_ended_shows_what_was_asked(a_node: Any) -> None:
+    faults = {"ALIQUOT_SOFTGPU_FAULTS": "cuStreamDestroy_v2:1=999"}
+    program = begin(a_node, WorkloadClass.PRODUCTION, Actuators.STREAM_PRIORITY, **faults)
+    make(program, "one", 0)
+    assert given(program, "one") != 0
+    assert program(f"call('cuStreamDestroy_v2', {STREAM.format(name='one')})") == 999
+    assert shown(program, "one") == 0
+
+
+def test_more_streams_than_are_remembered_show_what_was_asked(a_node: Any) -> None:
+    program = begin(a_node, WorkloadClass.PRODUCTION, Actuators.STREAM_PRIORITY)
+    for number in range(1300):
+        make(program, f"s{number}", 0)
+    assert {shown(program, f"s{number}") for number in range(1300)} == {0}
+
+
+def test_contexts_that_come_and_go_leave_room_for_streams(a_node: Any) -> None:
+    program = begin(a_node, WorkloadClass.PRODUCTION, Actuators.STREAM_PRIORITY)
+    context = "ctypes.byref(streams.setdefault('context', U64()))"
+    for _ in range(30):
+        assert program(f"call('cuCtxCreate_v2', {context}, 0, 0)") == 0
+        for number in range(40):
+            make(program, f"s{number}", 0)
+        assert program("call('cuCtxDestroy_v2', streams['context'])") == 0
+        make(program, "after", 0)
+        assert given(program, "after") != 0

@@ -11,7 +11,7 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from aliquot.gpu_hook.protocol import AgentPage, Gate, HookPage, Pace
+from aliquot.gpu_hook.protocol import Actuators, AgentPage, Gate, HookPage, Pace
 
 PAUSE_SECONDS = 0.002
 PORTION_NANOSECONDS = 100_000  # of device time, and as many microseconds of a burst at most
@@ -25,6 +25,7 @@ class TightPace:
         self.waits = 0
         self._agent = agent
         agent.gate, agent.pace = Gate.PACED, Pace.TIME
+        agent.actuators, agent.sm_percent = Actuators.GREEN_CONTEXT | Actuators.STREAM_PRIORITY, 50
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
