@@ -155,12 +155,15 @@ class Kernel:
         for process in entry.sessions:
             self._expected.add(process)
         if self._expected:
+            self.write_journal()  # for an agent after us, should they not come back before
             self.desks.hold()
             self.compute.awaits(self, True)
 
     def stop_expecting(self) -> None:
         """The grace for processes to come back is over."""
-        self._expected.clear()
+        if self._expected:
+            self._expected.clear()
+            self.write_journal()
         self._resume()
         if not self._sessions:
             self.residency.emptied()
@@ -205,6 +208,7 @@ class Kernel:
 
     def write_journal(self) -> None:
         """Replace grant.json. A full file system costs the restart, not the kernel."""
+        joined = [s for s in self._sessions.values() if s.role is not Role.OBSERVER]
         entry = Entry(
             reservation=self.reservation,
             interception=self.interception,
@@ -212,9 +216,7 @@ class Kernel:
             libraries=self.libraries,
             boot_id=read_boot_id(),
             bound=self._bound.all,
-            sessions=tuple(
-                Process(s.pid, s.start_time_ticks) for s in self._sessions.values() if s.role is not Role.OBSERVER
-            ),
+            sessions=(*self._expected.all, *(Process(s.pid, s.start_time_ticks) for s in joined)),
             tallies=self.usage.tallies,
             host_tally=self.usage.host_tally,
             is_swapped=self.residency.is_lease_ended,
