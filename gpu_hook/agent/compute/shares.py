@@ -14,7 +14,8 @@ from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND, Interval
 SHORT_GAP = 1 * MILLISECOND  # between launches: who returns within it had not left the device
 SLICE = 2_500_000  # of each neighbour: an interval may begin when work does, after slices for which it waited
 MOST_CREDIT = 100 * MILLISECOND  # of the kernel's part of that time; more of a burst would break the share over 1 s
-MOST_DEBT = 300 * MILLISECOND  # of work that was in flight before anybody else came
+MOST_DEBT = 300 * MILLISECOND
+JOINING, JOINING_DEBT = 2 * SECOND, 100 * MILLISECOND  # of work launched before the first order, while it runs
 FORGET_AFTER = 1 * SECOND  # without work: then debts are forgiven, too
 RATE_SPAN = 200 * MILLISECOND
 
@@ -67,6 +68,7 @@ class _Standing:
     lag: float = 0.0
     rate: float = 0.0  # of the device, earned lately
     last_work: int = 0
+    joined: int = 0
 
 
 @dataclass
@@ -74,15 +76,18 @@ class FairQueue:
     """``step`` at each look, with what was settled from ``start`` to ``until``; allowances reach from ``now`` on."""
 
     _standings: dict[str, _Standing] = field(default_factory=dict)
+    _settled: int | None = None
 
     def step(self, members: Sequence[Member], start: int, until: int, now: int, horizon: int) -> dict[str, Allowance]:
+        before = self._standings if start == self._settled else {}  # a kernel that was alone owes nothing for that
+        self._settled = until
         self._standings = {
-            m.kernel_id: self._standings.get(m.kernel_id) or _Standing(m.own, last_work=until) for m in members
+            m.kernel_id: before.get(m.kernel_id) or _Standing(m.own, last_work=until, joined=until) for m in members
         }
         caps = {m.kernel_id: m.weight / 100 for m in members if m.is_capped}
         earned = self._earned(members, start, until, caps)
         for member in members:
-            self._settle(member, earned[member.kernel_id], until - start)
+            self._settle(member, earned[member.kernel_id], until - start, until)
         wanting = [m for m in members if m.wants]
         now_parts = split({m.kernel_id: m.weight for m in wanting}, caps)
         self._level(wanting, until)
@@ -127,13 +132,14 @@ class FairQueue:
         standing.last_work = last
         return spans
 
-    def _settle(self, member: Member, earned: float, elapsed: int) -> None:
+    def _settle(self, member: Member, earned: float, elapsed: int, until: int) -> None:
         standing = self._standings[member.kernel_id]
         used, standing.own = max(0.0, member.own - standing.own), member.own
         standing.lag += earned - used
         if elapsed > 0:
             standing.rate += (earned / elapsed - standing.rate) * min(1.0, elapsed / RATE_SPAN)
-        standing.lag = max(standing.lag, -float(MOST_DEBT))
+        is_joining = until - standing.joined < JOINING
+        standing.lag = max(standing.lag, -float(JOINING_DEBT if is_joining else MOST_DEBT))
 
     def _level(self, wanting: Sequence[Member], until: int) -> None:
         """Where all are behind, the device was not to be had: that is nobody's credit."""

@@ -133,3 +133,29 @@ def test_sixteen_equals_get_equal_parts() -> None:
         device.step(set(device.weights))
     own = list(device.own.values())
     assert sum(own) ** 2 / (16 * sum(one * one for one in own)) >= 0.98
+
+
+def test_what_was_launched_before_the_first_order_is_paid_back_within_a_second_or_so() -> None:
+    device = Slices({"a": 10, "b": 90})
+    device.step({"a", "b"})
+    device.own["a"] += 600 * MILLISECOND  # it had queued so much
+    for _ in range(60):
+        device.step({"a", "b"})
+    before = dict(device.own)
+    for _ in range(50):
+        device.step({"a", "b"})
+    used = {key: device.own[key] - before[key] for key in before}
+    assert 100 * used["a"] / sum(used.values()) == pytest.approx(10, abs=3)
+
+
+def test_time_alone_on_the_device_is_no_debt() -> None:
+    device = Slices({"a": 50, "b": 50})
+    for _ in range(20):
+        device.step({"a", "b"})
+    device.now += 10 * SECOND  # b was away: nobody asked the queue
+    device.own["a"] += 10 * SECOND
+    before = dict(device.own)
+    for _ in range(10):
+        device.step({"a", "b"})
+    used = {key: device.own[key] - before[key] for key in before}
+    assert 100 * used["a"] / sum(used.values()) == pytest.approx(50, abs=10)
