@@ -32,8 +32,8 @@ class Policy:
     most_rate: float = 5.0  # of the target: forecasts see more delay than there is; what is measured decides
     rise: float = 0.02  # of the target, each period: from the floor to the target in a second
     cut: float = 0.5
-    trim: float = 0.85
-    far_over: float = 2.0  # times the target
+    trim: float = 0.9
+    far_over: float = 1.5  # times the target
     cut_pause: int = 200 * MILLISECOND
     slowdown_span: int = 1 * SECOND  # over which slow-down is averaged
 
