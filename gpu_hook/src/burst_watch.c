@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define STALE_NANOSECONDS 300000ull /* without a launch: what is open is closed */
-#define LOST_NANOSECONDS 1000000000ull /* without a launch: what no thread but its own can ask for is over */
+#define LOST_NANOSECONDS 1000000000ull /* without a launch: what may not be asked for is over */
 #define STOP_PAUSE_NANOSECONDS 1000000
 #define STOP_TRIES 100
 #define LOCK_NANOSECONDS 100000000
@@ -115,16 +115,18 @@ static void end_unseen(struct bursts *bursts, struct track *track, uint64_t now)
 
 /* Where the stream is through already, its work has ended between the last launch and now: that long the launches take
  * alone, at most. What may not be recorded late had no room when it was launched: it is over when the stream is through,
- * which of another thread's default stream nobody but that thread can ask; and that may have ended. */
+ * which of another thread's default stream nobody but that thread can ask, and that may have ended; and of no stream that
+ * may be captured, for as long as any capture lasts. */
 static void close_late(struct bursts *bursts, struct track *track, uint64_t now)
 {
     bool is_barrier = track_is_legacy(track) && bursts->tracks.has_blocking;
     bool is_anothers = track->milestones.stream == CU_STREAM_PER_THREAD && track->thread != threads_own;
-    bool is_through = is_anothers ? now - track->launched_at > LOST_NANOSECONDS
-                                  : driver()->cuStreamQuery(track->milestones.stream) != CUDA_ERROR_NOT_READY;
-    if (!is_barrier && !is_anothers)
+    bool may_ask = !is_anothers && !captures_are_on();
+    bool is_through = may_ask ? driver()->cuStreamQuery(track->milestones.stream) != CUDA_ERROR_NOT_READY
+                              : now - track->launched_at > LOST_NANOSECONDS;
+    if (may_ask && !is_barrier)
         burst_close_track(bursts, track, now, is_through ? track->work.expected : 0);
-    else if (!is_through && !is_anothers)
+    else if (may_ask && !is_through)
         track->running_at = now;
     else if (is_through && !track->milestones.count)
         end_unseen(bursts, track, now);
@@ -133,7 +135,7 @@ static void close_late(struct bursts *bursts, struct track *track, uint64_t now)
 /* Nobody launches into the track any more, for now. */
 static void close_stale(struct bursts *bursts, struct track *track, uint64_t now)
 {
-    if (captures_are_on() || track_entering(track) || now - track->launched_at < STALE_NANOSECONDS)
+    if (track_entering(track) || now - track->launched_at < STALE_NANOSECONDS)
         return;
     if (track->is_open)
         close_late(bursts, track, now);

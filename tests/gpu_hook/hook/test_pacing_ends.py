@@ -21,6 +21,15 @@ def test_work_far_ahead_in_a_default_stream_ends(kind: str, a_paced_kernel: Any)
     assert kernel.occupied() <= 30 * MS * 1.5
 
 
+def test_work_beside_a_capture_that_is_left_open_ends(a_paced_kernel: Any) -> None:
+    kernel = a_paced_kernel
+    kernel.order(Pace.MEASURE)
+    assert kernel.program("call('cuStreamBeginCapture_v2', U64(make_stream()), 2)") == 0
+    work = "spins('kernel', 300, 50, s) or call('cuStreamSynchronize', U64(s))"
+    assert kernel.program(f"(lambda s: {work})(make_stream())") == 0
+    kernel.agent.wait_for(lambda: kernel.half(HookPage.IN_FLIGHT) == 0)
+
+
 def test_work_of_a_thread_that_ended_ends(a_paced_kernel: Any) -> None:
     kernel = a_paced_kernel
     kernel.order(Pace.MEASURE)
