@@ -15,6 +15,7 @@ GROUPS = {
     "gpu_hook/sanitized/": "sanitized",
     **{f"gpu_hook/hook/test_{name}.py": "hook programs" for name in ("board_notices", "copying", "sanitized")},
 }
+FIRST = ("containers", "system", "labextension")  # long ones: at the end the workers have short ones to share
 sys.path.insert(0, str(HERE))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; what tests start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -35,3 +36,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return next((name for folder, name in GROUPS.items() if place.startswith(folder)), place)
 
     return ByGroup(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Called by pytest. The order within a folder stays."""
+    folders = [item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else "" for item in items]
+    items[:] = [item for _, item in sorted(zip(folders, items, strict=True), key=lambda pair: pair[0] not in FIRST)]

@@ -116,7 +116,7 @@ def test_calls_of_a_swapped_process_wake_it_once_and_wait(a_kernel: Kernel) -> N
     a_kernel.swap_out()
     a_kernel.program.ask(f"in_threads(3, lambda: use() or {FILL})")
     a_kernel.await_waiting(3)
-    assert a_kernel.wakes() == 1
+    a_kernel.agent.wait_for(lambda: a_kernel.wakes() == 1)  # the page is ahead of the message
     assert a_kernel.half(HookPage.RESIDENCY) == Residency.SWAPPED
     a_kernel.swap_in()
     assert a_kernel.program.answer() == [0, 0, 0]
