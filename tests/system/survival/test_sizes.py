@@ -32,7 +32,7 @@ def test_a_killed_gateway_loses_neither_sizes_nor_wishes(
     a_node.kill_agent()
     a_node.start_agent()
     after = a_node.succeed(gateway)
-    assert report(after, grown)["gpus"] == 0.5
+    eventually(lambda: report(after, grown)["gpus"] == 0.5)  # the agent says it, at the first look
     again = eventually(lambda: report(after, other)["resize"])
     assert (again["gpus"], again["since"]) == (0.75, waiting["since"])
     eventually(lambda: a_node.held() == {grown: 50, other: 50})
