@@ -6,8 +6,9 @@ Needs nbclient (the extra `demo`). Decides nothing: what it saw is a value for d
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,26 @@ class NotebookRun:
         """Close the connections to the kernel, when the run has ended."""
         if self._client.kc is not None:
             self._client.kc.stop_channels()
+
+
+@contextlib.asynccontextmanager
+async def on_stage(runs: Sequence[NotebookRun], late: str) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """Start the kernels, and end them however the act ends; tasks that it puts into the list are awaited then.
+
+    Raises what a start raises, and AliquotError(``late``) when the act ran out of time.
+    """
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        await asyncio.gather(*(run.start() for run in runs))
+        yield tasks
+    except asyncio.TimeoutError:
+        raise AliquotError(late) from None
+    finally:
+        await asyncio.gather(*(run.end_kernel() for run in runs))
+        if tasks:
+            await asyncio.wait(tasks)
+        for run in runs:
+            run.close()
 
 
 def read_notebook(path: Path) -> Any:

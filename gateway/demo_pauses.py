@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from aliquot.gateway.demo_notebook import NotebookRun, Part
+from aliquot.gateway.demo_notebook import NotebookRun, Part, on_stage
 from aliquot.gateway.private_ring import Ring
 from aliquot.gpu_hook.agent_reports import NodeStatus
 from aliquot.gpu_hook.client import AgentClient
 from aliquot.gpu_hook.compute_reports import ComputeStatus
-from aliquot.provisioner.errors import AliquotError
 
 NOTEBOOK = "pauses.ipynb"
 PRODUCTION = Part("production", "python3.gpu-0.5", "0.5", frozenset({"opportunistic"}))
@@ -58,9 +57,8 @@ async def fill_pauses(ring: Ring, agent: AgentClient, notebook: Path, say: Calla
         return Pauses(reason=reason)
     runs = [NotebookRun(part, notebook, ring.log_path(part.name), _silent) for part in PARTS]
     production, filler = runs
-    tasks: list[asyncio.Task[None]] = []
-    try:
-        await asyncio.gather(*(run.start() for run in runs))
+    late = f"the two notebooks were not done within {_PATIENCE_SECONDS:.0f} s"
+    async with on_stage(runs, late) as tasks:
         say("two more notebooks: a production one that pauses between its steps, and one that fills pauses")
         tasks.append(asyncio.create_task(production.run()))
         await asyncio.wait_for(production.is_waiting.wait(), _PATIENCE_SECONDS)
@@ -72,14 +70,6 @@ async def fill_pauses(ring: Ring, agent: AgentClient, notebook: Path, say: Calla
         after = await _compute(agent, filler)
         said = production.outputs.get("beside", production.error).strip()
         say(f"production: {said}")
-    except asyncio.TimeoutError:
-        raise AliquotError(f"the two notebooks were not done within {_PATIENCE_SECONDS:.0f} s") from None
-    finally:
-        await asyncio.gather(*(run.end_kernel() for run in runs))
-        if tasks:
-            await asyncio.wait(tasks)
-        for run in runs:
-            run.close()
     return _seen(said, filler.error, before, after)
 
 

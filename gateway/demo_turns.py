@@ -10,11 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from aliquot.gateway.demo_notebook import NotebookRun, Part
+from aliquot.gateway.demo_notebook import NotebookRun, Part, on_stage
 from aliquot.gateway.private_ring import Ring
 from aliquot.gpu_hook.agent_reports import NodeStatus
 from aliquot.gpu_hook.client import AgentClient
-from aliquot.provisioner.errors import AliquotError
 from aliquot.provisioner.resources import Bytes
 
 NOTEBOOK = "turns.ipynb"
@@ -68,9 +67,8 @@ async def take_turns(ring: Ring, agent: AgentClient, notebook: Path, say: Callab
     if reason:
         return Turns(reason=reason)
     runs = [NotebookRun(part, notebook, ring.log_path(part.name.replace(" ", "-")), _silent) for part in PARTS]
-    tasks: list[asyncio.Task[None]] = []
-    try:
-        await asyncio.gather(*(run.start() for run in runs))
+    late = f"a notebook did not get its turn within {_PATIENCE_SECONDS:.0f} s"
+    async with on_stage(runs, late) as tasks:
         say(f"two more notebooks, each with the whole GPU: {', '.join(run.part.name for run in runs)}")
         for run in runs:
             tasks.append(asyncio.create_task(run.run()))
@@ -81,14 +79,6 @@ async def take_turns(ring: Ring, agent: AgentClient, notebook: Path, say: Callab
             await asyncio.wait_for(asyncio.shield(task), _PATIENCE_SECONDS)
             say(f"{run.part.name} found it {run.outputs.get('verify', run.error).strip()}")
         node = await agent.status()
-    except asyncio.TimeoutError:
-        raise AliquotError(f"a notebook did not get its turn within {_PATIENCE_SECONDS:.0f} s") from None
-    finally:
-        await asyncio.gather(*(run.end_kernel() for run in runs))
-        if tasks:
-            await asyncio.wait(tasks)
-        for run in runs:
-            run.close()
     owners = tuple(_seen(run, node) for run in runs)
     return Turns(owners, sum(device.memory_bytes for device in node.devices))
 

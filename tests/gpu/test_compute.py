@@ -6,6 +6,7 @@ What a program took is known here without the agent: its steps are equal, and we
 from __future__ import annotations
 
 import json
+import os
 import socket
 import statistics
 import sys
@@ -154,8 +155,9 @@ def test_attribution_says_what_each_takes_alone(a_load: Callable[..., Load]) -> 
 def test_nvml_tells_the_same_division(a_load: Callable[..., Load]) -> None:
     hog, fine = a_load("hog", HOG, 25), a_load("fine", FINE, 75)
     _, own, busy = run(hog, fine)
-    if not all(busy):
-        pytest.skip("NVML tells no utilisation by process here")
+    if not any(busy) and os.environ["ALIQUOT_GPU"] == "nvidia":
+        pytest.skip("NVML tells no utilisation by process of this GPU, as under MIG: neither has any")
+    assert all(busy), busy
     print(f"own by attribution {own}, busy by NVML {busy}")
     assert own[0] / sum(own) == pytest.approx(busy[0] / sum(busy), abs=0.12)  # NVML samples some ten times a second
 
