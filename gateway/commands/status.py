@@ -10,6 +10,7 @@ from aliquot.gateway.commands.command import JSON_FLAG, Command, CommandError
 from aliquot.gateway.kernel_rows import ended_kernels, ended_rows, queue_rows, waiting_kernels
 from aliquot.gateway.own_gateway import GatewayRefusal, NoGatewayHere, OwnGateway
 from aliquot.gateway.tables import console, ended_table, status_view
+from aliquot.gpu_hook.agent_reports import UnreadableReportError
 from aliquot.gpu_hook.client import AgentClientError, query, read_status
 from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from traitlets import Unicode
@@ -39,7 +40,7 @@ class StatusCommand(Command):
         try:
             answer = query("status", runtime_dir=self.runtime_dir or None)
             status = read_status(answer)
-        except AgentClientError as error:
+        except (AgentClientError, UnreadableReportError) as error:
             raise CommandError(str(error)) from None
         runtime = RuntimeDir(Path(self.runtime_dir).absolute()) if self.runtime_dir else find_runtime_dir()
         kernels = known_to_gateway(runtime)

@@ -160,10 +160,13 @@ def test_the_status_command_shows_who_waits(a_gateway: Gateway) -> None:
     command = [sys.executable, "-m", "aliquot.gateway.app", "status"]
     deadline = time.monotonic() + START_SECONDS
     waiting: list[dict[str, object]] = []
+    complaint = ""
     while [kernel["id"] for kernel in waiting] != ids[4:] or "0.25 GPU" not in str(waiting[0]["reason"]):
-        assert time.monotonic() < deadline, waiting
-        told = subprocess.run([*command, "--json"], env=a_gateway.environment, capture_output=True, check=True)
-        waiting = json.loads(told.stdout)["queue"]
+        assert time.monotonic() < deadline, (waiting, complaint)
+        told = subprocess.run([*command, "--json"], env=a_gateway.environment, capture_output=True, text=True)
+        # A busy machine's node agent may start late, or answer late.
+        complaint = told.stderr
+        waiting = json.loads(told.stdout)["queue"] if told.returncode == 0 else []
     shown = subprocess.run(command, env=a_gateway.environment, capture_output=True, check=True, text=True).stdout
     assert "waiting" in shown
     assert str(waiting[0]["reason"]) in " ".join(shown.split())
