@@ -3,31 +3,103 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import { IStatus, IStatusSource, StatusError } from './tokens';
+import { IHistory, IKernel, IOutlook, IRunningCell, ISizes, IStatus, IStatusSource, IWish, StatusError } from './tokens';
 
 /** An unanswered request is given up after this long, so that a hung server shows as one. */
 const PATIENCE_MS = 15000;
 
-/** Reads /aliquot/api/status with the credentials that Lab itself uses. */
-export class StatusClient implements IStatusSource {
-  constructor(private readonly _settings: ServerConnection.ISettings) {}
+/** Every request under /aliquot/api, with the credentials that Lab itself uses. Each rejects with a StatusError. */
+export class AliquotClient implements IStatusSource {
+  constructor(readonly settings: ServerConnection.ISettings) {}
 
   async fetch(): Promise<IStatus> {
-    const response = await this._ask(URLExt.join('aliquot', 'api', 'status'), 'GET');
-    return Private.parse(await Private.json(response));
+    return Private.parse(await this._json('GET', ['status']));
+  }
+
+  /** The sizes that are offered, and the grammar of all others. */
+  async sizes(): Promise<ISizes> {
+    return (await this._json('GET', ['sizes'])) as ISizes;
+  }
+
+  /** What would happen if this size were asked for now; with a kernel's id, if it were that kernel's. */
+  async outlook(wish: IWish, kernelId?: string): Promise<IOutlook> {
+    const query = new URLSearchParams({ gpus: String(wish.gpus) });
+    if (wish.memory !== undefined && wish.memory !== null) {
+      query.set('memory', String(wish.memory));
+    }
+    if (wish.workload_class !== undefined) {
+      query.set('class', wish.workload_class);
+    }
+    if (kernelId !== undefined) {
+      query.set('kernel', kernelId);
+    }
+    return (await this._json('GET', ['outlook'], undefined, `?${query}`)) as IOutlook;
+  }
+
+  /** Another size or class for a kernel that runs. The answer's `resize` is not null where it waits for room. */
+  async resize(kernelId: string, wish: Partial<IWish>): Promise<IKernel> {
+    const { workload_class, ...rest } = wish;
+    const body = workload_class === undefined ? rest : { ...rest, class: workload_class };
+    return (await this._json('PATCH', ['kernels', kernelId], body)) as IKernel;
+  }
+
+  /** Gives up a change of size that waits for room. */
+  async withdrawResize(kernelId: string): Promise<void> {
+    await this._ask('DELETE', ['kernels', kernelId, 'resize']);
+  }
+
+  /** Its memory is to leave its devices now. */
+  async swapOut(kernelId: string): Promise<IKernel> {
+    return (await this._json('POST', ['kernels', kernelId, 'swap-out'])) as IKernel;
+  }
+
+  /** Its memory is to come back as soon as there is room. */
+  async wake(kernelId: string): Promise<IKernel> {
+    return (await this._json('POST', ['kernels', kernelId, 'wake'])) as IKernel;
+  }
+
+  /** Somebody is about to use it. Nothing is promised; one in a second is enough. */
+  async hint(kernelId: string): Promise<void> {
+    await this._ask('POST', ['kernels', kernelId, 'hint']);
   }
 
   async keep(kernelId: string): Promise<void> {
-    await this._ask(URLExt.join('aliquot', 'api', 'kernels', encodeURIComponent(kernelId), 'keep'), 'POST');
+    await this._ask('POST', ['kernels', kernelId, 'keep']);
+  }
+
+  /** The cells that run in a kernel or ended a short while ago, each with what it showed. */
+  async runningCells(kernelId: string): Promise<readonly IRunningCell[]> {
+    const body = await this._json('GET', ['kernels', kernelId, 'cells']);
+    return (body as { cells: readonly IRunningCell[] }).cells;
+  }
+
+  async history(range: IHistory['range']): Promise<IHistory> {
+    return (await this._json('GET', ['history'], undefined, `?range=${range}&format=json`)) as IHistory;
+  }
+
+  /** Where a browser downloads the same as CSV. */
+  historyUrl(range: IHistory['range']): string {
+    return `${this._url(['history'])}?range=${range}&format=csv`;
+  }
+
+  private _url(path: readonly string[]): string {
+    return URLExt.join(this.settings.baseUrl, 'aliquot', 'api', ...path.map(encodeURIComponent));
+  }
+
+  private async _json(method: string, path: readonly string[], body?: unknown, query = ''): Promise<unknown> {
+    return Private.json(await this._ask(method, path, body, query));
   }
 
   /** The answer, if it is one; a StatusError otherwise. */
-  private async _ask(path: string, method: string): Promise<Response> {
-    const url = URLExt.join(this._settings.baseUrl, path);
+  private async _ask(method: string, path: readonly string[], body?: unknown, query = ''): Promise<Response> {
     const deadline = new AbortController();
     const timer = setTimeout(() => deadline.abort(), PATIENCE_MS);
+    const request: RequestInit = { method, signal: deadline.signal };
+    if (body !== undefined) {
+      request.body = JSON.stringify(body);
+    }
     try {
-      const response = await this._request(url, { method, signal: deadline.signal });
+      const response = await this._request(this._url(path) + query, request);
       if (!response.ok) {
         throw await Private.refusal(response);
       }
@@ -39,7 +111,7 @@ export class StatusClient implements IStatusSource {
 
   private async _request(url: string, request: RequestInit): Promise<Response> {
     try {
-      return await ServerConnection.makeRequest(url, request, this._settings);
+      return await ServerConnection.makeRequest(url, request, this.settings);
     } catch (error) {
       throw new StatusError('unreachable', error instanceof Error ? error.message : String(error));
     }

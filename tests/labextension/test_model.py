@@ -6,12 +6,14 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _TSC = _REPOSITORY / "node_modules" / ".bin" / "tsc"
+_JLPM = Path(sys.executable).with_name("jlpm")
 _LABEXTENSION = _REPOSITORY / "labextension"
 
 
@@ -22,6 +24,8 @@ def a_compiled_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not _TSC.exists():
         pytest.skip("node_modules is missing; run `jlpm install --immutable` to test the model")
     out = tmp_path_factory.mktemp("model")
+    # The types are generated from the gateway's contract, and are not committed.
+    subprocess.run([_JLPM, "types"], cwd=_REPOSITORY, capture_output=True, check=True)
     config = {
         "extends": str(_LABEXTENSION / "tsconfig.json"),
         "compilerOptions": {

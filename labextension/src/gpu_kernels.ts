@@ -1,0 +1,17 @@
+// The token by which our plugins, and other extensions, reach the model and the client.
+
+import { Token } from '@lumino/coreutils';
+
+import { AliquotClient } from './client';
+import { GpuKernelsModel } from './model';
+
+/** What is known of GPUs and kernels, and the way to ask for changes. */
+export interface IGpuKernels {
+  readonly model: GpuKernelsModel;
+  readonly client: AliquotClient;
+}
+
+export const IGpuKernels = new Token<IGpuKernels>(
+  '@aliquot/lab:IGpuKernels',
+  'The GPUs, the kernels that share them, and the way to ask for changes.'
+);

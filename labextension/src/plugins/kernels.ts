@@ -1,0 +1,22 @@
+// The model and the client, which all our other plugins need: one of each a page, on Lab's own connection settings.
+
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+
+import { AliquotClient } from '../client';
+import { IGpuKernels } from '../gpu_kernels';
+import { GpuKernelsModel } from '../model';
+import { storage } from '../storage';
+import { PLUGIN_ID, PluginIDs } from '../tokens';
+
+export const kernels: JupyterFrontEndPlugin<IGpuKernels> = {
+  id: PluginIDs.kernels,
+  description: 'Provides what is known of the GPUs and of the kernels that share them.',
+  autoStart: true,
+  provides: IGpuKernels,
+  activate: (app: JupyterFrontEnd): IGpuKernels => {
+    const { serverSettings } = app.serviceManager;
+    const client = new AliquotClient(serverSettings);
+    const dismissed = storage(`${PLUGIN_ID}:dismissed:${serverSettings.baseUrl}`);
+    return { client, model: new GpuKernelsModel({ source: client, dismissed }) };
+  }
+};
