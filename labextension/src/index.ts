@@ -2,9 +2,10 @@
 
 import { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
+import { kernelCommands } from './plugins/kernel_commands';
 import { kernels } from './plugins/kernels';
 import { panel } from './plugins/panel';
 
-const plugins: JupyterFrontEndPlugin<unknown>[] = [kernels, panel];
+const plugins: JupyterFrontEndPlugin<unknown>[] = [kernels, kernelCommands, panel];
 
 export default plugins;

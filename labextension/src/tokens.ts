@@ -14,11 +14,32 @@ export namespace PluginIDs {
   /** The model and the client; all others need it. */
   export const kernels = '@aliquot/lab:kernels';
   export const panel = PLUGIN_ID;
+  /** The commands about one kernel, which the buttons need. */
+  export const kernelCommands = '@aliquot/lab:kernel-commands';
 }
 
 export namespace CommandIDs {
   export const show = 'aliquot:show-gpu-kernels';
+  // Each about one kernel: args `{kernelId}`.
+  export const openNotebook = 'aliquot:open-notebook';
+  export const swapOut = 'aliquot:swap-out';
+  export const wake = 'aliquot:wake';
+  export const keep = 'aliquot:keep';
+  export const restart = 'aliquot:restart-kernel';
+  export const shutDown = 'aliquot:shut-down-kernel';
 }
+
+/** What is asked of a kernel by a command of its own. */
+export type CommandAction = 'open' | 'swapOut' | 'wake' | 'keep' | 'restart' | 'shutDown';
+
+export const ACTION_COMMANDS: Readonly<Record<CommandAction, string>> = {
+  open: CommandIDs.openNotebook,
+  swapOut: CommandIDs.swapOut,
+  wake: CommandIDs.wake,
+  keep: CommandIDs.keep,
+  restart: CommandIDs.restart,
+  shutDown: CommandIDs.shutDown
+};
 
 // What the server says, by the names that we call it. The fields are the contract's (gateway/api.yaml).
 export type ICompute = api.Compute;

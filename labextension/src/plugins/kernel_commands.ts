@@ -1,0 +1,127 @@
+// Commands about one kernel, by its id: what the buttons ask by, and menus, shortcuts and other extensions can.
+
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { Dialog, ISessionContext, ISessionContextDialogs, SessionContextDialogs, showDialog } from '@jupyterlab/apputils';
+import { KernelAPI } from '@jupyterlab/services';
+import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
+import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import { Widget } from '@lumino/widgets';
+
+import { obstacle } from '../action_rules';
+import { IGpuKernels } from '../gpu_kernels';
+import { kernelTitle } from '../model';
+import { ACTION_COMMANDS, CommandAction, IKernel, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
+import { actionCaption, actionLabel, obstacleText } from '../widgets/action_words';
+
+export const kernelCommands: JupyterFrontEndPlugin<void> = {
+  id: PluginIDs.kernelCommands,
+  description: 'Adds commands that swap, keep, restart, shut down and open one GPU kernel.',
+  autoStart: true,
+  requires: [IGpuKernels],
+  optional: [ISessionContextDialogs, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    { model, client }: IGpuKernels,
+    dialogs: ISessionContext.IDialogs | null,
+    translator: ITranslator | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+    const asker = dialogs ?? new SessionContextDialogs({ translator: translator ?? nullTranslator });
+    const ways: Readonly<Record<CommandAction, (kernel: IKernel) => Promise<unknown>>> = {
+      open: kernel => app.commands.execute('docmanager:open', { path: kernel.label }),
+      swapOut: kernel => client.swapOut(kernel.id),
+      wake: kernel => client.wake(kernel.id),
+      keep: kernel => client.keep(kernel.id),
+      restart: kernel => restart(app, asker, kernel, trans),
+      shutDown: kernel => shutDown(app, kernel, trans)
+    };
+    const kernelOf = (args: ReadonlyPartialJSONObject): IKernel | undefined =>
+      model.state.status?.kernels.find(kernel => kernel.id === args.kernelId);
+    const why = (action: CommandAction, kernel: IKernel | undefined): string | null => {
+      const status = model.state.status;
+      const found = kernel && status ? obstacle(action, kernel, status) : null;
+      return kernel && found ? obstacleText(found, kernel, trans) : null;
+    };
+    for (const action of Object.keys(ways) as CommandAction[]) {
+      app.commands.addCommand(ACTION_COMMANDS[action], {
+        label: actionLabel(action, trans),
+        caption: args => why(action, kernelOf(args)) ?? actionCaption(action, trans),
+        describedBy: { args: ARGUMENTS },
+        isEnabled: args => {
+          const kernel = kernelOf(args);
+          return kernel !== undefined && why(action, kernel) === null;
+        },
+        execute: async args => {
+          const kernel = kernelOf(args);
+          if (!kernel) {
+            throw new Error(trans.__('There is no kernel %1 any more.', String(args.kernelId)));
+          }
+          await ways[action](kernel);
+          await model.refresh();
+        }
+      });
+    }
+  }
+};
+
+const ARGUMENTS = {
+  type: 'object',
+  properties: { kernelId: { type: 'string', description: 'The id of the kernel.' } },
+  required: ['kernelId']
+} as const;
+
+/** By Lab's own dialog where the kernel's document is open here, and by one of the same words where it is not. */
+async function restart(
+  app: JupyterFrontEnd,
+  dialogs: ISessionContext.IDialogs,
+  kernel: IKernel,
+  trans: TranslationBundle
+): Promise<void> {
+  const context = openContext(app, kernel.id);
+  if (context) {
+    await dialogs.restart(context);
+    return;
+  }
+  const body = trans.__('Do you want to restart the kernel of %1? All variables will be lost.', kernelTitle(kernel));
+  if (await isConfirmed(trans.__('Restart Kernel?'), body, trans.__('Restart'))) {
+    await KernelAPI.restartKernel(kernel.id, app.serviceManager.serverSettings);
+  }
+}
+
+/** Its session goes with it, so that documents that show it know. */
+async function shutDown(app: JupyterFrontEnd, kernel: IKernel, trans: TranslationBundle): Promise<void> {
+  const body = trans.__('Do you want to shut down the kernel of %1? All variables will be lost.', kernelTitle(kernel));
+  if (!(await isConfirmed(trans.__('Shut Down Kernel?'), body, trans.__('Shut Down')))) {
+    return;
+  }
+  const { sessions, kernels } = app.serviceManager;
+  await sessions.refreshRunning();
+  const session = Array.from(sessions.running()).find(one => one.kernel?.id === kernel.id);
+  await (session ? sessions.shutdown(session.id) : kernels.shutdown(kernel.id));
+}
+
+async function isConfirmed(title: string, body: string, label: string): Promise<boolean> {
+  const buttons = [Dialog.cancelButton(), Dialog.warnButton({ label })];
+  return (await showDialog({ title, body, buttons })).button.accept;
+}
+
+/** The session of a document or console of this page that has this kernel. */
+function openContext(app: JupyterFrontEnd, kernelId: string): ISessionContext | null {
+  for (const widget of app.shell.widgets('main')) {
+    const context = sessionContextOf(widget);
+    if (context?.session?.kernel?.id === kernelId) {
+      return context;
+    }
+  }
+  return null;
+}
+
+interface IWithSession {
+  readonly sessionContext?: ISessionContext;
+  readonly context?: { readonly sessionContext?: ISessionContext };
+}
+
+function sessionContextOf(widget: Widget): ISessionContext | undefined {
+  const shown: Widget & IWithSession = widget;
+  return shown.sessionContext ?? shown.context?.sessionContext;
+}
