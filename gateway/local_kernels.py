@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+from aliquot.gateway.activity import Activity
 from aliquot.gateway.admission import AdmissionSnapshot
 from aliquot.gateway.culling import Announcement
 from aliquot.gateway.request_queue import QueueEntry
@@ -39,6 +40,10 @@ class KernelManagers(Protocol):
         """What its browsers were not sent, by reason; None for a kernel without a relay."""
         ...
 
+    def activity_of(self, kernel_id: str) -> Activity | None:
+        """What of it runs, as its relay tells; None for a kernel without one."""
+        ...
+
 
 def local_kernels(
     manager: KernelManagers,
@@ -56,8 +61,7 @@ def local_kernels(
     for kernel_id in manager.list_kernel_ids():
         kernel = manager.get_kernel(kernel_id)
         request, last_crash = request_of(kernel), getattr(kernel, "last_crash", None)
-        ending_soon = announced.get(kernel_id)
-        if request is None and last_crash is None and ending_soon is None:
+        if request is None and last_crash is None and kernel_id not in announced:
             continue
         state, reason = manager.kernel_state(kernel_id)
         waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
@@ -75,8 +79,9 @@ def local_kernels(
                 created=waiting.since if waiting else holding.since if holding else None,
                 quotas=holding.grant.quotas if holding else (),
                 last_crash=last_crash,
-                ending_soon=ending_soon,
+                ending_soon=announced.get(kernel_id),
                 dropped_messages=manager.dropped_messages(kernel_id),
+                activity=manager.activity_of(kernel_id),
             )
         )
     return tuple(found)

@@ -41,7 +41,7 @@ def residency_report(residency: ResidencyStatus | None, iso: Callable[[float | N
     """One kernel's ``residency``; None where the agent says nothing of it."""
     if residency is None:
         return None
-    waits = residency.waits
+    waits, moving = residency.waits, residency.moving
     return {
         "mode": residency.mode,
         "state": residency.state,
@@ -58,6 +58,7 @@ def residency_report(residency: ResidencyStatus | None, iso: Callable[[float | N
             "before": waits.before,
             "expected_seconds": waits.expected_seconds,
         },
+        "moving": None if moving is None else {"done_bytes": moving.done_bytes, "total_bytes": moving.total_bytes},
         "swaps_out": residency.swaps_out,
         "swaps_in": residency.swaps_in,
         "waited_seconds": residency.waited_seconds,

@@ -5,25 +5,20 @@ It reads nothing by itself and decides nothing; node_watch.py and local_kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from typing import Any
 
+from aliquot.gateway.activity import Activity
 from aliquot.gateway.auth import User
-from aliquot.gateway.compute_view import compute_report, control_report
 from aliquot.gateway.culling import Announcement
+from aliquot.gateway.device_reports import device_reports
 from aliquot.gateway.endings import EndedKernel
+from aliquot.gateway.kernel_usage import granted_usage, idle_since, iso, kernel_usage
 from aliquot.gateway.request_queue import QueueEntry
-from aliquot.gateway.residency_view import (
-    host_copies_report,
-    over_quota_bytes,
-    residency_report,
-    shown_state,
-    waiting_text,
-)
+from aliquot.gateway.residency_view import host_copies_report, shown_state, waiting_text
 from aliquot.gateway.unhooked import count_processes
-from aliquot.gpu_hook.agent_reports import DeviceStatus, HostMemoryStatus, KernelStatus, NodeStatus, UnhookedProcess
+from aliquot.gpu_hook.agent_reports import KernelStatus, NodeStatus
 from aliquot.provisioner.endings import Ending, ending_record
 from aliquot.provisioner.resources import GpuShare, Quota, Request
 
@@ -31,13 +26,15 @@ Report = dict[str, Any]
 # What a kernel without a GPU asks for.
 PLAIN = Request(GpuShare(0))
 LAST_ENDED = 20
+_NOT_RUNNING = ("pending", "starting", "ended")
 
 
 @dataclass(frozen=True)
 class LocalKernel:
     """A kernel of this server as the server knows it. ``quotas``: what it was granted; none for a plain kernel.
 
-    ``dropped_messages``: what its browsers were not sent, by reason; None where no relay counts it.
+    ``dropped_messages``: what its browsers were not sent, by reason, and ``activity``: what of it runs; None where no
+    relay tells.
     """
 
     id: str
@@ -55,6 +52,7 @@ class LocalKernel:
     last_crash: Ending | None = None
     ending_soon: Announcement | None = None
     dropped_messages: Mapping[str, int] | None = None
+    activity: Activity | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
             "agent": "ok" if status else "unavailable",
             "message": " ".join(scene.node.problems) or None,
         },
-        "devices": [_device(device, _held_by(who, status)) for device in status.devices] if status else [],
+        "devices": device_reports(status, who.name) if status else [],
         "kernels": kernel_reports(news, who, ended),
         "queue": {"length": scene.queue_length},
     }
@@ -153,7 +151,8 @@ def _as_local(ended: EndedKernel) -> LocalKernel:
 
 
 def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
-    usage = _usage(known) if known is not None else _grant_alone(kernel.quotas)
+    usage = kernel_usage(known) if known is not None else granted_usage(kernel.quotas)
+    state = shown_state(kernel.state, known)
     created = known.created if known is not None else kernel.created
     return {
         "id": kernel.id,
@@ -163,12 +162,13 @@ def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
         "gpus": float(kernel.request.gpus),
         "memory_limit_bytes": None if kernel.request.memory_limit is None else int(kernel.request.memory_limit),
         "workload_class": kernel.request.workload_class.value,
-        "state": shown_state(kernel.state, known),
+        "state": state,
         "reason": kernel.reason or waiting_text(known.residency if known else None),
         "queue_position": kernel.queue_position,
         "execution_state": kernel.execution_state,
+        "idle_since": None if state in _NOT_RUNNING else iso(idle_since(kernel.activity, known)),
         "dropped_messages": None if kernel.dropped_messages is None else dict(kernel.dropped_messages),
-        "created": _iso(created),
+        "created": iso(created),
         "ending": None if kernel.ending is None else ending_report(kernel.ending),
         "last_crash": None if kernel.last_crash is None else ending_report(kernel.last_crash),
         "ending_soon": None if kernel.ending_soon is None else _announcement(kernel.ending_soon),
@@ -186,17 +186,17 @@ def resize_report(entry: QueueEntry) -> Report:
         "workload_class": entry.request.workload_class.value,
         "reason": entry.reason,
         "position": entry.position,
-        "since": _iso(entry.since),
+        "since": iso(entry.since),
     }
 
 
 def ending_report(ending: Ending) -> Report:
     """Why and when, for people and for programs."""
-    return {**ending_record(ending), "at": _iso(ending.at)}
+    return {**ending_record(ending), "at": iso(ending.at)}
 
 
 def _announcement(told: Announcement) -> Report:
-    return {"at": _iso(told.at), "reason": told.reason, "can_keep": told.can_keep}
+    return {"at": iso(told.at), "reason": told.reason, "can_keep": told.can_keep}
 
 
 def _foreign_kernel(known: KernelStatus) -> Report:
@@ -214,128 +214,11 @@ def _foreign_kernel(known: KernelStatus) -> Report:
         "reason": waiting_text(known.residency),
         "queue_position": None,
         "execution_state": None,
+        "idle_since": None if state in _NOT_RUNNING else iso(idle_since(None, known)),
         "dropped_messages": None,
-        "created": _iso(known.created),
+        "created": iso(known.created),
         "ending": None,
         "last_crash": None,
         "ending_soon": None,
-        **_usage(known),
+        **kernel_usage(known),
     }
-
-
-def _usage(known: KernelStatus) -> Report:
-    devices = [
-        {
-            "uuid": device.uuid,
-            "index": device.index,
-            "gpus": device.hundredths / 100,
-            "quota_bytes": device.quota_bytes,
-            "guarantee_bytes": device.quota_bytes if device.guarantee_bytes is None else device.guarantee_bytes,
-            "used_bytes": device.charged_bytes,
-            "peak_bytes": device.peak_bytes,
-            "busy_seconds": device.busy_seconds,
-            "context_bytes": device.context_bytes,
-            "compute": compute_report(device.compute),
-        }
-        for device in known.devices
-    ]
-    return {
-        **_sums(devices),
-        "refusals": sum(device.refusals for device in known.devices),
-        "interception": known.interception,
-        "enforcement": known.enforcement,
-        "unhooked_processes": [_process(process) for process in known.unhooked_processes],
-        "host_memory": _host_memory(known.host_memory),
-        "residency": residency_report(known.residency, _iso),
-        "devices": devices,
-    }
-
-
-def _grant_alone(quotas: Sequence[Quota]) -> Report:
-    """What is left to say while the agent does not answer: what was granted."""
-    devices = [
-        {
-            "uuid": quota.uuid,
-            "index": quota.index,
-            "gpus": float(quota.share),
-            "quota_bytes": int(quota.memory),
-            "guarantee_bytes": int(quota.memory),
-            "used_bytes": 0,
-            "peak_bytes": 0,
-            "busy_seconds": 0.0,
-            "context_bytes": 0,
-            "compute": None,
-        }
-        for quota in quotas
-    ]
-    return {
-        **_sums(devices),
-        "refusals": 0,
-        "interception": "unknown",
-        "enforcement": "pending",
-        "unhooked_processes": [],
-        "host_memory": None,
-        "residency": None,
-        "devices": devices,
-    }
-
-
-def _host_memory(host: HostMemoryStatus) -> Report:
-    return {
-        "quota_bytes": host.quota_bytes,
-        "used_bytes": host.charged_bytes,
-        "peak_bytes": host.peak_bytes,
-        "refusals": host.refusals,
-    }
-
-
-def _process(process: UnhookedProcess) -> Report:
-    return {
-        "pid": process.pid,
-        "name": process.name,
-        "index": process.index,
-        "used_bytes": process.used_bytes,
-        "charged_bytes": process.charged_bytes,
-        "why": process.why,
-    }
-
-
-def _sums(devices: Iterable[Mapping[str, Any]]) -> Report:
-    names = ("quota_bytes", "guarantee_bytes", "used_bytes", "peak_bytes", "busy_seconds", "context_bytes")
-    listed = list(devices)
-    sums: Report = {name: sum(device[name] for device in listed) for name in names}
-    return {**sums, "over_quota_bytes": over_quota_bytes(listed)}
-
-
-def _device(device: DeviceStatus, mine: Mapping[str, int]) -> Report:
-    return {
-        "index": device.index,
-        "uuid": device.uuid,
-        "name": device.name,
-        "memory_bytes": device.memory_bytes,
-        "reserved_bytes": device.reserved_bytes,
-        "reserved_gpus": device.reserved_hundredths / 100,
-        "used_bytes": device.used_bytes,
-        "mine_bytes": mine.get(device.uuid, 0),
-        "utilization_percent": device.utilization_percent,
-        "temperature_celsius": device.temperature_celsius,
-        "power_watts": device.power_watts,
-        "lost": device.lost,
-        "compute_control": control_report(device.compute_control),
-    }
-
-
-def _held_by(who: User, status: NodeStatus | None) -> dict[str, int]:
-    """Bytes by device that this user's own kernels use."""
-    held: dict[str, int] = {}
-    for kernel in status.kernels if status else ():
-        if kernel.owner == who.name:
-            for device in kernel.devices:
-                held[device.uuid] = held.get(device.uuid, 0) + device.charged_bytes
-    return held
-
-
-def _iso(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -155,6 +155,10 @@ class KernelDeviceStatus:
     context_bytes: int = 0
     # What is reserved of the quota; None from an agent that reserves all of it.
     guarantee_bytes: int | None = None
+    # Of the charged bytes, those that are in host memory instead.
+    swapped_bytes: int = 0
+    # The most that it would have charged had nothing been refused for want of quota; None: nothing was.
+    needed_bytes: int | None = None
     compute: ComputeStatus | None = None
 
 

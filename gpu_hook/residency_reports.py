@@ -31,11 +31,19 @@ class Waits:
 
 
 @dataclass(frozen=True)
+class Moving:
+    """How far a copy of a kernel's memory is, out or in."""
+
+    done_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
 class ResidencyStatus:
     """Where one kernel's memory is; ``state`` is a word of the table in docs/reference/kernel-life.md.
 
     ``mode_reason``: why it cannot be swapped at all, empty where it can; ``refusal``: why it was last not swapped.
-    ``since`` in seconds since the epoch.
+    ``since`` and ``idle_since`` in seconds since the epoch. ``is_busy``: a cell, a call or the device works for it.
     """
 
     state: str = "resident"
@@ -51,6 +59,9 @@ class ResidencyStatus:
     swaps_in: int = 0
     waited_seconds: float = 0.0
     mode_reason: str = ""
+    idle_since: float | None = None
+    is_busy: bool = False
+    moving: Moving | None = None
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,7 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
     if report is None:
         return None
     refusal, lease, since, waits = (report.get(name) for name in ("refusal", "lease", "since", "waits"))
+    idle_since, moving = report.get("idle_since"), report.get("moving")
     return ResidencyStatus(
         state=str(report["state"]),
         mode=str(report["mode"]),
@@ -133,6 +145,9 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
         swaps_in=int(report.get("swaps_in", 0)),
         waited_seconds=float(report.get("waited_seconds", 0.0)),
         mode_reason=str(report.get("mode_reason") or ""),
+        idle_since=None if idle_since is None else float(idle_since),
+        is_busy=report.get("idle_seconds", 0.0) is None,
+        moving=None if moving is None else Moving(int(moving["done_bytes"]), int(moving["total_bytes"])),
     )
 
 

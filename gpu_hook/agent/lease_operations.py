@@ -132,6 +132,7 @@ def describe_lease(leases: LeaseKeeper, kernel_id: str) -> dict[str, Any] | None
     return {
         **describe_residency(record.residency.facts(), now),
         "idle_seconds": None if record.idle_since is None else round(now.monotonic - record.idle_since, 3),
+        "idle_since": record.idle_at,
         "idle_reason": record.idle_reason,
         "waits": waits,
     }

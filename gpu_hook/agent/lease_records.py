@@ -17,6 +17,7 @@ from .residency_facts import Move, ResidencyFacts
 from .residency_table import KernelState
 
 HINT_SECONDS = 30.0
+_SAME_SECONDS = 0.1
 _STATES = {
     KernelState.SWAPPING_OUT: State.SWAPPING_OUT,
     KernelState.CHECKPOINTING: State.SWAPPING_OUT,
@@ -94,6 +95,7 @@ class LeaseRecord:
         self.wants_since: float | None = None
         self.idle_since: float | None = None
         self.idle_reason = ""
+        self.idle_at: float | None = None  # the same moment, in seconds since the epoch
         self.hinted_until = 0.0
         self.is_asked_in = False  # by its user: as if a cell had come
         self.is_asked_out = False
@@ -115,6 +117,7 @@ class LeaseRecord:
         telemetry = (*facts.telemetry, Telemetry(worked=self.kernel.worked_at))
         idleness = judge(activity, telemetry, now, known_since=known, patience=patience)
         self.idle_since, self.idle_reason = idleness.since, idleness.reason
+        self.idle_at = _same_moment(self.idle_at, idleness.since, now)
         if self._was_idle and idleness.since is None:
             self.turn_since = now.monotonic
         self._was_idle = idleness.since is not None
@@ -200,3 +203,11 @@ class LeaseRecord:
             )
             for number, (device, part) in enumerate(zip(self.facts.devices, parts, strict=True))
         )
+
+
+def _same_moment(told: float | None, since: float | None, now: Moment) -> float | None:
+    """``since`` on the wall clock: as it was told before, unless it is another moment. Two clocks never read alike."""
+    if since is None:
+        return None
+    at = round(now.wall - (now.monotonic - since), 3)
+    return told if told is not None and abs(told - at) < _SAME_SECONDS else at

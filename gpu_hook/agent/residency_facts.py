@@ -140,6 +140,11 @@ def staying_words(staying: Staying) -> list[str]:
     return [word for flag, word in _STAYING_WORDS.items() if flag in staying]
 
 
+def swapped_by_device(facts: ResidencyFacts) -> dict[str, int]:
+    """Bytes of the kernel on the host instead of on each of its devices, for the status."""
+    return {device.uuid: device.swapped_bytes for device in facts.devices}
+
+
 def describe_residency(facts: ResidencyFacts, now: Moment) -> dict[str, Any]:
     """One kernel's residency, for the status; for what it waits, the keeper of the leases adds."""
     refusal, staying = facts.refusal, facts.staying_bytes

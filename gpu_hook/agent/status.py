@@ -17,6 +17,7 @@ from .journal import Reservation
 from .kernel import Kernel
 from .ledger import Ledger
 from .libraries import Libraries
+from .residency_facts import swapped_by_device
 
 
 def describe_devices(
@@ -72,6 +73,7 @@ def describe_lost(reservation: Reservation) -> dict[str, Any]:
 def describe_kernel(
     kernel: Kernel, found: Findings, enforcement: Enforcement, compute: ComputeKeeper
 ) -> dict[str, Any]:
+    """All but where its memory is and what it waits for, which the keeper of the leases knows."""
     reservation = kernel.reservation
     return {
         "kernel_id": reservation.kernel_id,
@@ -98,6 +100,7 @@ def describe_kernel(
 
 
 def _describe_parts(kernel: Kernel, found: Findings, compute: ComputeKeeper) -> list[dict[str, Any]]:
+    away = swapped_by_device(kernel.residency.facts())
     return [
         {
             "uuid": account.part.uuid,
@@ -106,6 +109,7 @@ def _describe_parts(kernel: Kernel, found: Findings, compute: ComputeKeeper) -> 
             "quota_bytes": account.part.quota_bytes,
             "guarantee_bytes": account.part.reserved_bytes,
             "charged_bytes": use.charged_bytes,
+            "swapped_bytes": away.get(account.part.uuid, 0),
             "lent_bytes": account.lent,
             "peak_bytes": use.peak_bytes,
             "context_bytes": found.contexts.get((kernel.kernel_id, account.part.uuid), 0),

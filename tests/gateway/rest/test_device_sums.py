@@ -1,0 +1,94 @@
+"""What a device's report adds up over kernels, and since when a kernel is idle: pure, from the agent's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aliquot.gateway.activity import Activity
+from aliquot.gateway.auth import User
+from aliquot.gateway.kernel_usage import idle_since, needed_bytes
+from aliquot.gateway.status import NodeView, Scene, status_report
+from aliquot.gpu_hook.agent_reports import KernelActivity, KernelStatus
+from aliquot.gpu_hook.client import read_status
+
+from .fake_agent import GIB, device, kernel
+
+NODE = {"node": "n", "driver": "softgpu", "enforcer": "hook", "connections": 1, "devices": [device()]}
+
+
+def a_kernel(kernel_id: str, owner: str, *, used: int, swapped: int = 0, guarantee: int = 4) -> dict[str, Any]:
+    found = kernel(kernel_id, owner)
+    found["devices"][0].update(charged_bytes=used * GIB, swapped_bytes=swapped * GIB, guarantee_bytes=guarantee * GIB)
+    return found
+
+
+def test_a_device_tells_the_askers_and_everybodys_parts_of_it() -> None:
+    kernels = [
+        a_kernel("k1", "alice", used=3, swapped=2),
+        a_kernel("k2", "alice", used=6),  # 2 beyond its guarantee
+        a_kernel("k3", "bob", used=9, swapped=4, guarantee=2),  # 5 on the device, 3 beyond
+    ]
+    scene = Scene("", node=NodeView(read_status({**NODE, "kernels": kernels})))
+    [seen] = status_report(scene, User("alice", "user"))["devices"]
+    told = {name: seen[name] // GIB for name in seen if name.endswith("_bytes") and name != "memory_bytes"}
+    assert told == {
+        "reserved_bytes": 4,
+        "used_bytes": 1,
+        "mine_bytes": 9,
+        "mine_reserved_bytes": 8,
+        "swapped_bytes": 6,
+        "mine_swapped_bytes": 2,
+        "elastic_bytes": 5,
+    }
+
+
+def known(residency: dict[str, Any] | None = None, activity: KernelActivity | None = None) -> KernelStatus:
+    report = kernel("k", "alice", residency=residency)
+    if activity is not None:
+        report["activity"] = vars(activity)
+    return read_status({**NODE, "kernels": [report]}).kernels[0]
+
+
+QUIET = Activity(open=0, work=0, busy_since=None, idle_since=100.0, last_activity=100.0)
+BUSY = Activity(open=1, work=1, busy_since=90.0, idle_since=None, last_activity=90.0)
+RESIDENCY = {"state": "resident", "mode": "vmm"}
+
+
+@pytest.mark.parametrize(
+    ("relay", "agent", "want"),
+    [
+        (QUIET, None, 100.0),
+        (BUSY, None, None),
+        (None, None, None),
+        # A thread that uses the device: Jupyter calls it idle.
+        (QUIET, known({**RESIDENCY, "idle_seconds": None, "idle_since": None}), None),
+        (QUIET, known({**RESIDENCY, "idle_seconds": 5.0, "idle_since": 130.0}), 130.0),
+        # A cell that made no call for a minute: the agent may swap it, and it runs all the same.
+        (BUSY, known({**RESIDENCY, "idle_seconds": 5.0, "idle_since": 130.0}), None),
+        (None, known(RESIDENCY, KernelActivity(open=1, work=1, since=90.0)), None),
+        (None, known(RESIDENCY, KernelActivity(open=0, work=0, since=95.0)), 95.0),
+        # An agent of before tells no moment.
+        (QUIET, known({**RESIDENCY, "idle_seconds": 5.0}), 100.0),
+    ],
+)
+def test_a_kernel_is_idle_since_nothing_of_it_runs(
+    relay: Activity | None, agent: KernelStatus | None, want: float | None
+) -> None:
+    assert idle_since(relay, agent) == want
+
+
+def test_the_needed_quota_is_one_with_which_each_device_would_have_had_enough() -> None:
+    report = kernel("k", "alice")
+    [part] = report["devices"]
+    small, large = {**part, "uuid": "GPU-2", "hundredths": 50}, {**part, "hundredths": 100}
+
+    def needed(*of_devices: int | None) -> int | None:
+        parts = [{**one, "needed_bytes": amount} for one, amount in zip((large, small), of_devices, strict=True)]
+        status = read_status({**NODE, "kernels": [{**report, "devices": parts}]})
+        return needed_bytes(status.kernels[0])
+
+    assert needed(None, None) is None
+    assert needed(6 * GIB, None) == 9 * GIB  # a third of the quota is the smaller device's
+    assert needed(6 * GIB, 4 * GIB) == 12 * GIB
+    assert needed(1, None) == 2  # never less than it takes
