@@ -31,8 +31,12 @@ BUILD_REQUIREMENTS = (
     "nvidia-cuda-runtime==13.0.*",
     "nvidia-nvml-dev==13.0.*",
 )
-# Kept out of the environment: its extension would run in every Jupyter server that the tests start.
-DASHBOARD = "jupyterlab-nvdashboard>=0.15,<0.16"
+# Kept out of the environment, for their extensions would run in every Jupyter server that the tests start.
+# Folder below build/: requirement, what is without it.
+KEPT_APART = {
+    "nvdashboard": ("jupyterlab-nvdashboard>=0.15,<0.16", "a client of NVML (it needs Python 3.11)"),
+    "notebook7": ("notebook>=7.6,<8", "Notebook 7 in the browser"),
+}
 SYSTEM_PACKAGES = {"chromium": "chromium", "clang": "clang", "valgrind": "valgrind"}  # program: Debian package
 # The container engines that tests start for themselves, with what they need of the system.
 ENGINE_PACKAGES = {
@@ -151,18 +155,19 @@ def install_system_packages() -> None:
         say("[setup]   not installed; what needs them is skipped, and says so")
 
 
-def install_dashboard() -> None:
-    """A client of NVML for the tests, in a folder of its own."""
-    folder = BUILD / "nvdashboard"
-    stamp = folder / "setup.stamp"
-    if stamp.exists() and stamp.read_text() == DASHBOARD:
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install"]
-    if run_step("fetching jupyterlab-nvdashboard", [*pip, "--no-deps", "--target", str(folder), DASHBOARD]):
-        stamp.write_text(DASHBOARD)
-    else:
-        say("[setup]   not fetched (it needs Python 3.11); its tests are skipped")
+def install_kept_apart() -> None:
+    """What only some tests need, each in a folder of its own; what it needs itself the environment has."""
+    pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--no-deps"]
+    for name, (requirement, what) in KEPT_APART.items():
+        folder = BUILD / name
+        stamp = folder / "setup.stamp"
+        if stamp.exists() and stamp.read_text() == requirement:
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
+        if run_step(f"fetching {requirement}", [*pip, "--target", str(folder), requirement]):
+            stamp.write_text(requirement)
+        else:
+            say(f"[setup]   not fetched; the tests of {what} are skipped")
 
 
 def install_node_packages() -> None:
@@ -231,7 +236,7 @@ def main() -> None:
         build_native()
     if extra == "test":
         install_system_packages()
-        install_dashboard()
+        install_kept_apart()
         ClientSetup(BUILD, run_step, say).install()
         install_node_packages()
         if not all((BUILD / "oracle" / release).is_dir() for release in ("bookworm", "trixie")):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,16 @@ if TYPE_CHECKING:
 
     from tests.labextension.lab_page import LabPage, StatusScript
     from tests.labextension.lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
+    from tests.labextension.server_processes import (
+        GatewayProcess,
+        NotebookProcess,
+        labs_side_by_side,
+        why_no_notebook,
+    )
 else:
     from lab_page import LabPage, StatusScript
     from lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
+    from server_processes import GatewayProcess, NotebookProcess, labs_side_by_side, why_no_notebook
 
 # A look every quarter of a second: tests wait for what they claim, and never long.
 _FAST: dict[str, dict[str, Any]] = {"@aliquot/lab:plugin": {"refreshInterval": 0.5}}
@@ -39,6 +47,29 @@ def an_aliquot_lab() -> Iterator[LabProcess]:
 
 
 @pytest.fixture(scope="module")
+def a_notebook_server() -> Iterator[NotebookProcess]:
+    """Notebook 7 with both extensions: a real gateway, a real node agent, real kernels."""
+    if reason := why_no_notebook():
+        pytest.skip(reason)
+    with NotebookProcess(with_aliquot=True, settings=_FAST) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def a_shared_gateway() -> Iterator[GatewayProcess]:
+    """A gateway for alice, bob and the administrator ada."""
+    with GatewayProcess() as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="module")
+def labs_of_two(a_shared_gateway: GatewayProcess) -> Iterator[list[LabProcess]]:
+    """Alice's and Bob's own JupyterLab on that gateway."""
+    with labs_side_by_side(a_shared_gateway, ("alice", "bob"), _FAST) as labs:
+        yield labs
+
+
+@pytest.fixture(scope="module")
 def a_browser() -> Iterator[Browser]:
     """Chromium. One per module: Playwright's loop must not outlive it, or asyncio.run fails elsewhere."""
     if not CHROMIUM.exists():
@@ -51,12 +82,23 @@ def a_browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def a_page(a_browser: Browser) -> Iterator[Page]:
+def pages(a_browser: Browser) -> Iterator[Callable[[], Page]]:
+    """Tabs with cookies of their own: each is another person's browser."""
+    with contextlib.ExitStack() as stack:
+
+        def open_one() -> Page:
+            context = a_browser.new_context(viewport={"width": 1280, "height": 800})
+            stack.callback(context.close)
+            context.set_default_timeout(60_000)
+            return context.new_page()
+
+        yield open_one
+
+
+@pytest.fixture
+def a_page(pages: Callable[[], Page]) -> Page:
     """An empty tab with cookies of its own."""
-    context = a_browser.new_context(viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(60_000)
-    yield context.new_page()
-    context.close()
+    return pages()
 
 
 @pytest.fixture

@@ -5,16 +5,23 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from playwright.sync_api import ConsoleMessage, Locator, Page, Route
 
+    from tests.labextension.accessibility import violations
+else:
+    from accessibility import violations
+
 GIB = 1 << 30
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 _STATUS_URL = re.compile(r"/aliquot/api/status(\?|$)")
 _KEEP_URL = re.compile(r"/aliquot/api/kernels/([^/]+)/keep(\?|$)")
 _PANEL_ID = "aliquot-gpu-kernels"
-
+# Notebook 7.6 throws it at each start, with and without our bundle.
+_OF_JUPYTER = ["Cannot read properties of undefined (reading 'schema')"]
 _PALETTE_TRIES = 20
 _HAS_SHORTCUTS = """
 () => jupyterapp.commands.keyBindings.some(binding => binding.command === "apputils:activate-command-palette")
@@ -74,7 +81,7 @@ class LabPage:
         self.page = page
         self.errors: list[str] = []
         page.on("console", self._note)
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("pageerror", lambda error: self._add(str(error)))
 
     def open(self, url: str) -> LabPage:
         self.page.goto(url)
@@ -139,9 +146,46 @@ class LabPage:
         """Without waiting for its end, which for one that opens a dialog is the user's answer."""
         self.page.evaluate("command => void jupyterapp.commands.execute(command)", command)
 
+    def violations(self, selector: str) -> list[str]:
+        """What axe-core finds in our parts that the selector names, in the theme that is on."""
+        return violations(self.page, selector)
+
+    def use_theme(self, name: str) -> None:
+        """Light or dark; returns when the page is painted in it."""
+        self.page.evaluate(
+            "theme => jupyterapp.commands.execute('apputils:change-theme', {theme}).then(() => null)", THEMES[name]
+        )
+        self.page.wait_for_function(
+            "([name, light]) => document.body.dataset.jpThemeName === name"
+            " && document.body.dataset.jpThemeLight === String(light)",
+            arg=[THEMES[name], name == "light"],
+        )
+
+    def in_both_themes(self) -> Iterator[str]:
+        """One theme after the other, light again at the end; the page is as it was but for its colours."""
+        for name in THEMES:
+            self.use_theme(name)
+            yield name
+        self.use_theme("light")
+
     def _note(self, message: ConsoleMessage) -> None:
         if message.type == "error":
-            self.errors.append(message.text)
+            self._add(message.text)
+
+    def _add(self, error: str) -> None:
+        if error not in _OF_JUPYTER:
+            self.errors.append(error)
+
+
+class NotebookPage(LabPage):
+    """Notebook 7 in a tab: a page is one notebook, and has no side bar of ours."""
+
+    def wait_until_up(self) -> None:
+        self.page.wait_for_function("() => globalThis.jupyterapp?.restored.then(() => true)")
+        self.page.locator(".jp-NotebookPanel-toolbar").wait_for()
+
+    def wait_until_attached(self, path: str) -> None:
+        self.page.wait_for_function(_IS_ATTACHED, arg=path)
 
 
 _IS_ATTACHED = """path => {

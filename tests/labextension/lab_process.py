@@ -133,9 +133,13 @@ class LabProcess:
             "JUPYTER_RUNTIME_DIR": str(home / "jupyter"),
         }
 
+    def _words(self) -> list[str]:
+        """The module that is run, and what only it understands."""
+        return ["jupyterlab", "--LabApp.expose_app_in_browser=True"]
+
     def _start(self) -> None:
-        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.port={self._port}"]
-        command += [f"--ServerApp.root_dir={self.notebooks}", "--LabApp.expose_app_in_browser=True"]
+        command = [sys.executable, "-m", *self._words(), "--no-browser", "--allow-root"]
+        command += [f"--ServerApp.port={self._port}", f"--ServerApp.root_dir={self.notebooks}"]
         command += self._options or ["--Aliquot.keep_kernels=never"]
         with (self._home / "log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -160,7 +164,7 @@ class LabProcess:
                 continue
             self.url, self.token = found["url"], found["token"]
             return
-        raise RuntimeError(f"JupyterLab did not start within {_START_SECONDS:.0f} s; it said:\n{self.log}")
+        raise RuntimeError(f"the server did not start within {_START_SECONDS:.0f} s; it said:\n{self.log}")
 
     def _stop(self) -> None:
         process = self._process

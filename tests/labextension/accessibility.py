@@ -1,0 +1,46 @@
+"""axe-core in Lab's page: what in our own parts breaks WCAG 2, level A or AA. Lab's parts are Lab's to mend."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+_AXE = Path(__file__).resolve().parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+_LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+# Lab's own toolbar button writes aria-pressed on an element of no role; whoever uses it cannot mend it.
+_OF_LAB = [("aria-allowed-attr", "<jp-button ")]
+# Lab's body has no height and hides what overflows it, which axe takes for "nothing here can be seen".
+_RUN = """async ([selector, tags]) => {
+  document.body.style.overflow = 'visible';
+  const options = {runOnly: {type: 'tag', values: tags}, resultTypes: ['violations']};
+  const found = await axe.run({include: [[selector]]}, options).finally(() => { document.body.style.overflow = ''; });
+  return found.violations.flatMap(rule => rule.nodes.map(node =>
+    ({rule: rule.id, where: node.target.join(' '), why: node.failureSummary, html: node.html})));
+}"""
+
+
+@functools.cache
+def _program() -> str:
+    if not _AXE.exists():
+        pytest.skip(f"{_AXE} is missing; `jlpm install --immutable` fetches it")
+    return _AXE.read_text()
+
+
+def violations(page: Page, selector: str) -> list[str]:
+    """What axe-core finds in the parts that the selector names; fails when it names none.
+
+    Bars that are still growing and notices that fade in have colours of their own: all animations are ended first.
+    """
+    page.locator(selector).first.wait_for()
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(_program())
+    page.evaluate("() => document.getAnimations().forEach(it => { try { it.finish(); } catch { it.cancel(); } })")
+    found: list[dict[str, Any]] = page.evaluate(_RUN, [selector, _LEVELS])
+    ours = [each for each in found if not any(each["rule"] == r and each["html"].startswith(h) for r, h in _OF_LAB)]
+    return [f"{each['rule']}: {each['where']}: {each['why']} ({each['html'][:200]})" for each in ours]

@@ -1,0 +1,29 @@
+"""Notebook 7 with our bundle, in a real browser: what it shows of a kernel, and how its kernel is chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.labextension.lab_page import NotebookPage
+    from tests.labextension.server_processes import NotebookProcess, an_empty_notebook
+else:
+    from lab_page import NotebookPage
+    from server_processes import an_empty_notebook
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_notebook_gets_the_size_that_its_metadata_names(a_notebook_server: NotebookProcess, a_page: Page) -> None:
+    path = an_empty_notebook(a_notebook_server.notebooks, "sized.ipynb", "python3.gpu-0.25", "print('it', 'ran')")
+    notebook = NotebookPage(a_page)
+    notebook.open(a_notebook_server.notebook_url(path))
+    notebook.wait_until_attached(path)
+    notebook.start_command("notebook:run-all-cells")
+    a_page.locator(".jp-OutputArea-output", has_text="it ran").wait_for()
+    a_page.locator(".jp-NotebookPanel-toolbar").get_by_text("0.25 GPU").first.wait_for()
+    assert notebook.errors == []

@@ -1,0 +1,75 @@
+"""Two users side by side, each with a JupyterLab and a browser of their own, on one gateway with one GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.labextension.lab_page import LabPage
+    from tests.labextension.lab_process import LabProcess
+    from tests.labextension.server_processes import an_empty_notebook
+else:
+    from lab_page import LabPage
+    from server_processes import an_empty_notebook
+
+pytestmark = pytest.mark.browser
+
+# By the page's own login, as a script in it would: the answer's code, and its text.
+_ASK = """([path, method]) => {
+  const {baseUrl} = JSON.parse(document.getElementById('jupyter-config-data').textContent);
+  const xsrf = document.cookie.match(/_xsrf=([^;]*)/)?.[1] ?? '';
+  return fetch(baseUrl + path, {method, headers: {'X-XSRFToken': xsrf}})
+    .then(answer => answer.text().then(text => [answer.status, text]));
+}"""
+
+
+def _ask(page: Page, path: str, method: str = "GET") -> tuple[int, str]:
+    code, text = page.evaluate(_ASK, [path, method])
+    return code, text
+
+
+def _status(page: Page) -> dict[str, Any]:
+    code, text = _ask(page, "aliquot/api/status")
+    assert code == 200, text
+    answer: dict[str, Any] = json.loads(text)
+    return answer
+
+
+def test_each_sees_their_own_kernels_and_of_the_others_only_the_sum(
+    labs_of_two: list[LabProcess], pages: Callable[[], Page]
+) -> None:
+    sizes = {"alice": "0.25", "bob": "0.5"}
+    seen: dict[str, LabPage] = {}
+    for (user, size), server in zip(sizes.items(), labs_of_two, strict=True):
+        path = an_empty_notebook(server.notebooks, f"of-{user}.ipynb", f"python3.gpu-{size}")
+        seen[user] = LabPage(pages()).open(server.lab_url)
+        seen[user].open_notebook(path, f"python3.gpu-{size}")
+        seen[user].show_panel()
+    ids: dict[str, str] = {}
+    for user, lab in seen.items():
+        rows = lab.panel.get_by_role("list", name="GPU kernels").get_by_role("listitem")
+        rows.filter(has_text=f"of-{user}.ipynb").first.wait_for()
+        status = _status(lab.page)
+        assert [kernel["owner"] for kernel in status["kernels"]] == [user]
+        assert status["devices"][0]["reserved_gpus"] == 0.75
+        ids[user] = status["kernels"][0]["id"]
+    for user, stranger in (("alice", "bob"), ("bob", "alice")):
+        page = seen[user].page
+        assert f"of-{stranger}" not in page.content()
+        assert ids[stranger] not in page.content()
+        everything = "".join(_ask(page, path)[1] for path in ("aliquot/api/status", "api/kernels", "api/sessions"))
+        assert ids[stranger] not in everything
+        assert f"of-{stranger}" not in everything
+        for path in (f"api/kernels/{ids[stranger]}", f"aliquot/api/kernels/{ids[stranger]}"):
+            assert _ask(page, path)[0] == 404, path
+        for path, method in ((f"api/kernels/{ids[stranger]}", "DELETE"), ("swap-out", "POST"), ("wake", "POST")):
+            full = path if "/" in path else f"aliquot/api/kernels/{ids[stranger]}/{path}"
+            assert _ask(page, full, method)[0] == 404, full
+    for user, lab in seen.items():
+        assert [kernel["id"] for kernel in _status(lab.page)["kernels"]] == [ids[user]]
