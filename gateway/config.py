@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from aliquot.gateway.cell_outputs import CellOutputs
 from aliquot.gateway.class_policy import ClassPolicy
 from aliquot.gateway.gateway_folder import GATEWAY_NAME
+from aliquot.gateway.kernel_cells import Budget
 from aliquot.gateway.size_names import parse_size
 from aliquot.provisioner.errors import SizeNameError
 from aliquot.provisioner.grant_record import RESIDENCY_MODES
@@ -107,6 +109,16 @@ class Aliquot(Configurable):
         False, help="End a kernel whose GPU calls are not seen; if not set it runs on, shown as uncontrolled."
     ).tag(config=True)
 
+    kept_output_bytes = Int(
+        4 << 20,
+        help="How much of what a kernel's cells showed is kept in memory for pages that come back; 0 keeps nothing.",
+    ).tag(config=True)
+    kept_output_messages = Int(10_000, help="The same as a number of messages, of which lines of text are joined.").tag(
+        config=True
+    )
+    kept_output_minutes = Float(30.0, help="How long it is kept after a cell's end.").tag(config=True)
+    kept_output_total_bytes = Int(256 << 20, help="How much is kept for all kernels together.").tag(config=True)
+
     gateway_name = Unicode(
         "", help="Name under which kernels are found again after a restart; empty for one a served folder and machine."
     ).tag(config=True)
@@ -150,6 +162,14 @@ class Aliquot(Configurable):
     def softgpu_bytes(self) -> Bytes | None:
         """Memory of each device of the software GPU; None for its own default."""
         return Bytes.parse(self.softgpu_memory) if self.softgpu_memory else None
+
+    def cell_outputs(self) -> CellOutputs | None:
+        """What keeps what cells showed; None where nothing is to be kept."""
+        if not (self.kept_output_bytes and self.kept_output_total_bytes):
+            return None
+        seconds = 60 * self.kept_output_minutes
+        limits = (self.kept_output_bytes, self.kept_output_messages, self.kept_output_total_bytes)
+        return CellOutputs(Budget(*limits, seconds))
 
     @validate("presets")
     def _presets_are_sizes(self, proposal: dict[str, Any]) -> list[str]:
@@ -240,7 +260,17 @@ class Aliquot(Configurable):
             raise _refused(proposal, "a number above 0")
         return float(proposal["value"])
 
-    @validate("agent_wait_seconds", "queue_timeout_seconds", "softgpu_devices", "softgpu_sm_count", "softgpu_link_gbps")
+    @validate(
+        "agent_wait_seconds",
+        "queue_timeout_seconds",
+        "softgpu_devices",
+        "softgpu_sm_count",
+        "softgpu_link_gbps",
+        "kept_output_bytes",
+        "kept_output_messages",
+        "kept_output_minutes",
+        "kept_output_total_bytes",
+    )
     def _is_not_negative(self, proposal: dict[str, Any]) -> float:
         if not 0 <= proposal["value"] < math.inf:
             raise _refused(proposal, "a number, 0 or more")

@@ -150,7 +150,7 @@ class AliquotExtension(ExtensionApp):
         manager.containers = self._container_planner(self._server())
         self._containers = ContainerRuntime(KernelContainers(parent=self._server()).settings(), self.log)
         manager.container_runtime = self._containers
-        self._links = RelayLinks(self.log)
+        self._links = RelayLinks(self.log, knobs.cell_outputs())
         manager.links = self._links
         manager.endings = KernelEndings(
             self._endings, clock, self.log, lambda kernel_id: self._labels().get(kernel_id, "")

@@ -55,5 +55,9 @@ class AliquotHandler(APIHandler):
 
     def answer(self, report: dict[str, Any]) -> None:
         """Send JSON, never kept by a cache: it is another one for each user and each second."""
+        self.answer_text(json.dumps(report))
+
+    def answer_text(self, text: str) -> None:
+        """The same, for what is JSON already."""
         self.set_header("Cache-Control", "no-store")
-        self.finish(json.dumps(report))
+        self.finish(text)

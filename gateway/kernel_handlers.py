@@ -5,13 +5,16 @@ Whose kernel it is, is checked here: somebody else's answers exactly as one that
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 
 from aliquot.gateway.auth import owns
 from aliquot.gateway.handler_base import AliquotHandler
 from aliquot.gateway.http_errors import http_error
+from aliquot.gateway.kernel_cells import NOTHING
 from aliquot.gateway.kernel_changes import KernelChanges, read_wish
+from aliquot.gateway.relay_links import RelayLinks
 from aliquot.gateway.request_queue import QueueEntry
 from aliquot.gateway.status import Report, kernel_reports
 from aliquot.gateway.stock_handlers import read_body
@@ -19,6 +22,8 @@ from aliquot.provisioner.errors import AliquotError
 from jupyter_server.auth.decorator import authorized
 from tornado.web import HTTPError, RequestHandler, authenticated
 
+# For websockets that were opened just now.
+_ATTACH_SECONDS = 1.0
 _RUNNING = ("resident", "swapped", "waking", "checkpointed")
 
 
@@ -152,11 +157,27 @@ class KeepHandler(AliquotHandler):
         self.finish()
 
 
+class CellsHandler(AliquotHandler):
+    """What its cells showed that run, or ended a short while ago. Somebody else's kernel is not there."""
+
+    @authenticated
+    @authorized
+    async def get(self, kernel_id: str) -> None:
+        if kernel_id not in self.kernel_manager or not owns(self.asker, self.kernel_manager, kernel_id):
+            raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+        links: RelayLinks | None = getattr(self.kernel_manager, "links", None)
+        link = None if links is None else links.get(kernel_id)
+        report = NOTHING if link is None else await link.cells(_ATTACH_SECONDS)
+        # Off the loop: it may be much.
+        self.answer_text(await asyncio.to_thread(report.text))
+
+
 _KERNEL = r"/aliquot/api/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)"
 
 KERNEL_HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/kernels", KernelsHandler),
     (_KERNEL, KernelHandler),
+    (f"{_KERNEL}/cells", CellsHandler),
     (f"{_KERNEL}/keep", KeepHandler),
     (f"{_KERNEL}/resize", ResizeHandler),
     (f"{_KERNEL}/swap-out", SwapOutHandler),

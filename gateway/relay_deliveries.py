@@ -28,6 +28,14 @@ class Numbers:
         """How many ranges there are."""
         return len(self._starts)
 
+    def ranges(self) -> list[tuple[int, int]]:
+        """Ascending; both ends are in the set."""
+        return list(zip(self._starts, self._ends, strict=True))
+
+    def join_lowest(self) -> None:
+        """Take what lies between the two lowest ranges for in it."""
+        del self._starts[1], self._ends[0]
+
     def add(self, number: int) -> None:
         """A number that is in it already changes nothing."""
         if self._ends and number == self._ends[-1] + 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from aliquot.provisioner.relay.link import (
     Attached,
     Dropped,
     KernelState,
+    KnownCells,
     LinkEvent,
     LinkListener,
     LinkMessage,
@@ -28,6 +30,7 @@ from aliquot.provisioner.relay.link import (
 from tornado.websocket import WebSocketClosedError
 
 from .activity import Activity, read_activity
+from .kernel_cells import NOTHING, CellsReport, KernelCells
 from .relay_deliveries import Deliveries
 
 _FIRST_WAIT_SECONDS = 0.05
@@ -69,7 +72,9 @@ class KernelLink(LinkListener):
         changed: Callable[[KernelLink], None],
         log: logging.Logger,
         name: str,
+        cells: KernelCells | None = None,
     ) -> None:
+        """``cells``: what keeps what passes for pages that come back; None: nothing does."""
         self._connect = connect
         self._changed = changed
         self._log = log
@@ -82,9 +87,13 @@ class KernelLink(LinkListener):
         self._ports: dict[str, Port] = {}
         # Those of _ports whose attachment the relay has confirmed: what came before was not for them.
         self._attached: set[str] = set()
+        self._is_attached = asyncio.Event()
         self._deliveries = Deliveries()
         self._unsent: deque[tuple[str, str, Sequence[Any]]] = deque()
         self._acknowledging: asyncio.Handle | None = None
+        self._cells = cells
+        # The number of the latest output that _cells was told of.
+        self._told_cells = -1
         self._keeper: asyncio.Task[None] | None = None
         self.counts = DropCounts()
         self.activity: Activity | None = None
@@ -142,7 +151,7 @@ class KernelLink(LinkListener):
         self._link = link
         if link.epoch != self._epoch:
             # Another relay: it numbers anew, and knows nothing of what the one before had sent.
-            self._epoch, self._deliveries = link.epoch, Deliveries()
+            self._epoch, self._deliveries, self._told_cells = link.epoch, Deliveries(), -1
         self._deliveries.begin()
         for session in self._ports:
             link.attach(session)
@@ -180,6 +189,20 @@ class KernelLink(LinkListener):
         """How many messages a websocket still has to take."""
         return len(self._deliveries)
 
+    async def cells(self, seconds: float) -> CellsReport:
+        """What the cells showed up to now. What comes later the websockets get that are open now."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._wait_until_attached(), seconds)
+        if self._cells is None:
+            return NOTHING
+        is_idle = self.activity is not None and not self.activity.is_busy
+        return self._cells.report(time.time(), self.activity.last_activity if is_idle and self.activity else None)
+
+    async def _wait_until_attached(self) -> None:
+        while self._attached != set(self._ports):
+            self._is_attached.clear()
+            await self._is_attached.wait()
+
     async def open(self, port: Port, seconds: float) -> None:
         """Give this websocket what comes from now on, and what was kept. Returns when the relay was asked."""
         self._shut_session(port.port_session)
@@ -196,6 +219,10 @@ class KernelLink(LinkListener):
 
     def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
         """A signed message to the kernel; kept while the relay is away, up to a bound."""
+        if self._cells is not None and channel == "shell":
+            self._cells.asked(frames, time.time())
+        elif self._cells is not None and channel == "stdin":
+            self._cells.answered()
         if self._link is not None:
             self._link.send(channel, session, frames)
         elif len(self._unsent) < _MOST_UNSENT:
@@ -209,6 +236,7 @@ class KernelLink(LinkListener):
         if port is None:
             return
         self._attached.discard(session)
+        self._is_attached.set()
         if self._link is not None:
             self._link.detach(session)
         left = self._deliveries.leave(port)
@@ -231,19 +259,31 @@ class KernelLink(LinkListener):
     def take(self, event: LinkEvent) -> None:
         """Called by the RelayLink, in the order in which the relay spoke."""
         if isinstance(event, LinkMessage):
+            self._tell_cells(event)
             self._pass_on(event)
         elif isinstance(event, RelayActivity):
             self.activity = read_activity(self.activity, event)
             self._is_told.set()
             self._changed(self)
         elif isinstance(event, KernelState):
+            if self._cells is not None and self.kernel is not None and is_another(self.kernel, event):
+                self._cells.clear()
             self.kernel = event
             self._changed(self)
         elif isinstance(event, Attached):
             if event.session in self._ports:
                 self._attached.add(event.session)
+                self._is_attached.set()
         elif isinstance(event, Dropped):
             self.counts.relay = event.messages
+        elif isinstance(event, KnownCells) and self._cells is not None:
+            self._cells.knows(event.cells, time.time())
+
+    def _tell_cells(self, message: LinkMessage) -> None:
+        """Once, though it may come again; before the sockets have it, so that nobody misses it between the two."""
+        if self._cells is not None and message.session is None and message.seq > self._told_cells:
+            self._told_cells = message.seq
+            self._cells.told(message.frames, time.time())
 
     def lost(self, reason: str) -> None:
         """Called by the RelayLink when its connection ended."""
@@ -290,3 +330,8 @@ class KernelLink(LinkListener):
         seq = self._deliveries.acknowledge()
         if seq is not None and self._link is not None:
             self._link.ack(seq)
+
+
+def is_another(before: KernelState, now: KernelState) -> bool:
+    """Whether the kernel's process is not the one of before, whose cells are gone."""
+    return now.state == "ended" or now.incarnation != before.incarnation

@@ -17,6 +17,7 @@ from aliquot.provisioner.relay.link import LinkListener, RelayLink
 from aliquot.provisioner.relay.records import UnreadableRecordError
 
 from .activity import Activity
+from .cell_outputs import CellOutputs
 from .relay_link import DropCounts, KernelLink
 
 Changed = Callable[[str, KernelLink], None]
@@ -25,8 +26,10 @@ Changed = Callable[[str, KernelLink], None]
 class RelayLinks:
     """Made by the extension, for the kernel manager."""
 
-    def __init__(self, log: logging.Logger) -> None:
+    def __init__(self, log: logging.Logger, outputs: CellOutputs | None = None) -> None:
+        """``outputs``: where it is kept what cells showed; None: nowhere."""
         self._log = log
+        self._outputs = outputs
         self._links: dict[str, KernelLink] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -38,8 +41,13 @@ class RelayLinks:
         """The link to the relay in this folder, made once. ``changed`` is called when activity or state did."""
         link = self._links.get(kernel_id)
         if link is None:
+            cells = None if self._outputs is None else self._outputs.open(kernel_id)
             link = KernelLink(
-                lambda listener: connect(relay, listener), lambda link: changed(kernel_id, link), self._log, kernel_id
+                lambda listener: connect(relay, listener),
+                lambda link: changed(kernel_id, link),
+                self._log,
+                kernel_id,
+                cells,
             )
             self._links[kernel_id] = link
             link.start()
@@ -48,6 +56,8 @@ class RelayLinks:
     def close(self, kernel_id: str) -> None:
         """At the kernel's end. Idempotent."""
         link = self._links.pop(kernel_id, None)
+        if self._outputs is not None:
+            self._outputs.close(kernel_id)
         if link is not None:
             closing = asyncio.ensure_future(link.close())
             self._closing.add(closing)

@@ -15,6 +15,7 @@ from aliquot.gateway.handler_base import AliquotHandler
 from aliquot.gateway.handlers import SizesHandler, StatusHandler
 from aliquot.gateway.history_handlers import HistoryHandler
 from aliquot.gateway.kernel_handlers import (
+    CellsHandler,
     HintHandler,
     KeepHandler,
     KernelHandler,
@@ -134,6 +135,17 @@ class RemoteKeepHandler(KeepHandler):
         self.finish()
 
 
+class RemoteCellsHandler(CellsHandler):
+    """What the cells of one of them showed."""
+
+    @authenticated
+    @authorized
+    async def get(self, kernel_id: str) -> None:
+        if not self.asker.is_admin:
+            return await with_cause(super().get, kernel_id)
+        self.answer_text(await ask_gateway_for_text(f"kernels/{url_escape(kernel_id)}/cells"))
+
+
 class RemoteResizeHandler(ResizeHandler):
     """The size that one of them waits for."""
 
@@ -222,6 +234,7 @@ def remote_handlers(routes: tuple[tuple[str, type[RequestHandler]], ...]) -> lis
         RemoteKernelsHandler,
         RemoteKernelHandler,
         RemoteKeepHandler,
+        RemoteCellsHandler,
         RemoteResizeHandler,
         RemoteSwapOutHandler,
         RemoteWakeHandler,

@@ -3,7 +3,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import { IHistory, IKernel, IOutlook, IRunningCell, ISizes, IStatus, IStatusSource, IWish, StatusError } from './tokens';
+import { IHistory, IKernel, IOutlook, IRunningCells, ISizes, IStatus, IStatusSource, IWish, StatusError } from './tokens';
 
 /** An unanswered request is given up after this long, so that a hung server shows as one. */
 const PATIENCE_MS = 15000;
@@ -68,9 +68,8 @@ export class AliquotClient implements IStatusSource {
   }
 
   /** The cells that run in a kernel or ended a short while ago, each with what it showed. */
-  async runningCells(kernelId: string): Promise<readonly IRunningCell[]> {
-    const body = await this._json('GET', ['kernels', kernelId, 'cells']);
-    return (body as { cells: readonly IRunningCell[] }).cells;
+  async runningCells(kernelId: string): Promise<IRunningCells> {
+    return (await this._json('GET', ['kernels', kernelId, 'cells'])) as IRunningCells;
   }
 
   async history(range: IHistory['range']): Promise<IHistory> {

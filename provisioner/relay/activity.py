@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .messages import Request
 
+# Of those that ended, so many are told to a gateway that comes: the cells of a notebook, of which it asks one by one.
+_ENDED_CELLS = 64
+
 
 class _Open:
-    """``began``: when the kernel said busy for it; ``asked``: since when it waits for its user's input."""
+    """``began``: when the kernel said busy for it; ``asked``: since when it waits for its user's input.
 
-    __slots__ = ("asked", "began", "header", "is_work", "lane", "order")
+    ``question``: what it asked; ``cell``: what is told of a cell that shows its output, None for all else.
+    """
 
-    def __init__(self, order: int, is_work: bool, lane: str, header: bytes) -> None:
+    __slots__ = ("asked", "began", "cell", "header", "is_work", "lane", "order", "question")
+
+    def __init__(
+        self, order: int, is_work: bool, lane: str, header: bytes, cell: Mapping[str, Any] | None = None
+    ) -> None:
         self.order = order
         self.is_work = is_work
         self.lane = lane
         self.header = header
+        self.cell = cell
         self.began: float | None = None
         self.asked: float | None = None
+        self.question: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,7 @@ class ActivityTracker:
         self._asking = 0
         self._since: float | None = None
         self._last = now
+        self._ended_cells: deque[Mapping[str, Any]] = deque(maxlen=_ENDED_CELLS)
 
     @property
     def open(self) -> int:
@@ -68,14 +81,23 @@ class ActivityTracker:
             if each.header and each.began is not None and each.asked is None
         ]
 
-    def opened(self, request: Request, now: float, header: bytes = b"") -> bool:
+    @property
+    def known_cells(self) -> list[Mapping[str, Any]]:
+        """For a gateway that comes: the cells that ended last, then those that are open, in their order."""
+        open_ones = [each for each in self._open.values() if each.cell is not None]
+        running = [{**(each.cell or {}), "is_open": True, "input": each.question} for each in open_ones]
+        return [*self._ended_cells, *running]
+
+    def opened(self, request: Request, now: float, header: bytes = b"", cell_id: str | None = None) -> bool:
         """A request goes to the kernel. Tells whether this changed anything: a second one of the same id does not.
 
-        ``header``: of a cell that shows what is written to it.
+        ``header``: of a cell that shows what is written to it; ``cell_id``: its name in its notebook, empty for one
+        without, None for what is no such cell.
         """
         if request.msg_id in self._open:
             return False
-        self._open[request.msg_id] = _Open(self._opened, request.is_work, request.lane, header)
+        cell = None if cell_id is None else {"msg_id": request.msg_id, "cell_id": cell_id or None, "began": now}
+        self._open[request.msg_id] = _Open(self._opened, request.is_work, request.lane, header, cell)
         self._opened += 1
         if request.is_work:
             self._last = now
@@ -92,12 +114,12 @@ class ActivityTracker:
         found.began = now
         return self.is_asking
 
-    def asked(self, msg_id: str, now: float) -> bool:
+    def asked(self, msg_id: str, now: float, question: Mapping[str, Any] | None = None) -> bool:
         """It waits for its user's input. Tells whether it is open, and did not wait before."""
         found = self._open.get(msg_id)
         if found is None or found.asked is not None:
             return False
-        found.asked = now
+        found.asked, found.question = now, question
         self._asking += 1
         return True
 
@@ -112,7 +134,7 @@ class ActivityTracker:
 
     def _forget_question(self, request: _Open) -> None:
         if request.asked is not None:
-            request.asked = None
+            request.asked = request.question = None
             self._asking -= 1
 
     def closed(self, msg_id: str, now: float) -> bool:
@@ -138,6 +160,8 @@ class ActivityTracker:
 
     def _count(self, closed: _Open, now: float) -> None:
         self._forget_question(closed)
+        if closed.cell is not None:
+            self._ended_cells.append({**closed.cell, "is_open": False, "input": None})
         if closed.is_work:
             self._last = now
             self._work -= 1
@@ -153,6 +177,7 @@ class ActivityTracker:
         had_any = bool(self._open)
         if self._work:
             self._last = now
+        self._ended_cells.clear()  # with the kernel goes what its cells showed
         self._open.clear()
         self._work, self._asking, self._since = 0, 0, None
         return had_any

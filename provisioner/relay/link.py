@@ -84,7 +84,28 @@ class Attached:
     session: str
 
 
-LinkEvent = LinkMessage | Activity | KernelState | Dropped | Attached
+@dataclass(frozen=True)
+class KnownCell:
+    """A cell that shows its output. ``cell_id``: as its client named it; ``began``: seconds since the epoch.
+
+    ``input``: the prompt and password of the question that waits for its user, None where none does.
+    """
+
+    msg_id: str
+    cell_id: str | None
+    began: float
+    is_open: bool
+    input: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class KnownCells:
+    """Told when the link begins, and when a cell asks: the cells that ended last, then those that are open."""
+
+    cells: tuple[KnownCell, ...]
+
+
+LinkEvent = LinkMessage | Activity | KernelState | Dropped | Attached | KnownCells
 
 
 class LinkListener(Protocol):
@@ -229,11 +250,19 @@ def read_event(record: Record) -> LinkEvent | None:
             return KernelState(str(header["state"]), int(header["incarnation"]), header.get("ended") or {})
         if record.op == "attached":
             return Attached(str(header["session"]))
+        if record.op == "cells":
+            return KnownCells(tuple(_read_cell(told) for told in header["cells"]))
         if record.op == "dropped":
             return Dropped(int(header["messages"]), int(header["bytes"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(f"its {record.op} record lacks a field: {error!r}") from error
     return None
+
+
+def _read_cell(told: Mapping[str, Any]) -> KnownCell:
+    cell_id = told["cell_id"]
+    name = None if cell_id is None else str(cell_id)
+    return KnownCell(str(told["msg_id"]), name, float(told["began"]), bool(told["is_open"]), told.get("input"))
 
 
 async def connect(connection: socket.socket, path: Path) -> None:

@@ -21,6 +21,8 @@ _DELIMITER_LENGTH = len(DELIMITER)
 SIGNATURE, HEADER, PARENT, METADATA, CONTENT = range(1, 6)
 
 _WORK = frozenset({"execute_request", "comm_open", "comm_msg", "comm_close"})
+_LONGEST_CELL_NAME = 256
+_LONGEST_PROMPT = 4096
 _SILENT = re.compile(rb'(?<!\\)"silent"\s*:\s*true')
 # A kernel that is restarted must not end by what was meant for the one before it.
 _FOR_ONE_KERNEL = frozenset({"shutdown_request", "interrupt_request"})
@@ -77,6 +79,18 @@ def read_request(header: Mapping[str, Any], channel: str = "") -> Request | None
 def is_silent(message: Sequence[Any]) -> bool:
     """Whether a cell, from its delimiter on, wants nothing shown."""
     return len(message) <= CONTENT or _SILENT.search(bytes(message[CONTENT])) is not None
+
+
+def named_cell(message: Sequence[Any]) -> str:
+    """The name in its notebook that a cell's client told, as JupyterLab does; empty without one."""
+    name = read_object(message[METADATA]).get("cellId") if b"cellId" in bytes(message[METADATA]) else None
+    return name if isinstance(name, str) and len(name) <= _LONGEST_CELL_NAME else ""
+
+
+def read_question(message: Sequence[Any]) -> dict[str, Any]:
+    """What an input_request, from its delimiter on, asks its user."""
+    content = read_object(message[CONTENT])
+    return {"prompt": str(content.get("prompt", ""))[:_LONGEST_PROMPT], "password": bool(content.get("password"))}
 
 
 def read_date(date: Any) -> float | None:

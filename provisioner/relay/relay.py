@@ -24,7 +24,7 @@ from .peer import Peer, Record, Refusal
 from .process_facts import is_process
 from .records import Ended, RelayRequest, forget_ended, write_ended, write_whole
 from .relay_record import OwnRecord
-from .traffic import Traffic, activity_record
+from .traffic import Traffic, activity_record, cells_record
 
 _TICK_SECONDS = 1.0
 _LOOK_SECONDS = 0.01  # for the socket files of a kernel that starts
@@ -250,7 +250,8 @@ class Relay:
     def greeting(self) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
         """Called by Links for each hello."""
         hello = {"op": "hello", "version": 1, "epoch": self._own.epoch, "kernel_id": self._own.kernel_id}
-        told = [{"op": "kernel", **self._state}, activity_record(self._traffic.tracker)]
+        tracker = self._traffic.tracker
+        told = [{"op": "kernel", **self._state}, cells_record(tracker), activity_record(tracker)]
         return {**hello, "pid": os.getpid()}, told
 
     def request(self, channel: str, session: str, message: Sequence[Any]) -> None:

@@ -25,7 +25,9 @@ from .messages import (
     Signer,
     find_delimiter,
     is_silent,
+    named_cell,
     read_object,
+    read_question,
     read_request,
 )
 from .own_requests import OwnRequests
@@ -178,7 +180,7 @@ class Traffic:
         return self.started_at == 0.0 or (is_young and request.sent is not None and request.sent < self.started_at)
 
     def _to_kernel(self, channel: str, frames: Sequence[Any], request: Request | None) -> None:
-        if request is not None and self.tracker.opened(request, time.time(), self._cell_header(frames, request)):
+        if request is not None and self._is_news(frames, request):
             self.has_news = True
             if request.is_work and self.teller is not None:
                 self.teller.tell(time.monotonic())  # before the kernel can know of it
@@ -186,12 +188,12 @@ class Traffic:
             self.own.saw_request(channel, frames[find_delimiter(frames) :])
         send(self._back.sockets[channel], frames)
 
-    def _cell_header(self, frames: Sequence[Any], request: Request) -> bytes:
-        """Of a cell that shows what is written to it, where somebody may have to tell it something."""
-        if self.teller is None or request.msg_type != "execute_request":
-            return b""
-        message = frames[find_delimiter(frames) :]
-        return b"" if is_silent(message) else bytes(message[HEADER])
+    def _is_news(self, frames: Sequence[Any], request: Request) -> bool:
+        header, cell_id = b"", None
+        if request.msg_type == "execute_request" and not is_silent(message := frames[find_delimiter(frames) :]):
+            # Its header is needed where somebody may have to tell it something.
+            header, cell_id = b"" if self.teller is None else bytes(message[HEADER]), named_cell(message)
+        return self.tracker.opened(request, time.time(), header, cell_id)
 
     # ---- from the kernel
 
@@ -222,8 +224,10 @@ class Traffic:
         if len(message) <= CONTENT or b'"input_request"' not in bytes(message[HEADER]):
             return
         parent = read_object(message[PARENT]).get("msg_id")
-        if isinstance(parent, str) and self.tracker.asked(parent, time.time()):
+        if isinstance(parent, str) and self.tracker.asked(parent, time.time(), read_question(message)):
             self.has_news = True
+            if self.links is not None:
+                self.links.tell(cells_record(self.tracker))
 
     def _from_iopub(self, _events: int) -> bool:
         socket = self._back.sockets["iopub"]
@@ -331,3 +335,8 @@ class Traffic:
 def activity_record(tracker: ActivityTracker) -> Mapping[str, Any]:
     """For links."""
     return {"op": "activity", **tracker.snapshot()}
+
+
+def cells_record(tracker: ActivityTracker) -> Mapping[str, Any]:
+    """For a link that has just come, for others see the requests themselves; and for all, when a cell asks."""
+    return {"op": "cells", "cells": tracker.known_cells}

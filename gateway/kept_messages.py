@@ -1,0 +1,75 @@
+"""One message that a cell showed, or several joined, as kept for a page that comes back. Values; knows no kernel.
+
+What it holds is the user's: nothing here logs it. Binary buffers are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from aliquot.provisioner.relay.messages import CONTENT, HEADER, METADATA
+
+# A stream is joined up to this, so that its beginning can be given up before its end.
+_LONGEST_JOINED = 1 << 16
+# Content beyond it is kept unread: pictures.
+LONGEST_READ = 1 << 16
+
+
+class KeptMessage:
+    """``text`` is a stream's, and None for all else; ``count``: how many messages it stands for."""
+
+    __slots__ = ("content", "count", "header", "is_gone", "metadata", "msg_type", "name", "size", "text")
+
+    def __init__(self, msg_type: str, frames: Sequence[Any], content: dict[str, Any]) -> None:
+        """``frames`` from the delimiter on; ``content`` as read, empty where it was not."""
+        self.msg_type = msg_type
+        self.header = bytes(frames[HEADER])
+        self.metadata = bytes(frames[METADATA])
+        self.content = b""
+        self.name = ""
+        self.text: list[str] | None = None
+        self.count = 1
+        self.is_gone = False
+        self.size = sum(len(frame) for frame in frames[HEADER : CONTENT + 1])
+        text = content.get("text")
+        if msg_type == "stream" and isinstance(text, str):
+            self.name, self.text = str(content.get("name")), [text]
+        else:
+            self.content = bytes(frames[CONTENT])
+
+    def join(self, content: dict[str, Any], size: int) -> int | None:
+        """Take a stream message that came right after this one; by how many bytes it grew, None: it does not fit."""
+        text = content.get("text")
+        if self.text is None or self.size > _LONGEST_JOINED or content.get("name") != self.name:
+            return None
+        if not isinstance(text, str):
+            return None
+        self.count += 1
+        if _overwrites(self.text[-1], text):
+            size -= len(self.text.pop().encode(errors="replace"))
+        self.text.append(text)
+        self.size += size
+        return size
+
+    def value(self) -> tuple[Any, ...]:
+        """All of it, to be read elsewhere while this one goes on."""
+        return self.header, self.metadata, self.content, self.name, None if self.text is None else "".join(self.text)
+
+
+def _overwrites(shown: str, text: str) -> bool:
+    """Whether a line that begins anew, as that of a progress bar, leaves nothing of the one before it."""
+    is_one_line = text.startswith("\r") and shown.startswith("\r") and "\n" not in text + shown
+    return is_one_line and len(text) >= len(shown) and "\b" not in text
+
+
+def read_message(value: tuple[Any, ...], parent: str) -> dict[str, Any] | None:
+    """A message in Jupyter's own form from what `KeptMessage.value` gave; None for one that cannot be read."""
+    header, metadata, content, name, text = value
+    try:
+        told = {"name": name, "text": text} if text is not None else json.loads(content)
+        message = {"header": json.loads(header), "parent_header": {"msg_id": parent}}
+        return {**message, "metadata": json.loads(metadata), "content": told}
+    except (ValueError, RecursionError):
+        return None
