@@ -14,6 +14,12 @@ export namespace PluginIDs {
   /** The model and the client; all others need it. */
   export const kernels = '@aliquot/lab:kernels';
   export const panel = PLUGIN_ID;
+  /** Every size known to Lab by its name. */
+  export const kernelSpecs = '@aliquot/lab:kernel-specs';
+  /** Notebooks start at the size that they name. */
+  export const sizedNotebooks = '@aliquot/lab:sized-notebooks';
+  /** The dialog in which a kernel and its size are picked. */
+  export const picker = '@aliquot/lab:picker';
   /** The commands about one kernel, which the buttons need. */
   export const kernelCommands = '@aliquot/lab:kernel-commands';
 }

@@ -1,0 +1,37 @@
+// Makes every size known to Lab by its name: custom ones, too, have a display name, a logo and a language.
+// A service of Lab's, made before the application is: it may need no plugin that needs the application.
+
+import {
+  IConnectionStatus,
+  IKernelSpecManager,
+  IServerSettings,
+  KernelSpec,
+  KernelSpecManager,
+  ServerConnection,
+  ServiceManagerPlugin
+} from '@jupyterlab/services';
+
+import { AliquotClient } from '../client';
+import { KnownSpecs } from '../known_specs';
+import { PluginIDs } from '../tokens';
+
+export const kernelSpecs: ServiceManagerPlugin<KernelSpec.IManager> = {
+  id: PluginIDs.kernelSpecs,
+  description: 'Provides the kernelspecs, with all valid sizes of each.',
+  autoStart: true,
+  provides: IKernelSpecManager,
+  optional: [IServerSettings, IConnectionStatus],
+  activate: (
+    _app: null,
+    settings: ServerConnection.ISettings | null,
+    connection: IConnectionStatus | null
+  ): KernelSpec.IManager => {
+    const serverSettings = settings ?? ServerConnection.makeSettings();
+    const listed = new KernelSpecManager({
+      serverSettings,
+      standby: () => (connection !== null && !connection.isConnected) || 'when-hidden'
+    });
+    const client = new AliquotClient(serverSettings);
+    return new KnownSpecs(listed, () => client.sizes());
+  }
+};

@@ -1,0 +1,176 @@
+// Sizes, read and compared: which kernelspec asks for which, which are offered on a base, which is nearest. Pure.
+// It builds no names: a preset's is the server's, and a custom size's is its outlook's suffix.
+
+import { formatShare } from './quantities';
+import { ISizeDraft } from './resize_wish';
+import { ISize, ISizes } from './tokens';
+
+const GIB = 1024 ** 3;
+
+/** A kernelspec's name that is a request, read. */
+export interface ISizedName {
+  readonly base: string;
+  readonly asked: ISizeDraft;
+}
+
+/** What is picked for a base: the kernelspec itself, one of its presets, or a size of one's own. */
+export type Choice =
+  | { readonly kind: 'plain' }
+  | { readonly kind: 'preset'; readonly size: ISize }
+  | { readonly kind: 'custom'; readonly asked: ISizeDraft };
+
+/** Why a size that a document names cannot be had here. */
+export type Refusal =
+  | { readonly kind: 'unreadable'; readonly base: string }
+  | { readonly kind: 'no-base'; readonly base: string; readonly asked: ISizeDraft }
+  | { readonly kind: 'too-large'; readonly base: string; readonly asked: ISizeDraft; readonly largest: number }
+  | { readonly kind: 'class'; readonly base: string; readonly asked: ISizeDraft }
+  | { readonly kind: 'never'; readonly base: string; readonly asked: ISizeDraft; readonly message: string };
+
+/** The base and the size that a kernelspec's name asks for; null for a name that is none, or where no pattern is told. */
+export function readName(name: string, sizes: ISizes | null): ISizedName | null {
+  const preset = sizes?.sizes.find(size => size.name.toLowerCase() === name.toLowerCase());
+  if (preset !== undefined) {
+    return { base: preset.base, asked: askedOf(preset) };
+  }
+  const groups = sizes?.pattern === undefined ? undefined : match(name, sizes.pattern)?.groups;
+  const gpus = Number(groups?.gpus);
+  if (groups?.base === undefined || !(gpus > 0)) {
+    return null;
+  }
+  return {
+    base: groups.base,
+    asked: {
+      gpus,
+      memoryGib: groups.memory_gib ? Number(groups.memory_gib) : null,
+      workloadClass: groups.low ? 'opportunistic' : 'production'
+    }
+  };
+}
+
+/** Whether a name looks like a size's though it may not be a valid one: it then stands for nothing else. */
+export function looksSized(name: string): boolean {
+  return /.\.gpu-/i.test(name);
+}
+
+export function askedOf(size: ISize): ISizeDraft {
+  const { gpus, memory_limit_bytes: limit, workload_class: workloadClass } = size;
+  return { gpus, memoryGib: limit === null ? null : Math.round(limit / GIB), workloadClass };
+}
+
+export function isSame(one: ISizeDraft, other: ISizeDraft): boolean {
+  return (
+    Math.round(one.gpus * 100) === Math.round(other.gpus * 100) &&
+    one.memoryGib === other.memoryGib &&
+    one.workloadClass === other.workloadClass
+  );
+}
+
+/** `0.37 GPU · 6 GiB · low`: what the server writes behind the base's name. */
+export function label(asked: ISizeDraft): string {
+  const parts = [`${formatShare(asked.gpus)} ${asked.gpus > 1 ? 'GPUs' : 'GPU'}`];
+  if (asked.memoryGib !== null) {
+    parts.push(`${asked.memoryGib} GiB`);
+  }
+  if (asked.workloadClass === 'opportunistic') {
+    parts.push('low');
+  }
+  return parts.join(' · ');
+}
+
+/** The presets on a base, in the server's order; of two that ask for the same the first. */
+export function presetsOf(base: string, sizes: ISizes): ISize[] {
+  const presets: ISize[] = [];
+  for (const size of sizes.sizes) {
+    const isNew = !presets.some(one => isSame(askedOf(one), askedOf(size)));
+    if (size.base.toLowerCase() === base.toLowerCase() && isNew) {
+      presets.push(size);
+    }
+  }
+  return presets;
+}
+
+/** What is picked at first on a base for a document that names this kernelspec; null where it names none. */
+export function choiceFor(name: string | null, base: string, sizes: ISizes): Choice {
+  const presets = presetsOf(base, sizes);
+  if (name === null) {
+    const proposed = presets.find(size => size.is_default);
+    return proposed === undefined ? { kind: 'plain' } : { kind: 'preset', size: proposed };
+  }
+  const named = readName(name, sizes);
+  return named === null ? { kind: 'plain' } : choiceOf(named.asked, presets);
+}
+
+/** This size as a choice: a preset where one asks for the same. */
+export function choiceOf(asked: ISizeDraft, presets: readonly ISize[]): Choice {
+  const preset = presets.find(size => isSame(askedOf(size), asked));
+  return preset === undefined ? { kind: 'custom', asked } : { kind: 'preset', size: preset };
+}
+
+/** The same choice on another base. */
+export function onBase(choice: Choice, base: string, sizes: ISizes): Choice {
+  return choice.kind === 'plain' ? choice : choiceOf(sizeOf(choice)!, presetsOf(base, sizes));
+}
+
+/** What a choice asks for; null for the kernelspec itself, which has no GPU. */
+export function sizeOf(choice: Choice): ISizeDraft | null {
+  return choice.kind === 'plain' ? null : choice.kind === 'preset' ? askedOf(choice.size) : choice.asked;
+}
+
+/** A share as it may be asked for: in whole steps, within what is allowed. */
+export function snapShare(gpus: number, sizes: ISizes): number {
+  const steps = Math.round(gpus / sizes.step);
+  const last = Math.floor(sizes.largest_gpus / sizes.step + 1e-6);
+  return Math.round(Math.min(Math.max(steps, 1), last) * sizes.step * 100) / 100;
+}
+
+/** The most whole GiB that a size of this share can be limited to; null while no device is known. */
+export function mostGib(gpus: number, sizes: ISizes): number | null {
+  const device = sizes.device_memory_bytes ?? null;
+  return device === null ? null : Math.max(Math.floor((Math.ceil(gpus) * device) / GIB), 1);
+}
+
+/** The share's part of its devices' memory in bytes; null while no device is known. */
+export function partBytes(gpus: number, sizes: ISizes): number | null {
+  const device = sizes.device_memory_bytes ?? null;
+  return device === null ? null : gpus * device;
+}
+
+/** The size nearest to this one that the rules allow here. */
+export function nearest(asked: ISizeDraft, sizes: ISizes): ISizeDraft {
+  const gpus = snapShare(asked.gpus, sizes);
+  const most = mostGib(gpus, sizes);
+  const memoryGib = asked.memoryGib === null || most === null ? asked.memoryGib : Math.min(asked.memoryGib, most);
+  const workloadClass = sizes.may_have_production ? asked.workloadClass : 'opportunistic';
+  return { gpus, memoryGib, workloadClass };
+}
+
+/** Why the rules of this server refuse a name; null for one that they do not, and for a kernelspec that is no size. */
+export function refusalOf(name: string, sizes: ISizes, hasBase: (base: string) => boolean): Refusal | null {
+  const named = readName(name, sizes);
+  if (named === null) {
+    // Without the pattern nothing is known to be unreadable.
+    const isUnreadable = sizes.pattern !== undefined && looksSized(name);
+    return isUnreadable ? { kind: 'unreadable', base: name.slice(0, name.toLowerCase().indexOf('.gpu-')) } : null;
+  }
+  if (!hasBase(named.base)) {
+    return { kind: 'no-base', ...named };
+  }
+  if (named.asked.gpus > sizes.largest_gpus + 1e-6) {
+    return { kind: 'too-large', ...named, largest: sizes.largest_gpus };
+  }
+  if (named.asked.workloadClass === 'production' && !sizes.may_have_production) {
+    return { kind: 'class', ...named };
+  }
+  return null;
+}
+
+/** A name against the server's pattern; null also where that is not one that this browser reads. */
+function match(name: string, pattern: string): RegExpExecArray | null {
+  try {
+    // Python writes a named group with a P.
+    return new RegExp(`^(?:${pattern.replace(/\(\?P</g, '(?<')})$`, 'i').exec(name);
+  } catch {
+    return null;
+  }
+}
