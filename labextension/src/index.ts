@@ -1,11 +1,22 @@
 // All our plugins. Registration only: what each does is in its own file.
 
 import { JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ServiceManagerPlugin } from '@jupyterlab/services';
 
 import { kernelCommands } from './plugins/kernel_commands';
+import { kernelSpecs } from './plugins/kernel_specs';
 import { kernels } from './plugins/kernels';
 import { panel } from './plugins/panel';
+import { picker } from './plugins/picker';
+import { sizedNotebooks } from './plugins/sized_notebooks';
 
-const plugins: JupyterFrontEndPlugin<unknown>[] = [kernels, kernelCommands, panel];
+const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[] = [
+  kernels,
+  kernelSpecs,
+  kernelCommands,
+  panel,
+  picker,
+  sizedNotebooks
+];
 
 export default plugins;

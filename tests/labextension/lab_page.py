@@ -18,6 +18,7 @@ else:
 GIB = 1 << 30
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 _STATUS_URL = re.compile(r"/aliquot/api/status(\?|$)")
+_SIZES_URL = re.compile(r"/aliquot/api/sizes(\?|$)")
 _KEEP_URL = re.compile(r"/aliquot/api/kernels/([^/]+)/keep(\?|$)")
 _PANEL_ID = "aliquot-gpu-kernels"
 # Notebook 7.6 throws it at each start, with and without our bundle.
@@ -40,6 +41,7 @@ class StatusScript:
 
     def serve(self, page: Page) -> None:
         page.route(_STATUS_URL, self._answer)
+        page.route(_SIZES_URL, lambda route: route.fulfill(json=_NO_SIZES))
         page.route(_KEEP_URL, self._keep)
 
     def _answer(self, route: Route) -> None:
@@ -193,6 +195,7 @@ _IS_ATTACHED = """path => {
     const kernel = widget?.context?.path === path && widget.sessionContext.session?.kernel;
     return kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
 }"""
+_NO_SIZES = {"may_have_production": True, "sizes": [], "grammar": "", "largest_gpus": 1, "step": 0.01}
 _EXAMPLE: dict[str, Any] = {
     "version": "0.1.0",
     "user": {"name": "ada", "role": "user"},

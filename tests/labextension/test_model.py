@@ -19,11 +19,15 @@ _LABEXTENSION = _REPOSITORY / "labextension"
 _PURE = (
     "action_rules",
     "compute",
+    "known_specs",
     "latest_answer",
     "model",
     "news",
     "quantities",
+    "refusal_now",
     "resize_wish",
+    "size_choice",
+    "sizes",
     "tokens",
 )
 _SCRIPTS = sorted(Path(__file__).parent.glob("*.test.cjs"))

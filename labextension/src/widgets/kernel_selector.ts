@@ -64,7 +64,7 @@ export class KernelSelector extends Panel {
     const label = document.createElement('label');
     label.textContent = `${translator.load('jupyterlab').__('Select kernel for:')} "${context.name}"`;
     const options = SessionContextDialogs.kernelOptions(context, translator);
-    this._select.disabled = options.disabled;
+    this._select.disabled = options.disabled ?? false;
     for (const group of options.groups) {
       const node = document.createElement('optgroup');
       node.label = group.label;
@@ -100,7 +100,7 @@ export class KernelSelector extends Panel {
   }
 
   private _point(base: string): void {
-    for (const option of this._select.options) {
+    for (const option of Array.from(this._select.options)) {
       if ((JSON.parse(option.value) as Option)?.name?.toLowerCase() === base.toLowerCase()) {
         option.selected = true;
       }

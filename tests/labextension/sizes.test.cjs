@@ -1,0 +1,194 @@
+// Sizes, the choice of one, and the kernelspecs that a page knows, without a browser. Run by test_model.py.
+
+'use strict';
+
+const assert = require('node:assert/strict');
+const path = require('node:path');
+const test = require('node:test');
+
+const compiled = process.env.ALIQUOT_COMPILED;
+const sizes = require(path.join(compiled, 'sizes.js'));
+const { SizeChoice } = require(path.join(compiled, 'size_choice.js'));
+const { KnownSpecs } = require(path.join(compiled, 'known_specs.js'));
+const { refusalNow } = require(path.join(compiled, 'refusal_now.js'));
+const { Signal } = require('@lumino/signaling');
+
+const GIB = 2 ** 30;
+const PATTERN = '(?<base>.+)\\.gpu-(?<gpus>[0-9.]+)(-(?<memory_gib>[0-9]+)g)?(?<low>-low)?';
+
+function aSize(name, changes = {}) {
+  return {
+    name,
+    base: name.split('.gpu-')[0],
+    display_name: name,
+    gpus: Number(/gpu-([0-9.]+)/.exec(name)[1]),
+    memory_limit_bytes: null,
+    workload_class: name.endsWith('-low') ? 'opportunistic' : 'production',
+    image: null,
+    description: '',
+    is_default: false,
+    ...changes
+  };
+}
+
+function offers(changes = {}) {
+  return {
+    may_have_production: true,
+    sizes: ['python3.gpu-0.25', 'python3.gpu-1', 'python3.gpu-0.25-low', 'torch.gpu-1'].map(name => aSize(name)),
+    grammar: '',
+    pattern: PATTERN,
+    largest_gpus: 2,
+    step: 0.01,
+    device_memory_bytes: 16 * GIB,
+    ...changes
+  };
+}
+
+function asked(gpus, memoryGib = null, workloadClass = 'production') {
+  return { gpus, memoryGib, workloadClass };
+}
+
+function aSpec(name, display_name = name) {
+  return { name, display_name, language: 'python', resources: { 'logo-svg': '/logo' }, metadata: {} };
+}
+
+/** Jupyter's manager of kernelspecs, listing these. */
+class AListing {
+  constructor(...names) {
+    this.specs = { default: names[0], kernelspecs: Object.fromEntries(names.map(name => [name, aSpec(name)])) };
+  }
+  ready = Promise.resolve();
+  specsChanged = new Signal(this);
+}
+
+async function known(offered = offers(), ...names) {
+  const listing = new AListing(...(names.length ? names : ['python3', 'python3.gpu-0.25', 'torch']));
+  const specs = new KnownSpecs(listing, async () => offered);
+  await specs.ready;
+  return specs;
+}
+
+test('a name is read by the pattern of the server', () => {
+  const read = name => sizes.readName(name, offers());
+  assert.deepEqual(read('python3.gpu-0.37-6g-low'), { base: 'python3', asked: asked(0.37, 6, 'opportunistic') });
+  assert.deepEqual(read('Python3.GPU-2'), { base: 'Python3', asked: asked(2) });
+  assert.equal(read('python3'), null);
+  assert.equal(sizes.readName('python3.gpu-0.5', offers({ pattern: undefined })), null, 'an older gateway tells none');
+  assert.deepEqual(sizes.readName('python3.gpu-1', offers({ pattern: undefined })).asked, asked(1), 'it lists presets');
+});
+
+test('a pattern that this browser cannot read recognises nothing', () => {
+  assert.equal(sizes.readName('python3.gpu-0.5', offers({ pattern: '(' })), null);
+});
+
+test('a document has its preset selected, its custom size, or no GPU', () => {
+  const choice = name => sizes.choiceFor(name, 'python3', offers());
+  assert.equal(choice('python3.gpu-1').size.name, 'python3.gpu-1');
+  assert.deepEqual(choice('python3.gpu-0.37'), { kind: 'custom', asked: asked(0.37) });
+  assert.deepEqual(choice('python3'), { kind: 'plain' });
+  assert.deepEqual(choice(null), { kind: 'plain' });
+});
+
+test('a new document has the size that the catalogue proposes for its image', () => {
+  const first = aSize('torch.gpu-0.5', { is_default: true });
+  const offered = offers({ sizes: [first, aSize('torch.gpu-1')] });
+  assert.equal(sizes.choiceFor(null, 'torch', offered).size.name, 'torch.gpu-0.5');
+  assert.deepEqual(sizes.choiceFor('torch', 'torch', offered), { kind: 'plain' }, 'but not one that has none');
+});
+
+test('the rules refuse with the reason and the nearest that can be had', () => {
+  const offered = offers({ may_have_production: false });
+  const refusal = name => sizes.refusalOf(name, offered, base => base === 'python3');
+  assert.equal(refusal('python3.gpu-4').kind, 'too-large');
+  assert.equal(refusal('r.gpu-1').kind, 'no-base');
+  assert.equal(refusal('python3.gpu-0.5').kind, 'class');
+  assert.equal(refusal('python3.gpu-abc').kind, 'unreadable');
+  assert.equal(refusal('python3.gpu-0.5-low'), null);
+  assert.equal(refusal('python3'), null);
+  assert.deepEqual(sizes.nearest(asked(4, 100), offered), asked(2, 32, 'opportunistic'));
+  assert.deepEqual(sizes.nearest(asked(0.371), offers()), asked(0.37));
+});
+
+test('a choice asks once after the hand rests, and drops what is no longer chosen', async () => {
+  const questions = [];
+  const choice = new SizeChoice(
+    offers(),
+    wish => new Promise(answer => questions.push({ wish, answer })),
+    0
+  );
+  const settled = () => new Promise(resolve => setTimeout(resolve, 5));
+  choice.begin('python3', null);
+  choice.draft({ gpus: 0.3 });
+  choice.draft({ gpus: 0.4 });
+  await settled();
+  assert.deepEqual(questions.map(one => one.wish.gpus), [0.4]);
+  choice.draft({ gpus: 0.5 });
+  await settled();
+  assert.equal(questions.length, 1, 'one at a time');
+  questions[0].answer({ suffix: 'gpu-0.4' });
+  await settled();
+  assert.equal(choice.outlook, null, 'stale');
+  questions[1].answer({ suffix: 'gpu-0.5' });
+  await settled();
+  assert.equal(choice.outlook.suffix, 'gpu-0.5');
+  choice.dispose();
+});
+
+test('a custom size is named by the server, a preset by its list', async () => {
+  const asks = [];
+  const choice = new SizeChoice(offers(), async wish => (asks.push(wish), { suffix: 'gpu-0.37-6g' }), 1e6);
+  choice.begin('python3', 'python3');
+  assert.equal(await choice.kernelName(), 'python3');
+  choice.choose({ kind: 'preset', size: offers().sizes[0] });
+  assert.equal(await choice.kernelName(), 'python3.gpu-0.25');
+  choice.draft({ gpus: 0.37, memoryGib: 6 });
+  assert.equal(await choice.kernelName(), 'python3.gpu-0.37-6g');
+  assert.equal(asks.length, 1);
+  choice.dispose();
+});
+
+test('another base keeps what was chosen, and none takes it away', () => {
+  const choice = new SizeChoice(offers(), async () => null, 1e6);
+  choice.begin('python3', 'python3.gpu-0.25');
+  choice.moveTo(null);
+  choice.moveTo('torch');
+  assert.deepEqual(choice.choice, { kind: 'custom', asked: asked(0.25) }, 'no preset there');
+  choice.moveTo('python3');
+  assert.equal(choice.choice.size.name, 'python3.gpu-0.25');
+  choice.dispose();
+});
+
+test('a custom size is known by its name and never enumerated', async () => {
+  const specs = await known();
+  const spec = specs.specs.kernelspecs['python3.gpu-0.37-6g'];
+  assert.equal(spec.display_name, 'python3 · 0.37 GPU · 6 GiB');
+  assert.equal(spec.resources['logo-svg'], '/logo');
+  assert.deepEqual(Object.keys(specs.specs.kernelspecs), ['python3', 'python3.gpu-0.25', 'torch']);
+  assert.equal(specs.specs.kernelspecs['r.gpu-1'], undefined, 'its base is not listed');
+});
+
+test('a custom size is listed while Lab looks for what to start', async () => {
+  const specs = await known();
+  const names = () => Object.keys(specs.specs.kernelspecs);
+  assert.ok(specs.listing('python3.gpu-0.37', names).includes('python3.gpu-0.37'));
+  assert.ok(!names().includes('python3.gpu-0.37'));
+});
+
+test('without Aliquot the kernelspecs are the listed ones', async () => {
+  const listing = new AListing('python3');
+  const specs = new KnownSpecs(listing, () => Promise.reject(new Error('404')));
+  await specs.ready;
+  assert.equal(specs.specs, listing.specs);
+  assert.equal(specs.refusal('python3.gpu-99'), null);
+});
+
+test('a size that the server says never fits is refused with its words', async () => {
+  const specs = await known();
+  const client = outlook => ({ outlook: async () => outlook });
+  const never = await refusalNow('python3.gpu-0.5-15g', specs, client({ outcome: 'never', message: 'too much' }));
+  assert.equal(never.message, 'too much');
+  assert.equal(await refusalNow('python3.gpu-0.5', specs, client({ outcome: 'queued' })), null);
+  assert.equal(await refusalNow('python3', specs, client({ outcome: 'never' })), null);
+  const untold = { outlook: () => Promise.reject(new Error('404')) };
+  assert.equal(await refusalNow('python3.gpu-0.5', specs, untold), null);
+});
