@@ -76,9 +76,9 @@ export class AliquotClient implements IStatusSource {
     return (await this._json('GET', ['history'], undefined, `?range=${range}&format=json`)) as IHistory;
   }
 
-  /** Where a browser downloads the same as CSV. */
-  historyUrl(range: IHistory['range']): string {
-    return `${this._url(['history'])}?range=${range}&format=csv`;
+  /** The same for table programs. */
+  async historyCsv(range: IHistory['range']): Promise<string> {
+    return (await this._ask('GET', ['history'], undefined, `?range=${range}&format=csv`)).text();
   }
 
   private _url(path: readonly string[]): string {

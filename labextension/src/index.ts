@@ -3,6 +3,7 @@
 import { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ServiceManagerPlugin } from '@jupyterlab/services';
 
+import { history } from './plugins/history';
 import { kernelCommands } from './plugins/kernel_commands';
 import { kernelSpecs } from './plugins/kernel_specs';
 import { kernels } from './plugins/kernels';
@@ -16,7 +17,8 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   kernelCommands,
   panel,
   picker,
-  sizedNotebooks
+  sizedNotebooks,
+  history,
 ];
 
 export default plugins;

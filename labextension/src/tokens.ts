@@ -22,6 +22,7 @@ export namespace PluginIDs {
   export const picker = '@aliquot/lab:picker';
   /** The commands about one kernel, which the buttons need. */
   export const kernelCommands = '@aliquot/lab:kernel-commands';
+  export const history = '@aliquot/lab:history';
 }
 
 export namespace CommandIDs {
@@ -33,6 +34,7 @@ export namespace CommandIDs {
   export const keep = 'aliquot:keep';
   export const restart = 'aliquot:restart-kernel';
   export const shutDown = 'aliquot:shut-down-kernel';
+  export const history = 'aliquot:show-history';
 }
 
 /** What is asked of a kernel by a command of its own. */

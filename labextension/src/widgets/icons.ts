@@ -13,6 +13,16 @@ const GPU_SVG = `
 
 export const gpuIcon = new LabIcon({ name: 'aliquot:gpu', svgstr: GPU_SVG });
 
+const HISTORY_SVG = `
+<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16" viewBox="0 0 24 24">
+  <g class="jp-icon3 jp-icon-selectable" fill="#616161">
+    <path d="M3 3h2v16h16v2H3z"/>
+    <path d="M7 17v-4l4-4 4 3 5-6v11z"/>
+  </g>
+</svg>`;
+
+export const historyIcon = new LabIcon({ name: 'aliquot:history', svgstr: HISTORY_SVG });
+
 const INFO_SVG = `
 <svg xmlns="http://www.w3.org/2000/svg" width="16" height="16" viewBox="0 0 24 24">
   <path class="jp-icon3" fill="#616161" d="M12 2a10 10 0 1 0 0 20 10 10 0 0 0 0-20zm0 2a8 8 0 1 1 0 16 8 8 0 0 1 0-16zm-1 3v2h2V7zm0 4v6h2v-6z"/>

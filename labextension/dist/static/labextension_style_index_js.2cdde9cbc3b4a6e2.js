@@ -1,0 +1,722 @@
+"use strict";(self.rspackChunk_aliquot_lab=self.rspackChunk_aliquot_lab||[]).push([["labextension_style_index_js"],{"./labextension/style/index.js"(o,e,r){var t=r("./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"),a=r.n(t),i=r("./node_modules/style-loader/dist/runtime/styleDomAPI.js"),l=r.n(i),n=r("./node_modules/style-loader/dist/runtime/insertBySelector.js"),s=r.n(n),d=r("./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"),u=r.n(d),p=r("./node_modules/style-loader/dist/runtime/insertStyleElement.js"),c=r.n(p),m=r("./node_modules/style-loader/dist/runtime/styleTagTransform.js"),f=r.n(m),h=r("./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"),v={};v.styleTagTransform=f(),v.setAttributes=u(),v.insert=s().bind(null,"head"),v.domAPI=l(),v.insertStyleElement=c(),a()(h.A,v),h.A&&h.A.locals&&h.A.locals},"./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"(o,e,r){var t=r("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),a=r.n(t),i=r("./node_modules/css-loader/dist/runtime/api.js"),l=(r.n(i))()(a());l.push([o.id,`/* What may be asked of a kernel: the form of its size, and its buttons. */
+
+.aliquot-Actions {
+  display: flex;
+  flex-direction: column;
+  gap: 8px;
+}
+
+.aliquot-Actions-row {
+  display: flex;
+  flex-wrap: wrap;
+  gap: 6px;
+}
+
+.jp-Button.aliquot-Action {
+  padding: 0 8px;
+  border: var(--jp-border-width) solid var(--jp-border-color1);
+  background: var(--jp-layout-color1);
+  color: var(--jp-ui-font-color1);
+}
+
+.jp-Button.aliquot-Action:hover {
+  background: var(--jp-layout-color2);
+}
+
+.jp-Button.aliquot-Action:focus-visible,
+.aliquot-Slider-range:focus-visible,
+.aliquot-Resize-choice > input:focus-visible {
+  outline: var(--jp-focus-outline-width, 2px) solid var(--jp-focus-outline-color, var(--jp-brand-color1));
+  outline-offset: 1px;
+}
+
+.jp-Button.aliquot-Action.aliquot-mod-main:not(:disabled) {
+  border-color: transparent;
+  background: var(--jp-accept-color-normal, var(--jp-brand-color1));
+  color: var(--jp-ui-inverse-font-color0, white);
+}
+
+.jp-Button.aliquot-Action:disabled,
+.jp-Button.aliquot-Action[aria-disabled='true'] {
+  border-color: var(--jp-border-color2);
+  background: none;
+  color: var(--jp-ui-font-color3);
+  cursor: not-allowed;
+}
+
+.aliquot-Actions-failure {
+  margin: 0;
+  padding-left: 8px;
+  border-left: 3px solid var(--jp-error-color1);
+  line-height: 1.4;
+  overflow-wrap: anywhere;
+}
+
+.aliquot-Resize {
+  display: flex;
+  flex-direction: column;
+  gap: 6px;
+}
+
+.aliquot-Resize-outlook {
+  min-height: 1.4em;
+  margin: 0;
+  color: var(--jp-ui-font-color2);
+  line-height: 1.4;
+  overflow-wrap: anywhere;
+}
+
+.aliquot-Resize-outlook[data-outcome] {
+  padding-left: 8px;
+  border-left: 3px solid var(--jp-success-color1);
+  color: var(--jp-ui-font-color1);
+}
+
+.aliquot-Resize-outlook[data-outcome='queued'] {
+  border-left-color: var(--jp-warn-color1);
+}
+
+.aliquot-Resize-outlook[data-outcome='never'] {
+  border-left-color: var(--jp-error-color1);
+}
+
+.aliquot-Resize-waiting {
+  display: flex;
+  flex-wrap: wrap;
+  align-items: center;
+  gap: 4px 8px;
+}
+
+.aliquot-Resize-class {
+  display: flex;
+  flex-wrap: wrap;
+  gap: 2px 12px;
+  margin: 0;
+  padding: 0;
+  border: none;
+}
+
+.aliquot-Resize-choice {
+  display: flex;
+  align-items: center;
+  gap: 4px;
+}
+
+.aliquot-Resize-choice > input {
+  margin: 0;
+  accent-color: var(--jp-brand-color1);
+}
+
+.aliquot-Slider {
+  display: grid;
+  grid-template-columns: minmax(60px, 1fr) 72px auto;
+  align-items: center;
+  gap: 2px 8px;
+}
+
+.aliquot-Slider-label {
+  grid-column: 1 / -1;
+}
+
+.aliquot-Slider-range {
+  width: 100%;
+  min-width: 0;
+  margin: 0;
+  accent-color: var(--jp-brand-color1);
+}
+
+input.jp-mod-styled.aliquot-Slider-number {
+  width: 100%;
+  height: 26px;
+  font-size: var(--jp-ui-font-size1);
+  font-variant-numeric: tabular-nums;
+}
+
+.aliquot-Slider-unit {
+  min-width: 28px;
+  color: var(--jp-ui-font-color2);
+}
+`,""]),r.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"(o,e,r){var t=r("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),a=r.n(t),i=r("./node_modules/css-loader/dist/runtime/api.js"),l=(r.n(i))()(a());l.push([o.id,`/* The history: charts in colours that stand out from both themes' background, and the tables below them. */
+
+.aliquot-History {
+  display: flex;
+  flex-direction: column;
+  min-width: 320px;
+  padding: 12px 16px 24px;
+  overflow: auto;
+  background: var(--jp-layout-color1);
+  color: var(--jp-ui-font-color1);
+  font-size: var(--jp-ui-font-size1);
+
+  --aliquot-area-0: #1976d2;
+  --aliquot-area-1: #c2185b;
+  --aliquot-area-2: #00796b;
+  --aliquot-area-3: #b25500;
+  --aliquot-area-4: #5e35b1;
+  --aliquot-area-5: #558b2f;
+  --aliquot-area-6: #6d4c41;
+  --aliquot-area-7: #616161;
+}
+
+[data-jp-theme-light='false'] .aliquot-History {
+  --aliquot-area-0: #64b5f6;
+  --aliquot-area-1: #f06292;
+  --aliquot-area-2: #4db6ac;
+  --aliquot-area-3: #ffb74d;
+  --aliquot-area-4: #b39ddb;
+  --aliquot-area-5: #aed581;
+  --aliquot-area-6: #bcaaa4;
+  --aliquot-area-7: #bdbdbd;
+}
+
+.aliquot-History h2 {
+  margin: 20px 0 8px;
+  font-size: var(--jp-ui-font-size2);
+  font-weight: 600;
+}
+
+.aliquot-History-controls {
+  display: flex;
+  flex-wrap: wrap;
+  align-items: center;
+  gap: 8px 16px;
+}
+
+.aliquot-History-ranges {
+  display: flex;
+  gap: 0;
+  margin: 0;
+  padding: 0;
+  border: none;
+}
+
+.aliquot-History-ranges label {
+  padding: 3px 12px;
+  border: var(--jp-border-width) solid var(--jp-border-color1);
+  cursor: pointer;
+}
+
+.aliquot-History-ranges label + label {
+  border-left: none;
+}
+
+.aliquot-History-ranges label:first-of-type {
+  border-radius: var(--jp-border-radius) 0 0 var(--jp-border-radius);
+}
+
+.aliquot-History-ranges label:last-of-type {
+  border-radius: 0 var(--jp-border-radius) var(--jp-border-radius) 0;
+}
+
+.aliquot-History-ranges label[data-chosen] {
+  background: var(--jp-layout-color3);
+  font-weight: 600;
+}
+
+.aliquot-History-ranges input {
+  position: absolute;
+  opacity: 0;
+}
+
+.aliquot-History-ranges label:focus-within {
+  outline: var(--jp-focus-outline-width, 2px) solid var(--jp-focus-outline-color, var(--jp-brand-color1));
+  outline-offset: 1px;
+}
+
+.aliquot-History-space {
+  flex: 1 1 auto;
+}
+
+.aliquot-History-note {
+  margin: 8px 0;
+  color: var(--jp-ui-font-color2);
+  line-height: 1.4;
+}
+
+.aliquot-Chart {
+  position: relative;
+  height: 220px;
+  margin: 8px 0 26px 72px;
+}
+
+.aliquot-Chart[data-small] {
+  height: 48px;
+  margin-bottom: 8px;
+}
+
+.aliquot-Chart-plot {
+  position: absolute;
+  inset: 0;
+  border-bottom: var(--jp-border-width) solid var(--jp-border-color1);
+  border-left: var(--jp-border-width) solid var(--jp-border-color1);
+  cursor: crosshair;
+}
+
+.aliquot-Chart-plot:focus-visible {
+  outline: var(--jp-focus-outline-width, 2px) solid var(--jp-focus-outline-color, var(--jp-brand-color1));
+  outline-offset: 2px;
+}
+
+.aliquot-Chart-plot svg {
+  display: block;
+  width: 100%;
+  height: 100%;
+}
+
+.aliquot-Chart-marks span,
+.aliquot-Chart-times span {
+  position: absolute;
+  color: var(--jp-ui-font-color2);
+  font-size: var(--jp-ui-font-size0);
+  font-variant-numeric: tabular-nums;
+  white-space: nowrap;
+}
+
+.aliquot-Chart-marks span {
+  right: 100%;
+  padding-right: 6px;
+  line-height: 1;
+  transform: translateY(50%);
+}
+
+.aliquot-Chart[data-small] .aliquot-Chart-marks span:nth-child(2) {
+  display: none;
+}
+
+.aliquot-Chart-times span {
+  top: 100%;
+  padding-top: 4px;
+  transform: translateX(-50%);
+}
+
+.aliquot-Chart-moment {
+  position: absolute;
+  top: 0;
+  bottom: 0;
+  width: 0;
+  border-left: 1px solid var(--jp-ui-font-color1);
+  pointer-events: none;
+}
+
+.aliquot-Area-most {
+  fill: var(--jp-layout-color3);
+}
+
+.aliquot-Area-0 { fill: var(--aliquot-area-0); background: var(--aliquot-area-0); }
+.aliquot-Area-1 { fill: var(--aliquot-area-1); background: var(--aliquot-area-1); }
+.aliquot-Area-2 { fill: var(--aliquot-area-2); background: var(--aliquot-area-2); }
+.aliquot-Area-3 { fill: var(--aliquot-area-3); background: var(--aliquot-area-3); }
+.aliquot-Area-4 { fill: var(--aliquot-area-4); background: var(--aliquot-area-4); }
+.aliquot-Area-5 { fill: var(--aliquot-area-5); background: var(--aliquot-area-5); }
+.aliquot-Area-6 { fill: var(--aliquot-area-6); background: var(--aliquot-area-6); }
+.aliquot-Area-7 { fill: var(--aliquot-area-7); background: var(--aliquot-area-7); }
+
+.aliquot-History table {
+  width: 100%;
+  border-collapse: collapse;
+  font-variant-numeric: tabular-nums;
+}
+
+.aliquot-History th,
+.aliquot-History td {
+  padding: 3px 8px;
+  border-bottom: var(--jp-border-width) solid var(--jp-border-color3);
+  text-align: right;
+  vertical-align: top;
+}
+
+.aliquot-History th {
+  color: var(--jp-ui-font-color2);
+  font-weight: normal;
+}
+
+.aliquot-History th:first-child,
+.aliquot-History td:first-child,
+.aliquot-History th[data-text],
+.aliquot-History td[data-text] {
+  text-align: left;
+  overflow-wrap: anywhere;
+}
+
+.aliquot-History-swatch {
+  display: inline-block;
+  width: 10px;
+  height: 10px;
+  margin-right: 8px;
+  border-radius: 2px;
+}
+
+.aliquot-History-device {
+  display: flex;
+  justify-content: space-between;
+  gap: 12px;
+  margin: 12px 0 0;
+}
+`,""]),r.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"(o,e,r){var t=r("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),a=r.n(t),i=r("./node_modules/css-loader/dist/runtime/api.js"),l=r.n(i),n=r("./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"),s=r("./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"),d=r("./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"),u=l()(a());u.i(n.A),u.i(s.A),u.i(d.A),u.push([o.id,`/* Only theme variables: the panel follows every theme, light or dark. */
+
+.aliquot-Panel .jp-SidePanel-header:empty {
+  display: none;
+}
+
+.aliquot-Panel .jp-SidePanel-header {
+  display: block;
+  padding: 0;
+  border-bottom: none;
+  font-size: var(--jp-ui-font-size1);
+  font-weight: normal;
+  letter-spacing: normal;
+  text-transform: none;
+}
+
+.aliquot-Section {
+  overflow: hidden auto;
+}
+
+.aliquot-Section:focus-visible {
+  outline: var(--jp-focus-outline-width, 2px) solid var(--jp-focus-outline-color, var(--jp-brand-color1));
+  outline-offset: -2px;
+}
+
+.aliquot-Empty,
+.aliquot-Queue {
+  margin: 0;
+  padding: 8px 12px;
+  color: var(--jp-ui-font-color2);
+  line-height: 1.4;
+}
+
+.aliquot-Notice {
+  display: flex;
+  gap: 8px;
+  padding: 8px 12px;
+  line-height: 1.4;
+  border-left: 3px solid transparent;
+  overflow-wrap: anywhere;
+}
+
+.aliquot-Notice-icon {
+  flex: 0 0 auto;
+  width: 16px;
+  height: 16px;
+  margin-top: 1px;
+}
+
+.aliquot-Notice-icon > svg {
+  display: block;
+  width: 16px;
+  height: 16px;
+}
+
+.aliquot-Notice.aliquot-mod-info {
+  color: var(--jp-ui-font-color2);
+}
+
+.aliquot-Notice.aliquot-mod-warning {
+  border-left-color: var(--jp-warn-color1);
+  background: var(--jp-layout-color2);
+  color: var(--jp-ui-font-color1);
+}
+
+.aliquot-List {
+  margin: 0;
+  padding: 4px 0;
+  list-style: none;
+}
+
+.aliquot-Item {
+  padding: 6px 12px 8px;
+}
+
+.aliquot-Item + .aliquot-Item {
+  border-top: var(--jp-border-width) solid var(--jp-border-color3);
+}
+
+.aliquot-Item-head {
+  display: flex;
+  align-items: center;
+  gap: 8px;
+  min-height: 24px;
+}
+
+.aliquot-Item-title {
+  flex: 1 1 auto;
+  min-width: 0;
+  overflow: hidden;
+  text-overflow: ellipsis;
+  white-space: nowrap;
+}
+
+.aliquot-Item-badge {
+  flex: 0 0 auto;
+  font-weight: 600;
+}
+
+.aliquot-Item-link {
+  margin: 0 -4px;
+  padding: 2px 4px;
+  border: none;
+  border-radius: var(--jp-border-radius);
+  background: none;
+  color: inherit;
+  font: inherit;
+  text-align: left;
+  cursor: pointer;
+}
+
+.aliquot-Item-link:hover {
+  background: var(--jp-layout-color2);
+}
+
+.aliquot-Item-link:focus-visible {
+  outline: var(--jp-focus-outline-width, 2px) solid var(--jp-focus-outline-color, var(--jp-brand-color1));
+}
+
+.aliquot-Item-size {
+  flex: 0 0 auto;
+  padding: 0 6px;
+  border: var(--jp-border-width) solid var(--jp-border-color1);
+  border-radius: 10px;
+  color: var(--jp-ui-font-color1);
+  font-size: var(--jp-ui-font-size0);
+  line-height: 18px;
+}
+
+.aliquot-Item-alarm {
+  flex: 0 0 auto;
+  padding: 0 6px;
+  border: var(--jp-border-width) solid var(--jp-error-color1);
+  border-radius: 10px;
+  color: var(--jp-error-color1);
+  font-size: var(--jp-ui-font-size0);
+  line-height: 18px;
+}
+
+.aliquot-Item-line {
+  margin: 2px 0 0;
+  line-height: 1.4;
+  font-variant-numeric: tabular-nums;
+  overflow-wrap: anywhere;
+}
+
+.aliquot-Item-line.aliquot-mod-quiet {
+  color: var(--jp-ui-font-color2);
+  font-size: var(--jp-ui-font-size0);
+}
+
+.aliquot-Item-fact {
+  display: inline-block;
+  max-width: 100%;
+}
+
+.aliquot-Item > .aliquot-Notice {
+  margin-top: 6px;
+}
+
+.aliquot-Bar {
+  display: flex;
+  height: 8px;
+  margin: 4px 0;
+  border-radius: 4px;
+  box-shadow: inset 0 0 0 1px var(--jp-border-color1);
+  background: var(--jp-layout-color2);
+  overflow: hidden;
+}
+
+.aliquot-Bar-part {
+  flex: 0 0 auto;
+  transition: width 200ms ease-out;
+}
+
+.aliquot-Bar-part.aliquot-mod-mine,
+.aliquot-Bar-part.aliquot-mod-used {
+  background: var(--jp-brand-color1);
+}
+
+.aliquot-Bar-part.aliquot-mod-others {
+  background: var(--jp-ui-font-color3);
+}
+
+.aliquot-Bar-part.aliquot-mod-tight {
+  background: var(--jp-warn-color1);
+}
+
+/* Promised but empty: the brand's colour, hatched, so that it differs from use without relying on colour alone. */
+.aliquot-Bar-part.aliquot-mod-held {
+  background: repeating-linear-gradient(
+    -45deg,
+    var(--jp-brand-color1) 0 2px,
+    transparent 2px 5px
+  );
+}
+
+@media (prefers-reduced-motion: reduce) {
+  .aliquot-Bar-part {
+    transition: none;
+  }
+}
+
+.aliquot-List.aliquot-mod-ended {
+  border-top: var(--jp-border-width) solid var(--jp-border-color2);
+}
+
+.aliquot-Item-dismiss,
+.aliquot-Notice-action {
+  border: none;
+  border-radius: var(--jp-border-radius);
+  background: none;
+  color: inherit;
+  font: inherit;
+  cursor: pointer;
+}
+
+.aliquot-Item-dismiss {
+  flex: 0 0 auto;
+  padding: 2px 4px;
+  line-height: 0;
+}
+
+.aliquot-Notice-action {
+  margin-left: 6px;
+  padding: 0 4px;
+  text-decoration: underline;
+}
+
+.aliquot-Item-dismiss:hover,
+.aliquot-Notice-action:hover {
+  background: var(--jp-layout-color3);
+}
+
+.aliquot-Item-dismiss:focus-visible,
+.aliquot-Notice-action:focus-visible {
+  outline: var(--jp-focus-outline-width, 2px) solid var(--jp-focus-outline-color, var(--jp-brand-color1));
+}
+`,""]),r.d(e,{},{A:u})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"(o,e,r){var t=r("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),a=r.n(t),i=r("./node_modules/css-loader/dist/runtime/api.js"),l=(r.n(i))()(a());l.push([o.id,`/* The dialog in which a kernel and its size are picked. */
+
+.aliquot-KernelDialog .jp-Dialog-content {
+  width: min(560px, calc(100vw - 32px));
+  max-height: min(760px, calc(100vh - 32px));
+}
+
+.aliquot-KernelSelector {
+  display: flex;
+  flex-direction: column;
+}
+
+.aliquot-SizeForm {
+  display: flex;
+  flex-direction: column;
+  gap: 12px;
+  padding-top: 16px;
+  line-height: 1.4;
+}
+
+.aliquot-SizeForm p {
+  margin: 0;
+}
+
+.aliquot-SizeForm-refusal {
+  padding: 8px 12px;
+  border-left: 3px solid var(--jp-warn-color1);
+  background: var(--jp-layout-color2);
+  overflow-wrap: anywhere;
+}
+
+.aliquot-SizeForm-hint {
+  color: var(--jp-ui-font-color2);
+}
+
+.aliquot-SizeForm-presets,
+.aliquot-SizeForm-class {
+  margin: 0;
+  padding: 0;
+  border: none;
+}
+
+.aliquot-SizeForm-presets {
+  display: grid;
+  grid-template-columns: repeat(auto-fill, minmax(116px, 1fr));
+  gap: 8px;
+}
+
+.aliquot-SizeForm-presets > legend,
+.aliquot-SizeForm-class > legend {
+  padding: 0 0 4px;
+}
+
+.aliquot-SizeCard {
+  position: relative;
+  display: flex;
+  flex-direction: column;
+  padding: 8px 10px;
+  border: var(--jp-border-width) solid var(--jp-border-color1);
+  border-radius: var(--jp-border-radius);
+  background: var(--jp-layout-color1);
+  cursor: pointer;
+}
+
+.aliquot-SizeCard:hover {
+  background: var(--jp-layout-color2);
+}
+
+.aliquot-SizeCard:has(:checked) {
+  border-color: var(--jp-brand-color1);
+  box-shadow: inset 0 0 0 1px var(--jp-brand-color1);
+}
+
+.aliquot-SizeCard:has(:focus-visible) {
+  outline: var(--jp-focus-outline-width, 2px) solid var(--jp-focus-outline-color, var(--jp-brand-color1));
+  outline-offset: 2px;
+}
+
+.aliquot-SizeCard > input {
+  position: absolute;
+  top: 11px;
+  right: 10px;
+  margin: 0;
+  accent-color: var(--jp-brand-color1);
+}
+
+.aliquot-SizeCard-title {
+  padding-right: 20px;
+  font-weight: 600;
+}
+
+.aliquot-SizeCard-details {
+  color: var(--jp-ui-font-color2);
+  font-size: var(--jp-ui-font-size0);
+}
+
+.aliquot-SizeForm-custom {
+  display: flex;
+  flex-direction: column;
+  gap: 10px;
+  padding: 10px 12px;
+  border: var(--jp-border-width) solid var(--jp-border-color2);
+  border-radius: var(--jp-border-radius);
+}
+
+.aliquot-SizeForm-class {
+  display: flex;
+  flex-direction: column;
+  gap: 2px;
+}
+
+.aliquot-SizeForm-outlook {
+  min-height: 1.4em;
+  padding-left: 10px;
+  border-left: 3px solid transparent;
+  overflow-wrap: anywhere;
+}
+
+.aliquot-SizeForm-outlook[data-outcome='starts'] {
+  border-left-color: var(--jp-success-color1);
+}
+
+.aliquot-SizeForm-outlook[data-outcome='queued'] {
+  border-left-color: var(--jp-warn-color1);
+}
+
+.aliquot-SizeForm-outlook[data-outcome='never'] {
+  border-left-color: var(--jp-error-color1);
+}
+`,""]),r.d(e,{},{A:l})},"./node_modules/css-loader/dist/runtime/api.js"(o){o.exports=function(o){var e=[];return e.toString=function(){return this.map(function(e){var r="",t=void 0!==e[5];return e[4]&&(r+="@supports (".concat(e[4],") {")),e[2]&&(r+="@media ".concat(e[2]," {")),t&&(r+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),r+=o(e),t&&(r+="}"),e[2]&&(r+="}"),e[4]&&(r+="}"),r}).join("")},e.i=function(o,r,t,a,i){"string"==typeof o&&(o=[[null,o,void 0]]);var l={};if(t)for(var n=0;n<this.length;n++){var s=this[n][0];null!=s&&(l[s]=!0)}for(var d=0;d<o.length;d++){var u=[].concat(o[d]);t&&l[u[0]]||(void 0!==i&&(void 0===u[5]||(u[1]="@layer".concat(u[5].length>0?" ".concat(u[5]):""," {").concat(u[1],"}")),u[5]=i),r&&(u[2]&&(u[1]="@media ".concat(u[2]," {").concat(u[1],"}")),u[2]=r),a&&(u[4]?(u[1]="@supports (".concat(u[4],") {").concat(u[1],"}"),u[4]=a):u[4]="".concat(a)),e.push(u))}},e}},"./node_modules/css-loader/dist/runtime/noSourceMaps.js"(o){o.exports=function(o){return o[1]}},"./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"(o){var e=[];function r(o){for(var r=-1,t=0;t<e.length;t++)if(e[t].identifier===o){r=t;break}return r}function t(o,t){for(var a={},i=[],l=0;l<o.length;l++){var n=o[l],s=t.base?n[0]+t.base:n[0],d=a[s]||0,u="".concat(s," ").concat(d);a[s]=d+1;var p=r(u),c={css:n[1],media:n[2],sourceMap:n[3],supports:n[4],layer:n[5]};if(-1!==p)e[p].references++,e[p].updater(c);else{var m=function(o,e){var r=e.domAPI(e);return r.update(o),function(e){e?(e.css!==o.css||e.media!==o.media||e.sourceMap!==o.sourceMap||e.supports!==o.supports||e.layer!==o.layer)&&r.update(o=e):r.remove()}}(c,t);t.byIndex=l,e.splice(l,0,{identifier:u,updater:m,references:1})}i.push(u)}return i}o.exports=function(o,a){var i=t(o=o||[],a=a||{});return function(o){o=o||[];for(var l=0;l<i.length;l++){var n=r(i[l]);e[n].references--}for(var s=t(o,a),d=0;d<i.length;d++){var u=r(i[d]);0===e[u].references&&(e[u].updater(),e.splice(u,1))}i=s}}},"./node_modules/style-loader/dist/runtime/insertBySelector.js"(o){var e={};o.exports=function(o,r){var t=function(o){if(void 0===e[o]){var r=document.querySelector(o);if(window.HTMLIFrameElement&&r instanceof window.HTMLIFrameElement)try{r=r.contentDocument.head}catch(o){r=null}e[o]=r}return e[o]}(o);if(!t)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");t.appendChild(r)}},"./node_modules/style-loader/dist/runtime/insertStyleElement.js"(o){o.exports=function(o){var e=document.createElement("style");return o.setAttributes(e,o.attributes),o.insert(e,o.options),e}},"./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"(o,e,r){o.exports=function(o){var e=r.nc;e&&o.setAttribute("nonce",e)}},"./node_modules/style-loader/dist/runtime/styleDomAPI.js"(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=o.insertStyleElement(o);return{update:function(r){var t,a,i;t="",r.supports&&(t+="@supports (".concat(r.supports,") {")),r.media&&(t+="@media ".concat(r.media," {")),(a=void 0!==r.layer)&&(t+="@layer".concat(r.layer.length>0?" ".concat(r.layer):""," {")),t+=r.css,a&&(t+="}"),r.media&&(t+="}"),r.supports&&(t+="}"),(i=r.sourceMap)&&"u">typeof btoa&&(t+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(i))))," */")),o.styleTagTransform(t,e,o.options)},remove:function(){var o;null===(o=e).parentNode||o.parentNode.removeChild(o)}}}},"./node_modules/style-loader/dist/runtime/styleTagTransform.js"(o){o.exports=function(o,e){if(e.styleSheet)e.styleSheet.cssText=o;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(o))}}}}]);

@@ -1,0 +1,61 @@
+"""The history page before a real gateway: a kernel that works shows up in the chart, the table and the CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.labextension.lab_process import LabProcess
+
+from lab_page import LabPage
+
+pytestmark = pytest.mark.browser
+
+_WORK = """
+import ctypes, time
+from cuda.bindings import driver
+def checked(answer):
+    assert answer[0] == driver.CUresult.CUDA_SUCCESS, answer[0].name
+    return answer[-1]
+checked(driver.cuInit(0))
+checked(driver.cuCtxSetCurrent(checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(0))))))
+held = checked(driver.cuMemAlloc(256 << 20))
+end = time.monotonic() + 5
+while time.monotonic() < end:
+    checked(driver.cuMemsetD8(held, 1, 256 << 20))
+    checked(driver.cuCtxSynchronize())
+print("worked" + "!")
+"""
+
+
+def test_a_kernel_that_works_is_in_the_history(an_aliquot_lab: LabProcess, a_page: Page) -> None:
+    cell = {"cell_type": "code", "id": "work", "source": _WORK, "metadata": {}, "outputs": [], "execution_count": None}
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (an_aliquot_lab.notebooks / "works.ipynb").write_text(json.dumps(notebook))
+    lab = LabPage(a_page).open(an_aliquot_lab.lab_url)
+    lab.open_notebook("works.ipynb", "python3.gpu-0.25")
+    lab.start_command("notebook:run-all-cells")
+    a_page.locator(".jp-OutputArea-output", has_text="worked!").wait_for()
+    lab.finish_command("aliquot:show-history")
+    history = a_page.get_by_role("region", name="GPU history")
+    history.get_by_label("What of the kernels is shown").select_option("memory")
+    row = history.get_by_role("row").filter(has_text="works.ipynb")
+    row.get_by_text("256.0 MiB").last.wait_for()
+    chart = history.get_by_role("slider", name="GPU memory of kernels")
+    chart.focus()
+    chart.press("Home")
+    history.get_by_role("slider", name="Utilisation of GPU 0").wait_for()
+    with a_page.expect_download() as download:
+        history.get_by_role("button", name="Download CSV").click()
+    lines = list(csv.DictReader(download.value.path().read_text().splitlines()))
+    assert {line["label"] for line in lines if line["kind"] == "kernel"} >= {"works.ipynb"}
+    history.get_by_label("Week").check(force=True)
+    row.wait_for()
+    lab.start_command("kernelmenu:shutdown")
+    assert lab.errors == []
