@@ -198,6 +198,8 @@ class Admission:
             holdings=tuple(ledger.holdings.values()),
             queue=self._queue.entries(),
             counts=dict(self._queue.outcomes),
+            ledger=ledger,
+            pending=tuple(p for p in self._queue.pending() if p.kernel_id not in self._releases),
         )
 
     def observe(self, observer: Callable[[], None]) -> Callable[[], None]:

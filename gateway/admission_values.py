@@ -8,7 +8,8 @@ from typing import Protocol
 
 from aliquot.provisioner.resources import GpuShare, Grant, Request
 
-from .ledger import Asker, Holding, Node
+from .ledger import Asker, Holding, LedgerSnapshot, Node
+from .planner import Pending
 from .request_queue import QueueEntry
 
 
@@ -55,7 +56,10 @@ class AdmissionSettings:
 
 @dataclass(frozen=True)
 class AdmissionSnapshot:
-    """What handlers and metrics show of admission. ``agent_state``: ok or unavailable; ``counts`` by outcome."""
+    """What handlers and metrics show of admission. ``agent_state``: ok or unavailable; ``counts`` by outcome.
+
+    ``ledger`` and ``pending`` are what the next cycle would plan with.
+    """
 
     agent_state: str
     agent_message: str
@@ -63,6 +67,8 @@ class AdmissionSnapshot:
     holdings: tuple[Holding, ...]
     queue: tuple[QueueEntry, ...]
     counts: Mapping[str, int] = field(default_factory=dict)
+    ledger: LedgerSnapshot = field(default_factory=LedgerSnapshot)
+    pending: tuple[Pending, ...] = ()
 
     @property
     def resizes(self) -> dict[str, QueueEntry]:

@@ -13,6 +13,7 @@ from aliquot.gateway.history import UsageHistory
 from aliquot.gateway.kernel_changes import KernelChanges
 from aliquot.gateway.kernel_events import KernelEvents
 from aliquot.gateway.metrics import ServerMetrics
+from aliquot.gateway.outlooks import Outlooks
 from aliquot.gateway.status import Scene
 from aliquot.provisioner.resources import GpuShare
 from jupyter_server.base.handlers import APIHandler
@@ -36,6 +37,8 @@ class Sources:
     events: KernelEvents | None = None
     # None likewise.
     history: UsageHistory | None = None
+    # None likewise.
+    outlooks: Outlooks | None = None
 
 
 class AliquotHandler(APIHandler):

@@ -11,8 +11,9 @@ from aliquot.gateway.handler_base import SETTING, AliquotHandler, Sources
 from aliquot.gateway.history_handlers import HistoryHandler
 from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.kernel_handlers import KERNEL_HANDLERS
+from aliquot.gateway.outlook_handlers import OutlookHandler
 from aliquot.gateway.shared_folder import read_folder
-from aliquot.gateway.size_names import STEP, describe_grammar
+from aliquot.gateway.size_names import PATTERN, STEP, describe_grammar
 from aliquot.gateway.sizes import OfferedSize, SizedKernelSpecManager
 from aliquot.gateway.status import status_report
 from aliquot.gateway.stock_handlers import read_body
@@ -51,8 +52,15 @@ class SizesHandler(AliquotHandler):
                 "grammar": describe_grammar(self.sources.largest),
                 "largest_gpus": float(self.sources.largest),
                 "step": float(STEP),
+                "pattern": PATTERN,
+                "device_memory_bytes": self._smallest_device(),
             }
         )
+
+    def _smallest_device(self) -> int | None:
+        status = self.sources.scene().node.status
+        sizes = [device.memory_bytes for device in status.devices if not device.lost] if status else []
+        return min(sizes, default=None)
 
 
 class FoldersHandler(AliquotHandler):
@@ -110,6 +118,7 @@ class MetricsHandler(AliquotHandler):
 HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/status", StatusHandler),
     (r"/aliquot/api/sizes", SizesHandler),
+    (r"/aliquot/api/outlook", OutlookHandler),
     *KERNEL_HANDLERS,
     (r"/aliquot/api/events", EventsHandler),
     (r"/aliquot/api/history", HistoryHandler),

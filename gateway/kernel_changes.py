@@ -55,9 +55,9 @@ class Wish:
         return replace(request, gpus=share, memory_limit=limit, workload_class=workload_class)
 
 
-def read_wish(body: object, largest: GpuShare) -> Wish:
+def read_wish(body: object, largest: GpuShare, where: str = "the body") -> Wish:
     """A request's body, ``{gpus, memory, class}``. Raises RequestError."""
-    entry = Entry("the body", body)
+    entry = Entry(where, body)
     share = entry.number("gpus")
     wish = Wish(
         gpus=None if share is None else _share(share, largest),
@@ -110,7 +110,7 @@ class KernelChanges:
         held = next((h for h in self._admission.snapshot().holdings if h.grant.kernel_id == kernel_id), None)
         before = held.grant.request if held is not None else self._request_elsewhere(kernel_id)
         if before is None:
-            raise _no_gpu(kernel_id)
+            raise no_gpu(kernel_id)
         request = wish.applied_to(before)
         self._policy.check(asker, request, before.workload_class)
         if held is None:
@@ -156,7 +156,7 @@ class KernelChanges:
     def _check_gpu(self, kernel_id: str) -> None:
         is_held = any(held.grant.kernel_id == kernel_id for held in self._admission.snapshot().holdings)
         if not is_held and self._known().get(kernel_id) is None:
-            raise _no_gpu(kernel_id)
+            raise no_gpu(kernel_id)
 
     def _request_elsewhere(self, kernel_id: str) -> Request | None:
         known = self._known().get(kernel_id)
@@ -170,7 +170,8 @@ class KernelChanges:
         return {kernel.kernel_id: kernel for kernel in status.kernels} if status else {}
 
 
-def _no_gpu(kernel_id: str) -> GrantError:
+def no_gpu(kernel_id: str) -> GrantError:
+    """The error of who asks to change a kernel that has none."""
     return GrantError(
         f"asked a change of kernel {kernel_id}; it holds no GPU. A kernel gets its GPU when it starts: start one of a "
         "kernelspec with a size, such as python3.gpu-0.25"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from aliquot.provisioner.errors import AliquotError, WithdrawnError
@@ -105,7 +105,11 @@ class RequestQueue:
 
     def asked_by(self, owner: str) -> GpuShare:
         """What one user waits for in all, beyond what is held."""
-        return GpuShare(sum(_more(w.pending) for w in self._waiting.values() if w.pending.owner == owner))
+        return waits_for(owner, (waiting.pending for waiting in self._waiting.values()))
+
+    def pending(self) -> tuple[Pending, ...]:
+        """What the planner is asked with, in order."""
+        return tuple(waiting.pending for waiting in self._waiting.values())
 
     def entries(self) -> tuple[QueueEntry, ...]:
         """The queue, frozen."""
@@ -129,6 +133,11 @@ class RequestQueue:
             self.outcomes[outcome] += 1
         elif outcome == "granted":
             self.outcomes["resized"] += 1
+
+
+def waits_for(owner: str, pending: Iterable[Pending]) -> GpuShare:
+    """What one user waits for in all, beyond what is held."""
+    return GpuShare(sum(_more(one) for one in pending if one.owner == owner))
 
 
 def _more(pending: Pending) -> int:

@@ -13,6 +13,12 @@ from aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClas
 
 GRAMMAR = "<base>.gpu-<gpus>[-<n>g][-low]"
 STEP = GpuShare(1)
+# All names that parse_size_name reads, for programs in other languages: JavaScript takes it as it is.
+PATTERN = (
+    r"^(?<base>(?:(?!\.[gG][pP][uU]-)[A-Za-z0-9._-])+)\.[gG][pP][uU]-"
+    r"(?<gpus>(?!0+(?:\.0+)?(?:-|$))[0-9]{1,4}(?:\.[0-9]{1,2})?)"
+    r"(?:-(?<memory_gib>(?!0+[gG])[0-9]{1,5})[gG])?(?<low>-[lL][oO][wW])?$"
+)
 
 _MARK = re.compile(r"\.gpu-", re.IGNORECASE)
 _LOW = "low"
@@ -48,7 +54,12 @@ def parse_size(size: str, largest: GpuShare | None = None) -> Request:
 
 
 def size_name(base: str, request: Request) -> str:
-    """The name that asks for `request` on `base`: the inverse of `parse_size_name`."""
+    """The name that asks for `request` on `base`: the inverse of `parse_size_name`. Raises SizeNameError."""
+    return f"{base}.{size_suffix(request)}"
+
+
+def size_suffix(request: Request) -> str:
+    """What comes after the base and a dot: ``gpu-0.5-8g-low``. Raises SizeNameError for what no name carries."""
     parts = [str(request.gpus)]
     if request.memory_limit is not None:
         gib, rest = divmod(request.memory_limit, _GIB)
@@ -59,7 +70,7 @@ def size_name(base: str, request: Request) -> str:
         parts.append(f"{gib}g")
     if request.workload_class is WorkloadClass.OPPORTUNISTIC:
         parts.append(_LOW)
-    return f"{base}.gpu-{'-'.join(parts)}"
+    return f"gpu-{'-'.join(parts)}"
 
 
 def describe_grammar(largest: GpuShare | None = None) -> str:

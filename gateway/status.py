@@ -15,9 +15,12 @@ from aliquot.gateway.culling import Announcement
 from aliquot.gateway.device_reports import device_reports
 from aliquot.gateway.endings import EndedKernel
 from aliquot.gateway.kernel_usage import granted_usage, idle_since, iso, kernel_usage
+from aliquot.gateway.ledger import LedgerSnapshot
+from aliquot.gateway.planner import Pending
 from aliquot.gateway.request_queue import QueueEntry
 from aliquot.gateway.residency_view import host_copies_report, shown_state, waiting_text
 from aliquot.gateway.unhooked import count_processes
+from aliquot.gateway.user_quota import quota_report
 from aliquot.gpu_hook.agent_reports import KernelStatus, NodeStatus
 from aliquot.provisioner.endings import Ending, ending_record
 from aliquot.provisioner.resources import GpuShare, Quota, Request
@@ -68,6 +71,7 @@ class Scene:
     """All that is known at one moment. ``ended``: kernels that are no more, the last one first.
 
     ``resizes``: changes of running kernels' sizes that wait for room, by kernel.
+    ``ledger``, ``pending`` and ``user_limit``: as admission has them; ``grants``: whether this server grants.
     ``counts`` and ``endings``: how requests left the queue, and kernels ended, since the server started.
     """
 
@@ -79,6 +83,10 @@ class Scene:
     endings: Mapping[str, int] = field(default_factory=dict)
     ended: tuple[EndedKernel, ...] = ()
     resizes: Mapping[str, QueueEntry] = field(default_factory=dict)
+    ledger: LedgerSnapshot = field(default_factory=LedgerSnapshot)
+    pending: tuple[Pending, ...] = ()
+    user_limit: GpuShare | None = None
+    grants: bool = True
 
 
 def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
@@ -90,7 +98,7 @@ def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
     status = scene.node.status
     return {
         "version": scene.version,
-        "user": {"name": who.name, "role": who.role},
+        "user": {"name": who.name, "role": who.role, "quota": _quota(scene, who)},
         "node": {
             "name": status.node if status else "",
             "driver": status.driver if status else None,
@@ -105,6 +113,10 @@ def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
         "kernels": kernel_reports(news, who, ended),
         "queue": {"length": scene.queue_length},
     }
+
+
+def _quota(scene: Scene, who: User) -> Report | None:
+    return quota_report(scene.user_limit, scene.ledger, scene.pending, who.name) if scene.grants else None
 
 
 def kernel_reports(scene: Scene, who: User, ended: int | None = None) -> list[Report]:

@@ -24,7 +24,7 @@ export class AliquotClient implements IStatusSource {
   /** What would happen if this size were asked for now; with a kernel's id, if it were that kernel's. */
   async outlook(wish: IWish, kernelId?: string): Promise<IOutlook> {
     const query = new URLSearchParams({ gpus: String(wish.gpus) });
-    if (wish.memory !== undefined && wish.memory !== null) {
+    if (wish.memory !== undefined) {
       query.set('memory', String(wish.memory));
     }
     if (wish.workload_class !== undefined) {

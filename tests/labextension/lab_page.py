@@ -198,7 +198,11 @@ _IS_ATTACHED = """path => {
 _NO_SIZES = {"may_have_production": True, "sizes": [], "grammar": "", "largest_gpus": 1, "step": 0.01}
 _EXAMPLE: dict[str, Any] = {
     "version": "0.1.0",
-    "user": {"name": "ada", "role": "user"},
+    "user": {
+        "name": "ada",
+        "role": "user",
+        "quota": {"gpus": None, "held_gpus": 0.5, "waiting_gpus": 0.0, "left_gpus": None},
+    },
     "node": {
         "name": "here",
         "driver": "softgpu",

@@ -201,7 +201,7 @@ def test_gpu_time_is_said_with_what_holds_it_back(a_scripted_lab: LabPage, a_scr
 
 
 def test_administrator_sees_owners(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
-    a_script.body["user"] = {"name": "root", "role": "admin"}
+    a_script.body["user"] |= {"name": "root", "role": "admin"}
     panel = a_scripted_lab.show_panel()
     panel.get_by_role("list", name="GPU kernels").get_by_text("ada", exact=True).wait_for()
     assert panel.get_by_role("button", name="Open models/train.ipynb").count() == 0

@@ -109,7 +109,8 @@ async def test_without_an_agent_the_status_says_so_and_what_to_do(ask: Ask) -> N
     assert report["node"]["agent"] == "unavailable"
     assert "aliquot agent" in report["node"]["message"]
     assert report["devices"] == report["kernels"] == []
-    assert report["user"] == {"name": "alice", "role": "user"}
+    quota = {"gpus": 0.95, "held_gpus": 0.0, "waiting_gpus": 0.0, "left_gpus": 0.95}
+    assert report["user"] == {"name": "alice", "role": "user", "quota": quota}
 
 
 async def test_the_status_follows_an_agent_that_goes_and_comes(ask: Ask, an_agent: FakeAgent) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aliquot.gateway.agent_start import agent_arguments
 from aliquot.gateway.auth import AliquotIdentityProvider
 from aliquot.gateway.config import Aliquot
-from aliquot.gateway.extension import agent_arguments, gateway_mode
 from aliquot.gateway.kernel_manager import AliquotKernelManager
+from aliquot.gateway.remarks import gateway_mode
 from aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from jupyter_server.auth import IdentityProvider, User as JupyterUser
@@ -112,7 +113,8 @@ class TestWithAnotherIdentityProvider:
         started = await as_me("POST", "api/kernels", body={"name": "python3"})
         assert started.status == 201
         assert a_server.kernel_manager.owner_of(started.json["id"]) == "hub-user"
-        assert (await as_me("GET", "aliquot/api/status")).json["user"] == {"name": "hub-user", "role": "admin"}
+        user = (await as_me("GET", "aliquot/api/status")).json["user"]
+        assert (user["name"], user["role"]) == ("hub-user", "admin")
 
 
 @pytest.mark.parametrize(

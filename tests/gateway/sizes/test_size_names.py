@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from aliquot.gateway.size_names import SizedName, parse_size, parse_size_name, size_label, size_name
+from aliquot.gateway.size_names import PATTERN, SizedName, parse_size, parse_size_name, size_label, size_name
 from aliquot.provisioner.errors import SizeNameError
 from aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
 from hypothesis import given, strategies as st
@@ -92,6 +94,30 @@ def test_an_invalid_size_is_refused_with_grammar_and_range(name: str, want: str)
     assert want in message
     assert repr(name) in message
     assert "<base>.gpu-<gpus>[-<n>g][-low] with gpus from 0.01 to 8 in steps of 0.01" in message
+
+
+pieces = st.sampled_from(
+    [".gpu-", ".GPU-", "0", "0.25", "2.5", "00.0", "1.255", "-8g", "-0g", "-16G", "-low", "-LOW", "-"]
+)
+namelike = st.lists(pieces | st.text("ab3._-", max_size=3), max_size=6).map("".join)
+
+
+@given(namelike | namelike.map(lambda tail: f"python3.gpu-0.5{tail}"))
+def test_the_pattern_for_other_languages_reads_what_the_grammar_reads(name: str) -> None:
+    try:
+        sized = parse_size_name(name)
+    except SizeNameError:
+        sized = None
+    match = re.fullmatch(PATTERN.replace("(?<", "(?P<"), name)
+    if match is None:
+        assert sized is None
+        return
+    assert sized is not None
+    limit = sized.request.memory_limit
+    assert match["base"] == sized.base
+    assert GpuShare.parse(match["gpus"]) == sized.request.gpus
+    assert (None if limit is None else limit // GIB) == (match["memory_gib"] and int(match["memory_gib"]))
+    assert bool(match["low"]) == (sized.request.workload_class is LOW)
 
 
 def test_a_preset_is_a_size_without_its_base() -> None:

@@ -1,0 +1,39 @@
+"""What every part of the gateway stands on: made once by the composition root, handed down, never changed."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from aliquot.gateway.admission import Admission
+from aliquot.gateway.agent_link import AgentLink
+from aliquot.gateway.clock import Clock
+from aliquot.gateway.config import Aliquot
+from aliquot.gateway.endings import Endings
+from aliquot.gateway.folders import Folders
+from aliquot.gateway.gateway_memory import GatewayMemory
+from aliquot.gateway.local_kernels import session_labels
+from aliquot.gateway.node_watch import NodeWatch
+from aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_server.serverapp import ServerApp
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The server, its configuration, and what is common to all of its kernels."""
+
+    server: ServerApp
+    knobs: Aliquot
+    clock: Clock
+    log: logging.Logger
+    memory: GatewayMemory
+    runtime: RuntimeDir
+    link: AgentLink
+    admission: Admission
+    watch: NodeWatch
+    folders: Folders
+    endings: Endings
+
+    def labels(self) -> dict[str, str]:
+        """Kernel id to its notebook's path."""
+        return session_labels(self.server.session_manager)

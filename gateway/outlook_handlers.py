@@ -1,0 +1,96 @@
+"""REST of /aliquot/api/outlook: reads what is asked, and answers what would happen. Changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aliquot.gateway.handler_base import AliquotHandler
+from aliquot.gateway.kernel_changes import Wish, read_wish
+from aliquot.gateway.kernel_handlers import OneKernelHandler, told_as_http
+from aliquot.gateway.outlook import LARGEST, Outlook
+from aliquot.gateway.outlooks import Outlooks
+from aliquot.gateway.size_names import size_suffix
+from aliquot.provisioner.errors import RequestError
+from aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
+from jupyter_server.auth.decorator import authorized
+from tornado.web import HTTPError, authenticated
+
+_NAMES = ("gpus", "memory", "class", "kernel")
+_GIB = 1 << 30
+
+
+class OutlookHandler(OneKernelHandler):
+    """What would happen if the asker asked for this size now; with `kernel`, if that kernel were to have it."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        asked = wanted(self)
+        kernel_id = asked.pop("kernel", None)
+        with told_as_http():
+            wish = read_wish(asked, LARGEST, "the query")
+            if kernel_id is None:
+                found = await self._outlooks().of_new(self.asker, _new_request(wish))
+            else:
+                self.changes_of(kernel_id)
+                found = await self._outlooks().of_kernel(self.asker, kernel_id, wish)
+        self.answer(outlook_report(found))
+
+    def _outlooks(self) -> Outlooks:
+        if self.sources.outlooks is None:
+            raise HTTPError(503, "This server grants nothing itself, for its kernels are a gateway's: ask that one")
+        return self.sources.outlooks
+
+
+def wanted(handler: AliquotHandler) -> dict[str, Any]:
+    """The query, as the body of a change would say it. Raises HTTPError 400."""
+    found: dict[str, Any] = {}
+    for name in _NAMES:
+        values = handler.get_query_arguments(name)
+        if len(values) > 1:
+            raise HTTPError(400, f"asked {name} {len(values)} times; ask it once")
+        if values:
+            found[name] = values[0]
+    try:
+        if "gpus" in found:
+            found["gpus"] = float(found["gpus"])
+    except ValueError:
+        asked = found["gpus"][:20].replace("%", "%%")
+        raise HTTPError(400, f"asked gpus {asked!r}; found no number; write one such as 0.25") from None
+    if found.get("memory") in ("", "null"):
+        found["memory"] = None
+    return found
+
+
+def outlook_report(outlook: Outlook) -> dict[str, Any]:
+    """As api.yaml has it."""
+    request = outlook.request
+    return {
+        "suffix": size_suffix(_named(request)),
+        "gpus": float(request.gpus),
+        "memory_limit_bytes": None if request.memory_limit is None else int(request.memory_limit),
+        "quota_bytes": outlook.quota_bytes,
+        "workload_class": request.workload_class.value,
+        "outcome": outlook.outcome.value,
+        "position": outlook.position,
+        "message": outlook.message,
+    }
+
+
+def _new_request(wish: Wish) -> Request:
+    """A size that a kernelspec's name can carry. Raises RequestError."""
+    if wish.gpus is None:
+        raise RequestError("asked no share; write one such as gpus=0.25, or kernel= for a kernel that runs")
+    request = wish.applied_to(Request(GpuShare(0), None, WorkloadClass.PRODUCTION))
+    if request != _named(request):
+        asked = request.memory_limit
+        raise RequestError(f"asked memory of {asked}; a kernelspec's name carries whole GiB: ask for those")
+    return request
+
+
+def _named(request: Request) -> Request:
+    """The nearest size that has a name and holds this one; only of a running kernel may it be another."""
+    if request.memory_limit is None:
+        return request
+    whole = -(-int(request.memory_limit) // _GIB) * _GIB
+    return Request(request.gpus, Bytes(whole), request.workload_class)

@@ -1,0 +1,103 @@
+"""What an outlook says, in one plain sentence: who waits, for what, and what would be possible. Decides nothing."""
+
+from __future__ import annotations
+
+from aliquot.gpu_hook.placement import WHOLE, DeviceState, Part
+from aliquot.provisioner.resources import Bytes, GpuShare, Request
+
+from .room import Held, Room
+from .room_limits import alone, largest_share, most_memory
+
+NOW_KERNEL = "starts at once"
+NOW_SIZE = "changes at once"
+SAME_SIZE = "it has this size"
+CLASS = "you may have opportunistic kernels only"
+_NO_COPIES = "the host has too little memory for copies of swapped kernels"
+_GIB = 1 << 30
+
+
+def queued(position: int, why: str) -> str:
+    """It waits."""
+    return f"queued behind {position - 1}: {why}" if position > 1 else f"queued: {why}"
+
+
+def not_now(why: str) -> str:
+    """It would have to wait, and cannot: its program has asked the node agent itself."""
+    return f"not now: {why}"
+
+
+def short(room: Room, request: Request, held: Held | None) -> str:
+    """What is not free of what it takes."""
+    if isinstance(room.place(request, held), tuple):
+        return "they come first"
+    parts, states = alone(room, request, held) or (), room.states(request.workload_class)
+    usable = {state.uuid: state for state in states if not state.lost}
+    if held is not None:
+        return _short_growth(parts, held, usable)
+    if request.gpus.hundredths > WHOLE:
+        free = sum(state.free_hundredths >= WHOLE for state in usable.values())
+        return f"{free} of {len(usable)} GPUs {_is(free)} free, {request.gpus} are asked"
+    best = max(usable.values(), key=lambda state: (state.free_hundredths, state.free_bytes, -state.index))
+    needs = sum(part.reserved_bytes for part in parts)
+    return _lack(best, request.gpus.hundredths, needs, "")
+
+
+def over_quota(whose: str, limit: GpuShare, held: GpuShare, waits: GpuShare) -> str:
+    """More than one user may have."""
+    left = GpuShare(max(0, limit.hundredths - held.hundredths - waits.hundredths))
+    return f"over {whose} quota of {gpus(limit)}: {left} is left"
+
+
+def too_large(room: Room, request: Request, held: Held | None, largest: GpuShare) -> str:
+    """More than there is."""
+    most = min(largest, largest_share(room, request, held))
+    if request.gpus > largest and not room.devices:
+        most = largest  # before the agent was first heard nobody knows what there is
+    if not most.hundredths:
+        return "never fits: there is no GPU"
+    if request.gpus > most or request.memory_limit is None:
+        return f"never fits: the largest is {gpus(most)}"
+    memory = most_memory(room, request, held)
+    return f"never fits: the most memory for {gpus(request.gpus)} is {amount(memory)}"
+
+
+def other_devices(held: Held) -> str:
+    """A kernel keeps its devices for its life."""
+    count = len(held.parts)
+    if count == 1:
+        return "it keeps its one GPU while it runs: 1 GPU is the most"
+    return f"it keeps its {count} GPUs while it runs: {count - 1}.01 to {count} GPUs are possible"
+
+
+def gpus(share: GpuShare) -> str:
+    """``1 GPU``, ``2.5 GPUs``."""
+    return f"{share} {'GPU' if share.hundredths <= WHOLE else 'GPUs'}"
+
+
+def amount(memory: Bytes) -> str:
+    """Rounded down, for it is a limit."""
+    return f"{memory // _GIB} GiB" if memory >= _GIB else f"{memory >> 20} MiB"
+
+
+def _short_growth(parts: tuple[Part, ...], held: Held, usable: dict[str, DeviceState]) -> str:
+    before = {part.uuid: part for part in held.parts}
+    for part in parts:
+        state, had = usable.get(part.uuid), before[part.uuid]
+        if state is None:
+            return f"gpu{part.index} is lost"
+        more, more_bytes = part.hundredths - had.hundredths, part.reserved_bytes - had.reserved_bytes
+        if more > state.free_hundredths or more_bytes > state.free_bytes:
+            return _lack(state, more, more_bytes, " more")
+    return _NO_COPIES
+
+
+def _lack(state: DeviceState, hundredths: int, needed: int, more: str) -> str:
+    if state.free_hundredths < hundredths:
+        return f"{gpus(GpuShare(state.free_hundredths))} is free, {GpuShare(hundredths)}{more} is asked"
+    if state.free_bytes < needed:
+        return f"{amount(Bytes(state.free_bytes))} is free, {amount(Bytes(needed))}{more} is asked"
+    return _NO_COPIES
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"

@@ -1,0 +1,129 @@
+"""The parts of a server that starts kernels itself, joined to its kernel manager: made, started and stopped here."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aliquot.gateway.admission_values import AdmissionSnapshot
+from aliquot.gateway.adoption import Adoption
+from aliquot.gateway.auth import users_by_name
+from aliquot.gateway.basis import Basis
+from aliquot.gateway.catalogue import ImageCatalogue
+from aliquot.gateway.container_plans import ContainerPlanner
+from aliquot.gateway.culler import Culler
+from aliquot.gateway.culling import Culling, read_policy
+from aliquot.gateway.gateway_folder import boot_id
+from aliquot.gateway.gateway_memory import orphan_seconds
+from aliquot.gateway.host_limits import HostLimits, node_totals
+from aliquot.gateway.interception_guard import GuardRules, InterceptionGuard
+from aliquot.gateway.kernel_containers import KernelContainers
+from aliquot.gateway.kernel_endings import KernelEndings
+from aliquot.gateway.kernel_manager import AliquotKernelManager
+from aliquot.gateway.kernel_memory import KernelMemory
+from aliquot.gateway.kernel_records import KernelRecords
+from aliquot.gateway.kernel_remains import KernelRemains
+from aliquot.gateway.local_kernels import local_kernels
+from aliquot.gateway.patience import within_patience
+from aliquot.gateway.relay_links import RelayLinks
+from aliquot.gateway.sizes import SizedKernelSpecManager
+from aliquot.gateway.status import LocalKernel
+from aliquot.gateway.stop_policy import StopPolicy
+from aliquot.provisioner.container_limits import NodeTotals
+from aliquot.provisioner.runtime.container import ContainerRuntime
+from traitlets.config import Config
+
+
+class OwnKernels:
+    """``policy``: whether they outlive a stop of this server."""
+
+    def __init__(self, manager: AliquotKernelManager, basis: Basis) -> None:
+        server, knobs, log = basis.server, basis.knobs, basis.log
+        self.manager = manager
+        self._basis = basis
+        self._adoption: Adoption | None = None
+        # Kernels without a grant, whose folder would tell it, have their relays where ours are looked for.
+        manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(basis.runtime.path)}}))
+        manager.admission = basis.admission
+        basis.admission.observe_resizes(manager.take_outcome)
+        folder = basis.memory.folder
+        self.policy = StopPolicy(knobs.keep_kernels, can_keep=folder is not None)
+        manager.memory = self._kernel_memory()
+        manager.containers = self._container_planner()
+        self._containers = ContainerRuntime(KernelContainers(parent=server).settings(), log)
+        manager.container_runtime = self._containers
+        self._links = RelayLinks(log, knobs.cell_outputs())
+        manager.links = self._links
+        manager.endings = KernelEndings(
+            basis.endings, basis.clock, log, lambda kernel_id: basis.labels().get(kernel_id, "")
+        )
+        rules = GuardRules(knobs.require_interception, knobs.unhooked_process_policy == "end")
+        self._guard = InterceptionGuard(manager, log, rules)
+        basis.watch.listen(self._guard.look)
+        self.culler = Culler(manager, read_policy(Culling(parent=server), manager), basis.clock, log)
+        basis.watch.listen(self.culler.watch)
+
+    def listed(self, admission: AdmissionSnapshot) -> tuple[LocalKernel, ...]:
+        """What is told of them."""
+        return local_kernels(self.manager, admission, self._basis.labels(), self.culler.announced())
+
+    def problems(self) -> tuple[str, ...]:
+        """What keeps them from outliving this server."""
+        if self.manager.memory is None or not self.manager.memory.problem:
+            return ()
+        return (f"A restart of this server may lose kernels: {self.manager.memory.problem}.",)
+
+    async def adopt(self) -> tuple[str, ...]:
+        """Find the kernels of this gateway's last life, before anybody asks for them. What went wrong, in words."""
+        folder, log = self._basis.memory.folder, self._basis.log
+        if folder is None:
+            return ()
+        self._adoption = Adoption(
+            self.manager,
+            self._basis.admission,
+            self._basis.endings,
+            KernelRecords(folder.kernels, log),
+            KernelRemains(self._basis.runtime, folder.identity, self._containers, log),
+            self._basis.clock,
+            log,
+        )
+        try:
+            await self._adoption.run(boot_id())
+        except Exception:
+            # Those that run already are not lost by it; a server that did not start would help nobody.
+            log.exception("adoption=failed; kernels of the last life are left as they are")
+            return ("Kernels of this server's last life could not be taken over: see its log.",)
+        return ()
+
+    async def stop(self, *, leaves_kernels: bool) -> None:
+        """End them, or leave them as they are, and then what serves them."""
+        log = self._basis.log
+        if self._adoption is not None:
+            await within_patience("adoption", self._adoption.stop(), log)
+        await within_patience("culler", self.culler.stop(), log)
+        await within_patience("interception_guard", self._guard.stop(), log)
+        if leaves_kernels:
+            await self.manager.leave_kernels()
+        else:
+            await self.manager.shutdown_all()
+        await within_patience("relay_links", self._links.stop(), log)
+        await within_patience("endings", self._basis.endings.flush(), log)
+        await within_patience("containers", asyncio.to_thread(self._containers.close), log)
+
+    def _container_planner(self) -> ContainerPlanner:
+        server = self._basis.server
+        specs = server.kernel_spec_manager
+        catalogue = specs.catalogue if isinstance(specs, SizedKernelSpecManager) else ImageCatalogue()
+        limits, named = HostLimits(parent=server).rules(), users_by_name(server.identity_provider)
+        return ContainerPlanner(catalogue, limits, self._node_totals, self._basis.folders, named)
+
+    def _node_totals(self) -> NodeTotals:
+        status = self._basis.watch.view().status
+        return node_totals(0 if status is None else len(status.devices))
+
+    def _kernel_memory(self) -> KernelMemory:
+        basis = self._basis
+        folder = basis.memory.folder if self.policy.lets_kernels_outlive else None
+        records = KernelRecords(None if folder is None else folder.kernels, basis.log)
+        identity = "" if folder is None else folder.identity
+        orphans = orphan_seconds(basis.knobs, basis.server)
+        return KernelMemory(records, basis.runtime, identity, boot_id(), orphans)

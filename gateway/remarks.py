@@ -1,0 +1,42 @@
+"""What a server says of itself that works otherwise than its documentation has it. Changes nothing."""
+
+from __future__ import annotations
+
+from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider
+from aliquot.gateway.kernel_manager import AliquotKernelManager
+from aliquot.gateway.sizes import SizedKernelSpecManager
+from jupyter_server.serverapp import ServerApp
+
+
+def gateway_mode(url: str) -> tuple[str, ...]:
+    """What a server says that has its kernels on a gateway."""
+    if not url:
+        return ()
+    return (f"This server takes its kernels from the gateway at {url}, which gives them their sizes and their GPUs.",)
+
+
+def replaced_classes(server: ServerApp) -> tuple[str, ...]:
+    """What works differently because this server's configuration puts other classes in the place of ours."""
+    remarks = []
+    if not isinstance(server.kernel_manager, AliquotKernelManager):
+        remarks.append(
+            f"This server's kernel manager is {_name(server.kernel_manager)}, not ours: its kernels ask for their GPU "
+            "by themselves, and have no owners here. Remove c.ServerApp.kernel_manager_class to change that."
+        )
+    if not isinstance(server.kernel_spec_manager, SizedKernelSpecManager):
+        remarks.append(
+            f"This server's kernelspec manager is {_name(server.kernel_spec_manager)}, not ours: only installed "
+            "kernelspecs are offered. Remove c.ServerApp.kernel_spec_manager_class to change that."
+        )
+    provider = server.identity_provider
+    has_users = isinstance(provider, AliquotIdentityProvider) and provider.has_users
+    if has_users and not isinstance(server.authorizer, AliquotAuthorizer):
+        remarks.append(
+            f"This server has several users, but its authorizer is {_name(server.authorizer)}, not ours: users may "
+            "reach each other's kernels. Remove c.ServerApp.authorizer_class to change that."
+        )
+    return tuple(remarks)
+
+
+def _name(thing: object) -> str:
+    return f"{type(thing).__module__}.{type(thing).__qualname__}"

@@ -1,0 +1,49 @@
+"""Gathers all that is known at one moment, from those who know it. Keeps nothing but what the server says of itself."""
+
+from __future__ import annotations
+
+from aliquot.gateway import __version__
+from aliquot.gateway.basis import Basis
+from aliquot.gateway.local_kernels import waiting_elsewhere
+from aliquot.gateway.own_kernels import OwnKernels
+from aliquot.gateway.status import NodeView, Scene
+
+
+class SceneMaker:
+    """``own``: the kernels of this server; None in gateway mode, and where another kernel manager has them."""
+
+    def __init__(self, basis: Basis, own: OwnKernels | None, *, is_remote: bool, remarks: tuple[str, ...]) -> None:
+        self._basis = basis
+        self._own = own
+        self._is_remote = is_remote
+        self._remarks = remarks
+
+    def remark(self, remarks: tuple[str, ...]) -> None:
+        """To be said from now on, too."""
+        self._remarks = (*self._remarks, *remarks)
+
+    def scene(self) -> Scene:
+        """All that is known now. Called for each status and each collection of metrics."""
+        admission = self._basis.admission.snapshot()
+        node = self._basis.watch.view()
+        # In gateway mode no kernel runs here, and an agent of this machine would serve nobody.
+        problems = () if self._is_remote else node.problems
+        if not self._is_remote and node.status is None and admission.agent_message:
+            problems = (f"The node agent does not answer: {admission.agent_message}.",)
+        ours = () if self._own is None else self._own.listed(admission)
+        if self._own is not None:
+            problems = (*problems, *self._own.problems())
+        return Scene(
+            version=__version__,
+            node=NodeView(node.status, (*problems, *self._remarks)),
+            kernels=(*ours, *waiting_elsewhere(admission, ours)),
+            queue_length=len(admission.queue),
+            counts=admission.counts,
+            endings=self._basis.endings.counts(),
+            ended=self._basis.endings.listed(),
+            resizes=admission.resizes,
+            ledger=admission.ledger,
+            pending=admission.pending,
+            user_limit=self._basis.knobs.user_limit(),
+            grants=not self._is_remote,
+        )

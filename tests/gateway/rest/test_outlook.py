@@ -1,0 +1,118 @@
+"""GET /aliquot/api/outlook: what would come of a request, to whom it is told, and what is refused of a question."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from traitlets.config import Config
+
+from .conftest import Ask
+from .fake_agent import GIB, FakeAgent, device, kernel
+from .test_contract import check
+
+PATH = "/aliquot/api/outlook"
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: Config) -> Config:
+    jp_server_config.Aliquot.user_limit_gpus = 0.9
+    jp_server_config.Aliquot.production_for = ["alice"]
+    return jp_server_config
+
+
+async def outlook(ask: Ask, who: str, status: int = 200, **query: Any) -> Any:
+    answer = await ask(who, "GET", PATH, params=query)
+    assert answer.status == status, answer.body
+    return check(answer, PATH)
+
+
+async def test_a_size_is_told_with_its_name_its_limit_and_what_would_come(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.gives_room = True  # 0.75 of its device of 16 GiB are free
+    await an_agent.start()
+    low = await outlook(ask, "alice", gpus=0.3, memory="6GiB", **{"class": "opportunistic"})
+    assert low == {
+        "suffix": "gpu-0.3-6g-low",
+        "gpus": 0.3,
+        "memory_limit_bytes": 6 * GIB,
+        "quota_bytes": 6 * GIB,
+        "workload_class": "opportunistic",
+        "outcome": "starts",
+        "position": None,
+        "message": "starts at once",
+    }
+    said = {gpus: (await outlook(ask, "alice", gpus=gpus))["message"] for gpus in (0.5, 0.8, 0.95, 2, 20)}
+    assert said == {
+        0.5: "starts at once",
+        0.8: "queued: 0.75 GPU is free, 0.8 is asked",
+        0.95: "over your quota of 0.9 GPU: 0.9 is left",
+        2: "never fits: the largest is 1 GPU",
+        20: "never fits: the largest is 1 GPU",
+    }
+    started = await ask("alice", "POST", "api/kernels", body={"name": f"python3.{low['suffix']}"})
+    assert started.status == 201
+    quota = (await ask("alice", "GET", "aliquot/api/status")).json["user"]["quota"]
+    assert quota["gpus"] == 0.9
+    assert quota["held_gpus"] + quota["waiting_gpus"] == 0.3
+    assert quota["left_gpus"] == pytest.approx(0.6)
+    assert [op for op, _ in an_agent.asked if op == "reserve"] in ([], ["reserve"]), "only the kernel has reserved"
+
+
+async def test_a_class_and_an_agent_that_cannot_be_had_are_told(ask: Ask, an_agent: FakeAgent) -> None:
+    away = await outlook(ask, "alice", gpus=0.5)
+    assert (away["outcome"], away["position"], away["quota_bytes"]) == ("queued", 1, None)
+    assert away["message"].startswith("queued: the node agent does not answer: ")
+    told = await outlook(ask, "bob", gpus=0.5)
+    assert (told["outcome"], told["message"]) == ("never", "you may have opportunistic kernels only")
+
+
+@pytest.mark.parametrize(
+    ("query", "want"),
+    [
+        ({}, "asked to change nothing"),
+        ({"memory": "6GiB"}, "asked no share"),
+        ({"gpus": "many"}, "found no number"),
+        ({"gpus": ""}, "found no number"),
+        ({"gpus": "nan"}, "write a number above 0"),
+        ({"gpus": "inf"}, "write a number above 0"),
+        ({"gpus": "0"}, "write a number above 0"),
+        ({"gpus": "0.255"}, "steps of 0.01"),
+        ({"gpus": "10000"}, "sizes from 0.01 to 9999.99"),
+        ({"gpus": "1", "memory": "much"}, "an amount of memory"),
+        ({"gpus": "1", "memory": "1.5GiB"}, "whole GiB"),
+        ({"gpus": "1", "class": "low"}, "write production or opportunistic"),
+        ([("gpus", "1"), ("gpus", "2")], "ask it once"),
+    ],
+)
+async def test_a_question_that_cannot_be_read_says_what_is_wrong(ask: Ask, query: Any, want: str) -> None:
+    pairs = query.items() if isinstance(query, dict) else query
+    answer = await ask("alice", "GET", PATH, params=list(pairs))
+    check(answer, PATH)
+    assert answer.status == 400
+    assert want in answer.json["message"]
+
+
+async def test_a_kernels_outlook_is_its_owners_and_administrators(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.kernels = [kernel("k1", "alice")]
+    an_agent.devices = [device()]
+    await an_agent.start()
+    got = {}
+    for who in ("nobody", "bob", "alice", "ada"):
+        answer = await ask(who, "GET", PATH, params={"gpus": 0.5, "kernel": "k1"})
+        check(answer, PATH)
+        got[who] = (answer.status, answer.json["message"])
+    unknown = await ask("bob", "GET", PATH, params={"gpus": 0.5, "kernel": "k2"})
+    assert got["bob"] == (404, unknown.json["message"].replace("k2", "k1"))
+    assert got["nobody"][0] == 403
+    assert got["alice"] == got["ada"] == (200, "changes at once")
+    more = await outlook(ask, "alice", memory="6.5GiB", kernel="k1")
+    assert (more["suffix"], more["quota_bytes"]) == ("gpu-0.25-7g", 6 * GIB + GIB // 2)
+    assert not any(op == "resize" for op, _ in an_agent.asked)
+
+
+async def test_a_kernel_without_a_gpu_has_no_outlook(ask: Ask, an_agent: FakeAgent) -> None:
+    await an_agent.start()
+    plain = await ask("alice", "POST", "api/kernels", body={"name": "python3"})
+    answer = await ask("alice", "GET", PATH, params={"gpus": 0.5, "kernel": plain.json["id"]})
+    assert answer.status == 409
+    assert "holds no GPU" in answer.json["message"]
