@@ -1,12 +1,19 @@
-// What the panel knows: the last status, and what went wrong since. Polls while somebody watches, and rarely while
-// somebody waits for news. No DOM.
+// What this page knows: the last status, what events have changed in it since, and what went wrong. Asks for figures
+// while somebody watches, and rarely while somebody waits for news. No DOM.
 
 import { DisposableDelegate, IDisposable } from '@lumino/disposable';
-import { IPoll, Poll } from '@lumino/polling';
 import { ISignal, Signal } from '@lumino/signaling';
 
+import { BROWSER_CLOCK, IClock } from './clock';
 import { Remembered } from './news';
-import { IDevice, IKernel, IMemory, IStatus, IStatusSource, StatusError } from './tokens';
+import { ComeBack, IPage, NoPage } from './page';
+import { patch } from './patch';
+import { share } from './sharing';
+import { readStatus } from './status_form';
+import { StatusPoll } from './status_poll';
+import { IEventStream, IKernel, IKernelEvent, IMemory, IStatus, IStatusSource, StatusError } from './tokens';
+
+export * from './kernel_facts';
 
 /** A snapshot: replaced as a whole, never changed. Both null: nothing was answered yet. */
 export interface IState {
@@ -15,22 +22,34 @@ export interface IState {
   readonly problem: StatusError | null;
 }
 
+/** A kernel that is another than before; null where it is not known any more. */
+export interface IKernelChange {
+  readonly id: string;
+  readonly kernel: IKernel | null;
+}
+
 const FORGETFUL: IMemory = { get: () => null, set: () => undefined };
 
 export class GpuKernelsModel implements IDisposable {
   constructor(options: GpuKernelsModel.IOptions) {
     this._source = options.source;
+    this._stream = options.stream ?? null;
+    this._page = options.page ?? new NoPage();
+    this._clock = options.clock ?? BROWSER_CLOCK;
     this._dismissed = new Remembered(options.dismissed ?? FORGETFUL);
-    this._intervalSeconds = options.intervalSeconds ?? GpuKernelsModel.DEFAULT_INTERVAL_SECONDS;
-    this._poll = new Poll<void, StatusError>({
-      auto: false,
-      factory: () => this._ask(),
-      frequency: Private.frequency(this._intervalSeconds),
-      name: '@aliquot/lab:status',
-      standby: () => (this._watchers + this._waiters === 0 ? true : 'when-hidden')
+    this._poll = new StatusPoll({
+      ask: () => this._ask(),
+      isNeeded: () => this._isNeeded && !this._page.isHidden,
+      clock: this._clock
     });
+    this._poll.intervalSeconds = options.intervalSeconds ?? GpuKernelsModel.DEFAULT_INTERVAL_SECONDS;
+    this._stream?.received.connect((_, event) => this._hear(event));
+    this._stream?.liveChanged.connect((_, isLive) => this._turn(isLive));
+    this._page.hid.connect(() => this._hide());
+    this._page.cameBack.connect((_, why) => this._comeBack(why));
   }
 
+  /** Between two states, the kernels and devices that are equal are the same objects. */
   get state(): IState {
     return this._state;
   }
@@ -40,36 +59,48 @@ export class GpuKernelsModel implements IDisposable {
     return this._changed;
   }
 
+  /** After `changed`, once for each kernel that is another than before. */
+  get kernelChanged(): ISignal<this, IKernelChange> {
+    return this._kernelChanged;
+  }
+
+  /** After `changed`, each event as it was told: for what the status does not say. */
+  get happened(): ISignal<this, IKernelEvent> {
+    return this._happened;
+  }
+
+  /** Emitted when changes begin, or cease, to be told at once. */
+  get liveChanged(): ISignal<this, boolean> {
+    return this._liveChanged;
+  }
+
+  /** Whether changes are told at once; while they are not, they are found by asking. */
+  get isLive(): boolean {
+    return this._stream?.isLive ?? false;
+  }
+
   get isDisposed(): boolean {
     return this._isDisposed;
   }
 
+  /** A kernel as it was last told of: the same object until it is another. */
+  kernel(id: string): IKernel | null {
+    return this._state.status?.kernels.find(kernel => kernel.id === id) ?? null;
+  }
+
   /** Seconds between two requests. */
   set intervalSeconds(seconds: number) {
-    this._intervalSeconds = seconds;
-    this._setFrequency();
+    this._poll.intervalSeconds = seconds;
   }
 
   /** Keeps the state live until the result is disposed. Nobody watching means no requests. */
   watch(): IDisposable {
-    this._watchers += 1;
-    this._setFrequency();
-    void this.refresh();
-    return new DisposableDelegate(() => {
-      this._watchers -= 1;
-      this._setFrequency();
-    });
+    return this._join('watchers');
   }
 
   /** Keeps the state no older than a quarter of a minute, for who is told of what happens. */
   waitForNews(): IDisposable {
-    this._waiters += 1;
-    this._setFrequency();
-    void this.refresh();
-    return new DisposableDelegate(() => {
-      this._waiters -= 1;
-      this._setFrequency();
-    });
+    return this._join('waiters');
   }
 
   /** Whether the user has put this ended kernel away. */
@@ -100,21 +131,45 @@ export class GpuKernelsModel implements IDisposable {
     }
     this._isDisposed = true;
     this._poll.dispose();
+    this._hiding?.dispose();
+    this._stream?.close();
     Signal.clearData(this);
   }
 
-  /** Called by the poll, which starts a second round when refreshed during the first: that one joins the request. */
-  private _ask(): Promise<void> {
-    this._underWay ??= this._fetch().finally(() => {
-      this._underWay = null;
-    });
-    return this._underWay;
+  private get _isNeeded(): boolean {
+    return this._here.watchers + this._here.waiters > 0;
   }
 
-  /** Rejects on failure, so that the poll backs off. */
-  private async _fetch(): Promise<void> {
+  private _join(who: 'watchers' | 'waiters'): IDisposable {
+    this._here[who] += 1;
+    this._arrange();
+    void this.refresh();
+    return new DisposableDelegate(() => {
+      this._here[who] -= 1;
+      this._arrange();
+    });
+  }
+
+  /** How often is asked, and whether events are heard: they are, from the first answer, while somebody is here. */
+  private _arrange(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._poll.pace = this._here.watchers > 0 || !this._isNeeded ? 'figures' : this.isLive ? 'live' : 'news';
+    this._poll.isHopeless = this._state.problem?.kind === 'not-installed';
+    if (this._isNeeded && this._state.status !== null && !this._isAway) {
+      this._stream?.open(() => this._poll.askAnew());
+    } else {
+      this._stream?.close();
+    }
+  }
+
+  /** Called by the poll, one at a time. Rejects on failure, so that it backs off. */
+  private async _ask(): Promise<void> {
+    this._heardMeanwhile = [];
     try {
-      this._replace({ status: await this._source.fetch(), problem: null });
+      const text = await this._source.fetchText();
+      this._take(text);
     } catch (error) {
       const problem = error instanceof StatusError ? error : new StatusError('server', String(error));
       // A server without the extension has no kernels of ours: what was shown before is not stale but gone.
@@ -124,113 +179,133 @@ export class GpuKernelsModel implements IDisposable {
     }
   }
 
-  private _setFrequency(): void {
-    if (this._isDisposed) {
+  /** An answer that is written as the last one says nothing new, and is not read. */
+  private _take(text: string): void {
+    const { status: before } = this._state;
+    if (before === null || text !== this._text) {
+      const events = this._heardMeanwhile;
+      // An answer may be older than what was heard while it was on its way.
+      const status = events.reduce((all, event) => patch(all, event, this._now), readStatus(text));
+      this._text = events.length > 0 ? '' : text;
+      this._replace({ status: share(before, status), problem: null });
+    } else if (this._state.problem !== null) {
+      this._replace({ status: before, problem: null });
+    }
+  }
+
+  private _hear(event: IKernelEvent): void {
+    const { status, problem } = this._state;
+    if (status === null || this._isDisposed) {
       return;
     }
-    const shown = this._watchers > 0 || this._waiters === 0;
-    const seconds = shown ? this._intervalSeconds : Math.max(this._intervalSeconds, GpuKernelsModel.NEWS_SECONDS);
-    this._poll.frequency = Private.frequency(seconds);
+    this._heardMeanwhile.push(event);
+    this._text = '';
+    this._replace({ status: share(status, patch(status, event, this._now)), problem });
+    this._happened.emit(event);
+    // Who waits is told of once in a second, with all that there is to know.
+    if (event.kind !== 'waits') {
+      this._poll.refreshSoon();
+    }
+  }
+
+  private _turn(isLive: boolean): void {
+    this._arrange();
+    if (isLive) {
+      this._poll.refreshSoon();
+    }
+    this._liveChanged.emit(isLive);
+  }
+
+  private _hide(): void {
+    this._hiding?.dispose();
+    this._hiding = this._clock.after(GpuKernelsModel.AWAY_SECONDS * 1000, () => {
+      this._isAway = true;
+      this._arrange();
+    });
+  }
+
+  private _comeBack(why: ComeBack): void {
+    this._hiding?.dispose();
+    if (why !== 'shown') {
+      this._stream?.reconnect();
+    }
+    this._isAway = false;
+    this._arrange();
+    void this.refresh();
+  }
+
+  private get _now(): Date {
+    return new Date(this._clock.now());
   }
 
   private _replace(state: IState): void {
-    if (this._isDisposed || Private.isSame(state, this._state)) {
+    const before = this._state;
+    if (this._isDisposed || Private.isSame(state, before)) {
       return;
     }
     this._state = state;
+    if ((state.status === null) !== (before.status === null) || state.problem !== before.problem) {
+      this._arrange();
+    }
     this._changed.emit(state);
+    Private.changes(before.status, state.status).forEach(change => this._kernelChanged.emit(change));
   }
 
   private readonly _source: IStatusSource;
-  private readonly _poll: Poll<void, StatusError>;
+  private readonly _stream: IEventStream | null;
+  private readonly _page: IPage;
+  private readonly _clock: IClock;
+  private readonly _poll: StatusPoll;
   private readonly _changed = new Signal<this, IState>(this);
-  private _state: IState = { status: null, problem: null };
-  private _underWay: Promise<void> | null = null;
-  private _watchers = 0;
-  private _waiters = 0;
-  private _intervalSeconds: number;
+  private readonly _kernelChanged = new Signal<this, IKernelChange>(this);
+  private readonly _happened = new Signal<this, IKernelEvent>(this);
+  private readonly _liveChanged = new Signal<this, boolean>(this);
   private readonly _dismissed: Remembered;
+  private readonly _here = { watchers: 0, waiters: 0 };
+  private _state: IState = { status: null, problem: null };
+  /** The last answer; empty where events have changed the state since. */
+  private _text = '';
+  private _heardMeanwhile: IKernelEvent[] = [];
+  private _hiding: IDisposable | null = null;
+  private _isAway = false;
   private _isDisposed = false;
 }
 
 export namespace GpuKernelsModel {
   export const DEFAULT_INTERVAL_SECONDS = 2;
-  export const NEWS_SECONDS = 15;
+  /** Who is hidden for longer hears of nothing until they are back. */
+  export const AWAY_SECONDS = 60;
 
   export interface IOptions {
     source: IStatusSource;
+    /** Where changes are heard of; if not given, they are found by asking. */
+    stream?: IEventStream;
+    page?: IPage;
+    clock?: IClock;
     intervalSeconds?: number;
     /** Where it is kept which ended kernels were put away; if not given, until the page is left. */
     dismissed?: IMemory;
   }
 }
 
-/** Those that still hold or wait for something, and those that are no more, which have their reason. */
-export function divide(kernels: readonly IKernel[]): { live: IKernel[]; ended: IKernel[] } {
-  const isOver = (kernel: IKernel): boolean => kernel.state === 'ended' && kernel.ending !== null;
-  return { live: kernels.filter(kernel => !isOver(kernel)), ended: kernels.filter(isOver) };
-}
-
-/** The path of the notebook to open for a kernel of this user; null where its label is no path, or not theirs. */
-export function notebookPath(kernel: IKernel, status: IStatus): string | null {
-  const isPath = /\.ipynb$/i.test(kernel.label) && !kernel.label.startsWith('/');
-  return isPath && kernel.owner === status.user.name ? kernel.label : null;
-}
-
-/** What to call a kernel: its notebook's file name, its label, its kernelspec, or for want of these its id. */
-export function kernelTitle(kernel: IKernel): string {
-  const label = kernel.label.trim();
-  return (/\.ipynb$/i.test(label) ? label.split('/').pop() : label) || kernel.name || kernel.id.slice(0, 8);
-}
-
-/** Whether kernels show their owner: as soon as one is not the user's own, as administrators may see. */
-export function showsOwners(status: IStatus): boolean {
-  return status.kernels.some(kernel => kernel.owner !== status.user.name);
-}
-
-/** Why the quota does not hold in a kernel, in the self-check's words; null where it holds or is not known yet. */
-export function interceptionFailure(kernel: IKernel): string | null {
-  const match = /^failed(?::\s*(.*))?$/s.exec(kernel.interception);
-  return match ? match[1] || 'the self-check failed' : null;
-}
-
-/** Why the node's enforcer could not set a kernel's limits; null where it could, or is about to. */
-export function enforcementFailure(kernel: IKernel): string | null {
-  const match = /^failed:\s*(.*)$/s.exec(kernel.enforcement);
-  return match?.[1] ?? null;
-}
-
-/** How a device's memory divides, in bytes that add up to it: mine, others', reserved but not used, free. */
-export function memoryParts(device: IDevice): { mine: number; others: number; held: number; free: number } {
-  const total = Math.max(device.memory_bytes, 0);
-  const used = Private.within(device.used_bytes, total);
-  const mine = Private.within(device.mine_bytes, used);
-  const held = Private.within(device.reserved_bytes, total) - used;
-  const heldOrNone = Math.max(held, 0);
-  return { mine, others: used - mine, held: heldOrNone, free: total - used - heldOrNone };
-}
-
 namespace Private {
-  const MAX_BACKOFF_MS = 15000;
-
-  export function frequency(seconds: number): IPoll.Frequency {
-    const interval = Math.round(seconds * 1000);
-    return { interval, backoff: true, max: Math.max(MAX_BACKOFF_MS, interval) };
-  }
-
   export function endKey(kernel: IKernel): string {
     return `${kernel.id} ${kernel.ending?.at ?? ''}`;
   }
 
   export function isSame(a: IState, b: IState): boolean {
-    return (
-      a.problem?.kind === b.problem?.kind &&
-      a.problem?.message === b.problem?.message &&
-      JSON.stringify(a.status) === JSON.stringify(b.status)
-    );
+    return a.status === b.status && a.problem?.kind === b.problem?.kind && a.problem?.message === b.problem?.message;
   }
 
-  export function within(value: number, most: number): number {
-    return Math.min(Math.max(value, 0), most);
+  export function changes(before: IStatus | null, after: IStatus | null): IKernelChange[] {
+    const was = new Map((before?.kernels ?? []).map(kernel => [kernel.id, kernel]));
+    const changed: IKernelChange[] = [];
+    for (const kernel of after?.kernels ?? []) {
+      if (was.get(kernel.id) !== kernel) {
+        changed.push({ id: kernel.id, kernel });
+      }
+      was.delete(kernel.id);
+    }
+    return changed.concat([...was.keys()].map(id => ({ id, kernel: null })));
   }
 }

@@ -1,6 +1,8 @@
 // The words that all other modules share: what the server says, and the ids of what we register. Imports nothing of
 // ours but the types that are generated from the server's contract.
 
+import type { ISignal } from '@lumino/signaling';
+
 import type * as api from './api';
 
 /** The plugin's id; its settings live in schema/plugin.json. */
@@ -58,6 +60,7 @@ export type IEndingSoon = api.EndingSoon;
 export type IHistory = api.History;
 export type IHistoryFigure = api.HistoryFigure;
 export type IKernel = api.Kernel;
+export type IKernelEvent = api.KernelEvent;
 export type IKernelDevice = api.KernelDevice;
 export type INode = api.Node;
 export type IOutlook = api.Outlook;
@@ -102,9 +105,20 @@ export class StatusError extends Error {
 
 /** Where a model gets its status from: the client in Lab, a script in tests. */
 export interface IStatusSource {
-  fetch(): Promise<IStatus>;
+  /** A status as it is written. Rejects with a StatusError. */
+  fetchText(): Promise<string>;
   /** Asks that a kernel be kept which would be ended. Rejects with a StatusError. */
   keep(kernelId: string): Promise<void>;
+}
+
+/** Where a model hears of changes: the websocket in Lab, a script in tests. */
+export interface IEventStream {
+  readonly isLive: boolean;
+  readonly liveChanged: ISignal<IEventStream, boolean>;
+  readonly received: ISignal<IEventStream, IKernelEvent>;
+  open(catchUp: () => Promise<void>): void;
+  close(): void;
+  reconnect(): void;
 }
 
 /** A text that outlives the page: the browser's storage in Lab, a variable in tests. */

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from playwright.sync_api import ConsoleMessage, Locator, Page, Route
+    from playwright.sync_api import ConsoleMessage, Locator, Page, Route, WebSocketRoute
 
     from tests.labextension.accessibility import violations
 else:
@@ -19,6 +19,7 @@ GIB = 1 << 30
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 _STATUS_URL = re.compile(r"/aliquot/api/status(\?|$)")
 _SIZES_URL = re.compile(r"/aliquot/api/sizes(\?|$)")
+_EVENTS_URL = re.compile(r"/aliquot/api/events(\?|$)")
 _KEEP_URL = re.compile(r"/aliquot/api/kernels/([^/]+)/keep(\?|$)")
 _PANEL_ID = "aliquot-gpu-kernels"
 # Notebook 7.6 throws it at each start, with and without our bundle.
@@ -37,12 +38,18 @@ class StatusScript:
         self.body: dict[str, Any] = self.example()
         self.requests = 0
         self.kept: list[str] = []
+        self.streams: list[WebSocketRoute] = []
         self.keep_code = 204
 
     def serve(self, page: Page) -> None:
         page.route(_STATUS_URL, self._answer)
         page.route(_SIZES_URL, lambda route: route.fulfill(json=_NO_SIZES))
         page.route(_KEEP_URL, self._keep)
+        page.route_web_socket(_EVENTS_URL, lambda stream: self.streams.append(stream))
+
+    def tell(self, **event: Any) -> None:
+        """An event, to the stream that was opened last."""
+        self.streams[-1].send(json.dumps(self.an_event(**event)))
 
     def _answer(self, route: Route) -> None:
         self.requests += 1
@@ -54,6 +61,10 @@ class StatusScript:
         self.kept.append(found[1])
         refusal = "" if self.keep_code == 204 else json.dumps({"message": "It is ended for its age", "reason": None})
         route.fulfill(status=self.keep_code, content_type="application/json", body=refusal)
+
+    @staticmethod
+    def an_event(**changes: Any) -> dict[str, Any]:
+        return {**_EVENT, **changes}
 
     @staticmethod
     def an_ending(**changes: Any) -> dict[str, Any]:
@@ -196,6 +207,23 @@ _IS_ATTACHED = """path => {
     return kernel && kernel.connectionStatus === 'connected' && kernel.status === 'idle';
 }"""
 _NO_SIZES = {"may_have_production": True, "sizes": [], "grammar": "", "largest_gpus": 1, "step": 0.01}
+_EVENT: dict[str, Any] = {
+    "kernel_id": "k-1",
+    "owner": "ada",
+    "label": "models/train.ipynb",
+    "kind": "state",
+    "state": "swapped",
+    "was": "resident",
+    "reason": None,
+    "gpus": 0.25,
+    "quota_bytes": 4 * GIB,
+    "used_bytes": 1 * GIB,
+    "over_quota_bytes": 0,
+    "swapped_bytes": 1 * GIB,
+    "held_out": False,
+    "waits": None,
+    "resize": None,
+}
 _EXAMPLE: dict[str, Any] = {
     "version": "0.1.0",
     "user": {

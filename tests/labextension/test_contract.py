@@ -28,3 +28,8 @@ def test_scripted_answers_are_answers_of_the_contract(a_contract: dict[str, Any]
     script = StatusScript()
     script.body["kernels"].append(script.an_ended_kernel("k-2", "a.ipynb"))
     assert [error.message for error in validator.iter_errors(script.body)] == []
+
+
+def test_scripted_events_are_events_of_the_schema() -> None:
+    schema = yaml.safe_load((_REPOSITORY / "gateway" / "kernel_event.yaml").read_text())
+    jsonschema.Draft202012Validator(schema).validate(StatusScript.an_event())

@@ -5,7 +5,9 @@ import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application'
 import { AliquotClient } from '../client';
 import { IGpuKernels } from '../gpu_kernels';
 import { GpuKernelsModel } from '../model';
+import { BrowserPage } from '../page';
 import { storage } from '../storage';
+import { EventStream } from '../stream';
 import { PLUGIN_ID, PluginIDs } from '../tokens';
 
 export const kernels: JupyterFrontEndPlugin<IGpuKernels> = {
@@ -17,6 +19,8 @@ export const kernels: JupyterFrontEndPlugin<IGpuKernels> = {
     const { serverSettings } = app.serviceManager;
     const client = new AliquotClient(serverSettings);
     const dismissed = storage(`${PLUGIN_ID}:dismissed:${serverSettings.baseUrl}`);
-    return { client, model: new GpuKernelsModel({ source: client, dismissed }) };
+    const stream = new EventStream(serverSettings);
+    const model = new GpuKernelsModel({ source: client, stream, page: new BrowserPage(), dismissed });
+    return { client, model };
   }
 };
