@@ -30,7 +30,10 @@ _WANTED = frozenset({EndingCode.USER, EndingCode.STOPPED, EndingCode.CULLED, End
 
 @dataclass(frozen=True)
 class EndedKernel:
-    """A kernel that is no more. ``request`` None: a plain kernel, without a GPU."""
+    """A kernel that is no more. ``request`` None: a plain kernel, without a GPU.
+
+    ``needed_bytes``: the quota that would have been enough, where its own was not.
+    """
 
     id: str
     name: str
@@ -38,6 +41,7 @@ class EndedKernel:
     label: str
     ending: Ending
     request: Request | None = None
+    needed_bytes: int | None = None
 
 
 class Endings:
@@ -146,18 +150,20 @@ def _record(ended: EndedKernel) -> dict[str, Any]:
         "owner": ended.owner,
         "label": ended.label,
         "request": None if ended.request is None else request_record(ended.request),
+        "needed_bytes": ended.needed_bytes,
         "ending": ending_record(ended.ending),
     }
 
 
 def _read_record(record: Mapping[str, Any]) -> EndedKernel:
-    request = record["request"]
+    request, needed = record["request"], record.get("needed_bytes")
     return EndedKernel(
         id=str(record["id"]),
         name=str(record["name"]),
         owner=str(record["owner"]),
         label=str(record["label"]),
         request=None if request is None else read_request(request),
+        needed_bytes=None if needed is None else int(needed),
         ending=read_ending_record(record["ending"]),
     )
 

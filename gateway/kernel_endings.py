@@ -23,15 +23,23 @@ from aliquot.provisioner.errors import AliquotError, WithdrawnError
 
 
 class KernelEndings:
-    """One manager's kernels. ``label_of``: a kernel id's notebook, where it has one."""
+    """One manager's kernels. ``label_of``: a kernel id's notebook, where it has one. ``lacked``: the quota that would
+    have been enough for it, where its own was not.
+    """
 
     def __init__(
-        self, endings: Endings, clock: Clock, log: logging.Logger, label_of: Callable[[str], str] = lambda _: ""
+        self,
+        endings: Endings,
+        clock: Clock,
+        log: logging.Logger,
+        label_of: Callable[[str], str] = lambda _: "",
+        lacked: Callable[[str], int | None] = lambda _: None,
     ) -> None:
         self.remembered = endings
         self._clock = clock
         self._log = log
         self._label_of = label_of
+        self._lacked = lacked
         self._asked: dict[str, Asked] = {}
         self._is_stopping = False
 
@@ -100,5 +108,6 @@ class KernelEndings:
                 label=self._label_of(kernel.kernel_id),
                 ending=ending,
                 request=request_of(kernel),
+                needed_bytes=self._lacked(kernel.kernel_id),
             )
         )

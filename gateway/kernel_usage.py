@@ -49,7 +49,7 @@ def kernel_usage(known: KernelStatus) -> Report:
     }
 
 
-def granted_usage(quotas: Sequence[Quota]) -> Report:
+def granted_usage(quotas: Sequence[Quota], needed: int | None = None) -> Report:
     """What is left to say while the agent does not answer: what was granted."""
     devices = [
         {
@@ -70,7 +70,7 @@ def granted_usage(quotas: Sequence[Quota]) -> Report:
     return {
         **_sums(devices),
         "refusals": 0,
-        "needed_bytes": None,
+        "needed_bytes": needed,
         "interception": "unknown",
         "enforcement": "pending",
         "unhooked_processes": [],
@@ -119,6 +119,13 @@ def needed_bytes(known: KernelStatus) -> int | None:
         if device.needed_bytes is not None and device.hundredths
     )
     return max(needed, default=None)
+
+
+def lacked_bytes(known: KernelStatus | None) -> int | None:
+    """The quota that would have been enough; None where its own is."""
+    needed = None if known is None else needed_bytes(known)
+    quota = 0 if known is None else sum(device.quota_bytes for device in known.devices)
+    return needed if needed is not None and needed > quota else None
 
 
 def idle_since(activity: Activity | None, known: KernelStatus | None) -> float | None:

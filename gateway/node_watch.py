@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aliquot.gateway.clock import Clock
+from aliquot.gateway.kernel_usage import lacked_bytes
 from aliquot.gateway.status import NodeView
 from aliquot.gpu_hook.client import AgentClient
 from aliquot.gpu_hook.waiting import end_task
@@ -39,6 +40,12 @@ class NodeWatch:
     def view(self) -> NodeView:
         """What the agent said last, or why it says nothing."""
         return self._view
+
+    def lacked_bytes(self, kernel_id: str) -> int | None:
+        """The quota that would have been enough for a kernel, as it was last seen; None where its own was."""
+        status = self._view.status
+        found = (kernel for kernel in (status.kernels if status else ()) if kernel.kernel_id == kernel_id)
+        return lacked_bytes(next(found, None))
 
     def refresh(self) -> None:
         """Ask again at once: something changed."""

@@ -54,7 +54,7 @@ class OwnKernels:
         self._links = RelayLinks(log, knobs.cell_outputs())
         manager.links = self._links
         manager.endings = KernelEndings(
-            basis.endings, basis.clock, log, lambda kernel_id: basis.labels().get(kernel_id, "")
+            basis.endings, basis.clock, log, lambda one: basis.labels().get(one, ""), basis.watch.lacked_bytes
         )
         rules = GuardRules(knobs.require_interception, knobs.unhooked_process_policy == "end")
         self._guard = InterceptionGuard(manager, log, rules)

@@ -37,7 +37,7 @@ class LocalKernel:
     """A kernel of this server as the server knows it. ``quotas``: what it was granted; none for a plain kernel.
 
     ``dropped_messages``: what its browsers were not sent, by reason, and ``activity``: what of it runs; None where no
-    relay tells.
+    relay tells. ``needed_bytes``: of one that has ended, where its quota was too small.
     """
 
     id: str
@@ -56,6 +56,7 @@ class LocalKernel:
     ending_soon: Announcement | None = None
     dropped_messages: Mapping[str, int] | None = None
     activity: Activity | None = None
+    needed_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -159,11 +160,12 @@ def _as_local(ended: EndedKernel) -> LocalKernel:
         state="ended",
         reason=ended.ending.message,
         ending=ended.ending,
+        needed_bytes=ended.needed_bytes,
     )
 
 
 def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
-    usage = kernel_usage(known) if known is not None else granted_usage(kernel.quotas)
+    usage = kernel_usage(known) if known is not None else granted_usage(kernel.quotas, kernel.needed_bytes)
     state = shown_state(kernel.state, known)
     created = known.created if known is not None else kernel.created
     return {

@@ -60,6 +60,7 @@ from .protocol_words import (
     Role as Role,
     SelfCheck as SelfCheck,
     Staying as Staying,
+    Tells as Tells,
     WorkloadClass as WorkloadClass,
 )
 

@@ -146,6 +146,13 @@ class Staying(IntFlag):
     MODE = 1 << 9
 
 
+class Tells(IntFlag):
+    """Words of the hook's page that were added within a version."""
+
+    NEEDS = 1 << 0
+    COPIES = 1 << 1
+
+
 class SelfCheck(IntFlag):
     CUDA_NAME = 1 << 0
     CUDA_LINK_NAME = 1 << 1
@@ -209,6 +216,7 @@ class HookPage:
     MAGIC = 0
     VERSION = 4
     PID = 8
+    TELLS = 12
     LAST_CALL = 16
     UNKNOWN_SYMBOLS = 24
     UNACCOUNTED_CALLS = 32
@@ -222,6 +230,7 @@ class HookPage:
     CALLS_INSIDE = 84
     MOVES = 88
     MOVED_BYTES = 96
+    COPIED_BYTES = 104
     DEVICES = 128
     DEVICE_BYTES = 128
     CHARGED = 0
@@ -242,7 +251,12 @@ class HookPage:
     SAMPLED_SOLO = 112
     SAMPLES = 120
     WITHOUT_BASELINE = 124
-    BYTES = DEVICES + MAX_DEVICES * DEVICE_BYTES
+    NEEDS = DEVICES + MAX_DEVICES * DEVICE_BYTES
+    NEED_BYTES = 24
+    NEEDED = 0
+    REFUSED_NEEDED = 8
+    REFUSED_AT = 16
+    BYTES = NEEDS + MAX_DEVICES * NEED_BYTES
 
 
 class Board:

@@ -23,6 +23,18 @@ class HookWords:
 
 
 @dataclass(frozen=True)
+class NeedWords:
+    """What a hook says that its process would have used of one device. Untrusted, too; ``refused_at`` in seconds.
+
+    ``stands_bytes``: of refusals that stand. ``open_bytes``: of the last one, while the process may yet make do.
+    """
+
+    stands_bytes: int = 0
+    open_bytes: int = 0
+    refused_at: float = 0.0
+
+
+@dataclass(frozen=True)
 class ResidencyWords:
     """What a hook says of where its process's memory is. Untrusted, too; ``last_call`` in seconds, 0.0: none yet."""
 
@@ -79,6 +91,22 @@ class HookSide:
             peak_bytes=words[start + HookPage.PEAK // 8],
             refusals=words[start + HookPage.REFUSALS // 8],
         )
+
+    def need(self, device: int) -> NeedWords:
+        """Zeroes where nothing was refused, and of a hook from before these words."""
+        start = (HookPage.NEEDS + device * HookPage.NEED_BYTES) // 8
+        words = self._page.words
+        return NeedWords(
+            stands_bytes=words[start + HookPage.NEEDED // 8],
+            open_bytes=words[start + HookPage.REFUSED_NEEDED // 8],
+            refused_at=words[start + HookPage.REFUSED_AT // 8] / 1e9,
+        )
+
+    def copied(self) -> int | None:
+        """Bytes that it copied so far, in all its moves; None: it does not tell."""
+        if not self._page.half_words[HookPage.TELLS // 4] & protocol.Tells.COPIES:
+            return None
+        return self._page.words[HookPage.COPIED_BYTES // 8]
 
     def elastic(self, device: int) -> int:
         """Of the charged bytes, those that can leave."""

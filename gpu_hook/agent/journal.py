@@ -64,6 +64,7 @@ class Tally:
     peak_bytes: int = 0
     busy_seconds: float = 0.0
     refusals: int = 0
+    needed_bytes: int = 0  # 0: nothing was refused for want of quota; an agent of before wrote none
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,8 @@ def _read_mode(word: Any) -> str:
 
 
 def _read_tally(data: Mapping[str, Any]) -> Tally:
-    return Tally(int(data["peak_bytes"]), float(data["busy_seconds"]), int(data["refusals"]))
+    numbers = int(data["peak_bytes"]), float(data["busy_seconds"]), int(data["refusals"])
+    return Tally(*numbers, needed_bytes=int(data.get("needed_bytes", 0)))
 
 
 def _read_process(data: Mapping[str, Any]) -> Process:

@@ -287,6 +287,11 @@ class Kernel:
         sessions = tuple(self._sessions.values())
         return tuple(self.usage.report(sessions, device, account) for device, account in enumerate(self.accounts))
 
+    def needed_bytes(self) -> tuple[int | None, ...]:
+        """Of each of its devices: what it would have used had no quota refused it; None where none did."""
+        sessions, now = tuple(self._sessions.values()), time.monotonic()
+        return tuple(self.usage.needed_bytes(sessions, device, now) for device in range(len(self.accounts)))
+
     def report_host(self) -> DeviceUse:
         return self.usage.report(tuple(self._sessions.values()), protocol.HOST_MEMORY, self.host_account)
 

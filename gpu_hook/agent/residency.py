@@ -215,6 +215,7 @@ class KernelResidency:
             swaps_out=self._counts[Event.OUT],
             swaps_in=self._counts[Event.IN],
             waited_seconds=self._waited_seconds,
+            moving=self._moves.moving(),
         )
 
     def look(self) -> None:

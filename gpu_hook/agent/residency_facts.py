@@ -6,7 +6,7 @@ Made by ``residency``; nothing here acts. Times are seconds of CLOCK_MONOTONIC, 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -70,6 +70,14 @@ class Move:
 
 
 @dataclass(frozen=True)
+class Moving:
+    """A copy under way: bytes of it."""
+
+    done_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
 class MoveRefusal:
     """Why the last attempt came to nothing, and from when on another one makes sense."""
 
@@ -117,6 +125,7 @@ class ResidencyFacts:
     swaps_out: int = 0
     swaps_in: int = 0
     waited_seconds: float = 0.0  # by calls, for the lease, in all
+    moving: Moving | None = None  # how far the copy under way is
 
     @property
     def is_swappable(self) -> bool:
@@ -166,6 +175,7 @@ def describe_residency(facts: ResidencyFacts, now: Moment) -> dict[str, Any]:
         "waited_seconds": round(facts.waited_seconds, 3),
         "silent_pids": list(facts.silent_pids),
         "refusal": None if refusal is None else refusal.text,
+        "moving": None if facts.moving is None else asdict(facts.moving),
         "last_out": _describe_move(facts.last_out),
         "last_in": _describe_move(facts.last_in),
     }

@@ -6,15 +6,17 @@ Host memory first, then the processes. Knows no state and no lease: ``residency`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeGuard
 
 from aliquot.gpu_hook.protocol import MessageType, Moved, MoveOutcome, Residency, ResidencyMode
 
 from .arena import Arena, ArenaFullError, OwnerGoneError
 from .ledger import DeviceAccount
-from .residency_facts import Move, MoveResult, slowest
+from .residency_facts import Move, MoveResult, Moving, slowest
 from .residency_process import Absence, Answer, Patience, ProcessResidency, move_of
+from .residency_progress import MoveProgress
 from .residency_table import Event
 from .segments import Segment
 from .swap_settings import SwapSettings
@@ -45,6 +47,11 @@ class KernelMoves:
         self._accounts = accounts
         self._preparing: set[asyncio.Future[list[Move]]] = set()
         self._is_called_off = False
+        self._progress: MoveProgress | None = None
+
+    def moving(self) -> Moving | None:
+        """How far the copy under way is; None while there is none, and where nobody tells."""
+        return None if self._progress is None else self._progress.now()
 
     async def prepare(self, processes: Sequence[ProcessResidency], is_held: bool) -> bool:
         """Host memory for all, held for ``take_out`` or only warm. False: ``why_unprepared`` says why."""
@@ -74,6 +81,10 @@ class KernelMoves:
 
     async def take_out(self, processes: Sequence[ProcessResidency]) -> End:
         """All out, or all as before; STUCK when one can neither go nor come back."""
+        with self._watching(processes, is_out=True):
+            return await self._take_all_out(processes)
+
+    async def _take_all_out(self, processes: Sequence[ProcessResidency]) -> End:
         answers = await asyncio.gather(*(self._take_out_one(process) for process in processes))
         failed = [move for move in answers if not move.is_done]
         if not failed:
@@ -88,7 +99,8 @@ class KernelMoves:
     async def bring_in(self, processes: Sequence[ProcessResidency]) -> End:
         """All in, or all out again. Nobody waits for a process that does not answer: its room is its own."""
         out = [process for process in processes if process.is_out]
-        moves = await self._bring_all(out)
+        with self._watching(out, is_out=False):
+            moves = await self._bring_all(out)
         failed = [move for move in moves if not move.is_done and move.result is not MoveResult.SILENT]
         if not failed:
             for process in out:
@@ -97,6 +109,16 @@ class KernelMoves:
         came = [process for process, move in zip(out, moves, strict=True) if move.is_done]
         await asyncio.gather(*(self._take_out_one(process) for process in came))
         return Event.FAILED, failed[0]
+
+    @contextlib.contextmanager
+    def _watching(self, processes: Sequence[ProcessResidency], *, is_out: bool) -> Iterator[None]:
+        """Unified memory is the driver's to move, and it does not tell how far it is."""
+        if self._mode is not ResidencyMode.MANAGED:
+            self._progress = MoveProgress(processes, self._accounts(), is_out=is_out)
+        try:
+            yield
+        finally:
+            self._progress = None
 
     async def _prepare(self, process: ProcessResidency) -> Move:
         try:

@@ -67,7 +67,7 @@ class ProcessResidency:
         self.order: MessageType | None = None  # SWAP_OUT or SWAP_IN, not answered yet
         self._sequence = 0
         self._waiter: asyncio.Future[Answer] | None = None
-        self._has_left = False
+        self.has_left = False
 
     @property
     def is_out(self) -> bool:
@@ -83,12 +83,12 @@ class ProcessResidency:
         self, kind: MessageType, segments: Sequence[Segment], drain_milliseconds: int, patience: Patience
     ) -> Answer:
         """Hand over the segments, tell it to move, and wait for what it says."""
-        if self._has_left:
+        if self.has_left:
             return Absence.GONE
         for number, segment in enumerate(segments):
             message = SegmentMessage(number, segment.bytes)
             if not await self.session.send_segment(message, segment.descriptor, patience.begin_seconds):
-                return Absence.GONE if self._has_left else Absence.SILENT
+                return Absence.GONE if self.has_left else Absence.SILENT
         self._sequence = self._sequence % 0xFFFFFFFF + 1
         self.order = kind
         waiter = self._waiter = asyncio.get_running_loop().create_future()
@@ -123,7 +123,7 @@ class ProcessResidency:
 
     def leave(self) -> None:
         """Its connection is closed."""
-        self._has_left = True
+        self.has_left = True
         self.order = None
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(Absence.GONE)
@@ -139,6 +139,11 @@ class ProcessResidency:
     def swapped(self, device: int, account: DeviceAccount) -> int:
         page = self.session.hook_side
         return min(page.swapped(device), self.lent(account)) if page is not None and self.is_out else 0
+
+    def copied(self) -> int | None:
+        """What its hook copied so far, in all its moves; None: it does not tell."""
+        page = self.session.hook_side
+        return None if page is None or self.has_left else page.copied()
 
     def on_device(self, device: int, account: DeviceAccount) -> int:
         """While it moves, all of it: the room is its own."""

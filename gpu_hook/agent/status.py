@@ -112,12 +112,13 @@ def _describe_parts(kernel: Kernel, found: Findings, compute: ComputeKeeper) -> 
             "swapped_bytes": away.get(account.part.uuid, 0),
             "lent_bytes": account.lent,
             "peak_bytes": use.peak_bytes,
+            "needed_bytes": needed,
             "context_bytes": found.contexts.get((kernel.kernel_id, account.part.uuid), 0),
             "busy_seconds": round(use.busy_seconds, 6),
             "refusals": use.refusals,
             "compute": compute.describe(kernel.kernel_id, account.part.uuid),
         }
-        for account, use in zip(kernel.accounts, kernel.report(), strict=True)
+        for account, use, needed in zip(kernel.accounts, kernel.report(), kernel.needed_bytes(), strict=True)
     ]
 
 

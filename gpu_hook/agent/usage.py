@@ -11,12 +11,16 @@ from dataclasses import dataclass, replace
 from aliquot.gpu_hook.protocol import HOST_MEMORY, Role
 
 from .audit import Holding
+from .hook_page import NeedWords
 from .journal import Tally
 from .ledger import Account, DeviceAccount
 from .pages import ProcessEntry, pack_processes
 from .session import HookSession
 
 _MAX_REFUSALS = 1 << 53  # an untrusted counter must still fit into JSON's numbers
+_MAX_NEEDED_BYTES = 1 << 53
+# So long after a refusal its process may still make do: a framework returns its cache and asks again.
+_UNDECIDED_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -84,8 +88,11 @@ class KernelUsage:
             words = session.hook_side.read(device)
             loan = account.loans.get(session.number)
             tally = self._tallies[device]
+            need = NeedWords() if device == HOST_MEMORY else session.hook_side.need(device)
+            needed = min(_MAX_NEEDED_BYTES, max(need.stands_bytes, need.open_bytes))
             self._tallies[device] = replace(
                 tally,
+                needed_bytes=max(tally.needed_bytes, needed),
                 peak_bytes=max(tally.peak_bytes, min(words.peak_bytes, loan.most if loan else 0)),
                 refusals=min(_MAX_REFUSALS, tally.refusals + words.refusals),
             )
@@ -111,6 +118,19 @@ class KernelUsage:
             elif session.hook_side is not None:
                 refusals += session.hook_side.read(device).refusals
         return DeviceUse(charged, max(peak, charged), tally.busy_seconds, min(_MAX_REFUSALS, refusals))
+
+    def needed_bytes(self, sessions: Iterable[HookSession], device: int, now: float) -> int | None:
+        """The most that it would have used of a device had no quota refused it; None: nothing was refused.
+
+        ``now``: on the monotonic clock, which hooks tell of, too. A moment in the future counts as long ago.
+        """
+        most = self._tallies[device].needed_bytes
+        for session in sessions:
+            if session.hook_side is not None:
+                words = session.hook_side.need(device)
+                is_undecided = 0.0 <= now - words.refused_at < _UNDECIDED_SECONDS
+                most = max(most, words.stands_bytes, 0 if is_undecided else words.open_bytes)
+        return min(_MAX_NEEDED_BYTES, most) or None
 
     @staticmethod
     def holdings(

@@ -74,6 +74,12 @@ struct aliquot_agent_page {
     struct aliquot_agent_process processes[ALIQUOT_MAX_PROCESSES];
 };
 
+/* A hook of before leaves these words 0, and an agent of before reads none of them: no version has to tell. */
+enum aliquot_tells {
+    ALIQUOT_TELLS_NEEDS = 1 << 0,  /* needs[] */
+    ALIQUOT_TELLS_COPIES = 1 << 1, /* copied_bytes */
+};
+
 /* Written by the hook alone; untrusted by the agent. */
 struct aliquot_hook_device {
     uint64_t charged_bytes;
@@ -99,11 +105,19 @@ struct aliquot_hook_device {
     uint32_t without_baseline; /* pairs of function and grid class in use that lack one; sampled */
 };
 
+/* What the process would have charged of a device had nothing been refused for want of quota, all of the kernel's
+ * processes included. 0: nothing was. */
+struct aliquot_hook_need {
+    uint64_t needed_bytes;           /* the most, of refusals that stand */
+    uint64_t refused_needed_bytes;   /* of the last refusal, while it may yet turn out that the process made do */
+    uint64_t refused_at_nanoseconds; /* CLOCK_MONOTONIC; coarse */
+};
+
 struct aliquot_hook_page {
     uint32_t magic;
     uint32_t version;
     int32_t pid;
-    uint32_t reserved_word;
+    uint32_t tells; /* bits of enum aliquot_tells: words that were added within a version */
     uint64_t last_call_nanoseconds; /* CLOCK_MONOTONIC of the last launch, copy or allocation; coarse */
     uint64_t unknown_symbols;       /* resolved to an address that the hook does not know: possible leaks */
     uint64_t unaccounted_calls;     /* memory that nobody is charged for: of another API, or of a graph beyond the quota */
@@ -117,8 +131,10 @@ struct aliquot_hook_page {
     uint32_t calls_inside;  /* threads in a call that touches the device; sampled */
     uint64_t moves;         /* finished ones, both ways */
     uint64_t moved_bytes;
-    uint64_t reserved[3];
+    uint64_t copied_bytes; /* so far in all moves, both ways; also while one is under way. See ALIQUOT_TELLS_COPIES */
+    uint64_t reserved[2];
     struct aliquot_hook_device devices[ALIQUOT_MAX_DEVICES];
+    struct aliquot_hook_need needs[ALIQUOT_MAX_DEVICES]; /* see ALIQUOT_TELLS_NEEDS */
 };
 
 /* The work of one process, on one device. Times are CLOCK_MONOTONIC; device time is mapped to it. */
@@ -152,6 +168,8 @@ _Static_assert(offsetof(struct aliquot_agent_page, devices) == 128, "agent page'
 _Static_assert(sizeof(struct aliquot_agent_process) == 24, "agent process");
 _Static_assert(sizeof(struct aliquot_hook_device) == 128, "hook device");
 _Static_assert(offsetof(struct aliquot_hook_page, devices) == 128, "hook page's devices");
+_Static_assert(sizeof(struct aliquot_hook_need) == 24, "hook need");
+_Static_assert(offsetof(struct aliquot_hook_page, needs) == 2176, "hook page's needs");
 _Static_assert(sizeof(struct aliquot_board_device) == 704, "board device");
 _Static_assert(offsetof(struct aliquot_board, devices) == 64, "board's devices");
 _Static_assert(sizeof(struct aliquot_board) <= ALIQUOT_BOARD_BYTES, "board");

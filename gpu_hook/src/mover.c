@@ -37,6 +37,7 @@ struct copy {
     int failure;
     const char *failed_step;
     uint64_t device_nanoseconds, segment_nanoseconds;
+    uint64_t told_bytes; /* in the page */
 };
 
 /* One thread, with slots of its own that it uses in turn: it puts the device to work on several, and moves bytes of one
@@ -67,6 +68,15 @@ static bool fail(struct copy *copy, int failure, const char *step)
     if (failure && __atomic_compare_exchange_n(&copy->failure, &none, failure, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         __atomic_store_n(&copy->failed_step, step, __ATOMIC_RELEASE);
     return failure == 0;
+}
+
+/* How far it is, for who waits: once for each window. */
+static void tell_progress(struct copy *copy, uint64_t bytes)
+{
+    struct aliquot_hook_page *page = page_hook();
+    __atomic_fetch_add(&copy->told_bytes, bytes, __ATOMIC_RELAXED);
+    if (page)
+        __atomic_fetch_add(&page->copied_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 static bool enter_lane(struct hand *hand, unsigned lane)
@@ -155,6 +165,7 @@ static void copy_out(struct hand *hand)
         struct slot *slot = &hand->slots[finished++ % depth];
         if (!wait_for_slot(hand, slot) || !exchange(hand, slot, slot->window))
             return;
+        tell_progress(hand->copy, slot->window->bytes);
     }
 }
 
@@ -165,6 +176,8 @@ static void copy_in(struct hand *hand)
         struct slot *slot = &hand->slots[used % hand->copy->depth];
         if (slot->window && !wait_for_slot(hand, slot))
             return;
+        if (slot->window)
+            tell_progress(hand->copy, slot->window->bytes);
         if (!exchange(hand, slot, window) || !issue(hand, slot, window))
             return;
     }
@@ -313,6 +326,8 @@ int mover_copy(const struct piece *pieces, size_t count, enum mover_direction di
     if (prepare(&copy, count, timing->bytes)) {
         timing->prepare_nanoseconds = now_nanoseconds() - begin;
         copy_windows(&copy, timing);
+        if (!copy.failure) /* what the lanes were waited for */
+            tell_progress(&copy, timing->bytes - copy.told_bytes);
     }
     timing->device_nanoseconds = copy.device_nanoseconds;
     timing->segment_nanoseconds = copy.segment_nanoseconds;

@@ -77,6 +77,7 @@ int page_install(int agent_descriptor, int hook_descriptor)
     struct aliquot_hook_page *hook = state.hook;
     hook->version = state.agent->version;
     hook->pid = (int32_t)getpid();
+    hook->tells = ALIQUOT_TELLS_NEEDS | ALIQUOT_TELLS_COPIES;
     /* Counters that nobody else keeps go on; all other words have their owner, who writes them again. */
     page_add(&hook->unknown_symbols, unknown_symbols);
     page_add(&hook->unaccounted_calls, unaccounted_calls);

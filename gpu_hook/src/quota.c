@@ -4,6 +4,7 @@
 #include "log.h"
 #include "page.h"
 #include "pieces.h"
+#include "shortfall.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -24,6 +25,7 @@ struct account { /* guarded by its mutex */
     uint64_t peak;
     uint64_t allocations;
     uint64_t refusals;
+    struct shortfall shortfall;
 };
 
 static struct {
@@ -162,6 +164,8 @@ static void take_spare(int device, struct account *locked, uint64_t bytes)
     uint64_t charged = locked->lent - locked->spare;
     if (charged > locked->peak)
         locked->peak = charged;
+    if (locked->shortfall.asked)
+        shortfall_decide(&locked->shortfall, page_index(device), bytes);
     publish_call(device, locked);
 }
 
@@ -228,8 +232,10 @@ void quota_refuse(int device, uint64_t bytes)
         return;
     struct account *locked = lock_device(device);
     locked->refusals++;
-    publish_call(device, locked);
     uint64_t charged = locked->lent - locked->spare;
+    if (device != QUOTA_HOST)
+        shortfall_refused(&locked->shortfall, page_index(device), charged, bytes);
+    publish_call(device, locked);
     pthread_mutex_unlock(&locked->mutex);
     const char *reason = !session_is_registered()  ? "no agent"
                          : page_index(device) < 0 ? "the device is not granted to this kernel"
@@ -314,6 +320,8 @@ static void tell(int device)
         give_up_spare(device, locked, 0, 0, false);
     if (locked->lent || locked->peak)
         publish(device, locked);
+    if (device != QUOTA_HOST)
+        shortfall_publish(&locked->shortfall, page_index(device));
     pthread_mutex_unlock(&locked->mutex);
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aliquot.gateway.activity import Activity
 from aliquot.gateway.auth import User
-from aliquot.gateway.kernel_usage import idle_since, needed_bytes
+from aliquot.gateway.kernel_usage import idle_since, lacked_bytes, needed_bytes
 from aliquot.gateway.status import NodeView, Scene, status_report
 from aliquot.gpu_hook.agent_reports import KernelActivity, KernelStatus
 from aliquot.gpu_hook.client import read_status
@@ -92,3 +92,13 @@ def test_the_needed_quota_is_one_with_which_each_device_would_have_had_enough() 
     assert needed(6 * GIB, None) == 9 * GIB  # a third of the quota is the smaller device's
     assert needed(6 * GIB, 4 * GIB) == 12 * GIB
     assert needed(1, None) == 2  # never less than it takes
+
+
+def test_a_kernel_lacked_what_it_needed_beyond_its_quota() -> None:
+    def lacked(amount: int | None) -> int | None:
+        report = kernel("k", "alice")
+        report["devices"][0]["needed_bytes"] = amount
+        return lacked_bytes(read_status({**NODE, "kernels": [report]}).kernels[0])
+
+    assert (lacked(None), lacked(4 * GIB), lacked(5 * GIB)) == (None, None, 5 * GIB)
+    assert lacked_bytes(None) is None

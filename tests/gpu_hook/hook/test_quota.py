@@ -298,3 +298,61 @@ def test_a_smaller_quota_refuses_new_memory_and_keeps_the_old(a_kernel: tuple[An
     assert program("info()") == [0, 0, 20 * MIB]
     assert program(f"free({pointer})") == 0
     assert program(f"alloc({20 * MIB})")[0] == 0
+
+
+def needed(agent: Any) -> tuple[int, int]:
+    """What stands, and what of the last refusal is open, in MiB."""
+    words = (agent.process().page_word(HookPage.NEEDS + at) for at in (HookPage.NEEDED, HookPage.REFUSED_NEEDED))
+    stands, is_open = words
+    return stands // MIB, is_open // MIB
+
+
+def test_a_hook_says_that_it_tells_needs_and_copies(a_kernel: tuple[Any, Any]) -> None:
+    agent, _ = a_kernel
+    tells = protocol.Tells(agent.process().page_word(HookPage.TELLS - 4) >> 32)
+    assert tells == protocol.Tells.NEEDS | protocol.Tells.COPIES
+
+
+def test_what_was_refused_and_never_had_is_what_was_needed(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    _, pointer = program(f"alloc({40 * MIB})")
+    assert needed(agent) == (0, 0)
+    assert program(f"alloc({30 * MIB})")[0] == OUT_OF_MEMORY
+    assert needed(agent) == (0, 70)  # nothing came after it yet
+    assert program(f"alloc({2 * MIB})")[0] == 0
+    assert needed(agent) == (70, 0)
+    program(f"free({pointer})")
+    assert program(f"alloc({20 * MIB})")[0] == 0
+    assert needed(agent) == (70, 0)
+    assert program(f"alloc({60 * MIB})")[0] == OUT_OF_MEMORY  # 22 + 60
+    assert program("alloc(512)")[0] == 0
+    assert needed(agent) == (82, 0)
+
+
+def test_a_framework_that_returns_its_cache_and_then_gets_it_needed_no_more(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    _, cache = program(f"alloc({40 * MIB})")
+    _, more = program(f"alloc({10 * MIB})")
+    assert program(f"alloc({30 * MIB})")[0] == OUT_OF_MEMORY
+    program(f"free({more})")
+    assert program(f"alloc({30 * MIB})")[0] == OUT_OF_MEMORY  # it tries again: this is what counts
+    assert needed(agent) == (0, 70)
+    program(f"free({cache})")
+    assert program(f"alloc({30 * MIB})")[0] == 0
+    assert needed(agent) == (0, 0)
+
+
+def test_an_allocator_that_asks_for_less_until_it_gets_some_made_do(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    for asked in (80, 72, 66):
+        assert program(f"alloc({asked * MIB})")[0] == OUT_OF_MEMORY
+    assert needed(agent) == (0, 66)
+    assert program(f"alloc({60 * MIB})")[0] == 0
+    assert needed(agent) == (0, 0)
+
+
+def test_needs_count_what_the_kernels_other_processes_have(a_kernel: tuple[Any, Any]) -> None:
+    agent, program = a_kernel
+    agent.write(agent.process(), 0, AgentPage.CHARGED_ELSEWHERE, 50 * MIB)
+    assert program(f"alloc({70 * MIB})")[0] == OUT_OF_MEMORY
+    assert needed(agent) == (0, 120)

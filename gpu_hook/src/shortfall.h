@@ -1,0 +1,29 @@
+/* What a process would have charged of a device had nothing been refused for want of quota: an honest figure, for what a
+ * framework had after all is no want. What the process gets next decides: as much, or at least half (allocators ask again
+ * after they returned their cache, and some then ask for less): it made do. Less than that: it went on without. */
+#ifndef ALIQUOT_SHORTFALL_H
+#define ALIQUOT_SHORTFALL_H
+
+#include "aliquot_protocol.h"
+
+#include <stdint.h>
+
+/* Guarded by its account's mutex. */
+struct shortfall {
+    uint64_t asked;  /* in the last refusal that nothing has decided yet; 0: none */
+    uint64_t needed; /* with it */
+    uint64_t at_nanoseconds; /* CLOCK_MONOTONIC, coarse */
+    uint64_t most;   /* of those that stand */
+};
+
+/* `asked` bytes were refused, beside the `charged` ones. `page_index` names the device; -1: not granted, nothing is told.
+ * Nothing either where the quota was not short: the device had no room, or the agent is away. */
+void shortfall_refused(struct shortfall *shortfall, int page_index, uint64_t charged, uint64_t asked);
+
+/* With `asked` not 0: so many bytes were charged since. */
+void shortfall_decide(struct shortfall *shortfall, int page_index, uint64_t charged);
+
+/* To a page that is new. */
+void shortfall_publish(const struct shortfall *shortfall, int page_index);
+
+#endif

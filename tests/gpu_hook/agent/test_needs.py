@@ -1,0 +1,53 @@
+"""What a kernel would have used had nothing been refused: over its processes, those that ended, and false claims."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+from aliquot.gpu_hook.agent.hook_page import HookWords, NeedWords
+from aliquot.gpu_hook.agent.journal import Tally
+from aliquot.gpu_hook.agent.ledger import Account
+from aliquot.gpu_hook.agent.session import HookSession
+from aliquot.gpu_hook.agent.usage import KernelUsage
+
+NOW = 1000.0
+LONG_AGO, JUST_NOW = 990.0, 999.9
+
+
+def a_session(stands: int = 0, is_open: int = 0, at: float = LONG_AGO) -> HookSession:
+    words = NeedWords(stands, is_open, at)
+    page = SimpleNamespace(need=lambda device: words, read=lambda device: HookWords(0, 0, 0))
+    return cast(HookSession, SimpleNamespace(number=1, hook_side=page))
+
+
+def needed(*sessions: HookSession, kept: int = 0) -> int | None:
+    return KernelUsage([Tally(needed_bytes=kept)], Tally()).needed_bytes(sessions, 0, NOW)
+
+
+def test_nothing_refused_is_nothing_needed() -> None:
+    assert needed() is None
+    assert needed(a_session()) is None  # a hook of before has zeroes there
+
+
+def test_the_most_of_all_processes_counts_and_those_that_ended() -> None:
+    assert needed(a_session(5), a_session(7)) == 7
+    assert needed(a_session(5), kept=9) == 9
+
+
+def test_a_refusal_counts_when_its_process_had_the_time_to_make_do() -> None:
+    assert needed(a_session(5, 8, JUST_NOW)) == 5
+    assert needed(a_session(5, 8, LONG_AGO)) == 8
+    assert needed(a_session(0, 8, at=NOW + 50)) == 8  # a page may say anything
+
+
+def test_a_claim_beyond_all_reason_is_still_a_number() -> None:
+    assert needed(a_session((1 << 64) - 1)) == 1 << 53
+
+
+def test_what_a_process_needed_stays_when_it_ends() -> None:
+    usage = KernelUsage([Tally()], Tally())
+    usage.retire(a_session(5, 8, JUST_NOW), {0: Account(100)})
+    usage.retire(a_session(6), {0: Account(100)})
+    assert usage.needed_bytes((), 0, NOW) == 8
+    assert usage.tallies[0].needed_bytes == 8

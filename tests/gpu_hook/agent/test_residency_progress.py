@@ -1,0 +1,70 @@
+"""How far a move is: what hooks count, bounded by what they were to move."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+from aliquot.gpu_hook.agent.ledger import DeviceAccount
+from aliquot.gpu_hook.agent.residency_facts import Moving
+from aliquot.gpu_hook.agent.residency_process import ProcessResidency
+from aliquot.gpu_hook.agent.residency_progress import MoveProgress
+
+ACCOUNTS = cast("list[DeviceAccount]", [None])
+
+
+class AProcess:
+    """A process with so much to move, whose hook says what it copied."""
+
+    def __init__(self, *, elastic: int = 0, swapped: int = 0, copied: int | None = 0) -> None:
+        self.counted, self.has_left = copied, False
+        self._bytes = SimpleNamespace(elastic=elastic, swapped=swapped)
+
+    def elastic(self, device: int, account: DeviceAccount) -> int:
+        return int(self._bytes.elastic)
+
+    def swapped(self, device: int, account: DeviceAccount) -> int:
+        return int(self._bytes.swapped)
+
+    def copied(self) -> int | None:
+        return self.counted
+
+
+def watch(*processes: AProcess, is_out: bool) -> MoveProgress:
+    return MoveProgress([cast(ProcessResidency, one) for one in processes], ACCOUNTS, is_out=is_out)
+
+
+def test_a_move_goes_from_nothing_to_all_of_it_over_all_processes() -> None:
+    first, second = AProcess(elastic=10, copied=7), AProcess(elastic=30)
+    progress = watch(first, second, is_out=True)
+    assert progress.now() == Moving(0, 40)  # what was copied before is another move's
+    first.counted = 17
+    assert progress.now() == Moving(10, 40)
+    second.counted = 30
+    assert progress.now() == Moving(40, 40)
+
+
+def test_what_is_out_is_what_comes_in() -> None:
+    process = AProcess(elastic=10, swapped=6)
+    progress = watch(process, is_out=False)
+    process.counted = 4
+    assert progress.now() == Moving(4, 6)
+    assert watch(process, is_out=True).now() == Moving(0, 4)
+
+
+def test_a_hook_that_counts_too_far_or_back_is_bounded() -> None:
+    process = AProcess(elastic=10, copied=5)
+    progress = watch(process, is_out=True)
+    process.counted = 1 << 63
+    assert progress.now() == Moving(10, 10)
+    process.counted = 0
+    assert progress.now() == Moving(0, 10)
+
+
+def test_who_does_not_tell_is_not_guessed_and_who_left_does_not_count() -> None:
+    silent, telling = AProcess(elastic=10, copied=None), AProcess(elastic=20)
+    progress = watch(silent, telling, is_out=True)
+    assert progress.now() is None
+    silent.has_left = True
+    assert progress.now() == Moving(0, 20)
+    assert watch(AProcess(), is_out=True).now() is None
