@@ -277,7 +277,8 @@ class KernelCells:
             told = {
                 "msg_id": cell.msg_id,
                 "cell_id": cell.cell_id,
-                "began": datetime.fromtimestamp(cell.began, timezone.utc).isoformat().replace("+00:00", "Z"),
+                "began": _moment(cell.began),
+                "ended": None if cell.ended is None else _moment(cell.ended),
                 "is_open": not is_over,
                 "input": None if is_over else cell.input,
                 "omitted_messages": cell.omitted or (0 if cell.is_whole else 1),
@@ -303,6 +304,10 @@ class CellsReport:
             omitted = told["omitted_messages"] + len(read) - len(messages)
             cells.append({**told, "omitted_messages": omitted, "messages": messages})
         return json.dumps({"cells": cells, "seen": self.seen})
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
 
 
 NOTHING = CellsReport([], {"ranges": {}, "ids": []})

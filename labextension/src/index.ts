@@ -3,6 +3,8 @@
 import { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ServiceManagerPlugin } from '@jupyterlab/services';
 
+import { cellExecutor } from './plugins/cell_executor';
+import { comingBack } from './plugins/coming_back';
 import { history } from './plugins/history';
 import { kernelCommands } from './plugins/kernel_commands';
 import { kernelSpecs } from './plugins/kernel_specs';
@@ -19,6 +21,8 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   picker,
   sizedNotebooks,
   history,
+  comingBack,
+  cellExecutor,
 ];
 
 export default plugins;

@@ -25,6 +25,10 @@ export namespace PluginIDs {
   /** The commands about one kernel, which the buttons need. */
   export const kernelCommands = '@aliquot/lab:kernel-commands';
   export const history = '@aliquot/lab:history';
+  /** What cells had shown when their page comes back. */
+  export const comingBack = '@aliquot/lab:coming-back';
+  /** Cells that wait for their kernel. */
+  export const cellExecutor = '@aliquot/lab:cell-executor';
 }
 
 export namespace CommandIDs {
