@@ -10,7 +10,7 @@ from pathlib import Path
 from aliquot.gateway.clock import Clock
 from aliquot.gateway.kernel_usage import lacked_bytes
 from aliquot.gateway.status import NodeView
-from aliquot.gpu_hook.client import AgentClient
+from aliquot.gpu_hook.client import AgentClient, AgentClientError, AgentRefused
 from aliquot.gpu_hook.waiting import end_task
 from aliquot.provisioner.agent_errors import answered, greet
 from aliquot.provisioner.errors import AliquotError
@@ -19,7 +19,10 @@ _CLIENT_NAME = "gateway status"
 
 
 class NodeWatch:
-    """Asks for the node's status every `seconds`, over a connection of its own."""
+    """Asks for the node's status every `seconds`, and as soon as the agent says that it changed.
+
+    Over a connection of its own. An agent of before says nothing: then the next look finds it.
+    """
 
     def __init__(self, runtime_dir: Path, clock: Clock, seconds: float, log: logging.Logger) -> None:
         self._runtime_dir = runtime_dir
@@ -29,6 +32,7 @@ class NodeWatch:
         self._view = NodeView(problems=("The node agent has not been asked yet.",))
         self._client: AgentClient | None = None
         self._task: asyncio.Task[None] | None = None
+        self._hearing: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._asking = asyncio.Lock()
         self._listeners: list[Callable[[NodeView], None]] = []
@@ -91,6 +95,7 @@ class NodeWatch:
         try:
             if self._client is None:
                 self._client = await greet(self._runtime_dir, _CLIENT_NAME)
+                self._hearing = asyncio.create_task(self._hear(self._client), name="aliquot-node-news")
             self._view = NodeView(status=await answered(self._client.status()))
         except AliquotError as error:
             self._view = NodeView(problems=(f"The node agent does not answer: {error}.",))
@@ -98,7 +103,19 @@ class NodeWatch:
         for listener in self._listeners:
             listener(self._view)
 
+    async def _hear(self, client: AgentClient) -> None:
+        try:
+            async for _ in client.watch_node():
+                self._hurry.set()
+        except AgentRefused as error:
+            self._log.info("node_watch=polls seconds=%g reason=%s", self._seconds, error)
+        except AgentClientError:
+            self._hurry.set()  # it is lost: the next look says so
+
     async def _disconnect(self) -> None:
         client, self._client = self._client, None
+        hearing, self._hearing = self._hearing, None
+        if hearing is not None:
+            await end_task(hearing)
         if client is not None:
             await client.close()

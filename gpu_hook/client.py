@@ -225,15 +225,25 @@ class AgentClient:
         """End the agent; refused where it runs as a service."""
         await self.ask("shutdown")
 
-    async def subscribe(self) -> AsyncIterator[None]:
+    def subscribe(self) -> AsyncIterator[None]:
         """Yield whenever what could be reserved may have changed; changes that meet a busy reader become one.
 
         Raises AgentUnreachable when the connection is lost, and ends when this client is closed.
         """
+        return self._heed("subscribe")
+
+    def watch_node(self) -> AsyncIterator[None]:
+        """Yield whenever the status shows something else of kernels, likewise. On a connection without ``subscribe``.
+
+        Raises AgentRefused, too, by an agent that does not tell.
+        """
+        return self._heed("watch")
+
+    async def _heed(self, op: str) -> AsyncIterator[None]:
         events: asyncio.Queue[bool] = asyncio.Queue(maxsize=1)
         self._subscribers.add(events)
         try:
-            await self.ask("subscribe")
+            await self.ask(op)
             while await events.get():
                 yield
             if self._lost is not None:

@@ -77,14 +77,18 @@ class LeaseKeeper:
 
     def keep_out(self, kernel_id: str) -> None:
         """Swap it out, and let it come back only after ``let_in``: production needs its devices' time."""
-        if (record := self._records.get(kernel_id)) is not None:
-            record.is_kept_out = True
-            self.hurry()
+        self._keep(kernel_id, is_out=True)
 
     def let_in(self, kernel_id: str) -> None:
-        if (record := self._records.get(kernel_id)) is not None:
-            record.is_kept_out = False
-            self.hurry()
+        self._keep(kernel_id, is_out=False)
+
+    def _keep(self, kernel_id: str, *, is_out: bool) -> None:
+        record = self._records.get(kernel_id)
+        if record is None or record.is_kept_out == is_out:
+            return
+        record.is_kept_out = is_out
+        self._tell(kernel_id)
+        self.hurry()
 
     def is_kept_out(self, kernel_id: str) -> bool:
         return (record := self._records.get(kernel_id)) is not None and record.stays_out

@@ -33,11 +33,12 @@ Send = Callable[[int, dict[str, Any]], None]
 
 
 class LeaseOperations:
-    """``send`` hands an event to a connection."""
+    """``send`` hands an event to a connection; ``watch_node`` enters one that watches all kernels."""
 
-    def __init__(self, leases: LeaseKeeper, send: Send) -> None:
+    def __init__(self, leases: LeaseKeeper, send: Send, watch_node: Callable[[int], None]) -> None:
         self._leases = leases
         self._send = send
+        self._watch_node = watch_node
         self._watchers: dict[str, set[int]] = {}
         self.table: Mapping[str, Operation] = {
             "swap_out": self._swap_out,
@@ -85,6 +86,9 @@ class LeaseOperations:
         return {"state": record.residency.state.value}
 
     def _watch(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        if "kernel_id" not in request:
+            self._watch_node(connection)
+            return {}
         kernel_id = read_kernel_id(request)
         self._find(kernel_id)
         self._watchers.setdefault(kernel_id, set()).add(connection)

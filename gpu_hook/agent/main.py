@@ -52,6 +52,7 @@ from .lifecycle import (
     raise_descriptor_limit,
     write_agent_info,
 )
+from .notices import StatusNotices
 from .nvml import NvmlSource, softgpu_environment
 from .operations import CONTROL_VERSION, Node, Operations
 from .reservations import Reservations
@@ -77,6 +78,7 @@ class Agent:
         self._end = asyncio.Event()
         machine_bytes = machine_memory_bytes()
         self._ledger = Ledger(machine_bytes, settings.leases.oversubscription(machine_bytes))
+        self._notices = StatusNotices(self._send)
         self._monitor = DeviceMonitor(source, self._saw_devices)
         self._arena = Arena(
             HostBudget(settings.leases.host.bytes(machine_bytes)), settings.swap.segment_bytes, settings.swap.spill_dir
@@ -91,7 +93,7 @@ class Agent:
         )
         self._enforcement = Enforcement(chosen.limits, self._kernels)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
-        self._lease_operations = LeaseOperations(self._leases, self._send)
+        self._lease_operations = LeaseOperations(self._leases, self._send, self._notices.enter)
         self._trims = Trims(settings.trim, self._kernels, self._idle_since, self._send, read_moment)
         enforcer = chosen.limits.enforcer
         self._operations = Operations(
@@ -200,6 +202,7 @@ class Agent:
             await asyncio.sleep(self._settings.page_period_seconds)
             try:
                 self._reservations.sample_shared()
+                self._notices.look(self._reservations.kernels)
             except Exception:
                 log.exception("event=sample_failed")
 
@@ -219,6 +222,7 @@ class Agent:
         """Processes of a kernel came or went: their last GPU time is still to be had, their limits are to be set."""
         self._monitor.hurry()
         self._enforcement.hurry()
+        self._notices.tell()
 
     def _host_room(self) -> int | None:
         """What host copies may take yet: warm segments are given up for it. Spill files have their own limit."""
@@ -229,9 +233,11 @@ class Agent:
 
     def _tell_lease(self, kernel_id: str) -> None:
         self._lease_operations.tell(kernel_id)
+        self._notices.tell()
 
     def _drop_connection(self, connection: int) -> None:
         self._lease_operations.drop_connection(connection)
+        self._notices.drop(connection)
         self._trims.drop_connection(connection)
         self._reservations.drop_connection(connection)
 
@@ -244,6 +250,7 @@ class Agent:
 
     def _tell_change(self) -> None:
         self._control.tell_change()
+        self._notices.tell()
 
     def _is_idle(self) -> bool:
         return not self._control.connections and not len(self._reservations)

@@ -94,6 +94,7 @@ class FakeAgent:
         self.asked: list[tuple[str, str]] = []
         # Op to how it is refused: code and message.
         self.refusals: dict[str, tuple[str, str]] = {}
+        self._watched = asyncio.Event()
 
     async def start(self) -> None:
         self._server = await asyncio.start_unix_server(self._serve, self._path)
@@ -121,6 +122,16 @@ class FakeAgent:
         for writer in self._writers:
             writer.write(b'{"event": "changed"}\n')
 
+    async def until_watched(self) -> None:
+        """Somebody asked to be told, since the last time."""
+        await asyncio.wait_for(self._watched.wait(), 30)
+        self._watched.clear()
+
+    def tell_status(self) -> None:
+        """What the status shows changed."""
+        for writer in self._writers:
+            writer.write(b'{"event": "status"}\n')
+
     def _answer(self, op: str, question: dict[str, Any]) -> dict[str, Any]:
         node = {"ok": True, "node": "a node", "driver": "softgpu"}
         if op == "hello":
@@ -134,6 +145,8 @@ class FakeAgent:
                 "connections": 1,
                 **self.node,
             }
+        if op == "watch" and op not in self.refusals:
+            self._watched.set()
         if "kernel_id" in question:
             self.asked.append((op, question["kernel_id"]))
         if op in self.refusals:

@@ -1,0 +1,92 @@
+"""The node as the gateway sees it: at once when the agent says that it changed, else from time to time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aliquot.gateway.clock import SystemClock
+from aliquot.gateway.node_watch import NodeWatch
+from aliquot.gateway.status import NodeView
+
+from .fake_agent import FakeAgent, kernel
+
+NEVER_SECONDS = 3600.0
+PATIENCE_SECONDS = 30.0
+
+
+class Watched:
+    """A node, and a watch whose views are kept."""
+
+    def __init__(self, folder: Path, agent: FakeAgent, seconds: float) -> None:
+        self.agent = agent
+        self.watch = NodeWatch(folder, SystemClock(), seconds, logging.getLogger())
+        self.views: asyncio.Queue[NodeView] = asyncio.Queue()
+        self.watch.listen(self.views.put_nowait)
+
+    async def until_seen(self, *kernels: str) -> None:
+        async def seen() -> None:
+            while True:
+                status = (await self.views.get()).status
+                if status is not None and tuple(one.kernel_id for one in status.kernels) == kernels:
+                    return
+
+        await asyncio.wait_for(seen(), PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def a_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="aq-watch-") as folder:
+        yield Path(folder)
+
+
+async def watched(folder: Path, seconds: float, refusals: dict[str, tuple[str, str]] | None = None) -> Watched:
+    agent = FakeAgent(folder / "agent.sock")
+    agent.refusals = refusals or {}
+    await agent.start()
+    node = Watched(folder, agent, seconds)
+    await node.watch.start()
+    return node
+
+
+async def test_a_change_is_seen_without_waiting_for_the_next_look(a_folder: Path) -> None:
+    node = await watched(a_folder, NEVER_SECONDS)
+    try:
+        await node.until_seen()
+        await node.agent.until_watched()
+        node.agent.kernels = [kernel("k1", "alice")]
+        node.agent.tell_status()
+        await node.until_seen("k1")
+    finally:
+        await node.watch.stop()
+        await node.agent.stop()
+
+
+async def test_an_agent_that_does_not_tell_is_looked_at_all_the_same(a_folder: Path) -> None:
+    node = await watched(a_folder, 0.05, refusals={"watch": ("bad_request", "asked op watch without a kernel_id")})
+    try:
+        node.agent.kernels = [kernel("k1", "alice")]
+        await node.until_seen("k1")
+    finally:
+        await node.watch.stop()
+        await node.agent.stop()
+
+
+async def test_who_watched_an_agent_that_ended_hears_of_the_next_one(a_folder: Path) -> None:
+    node = await watched(a_folder, NEVER_SECONDS)
+    try:
+        await node.until_seen()
+        await node.agent.until_watched()
+        await node.agent.stop()
+        assert (await asyncio.wait_for(node.views.get(), PATIENCE_SECONDS)).status is None
+        await node.agent.start()
+        node.watch.refresh()
+        await node.until_seen()
+        await node.agent.until_watched()
+    finally:
+        await node.watch.stop()
+        await node.agent.stop()
