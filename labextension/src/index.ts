@@ -5,6 +5,7 @@ import { ServiceManagerPlugin } from '@jupyterlab/services';
 
 import { cellExecutor } from './plugins/cell_executor';
 import { comingBack } from './plugins/coming_back';
+import { cellWaits } from './plugins/cell_waits';
 import { history } from './plugins/history';
 import { kernelCommands } from './plugins/kernel_commands';
 import { kernelSpecs } from './plugins/kernel_specs';
@@ -12,6 +13,9 @@ import { kernels } from './plugins/kernels';
 import { panel } from './plugins/panel';
 import { picker } from './plugins/picker';
 import { sizedNotebooks } from './plugins/sized_notebooks';
+import { statusBar } from './plugins/status_bar';
+import { toolbar } from './plugins/toolbar';
+import { wakeHints } from './plugins/wake_hints';
 
 const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[] = [
   kernels,
@@ -23,6 +27,11 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   history,
   comingBack,
   cellExecutor,
+  toolbar,
+  statusBar,
+  cellWaits,
+  wakeHints,
+  history
 ];
 
 export default plugins;

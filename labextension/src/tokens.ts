@@ -29,6 +29,13 @@ export namespace PluginIDs {
   export const comingBack = '@aliquot/lab:coming-back';
   /** Cells that wait for their kernel. */
   export const cellExecutor = '@aliquot/lab:cell-executor';
+  /** The kernel's line in the toolbar of its notebook; schema/toolbar.json has its place. */
+  export const toolbar = '@aliquot/lab:toolbar';
+  export const statusBar = '@aliquot/lab:status-bar';
+  /** Badges of cells that wait for their kernel's GPU. */
+  export const cellWaits = '@aliquot/lab:cell-waits';
+  /** Tells the node that somebody turns to a kernel whose memory is swapped. */
+  export const wakeHints = '@aliquot/lab:wake-hints';
 }
 
 export namespace CommandIDs {

@@ -17,8 +17,6 @@ _JLPM = Path(sys.executable).with_name("jlpm")
 _LABEXTENSION = _REPOSITORY / "labextension"
 # All that is no widget and no plugin; what these import is compiled with them.
 _PURE = sorted(path for path in (_LABEXTENSION / "src").glob("*.ts") if path.name != "index.ts")
-# All but what draws, and what joins it to Lab.
-_PURE = sorted(path for path in (_LABEXTENSION / "src").glob("*.ts") if path.name != "index.ts")
 _SCRIPTS = sorted(Path(__file__).parent.glob("*.test.cjs"))
 
 

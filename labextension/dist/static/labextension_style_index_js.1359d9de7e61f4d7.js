@@ -1,4 +1,4 @@
-"use strict";(self.rspackChunk_aliquot_lab=self.rspackChunk_aliquot_lab||[]).push([["labextension_style_index_js"],{"./labextension/style/index.js"(o,e,t){var r=t("./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"),a=t.n(r),i=t("./node_modules/style-loader/dist/runtime/styleDomAPI.js"),l=t.n(i),n=t("./node_modules/style-loader/dist/runtime/insertBySelector.js"),s=t.n(n),d=t("./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"),u=t.n(d),p=t("./node_modules/style-loader/dist/runtime/insertStyleElement.js"),c=t.n(p),m=t("./node_modules/style-loader/dist/runtime/styleTagTransform.js"),f=t.n(m),h=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"),v={};v.styleTagTransform=f(),v.setAttributes=u(),v.insert=s().bind(null,"head"),v.domAPI=l(),v.insertStyleElement=c(),a()(h.A,v),h.A&&h.A.locals&&h.A.locals},"./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"(o,e,t){var r=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),a=t.n(r),i=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(i))()(a());l.push([o.id,`/* What may be asked of a kernel: the form of its size, and its buttons. */
+"use strict";(self.rspackChunk_aliquot_lab=self.rspackChunk_aliquot_lab||[]).push([["labextension_style_index_js"],{"./labextension/style/index.js"(o,e,t){var a=t("./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"),r=t.n(a),i=t("./node_modules/style-loader/dist/runtime/styleDomAPI.js"),l=t.n(i),n=t("./node_modules/style-loader/dist/runtime/insertBySelector.js"),s=t.n(n),d=t("./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"),u=t.n(d),p=t("./node_modules/style-loader/dist/runtime/insertStyleElement.js"),c=t.n(p),m=t("./node_modules/style-loader/dist/runtime/styleTagTransform.js"),f=t.n(m),h=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"),v={};v.styleTagTransform=f(),v.setAttributes=u(),v.insert=s().bind(null,"head"),v.domAPI=l(),v.insertStyleElement=c(),r()(h.A,v),h.A&&h.A.locals&&h.A.locals},"./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),r=t.n(a),i=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(i))()(r());l.push([o.id,`/* What may be asked of a kernel: the form of its size, and its buttons. */
 
 .aliquot-Actions {
   display: flex;
@@ -136,14 +136,83 @@ input.jp-mod-styled.aliquot-Slider-number {
   min-width: 28px;
   color: var(--jp-ui-font-color2);
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"(o,e,t){var r=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),a=t.n(r),i=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(i))()(a());l.push([o.id,`/* What is said in a cell's output that the kernel did not say. */
+`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),r=t.n(a),i=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(i))()(r());l.push([o.id,`/* What a cell waits for, between its input and its output: the sign under the prompt, the words under the code. */
+
+.aliquot-CellBadge {
+  display: flex;
+  align-items: flex-start;
+  padding: 4px 0 0 var(--jp-cell-collapser-width);
+  color: var(--jp-ui-font-color1);
+  font-family: var(--jp-ui-font-family);
+  font-size: var(--jp-ui-font-size1);
+  line-height: 20px;
+}
+
+.aliquot-CellBadge-sign {
+  flex: 0 0 var(--jp-cell-prompt-width);
+  box-sizing: border-box;
+  padding: 2px var(--jp-cell-prompt-letter-spacing, 0) 0 0;
+  padding-right: 8px;
+  text-align: right;
+}
+
+.aliquot-CellBadge-said {
+  display: flex;
+  flex: 1 1 auto;
+  flex-wrap: wrap;
+  align-items: center;
+  gap: 0 8px;
+  min-width: 0;
+  padding-left: 5px;
+  font-variant-numeric: tabular-nums;
+}
+
+.aliquot-CellBadge-why {
+  color: var(--jp-ui-font-color2);
+}
+
+.aliquot-CellBadge-bar {
+  flex: 0 0 120px;
+}
+
+.aliquot-CellBadge-bar[hidden] {
+  display: none;
+}
+
+/* A cell that waits for the cell that waits: the sign alone, without a line of its own, left of the prompt. */
+.aliquot-CellBadge.aliquot-mod-behind {
+  position: relative;
+  height: 0;
+  padding-top: 0;
+}
+
+.aliquot-CellBadge.aliquot-mod-behind .aliquot-CellBadge-said {
+  display: none;
+}
+
+.aliquot-CellBadge.aliquot-mod-behind .aliquot-CellBadge-sign {
+  position: absolute;
+  top: -24px;
+  left: calc(var(--jp-cell-collapser-width) + 4px);
+}
+
+/* For screen readers alone. */
+.aliquot-Live {
+  position: absolute;
+  width: 1px;
+  height: 1px;
+  overflow: hidden;
+  clip-path: inset(50%);
+  white-space: nowrap;
+}
+`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),r=t.n(a),i=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(i))()(r());l.push([o.id,`/* What is said in a cell's output that the kernel did not say. */
 
 .aliquot-remark {
   color: var(--jp-ui-font-color2);
   font-size: var(--jp-ui-font-size1);
   font-style: italic;
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"(o,e,t){var r=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),a=t.n(r),i=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(i))()(a());l.push([o.id,`/* The history: charts in colours that stand out from both themes' background, and the tables below them. */
+`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),r=t.n(a),i=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(i))()(r());l.push([o.id,`/* The history: charts in colours that stand out from both themes' background, and the tables below them. */
 
 .aliquot-History {
   display: flex;
@@ -359,7 +428,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   gap: 12px;
   margin: 12px 0 0;
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"(o,e,t){var r=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),a=t.n(r),i=t("./node_modules/css-loader/dist/runtime/api.js"),l=t.n(i),n=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"),s=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"),d=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"),u=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"),p=l()(a());p.i(n.A),p.i(s.A),p.i(d.A),p.i(u.A),p.push([o.id,`/* Only theme variables: the panel follows every theme, light or dark. */
+`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),r=t.n(a),i=t("./node_modules/css-loader/dist/runtime/api.js"),l=t.n(i),n=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"),s=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"),d=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"),u=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"),p=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"),c=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"),m=l()(r());m.i(n.A),m.i(s.A),m.i(d.A),m.i(u.A),m.i(p.A),m.i(c.A),m.push([o.id,`/* Only theme variables: the panel follows every theme, light or dark. */
 
 .aliquot-Panel .jp-SidePanel-header:empty {
   display: none;
@@ -597,7 +666,96 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-Notice-action:focus-visible {
   outline: var(--jp-focus-outline-width, 2px) solid var(--jp-focus-outline-color, var(--jp-brand-color1));
 }
-`,""]),t.d(e,{},{A:p})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"(o,e,t){var r=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),a=t.n(r),i=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(i))()(a());l.push([o.id,`/* The dialog in which a kernel and its size are picked. */
+`,""]),t.d(e,{},{A:m})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),r=t.n(a),i=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(i))()(r());l.push([o.id,`/* A kernel's GPU in its notebook: the line in toolbar and status bar, and the window that it opens. */
+
+.aliquot-KernelItem {
+  font-variant-numeric: tabular-nums;
+  white-space: nowrap;
+}
+
+.aliquot-KernelItem .jp-ToolbarButtonComponent-label {
+  margin-left: 4px;
+}
+
+.aliquot-KernelItem:empty {
+  display: none;
+}
+
+.aliquot-Popover {
+  position: fixed;
+  z-index: 10000;
+  box-sizing: border-box;
+  width: 320px;
+  max-width: calc(100vw - 8px);
+  max-height: calc(100vh - 8px);
+  padding: 12px;
+  overflow: auto;
+  border: var(--jp-border-width) solid var(--jp-border-color1);
+  border-radius: var(--jp-border-radius);
+  background: var(--jp-layout-color1);
+  box-shadow: var(--jp-elevation-z6);
+  color: var(--jp-ui-font-color1);
+  font-family: var(--jp-ui-font-family);
+  font-size: var(--jp-ui-font-size1);
+}
+
+.aliquot-Popover:focus-visible {
+  outline: none;
+}
+
+.aliquot-Popover-head {
+  display: flex;
+  align-items: baseline;
+  justify-content: space-between;
+  gap: 8px;
+  margin-bottom: 8px;
+}
+
+.aliquot-Popover .aliquot-Actions {
+  margin-top: 12px;
+  padding-top: 12px;
+  border-top: var(--jp-border-width) solid var(--jp-border-color2);
+}
+
+.aliquot-Popover-size {
+  font-weight: 600;
+}
+
+.aliquot-Popover-state {
+  color: var(--jp-ui-font-color2);
+}
+
+.aliquot-Popover-line {
+  margin: 2px 0 0;
+  line-height: 1.4;
+  font-variant-numeric: tabular-nums;
+  overflow-wrap: anywhere;
+}
+
+.aliquot-Popover-line.aliquot-mod-quiet {
+  color: var(--jp-ui-font-color2);
+  font-size: var(--jp-ui-font-size0);
+}
+
+.aliquot-Popover-link {
+  margin: 12px 0 0;
+  padding: 0;
+  border: none;
+  background: none;
+  color: var(--jp-content-link-color);
+  font: inherit;
+  cursor: pointer;
+}
+
+.aliquot-Popover-link:hover {
+  text-decoration: underline;
+}
+
+.aliquot-Popover-link:focus-visible {
+  outline: var(--jp-focus-outline-width, 2px) solid var(--jp-focus-outline-color, var(--jp-brand-color1));
+  outline-offset: 2px;
+}
+`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),r=t.n(a),i=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(i))()(r());l.push([o.id,`/* The dialog in which a kernel and its size are picked. */
 
 .aliquot-KernelDialog .jp-Dialog-content {
   width: min(560px, calc(100vw - 32px));
@@ -726,4 +884,4 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-SizeForm-outlook[data-outcome='never'] {
   border-left-color: var(--jp-error-color1);
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/runtime/api.js"(o){o.exports=function(o){var e=[];return e.toString=function(){return this.map(function(e){var t="",r=void 0!==e[5];return e[4]&&(t+="@supports (".concat(e[4],") {")),e[2]&&(t+="@media ".concat(e[2]," {")),r&&(t+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),t+=o(e),r&&(t+="}"),e[2]&&(t+="}"),e[4]&&(t+="}"),t}).join("")},e.i=function(o,t,r,a,i){"string"==typeof o&&(o=[[null,o,void 0]]);var l={};if(r)for(var n=0;n<this.length;n++){var s=this[n][0];null!=s&&(l[s]=!0)}for(var d=0;d<o.length;d++){var u=[].concat(o[d]);r&&l[u[0]]||(void 0!==i&&(void 0===u[5]||(u[1]="@layer".concat(u[5].length>0?" ".concat(u[5]):""," {").concat(u[1],"}")),u[5]=i),t&&(u[2]&&(u[1]="@media ".concat(u[2]," {").concat(u[1],"}")),u[2]=t),a&&(u[4]?(u[1]="@supports (".concat(u[4],") {").concat(u[1],"}"),u[4]=a):u[4]="".concat(a)),e.push(u))}},e}},"./node_modules/css-loader/dist/runtime/noSourceMaps.js"(o){o.exports=function(o){return o[1]}},"./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"(o){var e=[];function t(o){for(var t=-1,r=0;r<e.length;r++)if(e[r].identifier===o){t=r;break}return t}function r(o,r){for(var a={},i=[],l=0;l<o.length;l++){var n=o[l],s=r.base?n[0]+r.base:n[0],d=a[s]||0,u="".concat(s," ").concat(d);a[s]=d+1;var p=t(u),c={css:n[1],media:n[2],sourceMap:n[3],supports:n[4],layer:n[5]};if(-1!==p)e[p].references++,e[p].updater(c);else{var m=function(o,e){var t=e.domAPI(e);return t.update(o),function(e){e?(e.css!==o.css||e.media!==o.media||e.sourceMap!==o.sourceMap||e.supports!==o.supports||e.layer!==o.layer)&&t.update(o=e):t.remove()}}(c,r);r.byIndex=l,e.splice(l,0,{identifier:u,updater:m,references:1})}i.push(u)}return i}o.exports=function(o,a){var i=r(o=o||[],a=a||{});return function(o){o=o||[];for(var l=0;l<i.length;l++){var n=t(i[l]);e[n].references--}for(var s=r(o,a),d=0;d<i.length;d++){var u=t(i[d]);0===e[u].references&&(e[u].updater(),e.splice(u,1))}i=s}}},"./node_modules/style-loader/dist/runtime/insertBySelector.js"(o){var e={};o.exports=function(o,t){var r=function(o){if(void 0===e[o]){var t=document.querySelector(o);if(window.HTMLIFrameElement&&t instanceof window.HTMLIFrameElement)try{t=t.contentDocument.head}catch(o){t=null}e[o]=t}return e[o]}(o);if(!r)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");r.appendChild(t)}},"./node_modules/style-loader/dist/runtime/insertStyleElement.js"(o){o.exports=function(o){var e=document.createElement("style");return o.setAttributes(e,o.attributes),o.insert(e,o.options),e}},"./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"(o,e,t){o.exports=function(o){var e=t.nc;e&&o.setAttribute("nonce",e)}},"./node_modules/style-loader/dist/runtime/styleDomAPI.js"(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=o.insertStyleElement(o);return{update:function(t){var r,a,i;r="",t.supports&&(r+="@supports (".concat(t.supports,") {")),t.media&&(r+="@media ".concat(t.media," {")),(a=void 0!==t.layer)&&(r+="@layer".concat(t.layer.length>0?" ".concat(t.layer):""," {")),r+=t.css,a&&(r+="}"),t.media&&(r+="}"),t.supports&&(r+="}"),(i=t.sourceMap)&&"u">typeof btoa&&(r+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(i))))," */")),o.styleTagTransform(r,e,o.options)},remove:function(){var o;null===(o=e).parentNode||o.parentNode.removeChild(o)}}}},"./node_modules/style-loader/dist/runtime/styleTagTransform.js"(o){o.exports=function(o,e){if(e.styleSheet)e.styleSheet.cssText=o;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(o))}}}}]);
+`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/runtime/api.js"(o){o.exports=function(o){var e=[];return e.toString=function(){return this.map(function(e){var t="",a=void 0!==e[5];return e[4]&&(t+="@supports (".concat(e[4],") {")),e[2]&&(t+="@media ".concat(e[2]," {")),a&&(t+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),t+=o(e),a&&(t+="}"),e[2]&&(t+="}"),e[4]&&(t+="}"),t}).join("")},e.i=function(o,t,a,r,i){"string"==typeof o&&(o=[[null,o,void 0]]);var l={};if(a)for(var n=0;n<this.length;n++){var s=this[n][0];null!=s&&(l[s]=!0)}for(var d=0;d<o.length;d++){var u=[].concat(o[d]);a&&l[u[0]]||(void 0!==i&&(void 0===u[5]||(u[1]="@layer".concat(u[5].length>0?" ".concat(u[5]):""," {").concat(u[1],"}")),u[5]=i),t&&(u[2]&&(u[1]="@media ".concat(u[2]," {").concat(u[1],"}")),u[2]=t),r&&(u[4]?(u[1]="@supports (".concat(u[4],") {").concat(u[1],"}"),u[4]=r):u[4]="".concat(r)),e.push(u))}},e}},"./node_modules/css-loader/dist/runtime/noSourceMaps.js"(o){o.exports=function(o){return o[1]}},"./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"(o){var e=[];function t(o){for(var t=-1,a=0;a<e.length;a++)if(e[a].identifier===o){t=a;break}return t}function a(o,a){for(var r={},i=[],l=0;l<o.length;l++){var n=o[l],s=a.base?n[0]+a.base:n[0],d=r[s]||0,u="".concat(s," ").concat(d);r[s]=d+1;var p=t(u),c={css:n[1],media:n[2],sourceMap:n[3],supports:n[4],layer:n[5]};if(-1!==p)e[p].references++,e[p].updater(c);else{var m=function(o,e){var t=e.domAPI(e);return t.update(o),function(e){e?(e.css!==o.css||e.media!==o.media||e.sourceMap!==o.sourceMap||e.supports!==o.supports||e.layer!==o.layer)&&t.update(o=e):t.remove()}}(c,a);a.byIndex=l,e.splice(l,0,{identifier:u,updater:m,references:1})}i.push(u)}return i}o.exports=function(o,r){var i=a(o=o||[],r=r||{});return function(o){o=o||[];for(var l=0;l<i.length;l++){var n=t(i[l]);e[n].references--}for(var s=a(o,r),d=0;d<i.length;d++){var u=t(i[d]);0===e[u].references&&(e[u].updater(),e.splice(u,1))}i=s}}},"./node_modules/style-loader/dist/runtime/insertBySelector.js"(o){var e={};o.exports=function(o,t){var a=function(o){if(void 0===e[o]){var t=document.querySelector(o);if(window.HTMLIFrameElement&&t instanceof window.HTMLIFrameElement)try{t=t.contentDocument.head}catch(o){t=null}e[o]=t}return e[o]}(o);if(!a)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");a.appendChild(t)}},"./node_modules/style-loader/dist/runtime/insertStyleElement.js"(o){o.exports=function(o){var e=document.createElement("style");return o.setAttributes(e,o.attributes),o.insert(e,o.options),e}},"./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"(o,e,t){o.exports=function(o){var e=t.nc;e&&o.setAttribute("nonce",e)}},"./node_modules/style-loader/dist/runtime/styleDomAPI.js"(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=o.insertStyleElement(o);return{update:function(t){var a,r,i;a="",t.supports&&(a+="@supports (".concat(t.supports,") {")),t.media&&(a+="@media ".concat(t.media," {")),(r=void 0!==t.layer)&&(a+="@layer".concat(t.layer.length>0?" ".concat(t.layer):""," {")),a+=t.css,r&&(a+="}"),t.media&&(a+="}"),t.supports&&(a+="}"),(i=t.sourceMap)&&"u">typeof btoa&&(a+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(i))))," */")),o.styleTagTransform(a,e,o.options)},remove:function(){var o;null===(o=e).parentNode||o.parentNode.removeChild(o)}}}},"./node_modules/style-loader/dist/runtime/styleTagTransform.js"(o){o.exports=function(o,e){if(e.styleSheet)e.styleSheet.cssText=o;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(o))}}}}]);

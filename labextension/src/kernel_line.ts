@@ -1,0 +1,91 @@
+// What one line says of a notebook's kernel: `0.25 GPU · 3.1 / 20 GiB · resident`. Pure: amounts come from the server.
+
+import { TranslationBundle } from '@jupyterlab/translation';
+
+import { formatPart, formatShare } from './quantities';
+import { IKernel } from './tokens';
+
+/** `0.25 GPU`, `2.5 GPUs`, `No GPU` */
+export function kernelSize(gpus: number, trans: TranslationBundle): string {
+  if (gpus === 0) {
+    return trans.__('No GPU');
+  }
+  return gpus > 1 ? trans.__('%1 GPUs', formatShare(gpus)) : trans.__('%1 GPU', formatShare(gpus));
+}
+
+/** Used and limit without empty decimals: `3.1 / 20 GiB`. Null while it has no memory to speak of. */
+export function kernelMemory(kernel: IKernel): string | null {
+  if (!hasMemory(kernel) || kernel.quota_bytes <= 0) {
+    return null;
+  }
+  const [used, quota] = formatPart(kernel.used_bytes, kernel.quota_bytes).map(text => text.replace(/\.0(?= |$)/, ''));
+  return `${used} / ${quota}`;
+}
+
+/** Its state in plain words, as short as a line needs it. */
+export function kernelState(kernel: IKernel, trans: TranslationBundle): string {
+  switch (kernel.state) {
+    case 'pending':
+      return waitsBehind(kernel.queue_position === null ? null : kernel.queue_position - 1, trans);
+    case 'starting':
+      return trans.__('starting');
+    case 'resident':
+      return movedPercent(kernel) === null ? trans.__('resident') : trans.__('swapping out: %1%', movedPercent(kernel));
+    case 'swapped':
+      return trans.__('swapped');
+    case 'checkpointed':
+      return trans.__('checkpointed');
+    case 'waking':
+      return wakes(kernel, trans);
+    case 'ended':
+      return trans.__('ended');
+    default:
+      return String(kernel.state); // of a server that is newer
+  }
+}
+
+/** The whole line. */
+export function kernelLine(kernel: IKernel, trans: TranslationBundle): string {
+  const memory = kernelMemory(kernel);
+  return [kernelSize(kernel.gpus, trans), ...(memory ? [memory] : []), kernelState(kernel, trans)].join(' · ');
+}
+
+/** The same as a sentence, with the reason where there is one. */
+export function kernelHint(kernel: IKernel, trans: TranslationBundle): string {
+  const said = [trans.__('GPU of this kernel: %1', kernelSize(kernel.gpus, trans))];
+  if (hasMemory(kernel) && kernel.quota_bytes > 0) {
+    said.push(trans.__('%1 of %2 of memory used', ...formatPart(kernel.used_bytes, kernel.quota_bytes)));
+  }
+  said.push(kernelState(kernel, trans));
+  const reason = kernel.ending?.message ?? kernel.reason;
+  return reason ? `${said.join(', ')}. ${reason}` : said.join(', ');
+}
+
+/** How much of what moves has moved, in whole per cent; null while nothing moves, or nobody tells. */
+export function movedPercent(kernel: IKernel): number | null {
+  const moving = kernel.residency?.moving;
+  if (!moving || moving.total_bytes <= 0) {
+    return null;
+  }
+  return Math.min(100, Math.max(0, Math.floor((100 * moving.done_bytes) / moving.total_bytes)));
+}
+
+function hasMemory(kernel: IKernel): boolean {
+  return ['resident', 'swapped', 'waking', 'checkpointed'].includes(kernel.state);
+}
+
+function wakes(kernel: IKernel, trans: TranslationBundle): string {
+  const percent = movedPercent(kernel);
+  if (percent !== null) {
+    return trans.__('waking: %1%', percent);
+  }
+  return kernel.residency?.waits ? waitsBehind(kernel.residency.waits.before, trans) : trans.__('waking');
+}
+
+/** Of a queue, whichever it is: how many are served first. */
+function waitsBehind(before: number | null, trans: TranslationBundle): string {
+  if (before === null) {
+    return trans.__('waits');
+  }
+  return before > 0 ? trans._n('waits: %1 before it', 'waits: %1 before it', before) : trans.__('waits: next');
+}

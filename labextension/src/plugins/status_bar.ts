@@ -1,0 +1,96 @@
+// The line of a kernel's GPU in the status bar: of the notebook or console that is in front.
+
+import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ISessionContext, ISessionContextDialogs } from '@jupyterlab/apputils';
+import { IStatusBar } from '@jupyterlab/statusbar';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { ISignal, Signal } from '@lumino/signaling';
+import { Widget } from '@lumino/widgets';
+
+import { AttachedKernel } from '../attached_kernel';
+import { IGpuKernels } from '../gpu_kernels';
+import { GpuKernelsModel } from '../model';
+import { PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
+import { KernelItem } from '../widgets/kernel_item';
+import { KernelPopovers } from '../widgets/kernel_popover';
+
+/** Beside Lab's own "Python 3 | Idle", whose rank is 1. */
+const RANK = 1.5;
+
+export const statusBar: JupyterFrontEndPlugin<void> = {
+  id: PluginIDs.statusBar,
+  description: 'Shows the GPU of the current kernel in the status bar.',
+  autoStart: true,
+  requires: [IGpuKernels, IStatusBar, ILabShell],
+  optional: [ISessionContextDialogs, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    { model, client }: IGpuKernels,
+    bar: IStatusBar,
+    shell: ILabShell,
+    dialogs: ISessionContextDialogs | null,
+    translator: ITranslator | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+    const popovers = new KernelPopovers({ model, client, commands: app.commands, trans, dialogs });
+    const item = new KernelItem({ model, trans, place: 'status-bar', press: item => popovers.press(item) });
+    const inFront = new KernelInFront(model, item);
+    shell.currentChanged.connect((_, { newValue }) => inFront.follow(newValue));
+    bar.registerStatusItem(PluginIDs.statusBar, {
+      item,
+      align: 'left',
+      rank: RANK,
+      isActive: () => inFront.isTold,
+      activeStateChanged: inFront.toldChanged
+    });
+    inFront.follow(shell.currentWidget);
+  }
+};
+
+/** Follows what is in front, and keeps one item with its kernel. */
+class KernelInFront {
+  constructor(
+    private readonly _model: GpuKernelsModel,
+    private readonly _item: KernelItem
+  ) {}
+
+  /** Whether there is something to show. */
+  get isTold(): boolean {
+    return this._isTold;
+  }
+
+  get toldChanged(): ISignal<this, void> {
+    return this._toldChanged;
+  }
+
+  follow(widget: Widget | null): void {
+    const session = sessionOf(widget);
+    const before = this._item.attached;
+    if (session !== (before?.session ?? null)) {
+      before?.changed.disconnect(this._look, this);
+      before?.dispose();
+      const attached = session && new AttachedKernel(this._model, session);
+      this._item.attached = attached;
+      attached?.changed.connect(this._look, this);
+    }
+    this._look();
+  }
+
+  private _look(): void {
+    const attachment = this._item.attached?.attachment;
+    const isTold = attachment === 'ours' || attachment === 'none';
+    if (isTold !== this._isTold) {
+      this._isTold = isTold;
+      this._toldChanged.emit();
+    }
+  }
+
+  private readonly _toldChanged = new Signal<this, void>(this);
+  private _isTold = false;
+}
+
+/** Notebooks and consoles have one, by this name. */
+function sessionOf(widget: Widget | null): ISessionContext | null {
+  const found = (widget as { sessionContext?: ISessionContext } | null)?.sessionContext;
+  return found?.kernelChanged ? found : null;
+}

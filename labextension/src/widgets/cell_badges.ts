@@ -1,0 +1,155 @@
+// The badges of one notebook: on the cells that run while its kernel waits. Says it once to screen readers, not each second.
+
+import { Cell, CodeCell, ICellModel } from '@jupyterlab/cells';
+import { Notebook, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
+import { TranslationBundle } from '@jupyterlab/translation';
+import { IDisposable } from '@lumino/disposable';
+import { Signal } from '@lumino/signaling';
+
+import { AttachedKernel } from '../attached_kernel';
+import { GpuKernelsModel } from '../model';
+import { IWait, waitOf, WaitTeller } from '../waits';
+import { CellBadge } from './cell_badge';
+
+export class CellBadges implements IDisposable {
+  constructor(
+    private readonly _panel: NotebookPanel,
+    private readonly _model: GpuKernelsModel,
+    private readonly _trans: TranslationBundle
+  ) {
+    this._attached = new AttachedKernel(_model, _panel.sessionContext);
+    this._teller = new WaitTeller(_trans);
+    this._live.className = 'aliquot-Live';
+    this._live.setAttribute('role', 'status');
+    _panel.node.append(this._live);
+    this._attached.changed.connect(this._look, this);
+    NotebookActions.executionScheduled.connect(this._onExecution, this);
+    NotebookActions.executed.connect(this._onExecution, this);
+    _panel.content.modelChanged.connect(this._followCells, this);
+    _panel.disposed.connect(this.dispose, this);
+    this._followCells();
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  dispose(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._isDisposed = true;
+    clearTimeout(this._timer);
+    this._watch?.dispose();
+    this._attached.dispose();
+    this._badges.forEach(badge => badge.dispose());
+    this._live.remove();
+    Signal.clearData(this);
+  }
+
+  private _onExecution(_: unknown, { notebook }: { notebook: Notebook }): void {
+    if (notebook === this._panel.content) {
+      this._look();
+    }
+  }
+
+  private _look(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    const wait = waitOf(this._attached.kernel, this._trans);
+    const cells = wait === null ? [] : this._runningCells();
+    this._show(cells, wait);
+    this._say(cells.length > 0 ? wait : null);
+    this._follow(cells.length > 0);
+  }
+
+  /** In the order in which they were run, as far as this page has seen it. */
+  private _runningCells(): Cell[] {
+    const running = this._panel.content.widgets.filter(isRunning);
+    const fresh = running.filter(cell => !this._order.includes(cell));
+    this._order = [...this._order.filter(cell => running.includes(cell)), ...fresh];
+    return this._order;
+  }
+
+  private _show(cells: readonly Cell[], wait: IWait | null): void {
+    for (const [cell, badge] of [...this._badges]) {
+      if (!cells.includes(cell)) {
+        badge.dispose();
+        this._badges.delete(cell);
+      }
+    }
+    cells.forEach((cell, index) => {
+      if (wait !== null) {
+        this._badgeOf(cell)?.tell(wait, index === 0);
+      }
+    });
+  }
+
+  private _badgeOf(cell: Cell): CellBadge | null {
+    let badge = this._badges.get(cell) ?? null;
+    if (badge === null) {
+      badge = CellBadge.into(cell);
+      if (badge !== null) {
+        this._badges.set(cell, badge);
+        cell.disposed.connect(() => this._badges.delete(cell));
+      } else {
+        void cell.ready.then(() => this._look()); // when it is scrolled into sight
+      }
+    }
+    return badge;
+  }
+
+  private _say(wait: IWait | null): void {
+    clearTimeout(this._timer);
+    const said = this._teller.next(wait, performance.now());
+    if (said !== null) {
+      this._live.textContent = said;
+    } else if (wait !== null) {
+      this._timer = window.setTimeout(() => this._say(wait), WaitTeller.QUIET_MS);
+    }
+  }
+
+  /** Asks for figures while there are badges that somebody sees. */
+  private _follow(isWaiting: boolean): void {
+    if (isWaiting && this._panel.isVisible) {
+      this._watch ??= this._model.watch();
+    } else {
+      this._watch?.dispose();
+      this._watch = null;
+    }
+  }
+
+  /** Cells run by others than this page's actions, such as one that is bound again after a reload, tell it themselves. */
+  private _followCells(): void {
+    const cells = this._panel.content.model?.cells;
+    cells?.changed.connect(this._onCells, this);
+    for (const cell of cells ?? []) {
+      cell.stateChanged.connect(this._onCellState, this);
+    }
+    this._look();
+  }
+
+  private _onCells(_: unknown, { newValues }: { newValues: readonly (ICellModel | undefined)[] }): void {
+    newValues.forEach(cell => cell?.stateChanged.connect(this._onCellState, this));
+  }
+
+  private _onCellState(_: unknown, { name }: { name: string }): void {
+    if (name === 'executionState') {
+      this._look();
+    }
+  }
+
+  private readonly _attached: AttachedKernel;
+  private readonly _badges = new Map<Cell, CellBadge>();
+  private readonly _live = document.createElement('div');
+  private readonly _teller: WaitTeller;
+  private _order: Cell[] = [];
+  private _timer = 0;
+  private _watch: IDisposable | null = null;
+  private _isDisposed = false;
+}
+
+function isRunning(cell: Cell): boolean {
+  return cell instanceof CodeCell && cell.model.executionState === 'running';
+}

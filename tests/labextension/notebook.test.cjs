@@ -1,0 +1,228 @@
+// What a notebook says of its kernel's GPU, for what its cells wait, and when a hint is sent. Run by test_model.py.
+
+'use strict';
+
+const assert = require('node:assert/strict');
+const test = require('node:test');
+
+const { aStatus, compiled, GIB } = require('./scripts.cjs');
+const { Signal } = require('@lumino/signaling');
+const { AttachedKernel } = compiled('attached_kernel');
+const { kernelHint, kernelLine } = compiled('kernel_line');
+const { GpuKernelsModel } = compiled('model');
+const { StatusError } = compiled('tokens');
+const { waitOf, WaitTeller } = compiled('waits');
+const { HintRule } = compiled('wake_hints');
+
+const fill = (text, values) => values.reduce((said, value, index) => said.replaceAll(`%${index + 1}`, value), text);
+const trans = {
+  __: (text, ...values) => fill(text, values),
+  _n: (one, many, count, ...values) => fill(count === 1 ? one : many, [count, ...values])
+};
+
+function aKernel(changes = {}) {
+  return {
+    id: 'k-1',
+    owner: 'ada',
+    gpus: 0.25,
+    state: 'resident',
+    reason: null,
+    queue_position: null,
+    quota_bytes: 20 * GIB,
+    used_bytes: 3.1 * GIB,
+    residency: { waits: null },
+    ending: null,
+    devices: [],
+    ...changes
+  };
+}
+
+const waits = (changes = {}) => ({
+  waits: { reason: 'others have their turn', seconds: 1.5, before: 2, expected_seconds: 2.4, ...changes }
+});
+const moving = (done, total) => ({ waits: null, moving: { done_bytes: done, total_bytes: total } });
+
+test('the line has size, memory and state', () => {
+  assert.equal(kernelLine(aKernel(), trans), '0.25 GPU · 3.1 / 20 GiB · resident');
+  assert.equal(kernelLine(aKernel({ gpus: 2.5, state: 'swapped' }), trans), '2.5 GPUs · 3.1 / 20 GiB · swapped');
+  assert.equal(kernelLine(aKernel({ used_bytes: 0 }), trans), '0.25 GPU · 0 / 20 GiB · resident');
+  assert.equal(kernelLine(aKernel({ used_bytes: 4096 }), trans), '0.25 GPU · 4 KiB / 20 GiB · resident');
+});
+
+test('the line of a kernel that has no memory yet, or no more, says why in plain words', () => {
+  const line = changes => kernelLine(aKernel({ quota_bytes: 0, ...changes }), trans);
+  assert.equal(line({ state: 'pending', queue_position: 3 }), '0.25 GPU · waits: 2 before it');
+  assert.equal(line({ state: 'pending', queue_position: 1 }), '0.25 GPU · waits: next');
+  assert.equal(line({ state: 'pending' }), '0.25 GPU · waits');
+  assert.equal(line({ state: 'starting' }), '0.25 GPU · starting');
+  assert.equal(line({ state: 'ended', quota_bytes: 20 * GIB }), '0.25 GPU · ended');
+});
+
+test('the line tells how far a move is, where that is told', () => {
+  const line = changes => kernelLine(aKernel(changes), trans);
+  assert.equal(line({ state: 'waking' }), '0.25 GPU · 3.1 / 20 GiB · waking');
+  assert.equal(line({ state: 'waking', residency: moving(GIB, 3 * GIB) }), '0.25 GPU · 3.1 / 20 GiB · waking: 33%');
+  assert.equal(line({ state: 'waking', residency: waits() }), '0.25 GPU · 3.1 / 20 GiB · waits: 2 before it');
+  assert.equal(line({ residency: moving(2 * GIB, 3 * GIB) }), '0.25 GPU · 3.1 / 20 GiB · swapping out: 66%');
+  assert.equal(line({ state: 'waking', residency: moving(0, 0) }), '0.25 GPU · 3.1 / 20 GiB · waking');
+});
+
+test('the hint is a sentence with the reason', () => {
+  const ended = { state: 'ended', ending: { message: 'The kernel was ended after 60 min idle.' } };
+  assert.match(kernelHint(aKernel(ended), trans), /0.25 GPU, ended\. The kernel was ended after 60 min idle\.$/);
+  assert.match(kernelHint(aKernel(), trans), /3\.1 of 20\.0 GiB of memory used, resident$/);
+});
+
+test('cells wait in the queue and for memory, with how many before them and how long', () => {
+  const pending = waitOf(aKernel({ state: 'pending', queue_position: 3, reason: '0.1 free on gpu0' }), trans);
+  assert.deepEqual([pending.text, pending.why], ['waits for a GPU: 2 kernels before it', '0.1 free on gpu0']);
+  assert.equal(waitOf(aKernel({ state: 'pending', queue_position: 1 }), trans).text, 'waits for a GPU: next in the queue');
+  const memory = waitOf(aKernel({ state: 'waking', residency: waits() }), trans);
+  assert.deepEqual([memory.text, memory.why], ['waits for GPU memory: 2 kernels before it, about 3 s', 'others have their turn']);
+  const alone = waitOf(aKernel({ state: 'swapped', residency: waits({ before: 0, expected_seconds: null }) }), trans);
+  assert.equal(alone.text, 'waits for GPU memory');
+});
+
+test('a copy under way is shown as far as it is, and not where nobody tells', () => {
+  const told = waitOf(aKernel({ state: 'waking', residency: moving(3.1 * GIB, 6 * GIB) }), trans);
+  assert.deepEqual(told.progress, { done: 3.1 * GIB, total: 6 * GIB });
+  assert.match(told.text, /3\.1 of 6\.0 GiB/);
+  assert.equal(waitOf(aKernel({ state: 'waking' }), trans).progress, null);
+});
+
+test('cells of a kernel that has what it needs, or no GPU, do not wait', () => {
+  assert.equal(waitOf(null, trans), null);
+  for (const state of ['resident', 'starting', 'ended']) {
+    assert.equal(waitOf(aKernel({ state }), trans), null);
+  }
+  assert.equal(waitOf(aKernel({ state: 'pending', gpus: 0 }), trans), null);
+});
+
+test('a cell that runs in a swapped kernel is not said to wait', () => {
+  const wait = waitOf(aKernel({ state: 'swapped' }), trans);
+  assert.equal(wait.kind, 'asleep');
+  assert.doesNotMatch(wait.text, /waits/);
+  assert.equal(new WaitTeller(trans).next(wait, 5000), null);
+});
+
+test('a screen reader hears of a wait that lasts, of a change of place, and of the end; not of seconds', () => {
+  const teller = new WaitTeller(trans);
+  const behind = (before, seconds) =>
+    waitOf(aKernel({ state: 'waking', residency: waits({ before, expected_seconds: seconds }) }), trans);
+  assert.equal(teller.next(behind(2, 9), 0), null);
+  assert.match(teller.next(behind(2, 8), 1000), /2 kernels before it/);
+  assert.equal(teller.next(behind(2, 3), 20000), null);
+  assert.match(teller.next(behind(1, 3), 21000), /1 kernel before it/);
+  assert.equal(teller.next(behind(0, 2), 22000), null);
+  assert.match(teller.next(null, 23000), /goes on/);
+  assert.equal(teller.next(null, 24000), null);
+});
+
+test('a wait that is over at once is not told at all', () => {
+  const teller = new WaitTeller(trans);
+  assert.equal(teller.next(waitOf(aKernel({ state: 'waking' }), trans), 0), null);
+  assert.equal(teller.next(null, 400), null);
+});
+
+test('a hint goes to a swapped kernel of mine, at most one in a second', () => {
+  const rule = new HintRule();
+  const swapped = aKernel({ state: 'swapped' });
+  assert.equal(rule.mayHint(swapped, 'ada', 0), true);
+  assert.equal(rule.mayHint(swapped, 'ada', 999), false);
+  assert.equal(rule.mayHint(aKernel({ id: 'k-2', state: 'checkpointed' }), 'ada', 999), true);
+  assert.equal(rule.mayHint(swapped, 'ada', 1000), true);
+  assert.equal(rule.mayHint(swapped, 'ada', 1500), false);
+});
+
+test('no hint goes to a kernel that is there, ended, unknown, or of somebody else', () => {
+  const rule = new HintRule();
+  for (const state of ['pending', 'starting', 'resident', 'waking', 'ended']) {
+    assert.equal(rule.mayHint(aKernel({ state }), 'ada', 0), false);
+  }
+  assert.equal(rule.mayHint(aKernel({ state: 'swapped' }), 'bob', 0), false);
+  assert.equal(rule.mayHint(null, 'ada', 0), false);
+});
+
+/** A notebook's session whose kernel is changed by hand. */
+class ASession {
+  kernelChanged = new Signal(this);
+  disposed = new Signal(this);
+  session = { kernel: null };
+
+  start(id) {
+    this.session = { kernel: id === null ? null : { id } };
+    this.kernelChanged.emit();
+  }
+}
+
+/** A model whose answers are what `answer` has at the time. */
+function anAttachment(t, answer) {
+  const fetchText = async () => (answer.status ? JSON.stringify(answer.status) : Promise.reject(answer.problem));
+  const model = new GpuKernelsModel({ source: { fetchText }, intervalSeconds: 0.01 });
+  const session = new ASession();
+  const attached = new AttachedKernel(model, session);
+  model.watch();
+  t.after(() => [attached.dispose(), model.dispose()]);
+  return { model, session, attached };
+}
+
+/** Until `claim` holds, at once or after a change. */
+function until(changing, claim) {
+  return new Promise(resolve => {
+    const look = () => claim() && resolve(changing.changed.disconnect(look));
+    changing.changed.connect(look);
+    look();
+  });
+}
+
+test("a notebook follows its own kernel's figures, and is told of nobody else's", async t => {
+  const answer = { status: aStatus({ kernels: [aKernel(), aKernel({ id: 'k-2' })] }) };
+  const { model, session, attached } = anAttachment(t, answer);
+  assert.equal(attached.attachment, 'unknown');
+  session.start('k-1');
+  await until(attached, () => attached.attachment === 'ours');
+  assert.equal(attached.kernel.id, 'k-1');
+  let changes = 0;
+  attached.changed.connect(() => (changes += 1));
+  const other = aKernel({ id: 'k-2', used_bytes: 5 });
+  answer.status = aStatus({ kernels: [aKernel(), other] });
+  await until(model, () => model.state.status.kernels[1].used_bytes === 5);
+  assert.equal(changes, 0);
+  answer.status = aStatus({ kernels: [aKernel({ state: 'swapped' }), other] });
+  await until(attached, () => attached.kernel.state === 'swapped');
+  assert.equal(changes, 1);
+});
+
+test('a kernel is not said to have no GPU before the server was asked since it started', async t => {
+  const answer = { status: aStatus({ kernels: [] }) };
+  const { model, session, attached } = anAttachment(t, answer);
+  await model.refresh();
+  const seen = [];
+  attached.changed.connect(() => seen.push(attached.attachment));
+  answer.status = aStatus({ kernels: [aKernel()] });
+  session.start('k-1');
+  await until(attached, () => attached.attachment === 'ours');
+  assert.deepEqual(seen, ['ours']);
+  answer.status = aStatus({ kernels: [] });
+  session.start('k-9');
+  await until(attached, () => attached.attachment === 'none');
+});
+
+test('a kernel that ended stays in sight until another starts', async t => {
+  const answer = { status: aStatus({ kernels: [aKernel()] }) };
+  const { model, session, attached } = anAttachment(t, answer);
+  session.start('k-1');
+  await until(attached, () => attached.attachment === 'ours');
+  answer.status = aStatus({ kernels: [aKernel({ state: 'ended', ending: { message: 'out of memory' } })] });
+  session.start(null);
+  await until(attached, () => attached.kernel.state === 'ended');
+  await model.refresh();
+  assert.equal(attached.attachment, 'ours');
+});
+
+test('on a server without Aliquot a notebook is told so', async t => {
+  const { session, attached } = anAttachment(t, { problem: new StatusError('not-installed', '') });
+  session.start('k-1');
+  await until(attached, () => attached.attachment === 'elsewhere');
+  assert.equal(attached.kernel, null);
+});
