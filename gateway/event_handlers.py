@@ -9,15 +9,13 @@ import json
 from typing import Any
 
 from aliquot.gateway.auth import user_of
+from aliquot.gateway.gateway_questions import open_events
 from aliquot.gateway.handler_base import SETTING, Sources
 from jupyter_server.auth.decorator import authorized, ws_authenticated
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
 from jupyter_server.gateway.gateway_client import GatewayClient
-from jupyter_server.utils import url_path_join
-from tornado.httpclient import HTTPRequest
-from tornado.web import HTTPError
-from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, WebSocketHandler, websocket_connect
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 _TRY_AGAIN = 1013  # the code of RFC 6455's registry for a server that closes and may be asked anew
 
@@ -67,21 +65,58 @@ class EventsHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
 
 class RemoteEventsHandler(EventsHandler):
-    """On a server in gateway mode: the gateway's stream, passed on to its administrators."""
+    """On a server in gateway mode: the gateway's stream, passed on to its administrators. Others hear nothing.
+
+    A gateway that is away, or has no stream, is told at the handshake; one that is lost later closes the stream.
+    """
+
+    @ws_authenticated
+    @authorized
+    async def get(self, *args: Any, **kwargs: Any) -> None:
+        """Open both, the gateway's first."""
+        self._upstream = await open_events() if user_of(self).is_admin else None
+        try:
+            await super().get(*args, **kwargs)
+        except BaseException:
+            self._leave()
+            raise
+
+    def on_close(self) -> None:
+        """Called by tornado."""
+        super().on_close()
+        self._leave()
 
     async def _send(self) -> None:
-        if not user_of(self).is_admin:
+        if self._upstream is None:
             return
-        client = GatewayClient.instance()
-        url = url_path_join(client.ws_url or "", "aliquot/api/events")
-        upstream: WebSocketClientConnection | None = None
         try:
-            upstream = await websocket_connect(HTTPRequest(url, **client.load_connection_args()))
-            while (message := await upstream.read_message()) is not None:
-                await self.write_message(message)
-        except (OSError, HTTPError, WebSocketClosedError) as error:
-            self.log.info("events=lost gateway=%s reason=%s", url, error)
+            while (message := await self._upstream.read_message()) is not None:
+                if (event := _readable(message)) is None:
+                    self.log.warning("events=unreadable gateway=%s", GatewayClient.instance().url)
+                    break
+                await self.write_message(event)
+        except WebSocketClosedError:
+            pass
         finally:
-            if upstream is not None:
-                upstream.close()
+            self._leave()
         self.close(_TRY_AGAIN, "the gateway closed the stream")
+
+    def _leave(self) -> None:
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            upstream.close()
+
+
+def _readable(message: str | bytes) -> str | None:
+    """An event as it came; None for what is none, which a browser must not be handed."""
+    try:
+        event = json.loads(message)
+        return str(message, "utf-8") if isinstance(message, bytes) else message if _is_event(event) else None
+    except ValueError:
+        return None
+
+
+def _is_event(event: Any) -> bool:
+    return (
+        isinstance(event, dict) and isinstance(event.get("schema_id"), str) and isinstance(event.get("kernel_id"), str)
+    )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from aliquot.gateway.handler_base import AliquotHandler
 from aliquot.gateway.kernel_changes import Wish, read_wish
 from aliquot.gateway.kernel_handlers import OneKernelHandler, told_as_http
 from aliquot.gateway.outlook import LARGEST, Outlook
@@ -25,7 +25,7 @@ class OutlookHandler(OneKernelHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        asked = wanted(self)
+        asked = wanted(self.asked())
         kernel_id = asked.pop("kernel", None)
         with told_as_http():
             wish = read_wish(asked, LARGEST, "the query")
@@ -36,21 +36,23 @@ class OutlookHandler(OneKernelHandler):
                 found = await self._outlooks().of_kernel(self.asker, kernel_id, wish)
         self.answer(outlook_report(found))
 
+    def asked(self) -> dict[str, str]:
+        """The query. Raises HTTPError 400."""
+        found = {name: self.get_query_arguments(name) for name in _NAMES}
+        for name, values in found.items():
+            if len(values) > 1:
+                raise HTTPError(400, f"asked {name} {len(values)} times; ask it once")
+        return {name: values[0] for name, values in found.items() if values}
+
     def _outlooks(self) -> Outlooks:
         if self.sources.outlooks is None:
             raise HTTPError(503, "This server grants nothing itself, for its kernels are a gateway's: ask that one")
         return self.sources.outlooks
 
 
-def wanted(handler: AliquotHandler) -> dict[str, Any]:
+def wanted(query: Mapping[str, str]) -> dict[str, Any]:
     """The query, as the body of a change would say it. Raises HTTPError 400."""
-    found: dict[str, Any] = {}
-    for name in _NAMES:
-        values = handler.get_query_arguments(name)
-        if len(values) > 1:
-            raise HTTPError(400, f"asked {name} {len(values)} times; ask it once")
-        if values:
-            found[name] = values[0]
+    found: dict[str, Any] = dict(query)
     try:
         if "gpus" in found:
             found["gpus"] = float(found["gpus"])

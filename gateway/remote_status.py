@@ -5,12 +5,12 @@ Only to whom this server's kernels are: its administrators. Paths of notebooks a
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 from urllib.parse import urlencode
 
 from aliquot.gateway.event_handlers import RemoteEventsHandler
+from aliquot.gateway.gateway_questions import ask_gateway, ask_gateway_for_text
 from aliquot.gateway.handler_base import AliquotHandler
 from aliquot.gateway.handlers import SizesHandler, StatusHandler
 from aliquot.gateway.history_handlers import HistoryHandler
@@ -25,49 +25,38 @@ from aliquot.gateway.kernel_handlers import (
     WakeHandler,
 )
 from aliquot.gateway.local_kernels import session_labels
+from aliquot.gateway.outlook_handlers import OutlookHandler
 from aliquot.gateway.stock_handlers import read_body, with_cause
-from aliquot.gpu_hook.waiting import within
 from jupyter_server.auth.decorator import authorized
-from jupyter_server.gateway.gateway_client import GatewayClient, gateway_request
-from jupyter_server.utils import url_path_join
-from tornado.escape import json_decode, url_escape
+from tornado.escape import url_escape
 from tornado.web import HTTPError, RequestHandler, authenticated
 
-# Below the patience of a browser that asks us; the client alone would try for half a minute.
-_ANSWER_SECONDS = 5.0
+_NOT_FOUND = 404
 _Report = dict[str, Any]
 
 
-async def ask_gateway(path: str, **request: Any) -> Any:
-    """The gateway's answer. Raises HTTPError, 503 where there is none."""
-    text = await ask_gateway_for_text(path, **request)
-    try:
-        return json_decode(text) if text else None
-    except ValueError as error:
-        raise HTTPError(503, f"asked the gateway for {path}; its answer cannot be read: {error!r}") from error
-
-
-async def ask_gateway_for_text(path: str, **request: Any) -> str:
-    """Its answer as it is. Raises likewise."""
-    url = url_path_join(GatewayClient.instance().url or "", "aliquot/api", path)
-    try:
-        response = await within(gateway_request(url, **{"method": "GET", **request}), _ANSWER_SECONDS)
-        return str(response.body or b"", "utf-8")
-    except (asyncio.TimeoutError, OSError, ValueError) as error:
-        raise HTTPError(503, f"asked the gateway at {url}; it gave no answer: {error!r}") from error
-    except HTTPError as error:
-        # Filled in here, for what the gateway said is no template of ours.
-        message = (error.log_message or "") % error.args if error.args else error.log_message
-        raise HTTPError(error.status_code, (message or "").replace("%", "%%")) from error
+def check_owner(handler: AliquotHandler) -> None:
+    """The gateway takes this server for its user, whom nobody else may speak for. Raises HTTPError 403."""
+    if not handler.asker.is_admin:
+        raise HTTPError(
+            403,
+            f"asked by {handler.asker.name or 'nobody'}; the kernels of this server are on a gateway, which takes all "
+            "that comes from here for this server's owner. Ask the gateway itself, with a token of your own",
+        )
 
 
 async def passed_on(handler: AliquotHandler, path: str) -> _Report | None:
-    """The gateway's report; None where it has none to give, and for users who have no kernels by this server."""
+    """The gateway's report; None while it is away, and for users who have no kernels by this server.
+
+    Raises HTTPError 404 for a kernel that is not there, and where the gateway is no Aliquot.
+    """
     if not handler.asker.is_admin:
         return None
     try:
         report: _Report = await ask_gateway(path)
     except HTTPError as error:
+        if error.status_code == _NOT_FOUND:
+            raise
         handler.log.info("gateway=no_report path=%s reason=%s", path, error)
         return None
     labels = session_labels(handler.session_manager)
@@ -106,7 +95,7 @@ class RemoteKernelHandler(KernelHandler):
     @authenticated
     @authorized
     async def get(self, kernel_id: str) -> None:
-        report = await passed_on(self, f"kernels/{url_escape(kernel_id)}")
+        report = await passed_on(self, _kernel(kernel_id))
         if report is None:
             return await with_cause(super().get, kernel_id)
         self.answer(report)
@@ -114,10 +103,9 @@ class RemoteKernelHandler(KernelHandler):
     @authenticated
     @authorized
     async def patch(self, kernel_id: str) -> None:
-        if not self.asker.is_admin:
-            return await with_cause(super().patch, kernel_id)
+        check_owner(self)
         body = json.dumps(read_body(self.get_json_body))
-        report = await ask_gateway(f"kernels/{url_escape(kernel_id)}", method="PATCH", body=body)
+        report = await ask_gateway(_kernel(kernel_id), method="PATCH", body=body)
         self.set_status(202 if report["resize"] else 200)
         self.answer(report)
 
@@ -128,11 +116,7 @@ class RemoteKeepHandler(KeepHandler):
     @authenticated
     @authorized
     async def post(self, kernel_id: str) -> None:
-        if not self.asker.is_admin:
-            return await with_cause(super().post, kernel_id)
-        await ask_gateway(f"kernels/{url_escape(kernel_id)}/keep", method="POST", body="{}")
-        self.set_status(204)
-        self.finish()
+        await _post(self, kernel_id, "keep")
 
 
 class RemoteCellsHandler(CellsHandler):
@@ -141,9 +125,8 @@ class RemoteCellsHandler(CellsHandler):
     @authenticated
     @authorized
     async def get(self, kernel_id: str) -> None:
-        if not self.asker.is_admin:
-            return await with_cause(super().get, kernel_id)
-        self.answer_text(await ask_gateway_for_text(f"kernels/{url_escape(kernel_id)}/cells"))
+        check_owner(self)
+        self.answer_text(await ask_gateway_for_text(f"{_kernel(kernel_id)}/cells"))
 
 
 class RemoteResizeHandler(ResizeHandler):
@@ -152,9 +135,8 @@ class RemoteResizeHandler(ResizeHandler):
     @authenticated
     @authorized
     async def delete(self, kernel_id: str) -> None:
-        if not self.asker.is_admin:
-            return await with_cause(super().delete, kernel_id)
-        await ask_gateway(f"kernels/{url_escape(kernel_id)}/resize", method="DELETE")
+        check_owner(self)
+        await ask_gateway(f"{_kernel(kernel_id)}/resize", method="DELETE")
         self.set_status(204)
         self.finish()
 
@@ -165,10 +147,7 @@ class RemoteSwapOutHandler(SwapOutHandler):
     @authenticated
     @authorized
     async def post(self, kernel_id: str) -> None:
-        if not self.asker.is_admin:
-            return await with_cause(super().post, kernel_id)
-        self.set_status(202)
-        self.answer(await ask_gateway(f"kernels/{url_escape(kernel_id)}/swap-out", method="POST", body="{}"))
+        await _post(self, kernel_id, "swap-out")
 
 
 class RemoteWakeHandler(WakeHandler):
@@ -177,10 +156,7 @@ class RemoteWakeHandler(WakeHandler):
     @authenticated
     @authorized
     async def post(self, kernel_id: str) -> None:
-        if not self.asker.is_admin:
-            return await with_cause(super().post, kernel_id)
-        self.set_status(202)
-        self.answer(await ask_gateway(f"kernels/{url_escape(kernel_id)}/wake", method="POST", body="{}"))
+        await _post(self, kernel_id, "wake")
 
 
 class RemoteHintHandler(HintHandler):
@@ -189,11 +165,7 @@ class RemoteHintHandler(HintHandler):
     @authenticated
     @authorized
     async def post(self, kernel_id: str) -> None:
-        if not self.asker.is_admin:
-            return await with_cause(super().post, kernel_id)
-        await ask_gateway(f"kernels/{url_escape(kernel_id)}/hint", method="POST", body="{}")
-        self.set_status(204)
-        self.finish()
+        await _post(self, kernel_id, "hint")
 
 
 class RemoteSizesHandler(SizesHandler):
@@ -202,15 +174,19 @@ class RemoteSizesHandler(SizesHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        report = None
-        if self.asker.is_admin:
-            try:
-                report = await ask_gateway("sizes")
-            except HTTPError as error:
-                self.log.info("gateway=no_report path=sizes reason=%s", error)
-        if report is None:
-            return await with_cause(super().get)
-        self.answer(report)
+        check_owner(self)
+        self.answer(await ask_gateway("sizes"))
+
+
+class RemoteOutlookHandler(OutlookHandler):
+    """What the gateway would do."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        check_owner(self)
+        query = urlencode(self.asked())
+        self.answer(await ask_gateway(f"outlook?{query}"))
 
 
 class RemoteHistoryHandler(HistoryHandler):
@@ -219,8 +195,7 @@ class RemoteHistoryHandler(HistoryHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        if not self.asker.is_admin:
-            return await with_cause(super().get)
+        check_owner(self)
         question, is_csv = self.question(), self.wants_csv()
         wish = [("kernel", name) for name in question.kernels] + [("device", name) for name in question.devices]
         query = urlencode([("range", question.range.name), ("format", "csv" if is_csv else "json"), *wish])
@@ -240,8 +215,25 @@ def remote_handlers(routes: tuple[tuple[str, type[RequestHandler]], ...]) -> lis
         RemoteWakeHandler,
         RemoteHintHandler,
         RemoteSizesHandler,
+        RemoteOutlookHandler,
         RemoteEventsHandler,
         RemoteHistoryHandler,
     )
     stands_for: dict[type, type[RequestHandler]] = {handler.__bases__[0]: handler for handler in ours}
     return [(route, stands_for.get(handler, handler)) for route, handler in routes]
+
+
+def _kernel(kernel_id: str) -> str:
+    return f"kernels/{url_escape(kernel_id)}"
+
+
+async def _post(handler: AliquotHandler, kernel_id: str, verb: str) -> None:
+    """An order to one kernel: the gateway's answer, or none where it has none to give."""
+    check_owner(handler)
+    report = await ask_gateway(f"{_kernel(kernel_id)}/{verb}", method="POST", body="{}")
+    if report is None:
+        handler.set_status(204)
+        handler.finish()
+        return
+    handler.set_status(202)
+    handler.answer(report)

@@ -13,7 +13,8 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -122,45 +123,89 @@ class Server:
         return printed
 
 
-@pytest.fixture(scope="module")
-def a_gateway() -> Iterator[Server]:
-    """`aliquot serve` with three users. Its kernels end with it, however it ends."""
+@contextmanager
+def a_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
-    users = {name: {"token": token} for name, token in TOKENS.items()}
-    users["ada"]["role"] = "admin"
-    config = folder / "serve.py"
-    config.write_text(
-        f"c.AliquotIdentityProvider.users = {users!r}\n"
-        "c.Aliquot.start_agent = False\nc.Aliquot.keep_kernels = 'never'\n"
-        f"c.Aliquot.runtime_dir = {str(folder / 'run')!r}\n"
-    )
-    (folder / "run").mkdir(mode=0o700)
-    server = Server(folder, ["aliquot.gateway.app", "serve", f"--config={config}"], TOKENS["ada"])
     try:
-        yield server.start()
-        for kernel_id in server.kernels():
-            server.ask("DELETE", f"api/kernels/{kernel_id}")
+        yield folder
     finally:
-        server.end(signal.SIGTERM)
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def serving() -> Iterator[Server]:
+    """`aliquot serve` with three users. Its kernels end with it, however it ends."""
+    with a_folder() as folder:
+        users = {name: {"token": token} for name, token in TOKENS.items()}
+        users["ada"]["role"] = "admin"
+        config = folder / "serve.py"
+        config.write_text(
+            f"c.AliquotIdentityProvider.users = {users!r}\n"
+            "c.Aliquot.start_agent = False\nc.Aliquot.keep_kernels = 'never'\n"
+            f"c.Aliquot.runtime_dir = {str(folder / 'run')!r}\n"
+        )
+        (folder / "run").mkdir(mode=0o700)
+        server = Server(folder, ["aliquot.gateway.app", "serve", f"--config={config}"], TOKENS["ada"])
+        try:
+            yield server.start()
+            if server.process is not None:
+                end_kernels(server)
+        finally:
+            server.end(signal.SIGTERM)
+
+
+def end_kernels(server: Server) -> None:
+    for kernel_id in server.kernels():
+        server.ask("DELETE", f"api/kernels/{kernel_id}")
+
+
+@pytest.fixture(scope="module")
+def a_gateway() -> Iterator[Server]:
+    """One that all tests of a module share."""
+    with serving() as server:
+        yield server
+
+
 @pytest.fixture
-def own_servers(a_gateway: Server) -> Iterator[Callable[..., list[Server]]]:
+def own_gateway() -> Iterator[Server]:
+    """One that a test may end and start again."""
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def a_stock_gateway() -> Iterator[Server]:
+    """A gateway as Jupyter Server alone makes it."""
+    with a_folder() as folder:
+        off = dict.fromkeys(("aliquot.gateway", "jupyterlab", "jupyter_lsp", "jupyter_server_terminals"), False)
+        words = ["jupyter_server", f"--ServerApp.jpserver_extensions={off}"]
+        server = Server(folder, [*words, f"--IdentityProvider.token={TOKENS['alice']}"], TOKENS["alice"])
+        try:
+            yield server.start()
+            end_kernels(server)
+        finally:
+            server.end(signal.SIGTERM)
+
+
+@pytest.fixture
+def own_servers(request: pytest.FixtureRequest) -> Iterator[Callable[..., list[Server]]]:
     """Users' own Jupyter servers in gateway mode, each with a folder of its own."""
     made: list[Server] = []
+    gateways: list[Server] = []
 
-    def make(user: str) -> Server:
+    def make(user: str, gateway: Server, more: Sequence[str]) -> Server:
         folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
-        words = ["jupyter_server", f"--gateway-url={a_gateway.url}", f"--GatewayClient.auth_token={TOKENS[user]}"]
+        words = ["jupyter_server", f"--gateway-url={gateway.url}", f"--GatewayClient.auth_token={TOKENS[user]}", *more]
         on = {"aliquot.gateway": True, "jupyterlab": False, "jupyter_lsp": False, "jupyter_server_terminals": False}
         made.append(
             Server(folder, [*words, f"--ServerApp.jpserver_extensions={on}", "--IdentityProvider.token=own"], "own")
         )
         return made[-1]
 
-    def start(*users: str) -> list[Server]:
-        servers = [make(user) for user in users]
+    def start(*users: str, gateway: Server | None = None, more: Sequence[str] = ()) -> list[Server]:
+        there = gateway or request.getfixturevalue("a_gateway")
+        gateways.append(there)
+        servers = [make(user, there, more) for user in users]
         for server in servers:
             server.spawn()
         for server in servers:
@@ -171,5 +216,5 @@ def own_servers(a_gateway: Server) -> Iterator[Callable[..., list[Server]]]:
     for server in made:
         server.end(signal.SIGKILL)
         shutil.rmtree(server.folder, ignore_errors=True)
-    for kernel_id in a_gateway.kernels():
-        a_gateway.ask("DELETE", f"api/kernels/{kernel_id}")
+    for gateway in gateways:
+        end_kernels(gateway)
