@@ -4,8 +4,8 @@ import { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ServiceManagerPlugin } from '@jupyterlab/services';
 
 import { cellExecutor } from './plugins/cell_executor';
-import { comingBack } from './plugins/coming_back';
 import { cellWaits } from './plugins/cell_waits';
+import { comingBack } from './plugins/coming_back';
 import { history } from './plugins/history';
 import { kernelCommands } from './plugins/kernel_commands';
 import { kernelSpecs } from './plugins/kernel_specs';
@@ -30,8 +30,7 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   toolbar,
   statusBar,
   cellWaits,
-  wakeHints,
-  history
+  wakeHints
 ];
 
 export default plugins;
