@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import aliquot.gateway.commands.late_grammar  # noqa: F401 (before Jupyter's server, which imports jsonschema)
 from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from traitlets import default

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +31,14 @@ else:
 
 # A look every quarter of a second: tests wait for what they claim, and never long.
 _FAST: dict[str, dict[str, Any]] = {"@aliquot/lab:plugin": {"refreshInterval": 0.5}}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Called by pytest. A long browser test runs in `make soak` alone, and not once with a smaller factor."""
+    ours = [item for item in items if item.path.parent == Path(__file__).parent]
+    for item in ours:
+        if item.get_closest_marker("soak") and "ALIQUOT_SOAK" not in os.environ:
+            item.add_marker(pytest.mark.skip(reason="a long browser test: make soak"))
 
 
 @pytest.fixture(scope="session")

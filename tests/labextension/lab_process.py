@@ -20,6 +20,9 @@ from types import TracebackType
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "tests"))  # for take_screenshot.py, a program
+from quick_start import python_m  # noqa: E402
+
 BUNDLE = REPOSITORY / "labextension" / "dist"
 CHROMIUM = Path("/usr/bin/chromium")
 CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb"]
@@ -138,7 +141,7 @@ class LabProcess:
         return ["jupyterlab", "--LabApp.expose_app_in_browser=True"]
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", *self._words(), "--no-browser", "--allow-root"]
+        command = [*python_m(*self._words()), "--no-browser", "--allow-root"]
         command += [f"--ServerApp.port={self._port}", f"--ServerApp.root_dir={self.notebooks}"]
         command += self._options or ["--Aliquot.keep_kernels=never"]
         with (self._home / "log").open("wb") as log:

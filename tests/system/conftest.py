@@ -24,6 +24,7 @@ import websocket
 from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
 from aliquot.gpu_hook.client import query
 from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
+from quick_start import python_m
 
 sys.path.insert(0, str(Path(__file__).parent))  # for what several files of this folder share
 TOKEN = "system-test-token"
@@ -248,7 +249,7 @@ def a_granted_kernel(an_agent: object, a_folder: Path, an_environment: dict[str,
 
 def start_server(folder: Path, environment: dict[str, str], name: str, *options: str) -> Server:
     """A server of the user's own: plain ``jupyter server``, with Aliquot enabled by its installation alone."""
-    command = [sys.executable, "-m", "jupyter", "server", "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
+    command = [*python_m("jupyter_server"), "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
     command += ["--port=0", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={folder}"]
     # Tests stop servers by SIGTERM, and want nothing left behind; those about survival choose otherwise.
     command += ["--Aliquot.keep_kernels=never", *options]

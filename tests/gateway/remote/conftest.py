@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -22,6 +21,7 @@ from typing import Any
 import pytest
 import websocket
 from ports import free_port
+from quick_start import python_m
 
 TOKENS = {"alice": "a-token-of-alice", "bob": "a-token-of-bob", "ada": "a-token-of-ada"}
 START_SECONDS = 90.0
@@ -55,7 +55,7 @@ class Server:
     def spawn(self) -> None:
         (self.folder / "work").mkdir(parents=True, exist_ok=True)
         cleared = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER_", "ALIQUOT_", "XDG_", "KERNEL_"))}
-        command = [sys.executable, "-m", *self.words, f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0"]
+        command = [*python_m(*self.words), f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0"]
         command += [
             "--ServerApp.ip=127.0.0.1",
             "--no-browser",

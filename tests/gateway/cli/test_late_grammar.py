@@ -1,0 +1,25 @@
+"""The grammar that would be more than half of a server's start is built when somebody checks an address by it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_PROGRAM = """
+import sys
+import aliquot.gateway.commands.server
+import jsonschema
+assert "lark" not in sys.modules
+checker = jsonschema.FormatChecker()
+texts = [("http://ex\\u00e4mple.org/", "iri"), ("no address", "iri"), ("//a", "iri-reference"), ("<>", "iri-reference")]
+print([checker.conforms(text, kind) for text, kind in texts])
+assert "lark" in sys.modules
+import rfc3987_syntax
+assert rfc3987_syntax.__file__ and rfc3987_syntax.RFC3987_SYNTAX_TERMS
+"""
+
+
+def test_a_server_is_imported_without_it_and_addresses_are_checked_all_the_same() -> None:
+    done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[True, False, True, False]"

@@ -1,0 +1,16 @@
+"""Starts Jupyter's own programs without the grammar that is more than half of their start; `aliquot serve` and `lab`
+put it off by themselves."""
+
+from __future__ import annotations
+
+import sys
+
+_RUN = """
+import runpy, aliquot.gateway.commands.late_grammar
+runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
+"""
+
+
+def python_m(module: str, *words: str) -> list[str]:
+    """The command that is `python -m module words` otherwise."""
+    return [sys.executable, "-c", _RUN.format(module=module), *words]
