@@ -10,6 +10,7 @@ import { history } from './plugins/history';
 import { kernelCommands } from './plugins/kernel_commands';
 import { kernelSpecs } from './plugins/kernel_specs';
 import { kernels } from './plugins/kernels';
+import { notifications } from './plugins/notifications';
 import { panel } from './plugins/panel';
 import { picker } from './plugins/picker';
 import { sizedNotebooks } from './plugins/sized_notebooks';
@@ -22,6 +23,7 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   kernelSpecs,
   kernelCommands,
   panel,
+  notifications,
   picker,
   sizedNotebooks,
   history,

@@ -6,7 +6,14 @@ import { IEnding, IEndingSoon, IKernel, IMemory, IStatus } from './tokens';
 export type News =
   | { readonly kind: 'ended'; readonly key: string; readonly kernel: IKernel; readonly ending: IEnding }
   | { readonly kind: 'restarted'; readonly key: string; readonly kernel: IKernel; readonly ending: IEnding }
-  | { readonly kind: 'soon'; readonly key: string; readonly kernel: IKernel; readonly soon: IEndingSoon };
+  | { readonly kind: 'soon'; readonly key: string; readonly kernel: IKernel; readonly soon: IEndingSoon }
+  /** It runs, and was refused memory that it needed. */
+  | { readonly kind: 'short'; readonly key: string; readonly kernel: IKernel; readonly needed: number }
+  /** It has what it waited long for. */
+  | { readonly kind: 'served'; readonly key: string; readonly kernel: IKernel };
+
+/** Who waited for less has seen it happen. */
+const LONG_MS = 30000;
 
 /** As many as a browser remembers; the server lists far fewer. */
 const REMEMBERED = 500;
@@ -44,22 +51,41 @@ export class NewsReader {
     this._isFirst = this._told.isNew;
   }
 
-  read(status: IStatus): News[] {
-    const found = newsOf(status);
-    const fresh = found.filter(news => !this._told.has(news.key) && (news.kind === 'soon' || !this._isFirst));
+  read(status: IStatus, now: Date): News[] {
+    const found = [...newsOf(status), ...this._served(status, now.getTime())];
+    const isPast = (news: News): boolean => news.kind === 'ended' || news.kind === 'restarted';
+    const fresh = found.filter(news => !this._told.has(news.key) && !(this._isFirst && isPast(news)));
     this._told.add(found.map(news => news.key));
     this._isFirst = false;
     return fresh;
   }
 
+  /** Those that waited when last looked at, and do not now. A page that was loaded meanwhile counts from then. */
+  private _served(status: IStatus, now: number): News[] {
+    const served: News[] = [];
+    const waiting = new Map<string, number>();
+    for (const kernel of mine(status)) {
+      const since = this._waiting.get(kernel.id);
+      if (isWaiting(kernel)) {
+        const told = (kernel.residency?.waits?.seconds ?? 0) * 1000;
+        waiting.set(kernel.id, Math.min(since ?? now, now - told));
+      } else if (since !== undefined && now - since > LONG_MS && kernel.state !== 'ended') {
+        served.push({ kind: 'served', key: `served ${kernel.id} ${since}`, kernel });
+      }
+    }
+    this._waiting = waiting;
+    return served;
+  }
+
   private readonly _told: Remembered;
   private _isFirst: boolean;
+  private _waiting: ReadonlyMap<string, number> = new Map();
 }
 
 /** All that a status tells of this user's own kernels, said before or not. */
 export function newsOf(status: IStatus): News[] {
   const news: News[] = [];
-  for (const kernel of status.kernels.filter(kernel => kernel.owner === status.user.name)) {
+  for (const kernel of mine(status)) {
     const { ending, last_crash, ending_soon: soon } = kernel;
     // Who may stop the server knows that kernels ended with it.
     if (ending && ending.by !== status.user.name && !(ending.code === 'stopped' && status.user.role === 'admin')) {
@@ -71,8 +97,22 @@ export function newsOf(status: IStatus): News[] {
     if (soon) {
       news.push({ kind: 'soon', key: `soon ${kernel.id} ${soon.at}`, kernel, soon });
     }
+    const needed = kernel.needed_bytes ?? 0;
+    if (needed > kernel.quota_bytes && kernel.quota_bytes > 0 && kernel.state !== 'ended') {
+      const key = `short ${kernel.id} ${kernel.quota_bytes} ${kernel.last_crash?.at ?? ''}`;
+      news.push({ kind: 'short', key, kernel, needed });
+    }
   }
   return news;
+}
+
+function mine(status: IStatus): readonly IKernel[] {
+  return status.kernels.filter(kernel => kernel.owner === status.user.name);
+}
+
+/** For room, to start or to come back; a copy that is under way is no wait. */
+function isWaiting(kernel: IKernel): boolean {
+  return kernel.state === 'pending' || (kernel.state === 'waking' && (kernel.residency?.waits ?? null) !== null);
 }
 
 namespace Private {

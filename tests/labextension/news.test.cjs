@@ -5,20 +5,23 @@
 const assert = require('node:assert/strict');
 const test = require('node:test');
 
-const { aKernel, aMemory, aStatus, anEnding, compiled, over } = require('./scripts.cjs');
-const { NewsReader } = compiled('news');
+const { GIB, aKernel, aMemory, aStatus, anEnding, compiled, over } = require('./scripts.cjs');
+const { NewsReader, newsOf } = compiled('news');
+
+const NOW = new Date('2026-01-01T00:00:00Z');
+const after = seconds => new Date(NOW.getTime() + seconds * 1000);
 
 test('what ended before a browser saw the server is no news, and what ends then is told once', () => {
   const memory = aMemory();
   const old = over('k1');
   const reader = new NewsReader(memory);
-  assert.deepEqual(reader.read(aStatus({ kernels: [old] })), []);
+  assert.deepEqual(reader.read(aStatus({ kernels: [old] }), NOW), []);
   const status = aStatus({ kernels: [old, over('k2')] });
-  assert.deepEqual(reader.read(status).map(news => [news.kind, news.kernel.id]), [['ended', 'k2']]);
-  assert.deepEqual(reader.read(status), []);
+  assert.deepEqual(reader.read(status, NOW).map(news => [news.kind, news.kernel.id]), [['ended', 'k2']]);
+  assert.deepEqual(reader.read(status, NOW), []);
   const later = new NewsReader(memory);
   const reloaded = aStatus({ kernels: [...status.kernels, over('k3'), aKernel('k4', { last_crash: anEnding() })] });
-  assert.deepEqual(later.read(reloaded).map(news => news.key.split(' ').slice(0, 2)), [
+  assert.deepEqual(later.read(reloaded, NOW).map(news => news.key.split(' ').slice(0, 2)), [
     ['ended', 'k3'],
     ['restarted', 'k4']
   ]);
@@ -27,15 +30,52 @@ test('what ended before a browser saw the server is no news, and what ends then 
 test('only what happens to my own kernels, and what I did not do, is news', () => {
   const reader = new NewsReader(aMemory('[]'));
   const kernels = [over('k1', { by: 'ada' }), { ...over('k2'), owner: 'bob' }, over('k3', { code: 'stopped' })];
-  assert.deepEqual(reader.read(aStatus({ kernels })).map(news => news.kernel.id), ['k3']);
+  assert.deepEqual(reader.read(aStatus({ kernels }), NOW).map(news => news.kernel.id), ['k3']);
   const admin = new NewsReader(aMemory('[]'));
-  assert.deepEqual(admin.read(aStatus({ user: { name: 'ada', role: 'admin' }, kernels })), []);
+  assert.deepEqual(admin.read(aStatus({ user: { name: 'ada', role: 'admin' }, kernels }), NOW), []);
 });
 
 test('an announced end is told at once, and again when it is announced anew', () => {
   const reader = new NewsReader(aMemory('no JSON'));
   const soon = at => aStatus({ kernels: [aKernel('k1', { ending_soon: { at, reason: 'idle', can_keep: true } })] });
-  assert.equal(reader.read(soon('t1')).length, 1);
-  assert.equal(reader.read(soon('t1')).length, 0);
-  assert.equal(reader.read(soon('t2')).length, 1);
+  assert.equal(reader.read(soon('t1'), NOW).length, 1);
+  assert.equal(reader.read(soon('t1'), NOW).length, 0);
+  assert.equal(reader.read(soon('t2'), NOW).length, 1);
+});
+
+test('a kernel that was refused memory which it needed is told once at each limit, and not once it has enough', () => {
+  const memory = aMemory('[]');
+  const needs = changes => aStatus({ kernels: [aKernel('k1', { needed_bytes: 6 * GIB, ...changes })] });
+  const kinds = status => new NewsReader(memory).read(status, NOW).map(news => [news.kind, news.needed]);
+  assert.deepEqual(kinds(needs()), [['short', 6 * GIB]]);
+  assert.deepEqual(kinds(needs({ needed_bytes: 7 * GIB })), []);
+  assert.deepEqual(kinds(needs({ quota_bytes: 5 * GIB })), [['short', 6 * GIB]]);
+  assert.deepEqual(kinds(needs({ quota_bytes: 8 * GIB })), []);
+  assert.deepEqual(kinds(needs({ needed_bytes: null })), []);
+  assert.deepEqual(newsOf(needs({ needed_bytes: undefined })), []);
+});
+
+test('who waited long for a GPU is told once it is there, and who waited for a moment is not', () => {
+  const reader = new NewsReader(aMemory('[]'));
+  const all = state => aStatus({ kernels: [aKernel('k1', { state }), aKernel('k2', { state: 'pending' })] });
+  assert.deepEqual(reader.read(all('pending'), NOW), []);
+  assert.deepEqual(reader.read(all('pending'), after(20)), []);
+  assert.deepEqual(reader.read(all('starting'), after(31)).map(news => [news.kind, news.kernel.id]), [['served', 'k1']]);
+  assert.deepEqual(reader.read(all('resident'), after(32)), []);
+  assert.deepEqual(reader.read(all('pending'), after(40)), []);
+  assert.deepEqual(reader.read(all('resident'), after(60)), []);
+});
+
+test('a wait for memory to come back counts from when it began, and one that ends with the kernel is no news', () => {
+  const waking = seconds => {
+    const waits = { reason: 'no room', seconds, before: 0, expected_seconds: null };
+    return aKernel('k1', { state: 'waking', residency: { waits } });
+  };
+  const reader = new NewsReader(aMemory('[]'));
+  reader.read(aStatus({ kernels: [waking(29)] }), NOW);
+  const back = aStatus({ kernels: [aKernel('k1')] });
+  assert.deepEqual(reader.read(back, after(2)).map(news => news.kind), ['served']);
+  reader.read(aStatus({ kernels: [waking(100)] }), after(100));
+  const over = aStatus({ kernels: [aKernel('k1', { state: 'ended' })] });
+  assert.deepEqual(reader.read(over, after(200)), []);
 });

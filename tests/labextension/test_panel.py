@@ -280,6 +280,8 @@ def test_a_kernel_that_ended_is_told_once_without_the_panel(a_scripted_lab: LabP
         a_script.an_ended_kernel("k-9", "night.ipynb"),
         a_script.an_ended_kernel("k-8", "mine.ipynb", code="user", by="ada"),
     ]
+    _eventually(page, lambda: a_script.streams != [], "the page hears of changes")
+    a_script.tell(kernel_id="k-9", state="ended")
     toast = page.locator(".Toastify__toast")
     toast.get_by_text("night.ipynb: the kernel was ended after 60 min idle").wait_for()
     assert toast.filter(has_text="mine.ipynb").count() == 0

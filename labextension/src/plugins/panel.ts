@@ -1,17 +1,11 @@
-// The sidebar panel: joined to Lab's shell, palette, settings and restorer.
+// The sidebar panel: joined to Lab's shell, palette and restorer.
 
 import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
-import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { IDisposable } from '@lumino/disposable';
 
 import { IGpuKernels } from '../gpu_kernels';
-import { GpuKernelsModel } from '../model';
-import { NewsReader } from '../news';
-import { storage } from '../storage';
-import { CommandIDs, PLUGIN_ID, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
-import { Announcer } from '../widgets/announce';
+import { CommandIDs, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
 import { gpuIcon } from '../widgets/icons';
 import { GpuKernelsPanel } from '../widgets/panel';
 
@@ -23,17 +17,15 @@ export const panel: JupyterFrontEndPlugin<void> = {
   description: 'Adds the sidebar panel of GPUs and of the kernels that share them.',
   autoStart: true,
   requires: [IGpuKernels],
-  optional: [ICommandPalette, ILayoutRestorer, ISettingRegistry, ITranslator],
+  optional: [ICommandPalette, ILayoutRestorer, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     { model }: IGpuKernels,
     palette: ICommandPalette | null,
     restorer: ILayoutRestorer | null,
-    settings: ISettingRegistry | null,
     translator: ITranslator | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    const { serverSettings } = app.serviceManager;
     const panel = new GpuKernelsPanel({
       model,
       translator: translator ?? nullTranslator,
@@ -50,39 +42,5 @@ export const panel: JupyterFrontEndPlugin<void> = {
       execute: () => app.shell.activateById(panel.id)
     });
     palette?.addItem({ command: CommandIDs.show, category: trans.__('View'), args: { isPalette: true } });
-    const reader = new NewsReader(storage(`${PLUGIN_ID}:told:${serverSettings.baseUrl}`));
-    const announcer = new Announcer(model, reader, trans, () => app.shell.activateById(panel.id));
-    void followSettings(settings, model, announcer);
   }
 };
-
-/** Takes refresh interval and notifications from Lab's settings, now and whenever they change. */
-async function followSettings(
-  registry: ISettingRegistry | null,
-  model: GpuKernelsModel,
-  announcer: Announcer
-): Promise<void> {
-  let waiting: IDisposable | null = null;
-  const wait = (tells: boolean): void => {
-    announcer.isEnabled = tells;
-    if (tells !== (waiting !== null)) {
-      waiting?.dispose();
-      waiting = tells ? model.waitForNews() : null;
-    }
-  };
-  try {
-    const settings = await registry?.load(PLUGIN_ID);
-    const take = (): void => {
-      model.intervalSeconds = settings?.get('refreshInterval').composite as number;
-      wait(settings?.get('notifications').composite as boolean);
-    };
-    if (settings) {
-      take();
-      settings.changed.connect(take);
-      return;
-    }
-  } catch (error) {
-    console.warn('aliquot: the settings could not be read, the defaults are in force.', error);
-  }
-  wait(true);
-}

@@ -1,4 +1,4 @@
-// Tells of kernels that ended, or are about to, in Lab's own notifications. What is news, news.ts decides.
+// Tells of kernels in Lab's own notifications, each with what can be done about it. What is news, news.ts decides.
 
 import { Notification } from '@jupyterlab/apputils';
 import { TranslationBundle } from '@jupyterlab/translation';
@@ -6,80 +6,168 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import { GpuKernelsModel, kernelTitle } from '../model';
 import { News, NewsReader, newsOf } from '../news';
 import { formatTime } from '../quantities';
+import { IKernel, IKernelEvent, IStatus } from '../tokens';
 
-/** More at once, as after a night, are told in one sentence: the panel has each of them. */
+/** More of a kind at once, as after a night, are told in one sentence: the panel has each of them. */
 const MOST_AT_ONCE = 3;
+/** Memory that is lent is taken back often: once in so long is told of each kernel. */
+const RECLAIM_PAUSE_MS = 600000;
+
+/** What is said of one piece of news, and what can be done about it. */
+export interface IAnnouncement {
+  readonly text: string;
+  readonly actions: readonly Notification.IAction[];
+}
 
 /** Asks the server to keep a kernel; tells why it does not. */
 export function keepKernel(model: GpuKernelsModel, kernelId: string): void {
-  model.keep(kernelId).catch(error => {
-    Notification.error(error instanceof Error ? error.message : String(error), { autoClose: false });
-  });
+  model.keep(kernelId).catch(tellFailure);
+}
+
+/** A failure of what was asked by a click in a notification, where the user looks. */
+export function tellFailure(error: unknown): void {
+  Notification.error(error instanceof Error ? error.message : String(error), { autoClose: false });
 }
 
 /** Follows the model until the page is left. */
 export class Announcer {
-  constructor(
-    private readonly _model: GpuKernelsModel,
-    private readonly _reader: NewsReader,
-    private readonly _trans: TranslationBundle,
-    private readonly _showPanel: () => void
-  ) {
-    _model.changed.connect(() => this._look());
+  constructor(private readonly _options: Announcer.IOptions) {
+    const { model } = _options;
+    model.changed.connect(() => this._look());
+    model.happened.connect((_, event) => this._hear(event));
   }
 
   /** Whether anything is told; while it is not, nothing counts as told. */
   isEnabled = false;
 
   private _look(): void {
-    const { status } = this._model.state;
+    const { model, reader, isShown } = this._options;
+    const { status } = model.state;
     if (status === null || !this.isEnabled) {
       return;
     }
-    const fresh = this._reader.read(status);
-    const ended = fresh.filter(news => news.kind === 'ended');
-    const others = fresh.filter(news => news.kind !== 'ended');
-    if (ended.length > MOST_AT_ONCE) {
-      this._tellOfMany(ended.length);
-    } else {
-      ended.forEach(news => this._tell(news));
+    const fresh = reader.read(status, new Date()).filter(news => news.kind !== 'served' || !isShown(news.kernel));
+    for (const kind of new Set(fresh.map(news => news.kind))) {
+      const alike = fresh.filter(news => news.kind === kind);
+      if (alike.length > MOST_AT_ONCE) {
+        this._tellOfMany(kind, alike);
+      } else {
+        alike.forEach(news => this._tell(news, status));
+      }
     }
-    others.forEach(news => this._tell(news));
     this._takeBack(new Set(newsOf(status).map(news => news.key)));
   }
 
-  private _tell(news: News): void {
+  private _tell(news: News, status: IStatus): void {
+    const { trans, model } = this._options;
     const title = kernelTitle(news.kernel);
     if (news.kind === 'soon') {
       const at = formatTime(news.soon.at, new Date());
-      const message = this._trans.__('%1 will be ended at %2: %3', title, at, news.soon.reason);
-      const keep = { label: this._trans.__('Keep it'), callback: () => keepKernel(this._model, news.kernel.id) };
-      const actions = news.soon.can_keep ? [keep] : [];
-      this._standing.set(news.key, Notification.warning(message, { autoClose: false, actions }));
+      const keep = { label: trans.__('Keep it'), callback: () => keepKernel(model, news.kernel.id) };
+      const message = trans.__('%1 will be ended at %2: %3', title, at, news.soon.reason);
+      this._warn(message, news.soon.can_keep ? [keep] : [], [news]);
     } else if (news.kind === 'restarted') {
-      const message = this._trans.__('%1 was started again, without its variables: %2', title, news.ending.message);
+      const message = trans.__('%1 was started again, without its variables: %2', title, news.ending.message);
       Notification.warning(message, { autoClose: false });
+    } else if (news.kind === 'served') {
+      Notification.success(trans.__('%1 has its GPU now.', title), { autoClose: false, actions: this._toNotebook(news.kernel) });
     } else {
-      Notification.warning(`${title}: ${news.ending.message}`, { autoClose: false, actions: [this._toPanel()] });
+      void this._tellOfMemory(news, status);
     }
   }
 
-  private _tellOfMany(count: number): void {
-    const message = this._trans.__('%1 of your kernels ended.', String(count));
-    Notification.warning(message, { autoClose: false, actions: [this._toPanel()] });
+  /** Of an end, or of memory that was refused: with a larger size, where there is one that helps. */
+  private async _tellOfMemory(news: News & { kind: 'ended' | 'short' }, status: IStatus): Promise<void> {
+    const { text, actions } = await this._options.describe(news, status);
+    if (news.kind === 'ended') {
+      Notification.warning(text, { autoClose: false, actions: [...actions, this._toPanel()] });
+    } else {
+      this._warn(text, actions, [news]);
+    }
   }
 
-  /** An announcement that does not hold any more. */
+  /** Stands until it is put away, or does not hold any more. */
+  private _warn(message: string, actions: readonly Notification.IAction[], all: readonly News[]): void {
+    const id = Notification.warning(message, { autoClose: false, actions: [...actions] });
+    this._standing.set(id, all.map(news => news.key));
+  }
+
+  private _tellOfMany(kind: News['kind'], all: readonly News[]): void {
+    const message = this._ofMany(kind, String(all.length));
+    if (kind === 'soon' || kind === 'short') {
+      this._warn(message, [this._toPanel()], all);
+    } else {
+      const options = { autoClose: false, actions: [this._toPanel()] } as const;
+      Notification.emit(message, kind === 'served' ? 'success' : 'warning', { ...options, actions: [...options.actions] });
+    }
+  }
+
+  private _ofMany(kind: News['kind'], count: string): string {
+    const { trans } = this._options;
+    switch (kind) {
+      case 'ended':
+        return trans.__('%1 of your kernels ended.', count);
+      case 'restarted':
+        return trans.__('%1 of your kernels were started again, without their variables.', count);
+      case 'soon':
+        return trans.__('%1 of your kernels will be ended soon.', count);
+      case 'short':
+        return trans.__('%1 of your kernels ran out of their GPU memory.', count);
+      case 'served':
+        return trans.__('%1 of your kernels have their GPU now.', count);
+    }
+  }
+
+  /** Memory beyond the guarantee goes when another kernel needs it: the status says only that it went. */
+  private _hear(event: IKernelEvent): void {
+    const { model, trans } = this._options;
+    const kernel = model.kernel(event.kernel_id);
+    const now = Date.now();
+    const isSoon = now - (this._reclaimed.get(event.kernel_id) ?? -Infinity) < RECLAIM_PAUSE_MS;
+    const isMine = event.owner === model.state.status?.user.name;
+    if (!this.isEnabled || (event.kind as string) !== 'reclaimed' || kernel === null || !isMine || isSoon) {
+      return;
+    }
+    this._reclaimed.set(event.kernel_id, now);
+    const why = event.reason ?? trans.__('another kernel needs it.');
+    const message = trans.__('GPU memory of %1 was taken back: %2', kernelTitle(kernel), why);
+    Notification.info(message, { autoClose: 10000, actions: [this._toPanel()] });
+  }
+
+  /** Announcements that do not hold any more. */
   private _takeBack(present: ReadonlySet<string>): void {
-    for (const [key, id] of [...this._standing].filter(([key]) => !present.has(key))) {
-      Notification.dismiss(id);
-      this._standing.delete(key);
+    for (const [id, keys] of [...this._standing]) {
+      if (!keys.some(key => present.has(key))) {
+        Notification.dismiss(id);
+        this._standing.delete(id);
+      }
     }
   }
 
   private _toPanel(): Notification.IAction {
-    return { label: this._trans.__('Show GPU kernels'), callback: () => this._showPanel() };
+    return { label: this._options.trans.__('Show GPU kernels'), callback: () => this._options.showPanel() };
   }
 
-  private readonly _standing = new Map<string, string>();
+  private _toNotebook(kernel: IKernel): Notification.IAction[] {
+    const { trans, open } = this._options;
+    return open(kernel) ? [{ label: trans.__('Open its notebook'), callback: () => open(kernel)?.() }] : [];
+  }
+
+  private readonly _standing = new Map<string, readonly string[]>();
+  private readonly _reclaimed = new Map<string, number>();
+}
+
+export namespace Announcer {
+  export interface IOptions {
+    readonly model: GpuKernelsModel;
+    readonly reader: NewsReader;
+    readonly trans: TranslationBundle;
+    readonly showPanel: () => void;
+    /** What to do to open its notebook; null where it has none that is this user's. */
+    readonly open: (kernel: IKernel) => (() => void) | null;
+    /** Whether the user looks at this kernel's notebook. */
+    readonly isShown: (kernel: IKernel) => boolean;
+    /** What is said of kernels that want for memory, or ended. Never rejects. */
+    readonly describe: (news: News & { kind: 'ended' | 'short' }, status: IStatus) => Promise<IAnnouncement>;
+  }
 }

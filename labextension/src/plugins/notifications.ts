@@ -1,0 +1,97 @@
+// Notifications of what happens to one's kernels, joined to Lab's settings, documents and sessions.
+
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { IDisposable } from '@lumino/disposable';
+
+import { IGpuKernels } from '../gpu_kernels';
+import { GpuKernelsModel, notebookPath } from '../model';
+import { NewsReader } from '../news';
+import { storage } from '../storage';
+import { CommandIDs, IKernel, PLUGIN_ID, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
+import { Announcer } from '../widgets/announce';
+import { describeMemory } from '../widgets/memory_news';
+import { contextAt } from '../widgets/open_contexts';
+
+export const notifications: JupyterFrontEndPlugin<void> = {
+  id: PluginIDs.notifications,
+  description: 'Tells when a kernel of mine ended, will be ended, ran out of memory, or has its GPU at last.',
+  autoStart: true,
+  requires: [IGpuKernels],
+  optional: [ISettingRegistry, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    { model, client }: IGpuKernels,
+    settings: ISettingRegistry | null,
+    translator: ITranslator | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+    const path = (kernel: IKernel): string | null => {
+      const { status } = model.state;
+      return status && notebookPath(kernel, status);
+    };
+    const announcer = new Announcer({
+      model,
+      trans,
+      reader: new NewsReader(storage(`${PLUGIN_ID}:told:${app.serviceManager.serverSettings.baseUrl}`)),
+      showPanel: () => void app.commands.execute(CommandIDs.show),
+      open: kernel => {
+        const found = path(kernel);
+        return found === null ? null : () => void app.commands.execute('docmanager:open', { path: found });
+      },
+      isShown: kernel => {
+        const current = app.shell.currentWidget;
+        return !document.hidden && current !== null && contextAt([current], kernel.label)?.path === kernel.label;
+      },
+      describe: (news, status) =>
+        describeMemory(news, status, {
+          model,
+          client,
+          trans,
+          restartAs: path(news.kernel) === null ? null : name => restartAs(app, news.kernel.label, name)
+        })
+    });
+    void followSettings(settings, model, announcer);
+  }
+};
+
+/** In the notebook's own session where it is open here; else the notebook is opened with this kernel. */
+async function restartAs(app: JupyterFrontEnd, path: string, name: string): Promise<void> {
+  const context = contextAt(app.shell.widgets('main'), path);
+  if (context) {
+    await context.changeKernel({ name });
+  }
+  await app.commands.execute('docmanager:open', context ? { path } : { path, kernel: { name } });
+}
+
+/** Takes refresh interval and notifications from Lab's settings, now and whenever they change. */
+async function followSettings(
+  registry: ISettingRegistry | null,
+  model: GpuKernelsModel,
+  announcer: Announcer
+): Promise<void> {
+  let waiting: IDisposable | null = null;
+  const wait = (tells: boolean): void => {
+    announcer.isEnabled = tells;
+    if (tells !== (waiting !== null)) {
+      waiting?.dispose();
+      waiting = tells ? model.waitForNews() : null;
+    }
+  };
+  try {
+    const settings = await registry?.load(PLUGIN_ID);
+    const take = (): void => {
+      model.intervalSeconds = settings?.get('refreshInterval').composite as number;
+      wait(settings?.get('notifications').composite as boolean);
+    };
+    if (settings) {
+      take();
+      settings.changed.connect(take);
+      return;
+    }
+  } catch (error) {
+    console.warn('aliquot: the settings could not be read, the defaults are in force.', error);
+  }
+  wait(true);
+}

@@ -1,0 +1,67 @@
+// Which larger size is proposed to a kernel that ran out of its GPU memory. Run by test_model.py on compiled sources.
+
+'use strict';
+
+const assert = require('node:assert/strict');
+const test = require('node:test');
+
+const { GIB, aKernel, aStatus, anEnding, compiled } = require('./scripts.cjs');
+const { endedForMemory, findLarger, largerWish } = compiled('larger');
+
+const device = index => ({ uuid: `GPU-${index}`, index, memory_bytes: 16 * GIB, lost: false });
+const STATUS = aStatus({ devices: [device(0), device(1)] });
+
+function aSizes(...gpus) {
+  const offered = gpus.map(share => ({ gpus: share, memory_limit_bytes: null }));
+  return { sizes: offered, largest_gpus: 2, step: 0.01, device_memory_bytes: 16 * GIB };
+}
+
+/** A kernel of a quarter of GPU 0, which needed this much. */
+function aShortKernel(neededGib, changes = {}) {
+  return aKernel('k1', { gpus: 0.25, needed_bytes: neededGib * GIB, devices: [device(0)], ...changes });
+}
+
+test('the next offered size that holds what was needed is proposed, and the next step where none is near', () => {
+  const wish = (needed, ...offered) => largerWish(aShortKernel(needed), STATUS, aSizes(...offered)).gpus;
+  assert.equal(wish(6.2, 0.25, 0.5, 1), 0.5);
+  assert.equal(wish(8, 0.25, 0.5, 1), 0.5);
+  assert.equal(wish(8.1, 0.25, 0.5, 1), 1);
+  assert.equal(wish(4.1, 0.25, 1), 0.26);
+});
+
+test('a kernel that runs stays on its devices, and one that is started again need not', () => {
+  assert.equal(largerWish(aShortKernel(20), STATUS, aSizes(1, 2)), null);
+  const over = aShortKernel(20, { state: 'ended', ending: anEnding({ code: 'oom' }) });
+  assert.equal(largerWish(over, STATUS, aSizes(1, 2)).gpus, 2);
+  assert.equal(largerWish({ ...over, needed_bytes: 40 * GIB }, STATUS, aSizes(1, 2)), null);
+});
+
+test('where nobody knows what was needed, more than there was is proposed', () => {
+  const over = aKernel('k1', { state: 'ended', ending: anEnding({ code: 'oom' }) });
+  assert.equal(largerWish(over, STATUS, aSizes(0.25, 0.5)).gpus, 0.5);
+});
+
+test('a limit of its own is raised in whole GiB, up to the memory of its devices', () => {
+  const limited = needed => aShortKernel(needed, { memory_limit_bytes: 4 * GIB });
+  const { gpus, memory } = largerWish(limited(6.2), STATUS, aSizes(0.5));
+  assert.deepEqual([gpus, memory], [0.25, 7 * GIB]);
+  assert.equal(largerWish(limited(17), STATUS, aSizes(0.5)), null);
+});
+
+test('a kernel that runs is asked about by its id, and one that ended as a new one', async () => {
+  const asked = [];
+  const source = {
+    sizes: async () => aSizes(0.5),
+    outlook: async (wish, kernelId) => (asked.push([wish.gpus, kernelId]), { suffix: 'gpu-0.5' })
+  };
+  const { outlook } = await findLarger(aShortKernel(6), STATUS, source);
+  await findLarger(aShortKernel(6, { state: 'ended' }), STATUS, source);
+  assert.deepEqual([outlook.suffix, asked], ['gpu-0.5', [[0.5, 'k1'], [0.5, undefined]]]);
+});
+
+test('an end is for want of memory if its reason says so, or if memory was refused before', () => {
+  const ended = (code, changes) => endedForMemory(aKernel('k1', { ending: anEnding({ code }), ...changes }));
+  assert.deepEqual(['quota', 'oom', 'culled'].map(code => ended(code)), [true, true, false]);
+  assert.equal(ended('crash', { needed_bytes: 6 * GIB }), true);
+  assert.equal(endedForMemory(aShortKernel(6)), false);
+});

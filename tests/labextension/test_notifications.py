@@ -1,0 +1,71 @@
+"""What a page tells of memory without being asked, and that the click which it offers does what it says."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
+    from tests.labextension.lab_page import LabPage, StatusScript
+    from tests.labextension.lab_process import LabProcess
+
+pytestmark = pytest.mark.browser
+GIB = 1 << 30
+_OUTLOOK = {
+    "suffix": "gpu-0.5",
+    "gpus": 0.5,
+    "memory_limit_bytes": None,
+    "quota_bytes": 8 * GIB,
+    "workload_class": "production",
+    "outcome": "queued",
+    "position": 1,
+    "message": "queued behind 1",
+}
+_SIZE = {"name": "python3.gpu-0.5", "base": "python3", "display_name": "Python 3", "gpus": 0.5, "description": ""}
+
+
+@pytest.fixture
+def asked(a_page: Page, a_script: StatusScript) -> list[tuple[str, Any]]:
+    """Requests for sizes as they were made; the script's server has one, and lets kernels wait for it."""
+    requests: list[tuple[str, Any]] = []
+    size = {**_SIZE, "memory_limit_bytes": None, "workload_class": "production", "image": None, "is_default": False}
+    offer = {"may_have_production": True, "sizes": [size], "grammar": "", "largest_gpus": 1, "step": 0.01}
+
+    def change(route: Route) -> None:
+        requests.append((route.request.method, json.loads(route.request.post_data or "null")))
+        wish = {"state": "pending", "gpus": 0.5, "reason": "waits for 4 GiB", "position": 1}
+        route.fulfill(json={**a_script.a_kernel(), "resize": wish})
+
+    a_page.route("**/aliquot/api/sizes*", lambda route: route.fulfill(json=offer))
+    a_page.route("**/aliquot/api/outlook*", lambda route: route.fulfill(json=_OUTLOOK))
+    a_page.route("**/aliquot/api/kernels/k-1?*", change)
+    return requests
+
+
+def test_memory_that_was_not_enough_is_told_with_a_size_that_is(
+    a_plain_lab: LabProcess, a_script: StatusScript, asked: list[tuple[str, Any]], a_scripted_lab: LabPage
+) -> None:
+    page = a_scripted_lab.page
+    toast = page.locator(".Toastify__toast")
+    a_script.body["kernels"][0]["needed_bytes"] = int(6.2 * GIB)
+    a_scripted_lab.show_panel()
+    short = toast.filter(has_text="train.ipynb ran out of its GPU memory: it has 4.0 GiB, and needed at least 6.2 GiB.")
+    short.get_by_text("With 0.5 GPU: queued behind 1").wait_for()
+    short.get_by_role("button", name="Change to 0.5 GPU").click()
+    toast.get_by_text("train.ipynb waits for 0.5 GPU: waits for 4 GiB").wait_for()
+    assert asked == [("PATCH", {"gpus": 0.5, "memory": None, "class": "production"})]
+
+    (a_plain_lab.notebooks / "big.ipynb").write_text(
+        json.dumps({"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    )
+    ended = a_script.an_ended_kernel("k-1", "big.ipynb", code="quota", message="a cell needed more than its limit")
+    a_script.body["kernels"] = [{**ended, "name": "python3.gpu-0.25", "needed_bytes": int(6.2 * GIB)}]
+    a_script.tell(kernel_id="k-1", state="ended")
+    told = toast.filter(has_text="big.ipynb: a cell needed more than its limit. It needed at least 6.2 GiB.")
+    with page.expect_request(lambda request: request.method == "POST" and "/api/sessions" in request.url) as started:
+        told.get_by_role("button", name="Restart at 0.5 GPU").click()
+    assert json.loads(started.value.post_data or "null")["kernel"]["name"] == "python3.gpu-0.5"
