@@ -169,7 +169,14 @@ class CellsHandler(AliquotHandler):
         link = None if links is None else links.get(kernel_id)
         report = NOTHING if link is None else await link.cells(_ATTACH_SECONDS)
         # Off the loop: it may be much.
-        self.answer_text(await asyncio.to_thread(report.text))
+        self.answer_text(await asyncio.to_thread(report.text, is_brief=self.is_brief()))
+
+    def is_brief(self) -> bool:
+        """Whether the messages are to be left out. Raises HTTPError."""
+        wish = self.get_query_argument("messages", "yes")
+        if wish not in ("yes", "no"):
+            raise HTTPError(400, f"asked messages={wish!r}: use yes or no")
+        return wish == "no"
 
 
 _KERNEL = r"/aliquot/api/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)"

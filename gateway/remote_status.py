@@ -126,7 +126,8 @@ class RemoteCellsHandler(CellsHandler):
     @authorized
     async def get(self, kernel_id: str) -> None:
         check_owner(self)
-        self.answer_text(await ask_gateway_for_text(f"{_kernel(kernel_id)}/cells"))
+        query = "?messages=no" if self.is_brief() else ""
+        self.answer_text(await ask_gateway_for_text(f"{_kernel(kernel_id)}/cells{query}"))
 
 
 class RemoteResizeHandler(ResizeHandler):

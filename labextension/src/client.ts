@@ -3,7 +3,7 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import { IHistory, IKernel, IOutlook, IRunningCells, ISizes, IStatusSource, IWish, StatusError } from './tokens';
+import { IHistory, IKernel, IOutlook, IRunningCell, IRunningCells, ISizes, IStatusSource, IWish, StatusError } from './tokens';
 
 /** An unanswered request is given up after this long, so that a hung server shows as one. */
 const PATIENCE_MS = 15000;
@@ -76,6 +76,11 @@ export class AliquotClient implements IStatusSource {
   /** The cells that run in a kernel or ended a short while ago, each with what it showed. */
   async runningCells(kernelId: string): Promise<IRunningCells> {
     return (await this._json('GET', ['kernels', kernelId, 'cells'])) as IRunningCells;
+  }
+
+  /** The same without their messages. */
+  async openCells(kernelId: string): Promise<readonly IRunningCell[]> {
+    return ((await this._json('GET', ['kernels', kernelId, 'cells'], undefined, '?messages=no')) as IRunningCells).cells;
   }
 
   async history(range: IHistory['range']): Promise<IHistory> {

@@ -46,6 +46,7 @@ interface IRun {
   /** How many messages are missing before what comes next, if they are. */
   mayLack: number;
   isOpen: boolean;
+  isAsking: boolean;
 }
 
 /** The runs of one kernel that a notebook's cells show again. Hears each message of the kernel, in their order. */
@@ -77,7 +78,7 @@ export class ComingBack {
     for (const [cell, opened] of match(answer.cells, notebook)) {
       if (this._stage.take(opened.id, cell)) {
         const mayLack = cell.omitted_messages;
-        const run = { cellId: opened.id, code: opened.code, executionCount: null, mayLack, isOpen: true };
+        const run = { cellId: opened.id, code: opened.code, executionCount: null, mayLack, isOpen: true, isAsking: false };
         this._runs.set(cell.msg_id, run);
         taken.push([cell, run]);
       }
@@ -89,6 +90,23 @@ export class ComingBack {
     this._heard = null;
     this._seen = new Seen(answer.seen);
     heard.forEach(message => this.hear(message));
+  }
+
+  /** Changes with each message of a cell that was taken. */
+  get moment(): number {
+    return this._moment;
+  }
+
+  /** What the gateway says of the runs now: a later question comes to the page that asked alone, an end may be missed. */
+  look(cells: readonly IRunningCell[]): void {
+    this._runs.forEach((run, msgId) => {
+      const now = cells.find(cell => cell.msg_id === msgId);
+      if (now === undefined || !now.is_open) {
+        this._settle(run);
+      } else {
+        this._ask(run, now.input);
+      }
+    });
   }
 
   /** The cell runs something newer, or is no more. */
@@ -109,9 +127,16 @@ export class ComingBack {
     }
     if (!cell.is_open) {
       this._settle(run);
-    } else if (cell.input !== null) {
-      this._stage.ask(run.cellId, cell.input);
+    } else {
+      this._ask(run, cell.input);
     }
+  }
+
+  private _ask(run: IRun, question: IRunningCell['input']): void {
+    if (question !== null && !run.isAsking) {
+      this._stage.ask(run.cellId, question);
+    }
+    run.isAsking = question !== null;
   }
 
   private _missed(run: IRun): void {
@@ -133,6 +158,8 @@ export class ComingBack {
     if (run === undefined) {
       return;
     }
+    this._moment += 1;
+    run.isAsking = false;
     if (type === 'execute_input') {
       this._begun(run, message);
     } else if (type === 'status') {
@@ -166,6 +193,7 @@ export class ComingBack {
 
   private readonly _runs = new Map<string, IRun>();
   private _heard: IPublished[] | null = [];
+  private _moment = 0;
   private _seen = new Seen({ ranges: {}, ids: [] });
 }
 

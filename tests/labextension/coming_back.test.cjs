@@ -177,6 +177,20 @@ test('code that the cell no longer has is said to be so, and questions are asked
   assert.deepEqual(stage.told, ['cell-a taken', 'cell-a other-code', 'cell-a asks name? ']);
 });
 
+test('a later question is asked once, and an end that was missed is told', () => {
+  const { stage, story } = comeBack(anAnswer(aRun('a', [input('a', 1)])), aNotebook(['cell-a']));
+  const asking = aRun('a', [], { input: { prompt: 'again? ', password: false } });
+  story.look([asking]);
+  story.look([asking]);
+  const before = story.moment;
+  story.hear(stream('a', 'thanks'));
+  assert.notEqual(story.moment, before, 'an answer from before this message is stale');
+  story.look([asking]);
+  story.look([aRun('a', [], { is_open: false })]);
+  story.look([]);
+  assert.deepEqual(stage.told, ['cell-a taken', 'cell-a asks again? ', 'cell-a thanks', 'cell-a asks again? ', 'cell-a over 1']);
+});
+
 test('the end of the kernel is the end of all runs', () => {
   const { stage, story } = comeBack(anAnswer(aRun('a', [input('a', 2)])), aNotebook(['cell-a']));
   story.end();

@@ -28,6 +28,7 @@ for number in range(30):
     for stop, name in ((9, "away"), (19, "back")):
         while number == stop and not pathlib.Path("{name}-" + name).exists():
             time.sleep(0.05)
+print("hello", input("name? "))
 """
 _RUN_EARLY = """async path => {
     const panel = await jupyterapp.commands.execute('docmanager:open', {path, kernel: {name: 'python3'}});
@@ -86,7 +87,7 @@ def a_returning_page(an_aliquot_lab: LabProcess, a_page: Page) -> Iterator[LabPa
     an_aliquot_lab.end_kernels()
 
 
-def test_a_page_that_is_reloaded_in_mid_cell_shows_its_whole_output(
+def test_a_page_that_is_reloaded_in_mid_cell_shows_its_whole_output_and_answers_it(
     an_aliquot_lab: LabProcess, a_returning_page: LabPage
 ) -> None:
     lab, page = a_returning_page, a_returning_page.page
@@ -104,10 +105,13 @@ def test_a_page_that_is_reloaded_in_mid_cell_shows_its_whole_output(
         shown.wait_for(19, "*")
         assert shown.lines() == [f"line {number}" for number in range(20)]
         notebook.go_on("back")
-        shown.wait_for(29, "2")
+        box = shown.cell.locator(".jp-Stdin-input")
+        box.fill("ada")
+        box.press("Enter")
+        shown.cell.locator(".jp-InputPrompt", has_text="[2]:").wait_for()
         want = [f"line {number}" for number in range(30)]
-        assert shown.lines() == want
+        assert [shown.lines()[:30], shown.lines()[-1]] == [want, "hello ada"]
         lab.finish_command("docmanager:save")
-        assert notebook.saved_lines() == want
+        assert [notebook.saved_lines()[:30], notebook.saved_lines()[-1]] == [want, "hello ada"]
     # Lab says so of comms that the page before had opened.
     assert [error for error in lab.errors if "Comm not found" not in error] == []

@@ -6,6 +6,7 @@ import { IChangedArgs } from '@jupyterlab/coreutils';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { Kernel, KernelMessage } from '@jupyterlab/services';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
+import { Poll } from '@lumino/polling';
 
 import { AliquotClient } from '../client';
 import { ComingBack } from '../coming_back';
@@ -16,6 +17,10 @@ import { CellOutputs } from '../widgets/cell_outputs';
 /** A server that is away is asked again so many times, each time after twice as long. */
 const TRIES = 5;
 const FIRST_WAIT_MS = 500;
+
+/** How often it is asked whether a cell that runs has a question. */
+const LOOK_MS = 2000;
+const LONGEST_LOOK_MS = 30000;
 
 /** After these the kernel finishes nothing that it began. */
 const ENDS: readonly Kernel.Status[] = ['restarting', 'autorestarting', 'terminating', 'dead'];
@@ -85,7 +90,9 @@ class Follower {
       this._leave = () => undefined;
     };
     const isHere = (): boolean => !this._panel.isDisposed && this._panel.sessionContext.session?.kernel === kernel;
-    void this._begin(kernel, story, outputs, isHere).then(isFollowed => !isFollowed && leave());
+    void this._begin(kernel, story, outputs, isHere).then(isFollowed =>
+      isFollowed ? this._look(kernel, story, isHere) : leave()
+    );
   }
 
   /** Whether there is anything to follow. */
@@ -103,6 +110,23 @@ class Follower {
     }
     story.begin(answer, outputs.notebook());
     return !story.isEmpty;
+  }
+
+  /** While a cell runs: a question that it asks later goes to the page that asked for the cell, and comes here by this. */
+  private _look(kernel: Kernel.IKernelConnection, story: ComingBack, isHere: () => boolean): void {
+    const poll = new Poll({
+      factory: async () => {
+        const before = story.moment;
+        const cells = await this._client.openCells(kernel.id);
+        if (story.moment === before && isHere()) {
+          story.look(cells);
+        }
+      },
+      frequency: { interval: LOOK_MS, backoff: true, max: LONGEST_LOOK_MS },
+      name: `@aliquot/lab:coming-back:${kernel.id}`,
+      standby: () => !story.isWaiting || document.hidden
+    });
+    poll.ticked.connect(() => void (isHere() && story.isWaiting ? undefined : poll.dispose()));
   }
 
   private async _ask(kernel: Kernel.IKernelConnection, isHere: () => boolean): Promise<IRunningCells | null> {
