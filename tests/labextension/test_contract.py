@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,3 +34,11 @@ def test_scripted_answers_are_answers_of_the_contract(a_contract: dict[str, Any]
 def test_scripted_events_are_events_of_the_schema() -> None:
     schema = yaml.safe_load((_REPOSITORY / "gateway" / "kernel_event.yaml").read_text())
     jsonschema.Draft202012Validator(schema).validate(StatusScript.an_event())
+
+
+def test_each_plugin_is_registered_once() -> None:
+    """Lab refuses all of them for one that comes twice."""
+    index = (_REPOSITORY / "labextension" / "src" / "index.ts").read_text()
+    listed = re.findall(r"^  (\w+),?$", index.partition("= [")[2], re.MULTILINE)
+    assert listed
+    assert len(listed) == len(set(listed))
