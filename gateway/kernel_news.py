@@ -35,7 +35,7 @@ def _of_one(was: Report | None, now: Report) -> list[News]:
     news = []
     if now["state"] != state:
         news.append(_data(now, "state", state))
-    elif _waits(now) is not None:
+    elif _waits_on(_waits(was), _waits(now)):
         news.append(_data(now, "waits", state))
     if bool(now["over_quota_bytes"]) != bool(was["over_quota_bytes"]):
         news.append(_data(now, "quota", state))
@@ -67,6 +67,17 @@ def _wish(report: Report) -> dict[str, Any] | None:
 
 def _size(report: Report) -> dict[str, Any]:
     return {name: report[name] for name in ("gpus", "memory_limit_bytes", "workload_class")}
+
+
+def _waits_on(before: Any, now: Any) -> bool:
+    """Whether a wait is worth a word: it is new or another, or a second more of it is over. Looks may come faster."""
+    if now is None:
+        return False
+    return before is None or _wait_key(before) != _wait_key(now)
+
+
+def _wait_key(waits: Mapping[str, Any]) -> tuple[Any, ...]:
+    return waits["reason"], waits["before"], int(waits["seconds"])
 
 
 def _waits(report: Report) -> Any:

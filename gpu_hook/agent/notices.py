@@ -13,14 +13,25 @@ from .ledger import DeviceAccount
 from .usage import DeviceUse
 
 _LEAST_SECONDS = 0.1  # between two notices
+_COPY_SECONDS = 0.25  # while memory is copied: who waits sees how far it is
 _EVENT = {"event": "status"}
 
 
+class Copying(Protocol):
+    """Where a kernel's memory is."""
+
+    @property
+    def is_copying(self) -> bool: ...
+
+
 class Sized(Protocol):
-    """A kernel, as far as its quota goes."""
+    """A kernel, as far as its quota goes, and its memory moves."""
 
     @property
     def kernel_id(self) -> str: ...
+
+    @property
+    def residency(self) -> Copying: ...
 
     @property
     def accounts(self) -> tuple[DeviceAccount, ...]: ...
@@ -55,12 +66,15 @@ class StatusNotices:
         self._due = loop.call_later(wait, self._tell_now)
 
     def look(self, kernels: Iterable[Sized]) -> None:
-        """Called often: a kernel that comes below its quota says nothing, its page alone does."""
-        if self._watchers:
-            over = frozenset(kernel.kernel_id for kernel in kernels if is_over_quota(kernel))
-            if over != self._over_quota:
-                self._over_quota = over
-                self.tell()
+        """Called often: of a kernel that comes below its quota, or whose copy goes on, its page alone tells."""
+        if not self._watchers:
+            return
+        known = tuple(kernels)
+        over = frozenset(kernel.kernel_id for kernel in known if is_over_quota(kernel))
+        is_late = asyncio.get_running_loop().time() - self._told_at >= _COPY_SECONDS
+        if over != self._over_quota or (is_late and any(kernel.residency.is_copying for kernel in known)):
+            self._over_quota = over
+            self.tell()
 
     def _tell_now(self) -> None:
         self._due, self._told_at = None, asyncio.get_running_loop().time()

@@ -129,6 +129,10 @@ class KernelResidency:
         self._moves.call_off()
 
     @property
+    def is_copying(self) -> bool:
+        return self._moves.is_copying
+
+    @property
     def lease(self) -> Lease:
         """For the page of a process that joins."""
         return Lease.ENDED if self.is_lease_ended else Lease.HELD

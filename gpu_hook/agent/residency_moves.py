@@ -49,6 +49,11 @@ class KernelMoves:
         self._is_called_off = False
         self._progress: MoveProgress | None = None
 
+    @property
+    def is_copying(self) -> bool:
+        """Whether somebody may want to know how far it is."""
+        return self._progress is not None
+
     def moving(self) -> Moving | None:
         """How far the copy under way is; None while there is none, and where nobody tells."""
         return None if self._progress is None else self._progress.now()

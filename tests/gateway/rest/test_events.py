@@ -44,9 +44,13 @@ def test_each_change_is_one_event_and_an_equal_look_none() -> None:
     assert told(look(), look(here)) == [("state", "resident", None)]
     assert told(look(here), look(out)) == [("state", "swapped", "resident")]
     assert told(look(out), look(waking)) == [("state", "waking", "swapped")]
-    assert told(look(waking), look(waking)) == [("waits", "waking", "waking")]
+    assert told(look(waking), look(waking)) == []
+    later = kernel("k", "ada", residency=residency("swapped", waits={**waits, "seconds": 2.0}))
+    assert told(look(waking), look(later)) == [("waits", "waking", "waking")]
+    next_one = kernel("k", "ada", residency=residency("swapped", waits={**waits, "before": 0}))
+    assert told(look(waking), look(next_one)) == [("waits", "waking", "waking")]
     assert told(look(waking), look()) == [("state", "ended", "waking")]
-    [news] = kernel_news(look(waking), look(waking))
+    [news] = kernel_news(look(later), look(waking))
     assert news["waits"] == {**waits, "expected_seconds": None}
     assert news["swapped_bytes"] == GIB
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from aliquot.gpu_hook.agent.ledger import DeviceAccount
@@ -22,6 +23,7 @@ class AKernel:
     def __init__(self) -> None:
         self.accounts: tuple[DeviceAccount, ...] = (DeviceAccount(100, part=PART, lent=100),)
         self.charged = 100
+        self.residency = SimpleNamespace(is_copying=False)
 
     def report(self) -> tuple[DeviceUse, ...]:
         return (DeviceUse(self.charged, self.charged, 0.0, 0),)
@@ -89,6 +91,24 @@ def test_a_kernel_that_goes_over_its_quota_or_comes_below_is_news() -> None:
         kernel.charged = 60  # and the credit is still lent
         watchers.notices.look([kernel])
         await watchers.next()
+        assert watchers.sent.empty()
+
+    play(scenario)
+
+
+def test_who_waits_for_a_copy_hears_again_and_again_how_far_it_is() -> None:
+    async def scenario(watchers: Watchers) -> None:
+        kernel = AKernel()
+        watchers.notices.enter(7)
+        kernel.residency.is_copying = True
+        watchers.notices.look([kernel])
+        await watchers.next()
+        while watchers.sent.empty():
+            watchers.notices.look([kernel])
+            await asyncio.sleep(0.01)
+        kernel.residency.is_copying = False
+        await watchers.next()
+        watchers.notices.look([kernel])
         assert watchers.sent.empty()
 
     play(scenario)
