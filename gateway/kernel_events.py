@@ -7,8 +7,9 @@ listens nothing is looked at.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ class KernelEvents:
         self._log = log
         self._before: Mapping[str, Report] = {}
         self._listeners: set[Listener] = set()
+        # Who last asked a change of a kernel, while somebody listens.
+        self._askers: dict[str, str] = {}
         self._logger = EventLogger()
         self._logger.register_event_schema(SCHEMA)
         self._logger.add_listener(schema_id=_SCHEMA_ID, listener=self._deliver)
@@ -66,6 +69,19 @@ class KernelEvents:
     def forget(self, listener: Listener) -> None:
         """It closed. Idempotent."""
         self._listeners.discard(listener)
+        if not self._listeners:
+            self._askers.clear()
+
+    @contextlib.contextmanager
+    def asked(self, kernel_id: str, asker: str) -> Iterator[None]:
+        """Around a wish of a user's: what comes of it is his doing. One that was refused is not."""
+        if self._listeners:
+            self._askers[kernel_id] = asker
+        try:
+            yield
+        except BaseException:
+            self._askers.pop(kernel_id, None)
+            raise
 
     def close(self) -> None:
         """The server stops: every stream ends."""
@@ -78,7 +94,9 @@ class KernelEvents:
         if not self._listeners:
             return
         before, self._before = self._before, self._look()
-        for data in kernel_news(before, self._before):
+        news = kernel_news(before, self._before, self._askers)
+        self._askers = {one: asker for one, asker in self._askers.items() if one in self._before}
+        for data in news:
             self._logger.emit(schema_id=_SCHEMA_ID, data=data)
 
     def _look(self) -> Mapping[str, Report]:

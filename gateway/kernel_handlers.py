@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from aliquot.gateway.auth import owns
 from aliquot.gateway.handler_base import AliquotHandler
@@ -54,6 +55,11 @@ class OneKernelHandler(AliquotHandler):
             raise HTTPError(409, "asked a change of a kernel; this server's kernels are another gateway's: ask there")
         return self.sources.changes
 
+    def asking(self, kernel_id: str) -> AbstractContextManager[None]:
+        """Around what the asker wants of it: events say whose doing it is."""
+        events = self.sources.events
+        return contextlib.nullcontext() if events is None else events.asked(kernel_id, self.asker.name)
+
 
 @contextlib.contextmanager
 def told_as_http() -> Iterator[None]:
@@ -85,7 +91,7 @@ class KernelHandler(OneKernelHandler):
     @authorized
     async def patch(self, kernel_id: str) -> None:
         changes = self.changes_of(kernel_id)
-        with told_as_http():
+        with told_as_http(), self.asking(kernel_id):
             wish = read_wish(read_body(self.get_json_body), self.sources.largest)
             outcome = await changes.resize(self.asker, kernel_id, wish)
         self.set_status(202 if isinstance(outcome, QueueEntry) else 200)
@@ -112,7 +118,7 @@ class SwapOutHandler(OneKernelHandler):
     @authenticated
     @authorized
     async def post(self, kernel_id: str) -> None:
-        with told_as_http():
+        with told_as_http(), self.asking(kernel_id):
             await self.changes_of(kernel_id).swap_out(kernel_id)
         self.set_status(202)
         self.answer(self.report(kernel_id))

@@ -6,21 +6,35 @@ kernel_event.yaml is the form of an event; who hears of it, kernel_events.py dec
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from aliquot.gateway.compute_view import held_back_text, is_held_out
+from aliquot.gateway.reclaims import reclaim
 
 Report = Mapping[str, Any]
 News = dict[str, Any]
+# Of a kernel of another program; of this server's own, the endings say why.
+_GONE: News = {"state": "ended", "reason": None, "waits": None}
+_NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
-def kernel_news(before: Mapping[str, Report], after: Mapping[str, Report]) -> list[News]:
-    """Events of all kernels, in their order: one for each thing that changed, one for each that waits."""
+def kernel_news(
+    before: Mapping[str, Report], after: Mapping[str, Report], askers: Mapping[str, str] = _NOBODY
+) -> list[News]:
+    """Events of all kernels, in their order: one for each thing that changed, one for each that waits.
+
+    ``askers``: who last asked a change of a kernel, by the REST API.
+    """
     news: list[News] = []
     for kernel_id, report in after.items():
-        news += _of_one(before.get(kernel_id), report)
+        was = before.get(kernel_id)
+        news += _of_one(was, report)
+        if was is not None and (taken := reclaim(was, report, askers.get(kernel_id))) is not None:
+            what, told = taken
+            news.append({**_data(report, "reclaimed", str(was["state"])), "reason": told, "reclaimed": what})
     gone = [report for kernel_id, report in before.items() if kernel_id not in after and report["state"] != "ended"]
-    return news + [{**_data(report, "state", str(report["state"])), "state": "ended", "waits": None} for report in gone]
+    return news + [{**_data(report, "state", str(report["state"])), **_GONE} for report in gone]
 
 
 def by_id(reports: Iterable[Report]) -> dict[str, Report]:
@@ -96,4 +110,5 @@ def _data(report: Report, kind: str, was: str | None) -> News:
         "held_out": is_held_out(report["devices"]),
         "waits": residency.get("waits"),
         "resize": _wish(report),
+        "reclaimed": None,
     }

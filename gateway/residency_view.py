@@ -59,6 +59,7 @@ def residency_report(residency: ResidencyStatus | None, iso: Callable[[float | N
             "expected_seconds": waits.expected_seconds,
         },
         "moving": None if moving is None else {"done_bytes": moving.done_bytes, "total_bytes": moving.total_bytes},
+        "left_for": residency.left_for,
         "swaps_out": residency.swaps_out,
         "swaps_in": residency.swaps_in,
         "waited_seconds": residency.waited_seconds,

@@ -43,6 +43,7 @@ class ResidencyStatus:
     """Where one kernel's memory is; ``state`` is a word of the table in docs/reference/kernel-life.md.
 
     ``mode_reason``: why it cannot be swapped at all, empty where it can; ``refusal``: why it was last not swapped.
+    ``left_for``: why it was last taken out, a word of docs/reference/agent-protocol.md.
     ``since`` and ``idle_since`` in seconds since the epoch. ``is_busy``: a cell, a call or the device works for it.
     """
 
@@ -62,6 +63,7 @@ class ResidencyStatus:
     idle_since: float | None = None
     is_busy: bool = False
     moving: Moving | None = None
+    left_for: str | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
     if report is None:
         return None
     refusal, lease, since, waits = (report.get(name) for name in ("refusal", "lease", "since", "waits"))
-    idle_since, moving = report.get("idle_since"), report.get("moving")
+    idle_since, moving, left_for = (report.get(name) for name in ("idle_since", "moving", "left_for"))
     return ResidencyStatus(
         state=str(report["state"]),
         mode=str(report["mode"]),
@@ -147,6 +149,7 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
         mode_reason=str(report.get("mode_reason") or ""),
         idle_since=None if idle_since is None else float(idle_since),
         is_busy=report.get("idle_seconds", 0.0) is None,
+        left_for=None if left_for is None else str(left_for),
         moving=None if moving is None else Moving(int(moving["done_bytes"]), int(moving["total_bytes"])),
     )
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from aliquot.gpu_hook.waiting import within
 
 from .idleness import Moment, Patience
-from .lease_records import Leased, LeaseRecord, Movable
+from .lease_records import Leased, LeaseRecord, LeftFor, Movable, why_out
 from .lease_views import NEVER, Decision, KernelView, Out, Policy, Reason, State, Wait
 from .leases import decide
 from .residency_facts import Move
@@ -154,7 +154,7 @@ class LeaseKeeper:
 
     def _carry_out(self, decision: Decision) -> None:
         for out in decision.outs:
-            self._begin(out.kernel_id, State.SWAPPING_OUT, self._take_out(out))
+            self._begin(out.kernel_id, State.SWAPPING_OUT, self._take_out(out, why_out(out, self._records)))
         for kernel_id in decision.ins:
             self._begin(kernel_id, State.SWAPPING_IN, self._bring_in(kernel_id))
         for kernel_id in decision.grown:
@@ -229,7 +229,7 @@ class LeaseKeeper:
         self._moves.add(task)
         task.add_done_callback(self._moves.discard)
 
-    async def _take_out(self, out: Out) -> None:
+    async def _take_out(self, out: Out, left_for: LeftFor) -> None:
         record = self._records[out.kernel_id]
         why = f"kernel {out.wanted_by} needs its room" if out.wanted_by else "somebody asked for it"
         try:
@@ -237,6 +237,8 @@ class LeaseKeeper:
         finally:
             record.is_beginning = None
         record.is_asked_out = False
+        if move.is_done:
+            record.left_for = left_for
         self._book(record, move, is_out=True)
 
     async def _bring_in(self, kernel_id: str) -> None:

@@ -138,6 +138,7 @@ def describe_lease(leases: LeaseKeeper, kernel_id: str) -> dict[str, Any] | None
         "idle_seconds": None if record.idle_since is None else round(now.monotonic - record.idle_since, 3),
         "idle_since": record.idle_at,
         "idle_reason": record.idle_reason,
+        "left_for": None if record.left_for is None else record.left_for.value,
         "waits": waits,
     }
 

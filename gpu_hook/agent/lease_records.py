@@ -5,6 +5,7 @@ Reads a kernel's facts; moves nothing and decides nothing.
 
 from __future__ import annotations
 
+import enum
 import time
 from collections.abc import Mapping
 from typing import Protocol
@@ -12,7 +13,7 @@ from typing import Protocol
 from .activity import Activity
 from .idleness import Moment, Patience, Telemetry, judge
 from .journal import Reservation
-from .lease_views import NEVER, Holding, KernelView, State, Want
+from .lease_views import NEVER, Holding, KernelView, Out, State, Want
 from .residency_facts import Move, ResidencyFacts
 from .residency_table import KernelState
 
@@ -26,6 +27,16 @@ _STATES = {
     KernelState.SWAPPING_IN: State.SWAPPING_IN,
     KernelState.RESTORING: State.SWAPPING_IN,
 }  # all others: RESIDENT
+
+
+class LeftFor(str, enum.Enum):
+    """Why a kernel's memory was taken out: what its user may want to know."""
+
+    ASKED = "asked"  # by somebody
+    IDLE = "idle"  # another kernel needed the room, and it did not
+    TURN = "turn"  # it was busy, and its turn was over
+    PRODUCTION = "production"  # it was busy, and a kernel of production needed the room
+    COMPUTE = "compute"  # production could not be protected enough beside it
 
 
 def read_moment() -> Moment:
@@ -100,6 +111,7 @@ class LeaseRecord:
         self.is_asked_in = False  # by its user: as if a cell had come
         self.is_asked_out = False
         self.is_kept_out = False  # until the compute keeper lets it in: as if nobody wanted it
+        self.left_for: LeftFor | None = None  # the last time; None: it was not, since this agent has it
         self.is_prepared = False  # host memory for its copy was made, since it came in
         self.not_before = 0.0  # after a move that failed and does not say when to try again
         self.not_saved_before = 0.0  # after a checkpoint that was refused
@@ -203,6 +215,17 @@ class LeaseRecord:
             )
             for number, (device, part) in enumerate(zip(self.facts.devices, parts, strict=True))
         )
+
+
+def why_out(out: Out, records: Mapping[str, LeaseRecord]) -> LeftFor:
+    """Of a decision, as of the views that it was made of."""
+    record, wanter = records[out.kernel_id], records.get(out.wanted_by)
+    if wanter is None:
+        return LeftFor.COMPUTE if record.stays_out else LeftFor.ASKED
+    if record.idle_since is not None:
+        return LeftFor.IDLE
+    is_preempted = wanter.kernel.reservation.is_production and not record.kernel.reservation.is_production
+    return LeftFor.PRODUCTION if is_preempted else LeftFor.TURN
 
 
 def _same_moment(told: float | None, since: float | None, now: Moment) -> float | None:

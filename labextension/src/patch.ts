@@ -14,8 +14,8 @@ function patched(kernel: IKernel, event: IKernelEvent, now: Date): IKernel {
   return {
     ...kernel,
     state: event.state as KernelState,
-    // That of a kernel which is held out is the event's own: the status tells it of each device.
-    reason: event.kind === 'held_out' ? kernel.reason : reason,
+    // The reason of these is the event's own: why it is held out, the status tells of each device.
+    reason: event.kind === 'held_out' || event.kind === 'reclaimed' ? kernel.reason : reason,
     queue_position: event.state === 'pending' ? kernel.queue_position : null,
     ...{ gpus, quota_bytes, used_bytes, over_quota_bytes },
     memory_limit_bytes: granted ? granted.memory_limit_bytes : kernel.memory_limit_bytes,

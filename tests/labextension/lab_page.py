@@ -221,6 +221,7 @@ _EVENT: dict[str, Any] = {
     "over_quota_bytes": 0,
     "swapped_bytes": 1 * GIB,
     "held_out": False,
+    "reclaimed": None,
     "waits": None,
     "resize": None,
 }
@@ -299,6 +300,7 @@ _EXAMPLE: dict[str, Any] = {
                 "refusal": None,
                 "waits": None,
                 "moving": None,
+                "left_for": None,
                 "swaps_out": 0,
                 "swaps_in": 0,
                 "waited_seconds": 0.0,

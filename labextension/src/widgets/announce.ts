@@ -118,19 +118,23 @@ export class Announcer {
     }
   }
 
-  /** Memory beyond the guarantee goes when another kernel needs it: the status says only that it went. */
+  /** What was taken of a kernel of mine; what is normal life on a shared device interrupts nobody. */
   private _hear(event: IKernelEvent): void {
     const { model, trans } = this._options;
     const kernel = model.kernel(event.kernel_id);
     const now = Date.now();
     const isSoon = now - (this._reclaimed.get(event.kernel_id) ?? -Infinity) < RECLAIM_PAUSE_MS;
     const isMine = event.owner === model.state.status?.user.name;
-    if (!this.isEnabled || (event.kind as string) !== 'reclaimed' || kernel === null || !isMine || isSoon) {
+    const taken = event.kind === 'reclaimed' ? event.reclaimed : null;
+    if (!this.isEnabled || !taken || taken.is_quiet || kernel === null || !isMine || isSoon) {
       return;
     }
     this._reclaimed.set(event.kernel_id, now);
     const why = event.reason ?? trans.__('another kernel needs it.');
-    const message = trans.__('GPU memory of %1 was taken back: %2', kernelTitle(kernel), why);
+    const message =
+      taken.reason === 'resized'
+        ? trans.__('%1 has another size: %2', kernelTitle(kernel), why)
+        : trans.__('GPU memory of %1 was taken back: %2', kernelTitle(kernel), why);
     Notification.info(message, { autoClose: 10000, actions: [this._toPanel()] });
   }
 

@@ -1,0 +1,95 @@
+"""When an owner hears that something was taken of his kernel, whose doing that was, and when that is no news."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aliquot.gateway.auth import User
+from aliquot.gateway.kernel_news import by_id, kernel_news
+from aliquot.gateway.reclaims import reclaim
+from aliquot.gateway.status import NodeView, Scene, kernel_reports
+from aliquot.gpu_hook.client import read_status
+
+from .conftest import TOKENS, Ask
+from .fake_agent import GIB, FakeAgent, device, kernel
+
+ADA = User("ada", "admin")
+
+
+def look(**changes: Any) -> dict[str, Any]:
+    """Alice's kernel."""
+    node = {"node": "n", "driver": "softgpu", "enforcer": "hook", "connections": 1, "devices": [device()]}
+    status = read_status({**node, "kernels": [kernel("k", "alice", **changes)]})
+    [report] = kernel_reports(Scene("", node=NodeView(status)), ADA)
+    return dict(report)
+
+
+def at(swaps_out: int, left_for: str | None = None) -> dict[str, Any]:
+    return look(residency={"state": "resident", "mode": "vmm", "swaps_out": swaps_out, "left_for": left_for})
+
+
+@pytest.mark.parametrize(
+    ("left_for", "want_quiet"),
+    [("idle", True), ("turn", True), ("production", False), ("asked", None), ("compute", None)],
+)
+def test_a_kernel_that_made_room_hears_so_once(left_for: str, want_quiet: bool | None) -> None:
+    taken = reclaim(at(1), at(2, left_for), None)
+    assert (None if taken is None else taken[0]) == (
+        None if want_quiet is None else {"reason": left_for, "by": "", "is_quiet": want_quiet}
+    )
+    assert reclaim(at(2, left_for), at(2, left_for), None) is None
+    assert reclaim(look(), at(2, left_for), None) is None  # an agent that says nothing of it before
+
+
+def test_what_somebody_else_asked_is_told_with_his_name_and_ones_own_wish_is_not() -> None:
+    taken = reclaim(at(0), at(1, "asked"), "ada")
+    assert taken is not None
+    assert taken[0] == {"reason": "asked", "by": "ada", "is_quiet": False}
+    assert reclaim(at(0), at(1, "asked"), "alice") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        ({"hundredths": 50}, "ada changed its size from 0.25 to 0.5 GPU."),
+        ({"memory_limit": 2 * GIB}, "ada changed its memory limit to 2.0 GiB."),
+        ({"workload_class": "opportunistic"}, "ada changed its class to opportunistic."),
+    ],
+)
+def test_another_size_is_told_where_it_was_somebody_elses_doing(change: dict[str, Any], want: str) -> None:
+    taken = reclaim(look(), look(**change), "ada")
+    assert taken == ({"reason": "resized", "by": "ada", "is_quiet": False}, want)
+    assert reclaim(look(), look(**change), "alice") is None
+    assert reclaim(look(), look(**change), None) is None
+
+
+def test_the_event_says_what_was_taken_and_the_others_do_not() -> None:
+    before, after = by_id([at(0)]), by_id([at(1, "production")])
+    [news] = kernel_news(before, after)
+    assert (news["kind"], news["reclaimed"]["reason"]) == ("reclaimed", "production")
+    assert "room of its memory" in news["reason"]
+    [news] = kernel_news(before, {"k": {**before["k"], "state": "swapped"}})
+    assert (news["kind"], news["reclaimed"]) == ("state", None)
+
+
+async def test_an_administrators_change_is_told_to_the_owner(
+    ask: Ask, an_agent: FakeAgent, jp_ws_fetch: Callable[..., Any]
+) -> None:
+    an_agent.gives_room = True
+    an_agent.kernels = [kernel("k1", "alice")]
+    await an_agent.start()
+    assert (await ask("alice", "GET", "aliquot/api/status")).status == 200
+    stream = await jp_ws_fetch("aliquot/api/events", headers={"Authorization": f"token {TOKENS['alice']}"})
+    for who, gpus in (("alice", 0.5), ("ada", 0.25)):
+        assert (await ask(who, "PATCH", "aliquot/api/kernels/k1", body={"gpus": gpus})).status == 200
+    heard: list[dict[str, Any]] = []
+    while not heard or heard[-1]["kind"] != "reclaimed":
+        heard.append(json.loads(await asyncio.wait_for(stream.read_message(), 30)))
+    assert [event["kind"] for event in heard] == ["resize", "resize", "reclaimed"]
+    assert heard[-1]["reclaimed"] == {"reason": "resized", "by": "ada", "is_quiet": False}
+    assert heard[-1]["reason"] == "ada changed its size from 0.5 to 0.25 GPU."
+    stream.close()

@@ -1,0 +1,72 @@
+"""Why a kernel's memory was taken out, as its user is told: by what it did then, and by who wanted the room."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aliquot.gpu_hook.agent.activity import Activity
+from aliquot.gpu_hook.agent.lease_records import LeftFor
+from aliquot.gpu_hook.agent.residency_facts import MoveResult
+from aliquot.gpu_hook.agent.residency_table import KernelState
+from keeper_node import ANode, call
+
+
+@pytest.mark.parametrize(
+    ("is_busy", "workload_class", "want"),
+    [
+        (False, "production", LeftFor.IDLE),
+        (False, "opportunistic", LeftFor.IDLE),
+        (True, "production", LeftFor.TURN),
+        (True, "opportunistic", LeftFor.PRODUCTION),
+    ],
+)
+def test_a_kernel_leaves_for_another_that_waits(is_busy: bool, workload_class: str, want: LeftFor) -> None:
+    async def scenario() -> None:
+        node = ANode()
+        leaver, waker = (
+            node.kernel("leaver", 600, workload_class=workload_class),
+            node.kernel("waker", 600, KernelState.SWAPPED),
+        )
+        if is_busy:
+            leaver.activity = Activity(1, 1, node.now + 99)
+        call(waker, node)
+        await node.turn(later=100)
+        assert leaver.residency.state is KernelState.SWAPPING_OUT
+        assert node.keeper.record("leaver").left_for is None  # it is not out yet
+        await node.finish(leaver)
+        assert node.keeper.record("leaver").left_for is want
+        await node.keeper.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_kernel_that_could_not_leave_did_not() -> None:
+    async def scenario() -> None:
+        node = ANode()
+        leaver, waker = node.kernel("leaver", 600), node.kernel("waker", 600, KernelState.SWAPPED)
+        call(waker, node)
+        await node.turn(later=10)
+        await node.finish(leaver, MoveResult.BUSY)
+        assert node.keeper.record("leaver").left_for is None
+        await node.keeper.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("want", [LeftFor.ASKED, LeftFor.COMPUTE])
+def test_a_kernel_leaves_though_nobody_needs_its_room(want: LeftFor) -> None:
+    async def scenario() -> None:
+        node = ANode()
+        leaver = node.kernel("leaver", 600, workload_class="opportunistic")
+        await node.turn(later=10)
+        if want is LeftFor.COMPUTE:
+            node.keeper.keep_out("leaver")
+        else:
+            node.keeper.record("leaver").is_asked_out = True
+        await node.turn()
+        await node.finish(leaver)
+        assert node.keeper.record("leaver").left_for is want
+        await node.keeper.close()
+
+    asyncio.run(scenario())
