@@ -83,8 +83,10 @@ export class AliquotClient implements IStatusSource {
     return ((await this._json('GET', ['kernels', kernelId, 'cells'], undefined, '?messages=no')) as IRunningCells).cells;
   }
 
-  async history(range: IHistory['range']): Promise<IHistory> {
-    return (await this._json('GET', ['history'], undefined, `?range=${range}&format=json`)) as IHistory;
+  /** Of all that one may see, or of these devices alone. */
+  async history(range: IHistory['range'], devices: readonly string[] = []): Promise<IHistory> {
+    const named = devices.map(uuid => `&device=${encodeURIComponent(uuid)}`).join('');
+    return (await this._json('GET', ['history'], undefined, `?range=${range}&format=json${named}`)) as IHistory;
   }
 
   /** The same for table programs. */
@@ -139,11 +141,11 @@ namespace Private {
 
   /** What a status code other than 2xx means; the server's own words where it has some. */
   export async function refusal(response: Response): Promise<StatusError> {
-    if (response.status === 404) {
-      return new StatusError('not-installed', '');
-    }
     const body = await json(response);
     const said = isRecord(body) && typeof body.message === 'string' ? body.message : '';
+    if (response.status === 404) {
+      return new StatusError('not-installed', said);
+    }
     const message = said || `${response.status} ${response.statusText}`;
     const forbidden = response.status === 401 || response.status === 403;
     return new StatusError(forbidden ? 'forbidden' : 'server', message);

@@ -1,6 +1,6 @@
-// What a kernel's or a device's figures mean: what it is called, why a limit does not hold, how memory divides. Pure.
+// What a kernel's figures mean: what it is called, whose it is, why a limit does not hold. Pure.
 
-import { IDevice, IKernel, IStatus } from './tokens';
+import { IKernel, IStatus } from './tokens';
 
 /** Those that still hold or wait for something, and those that are no more, which have their reason. */
 export function divide(kernels: readonly IKernel[]): { live: IKernel[]; ended: IKernel[] } {
@@ -35,18 +35,4 @@ export function interceptionFailure(kernel: IKernel): string | null {
 export function enforcementFailure(kernel: IKernel): string | null {
   const match = /^failed:\s*(.*)$/s.exec(kernel.enforcement);
   return match?.[1] ?? null;
-}
-
-/** How a device's memory divides, in bytes that add up to it: mine, others', reserved but not used, free. */
-export function memoryParts(device: IDevice): { mine: number; others: number; held: number; free: number } {
-  const total = Math.max(device.memory_bytes, 0);
-  const used = within(device.used_bytes, total);
-  const mine = within(device.mine_bytes, used);
-  const held = within(device.reserved_bytes, total) - used;
-  const heldOrNone = Math.max(held, 0);
-  return { mine, others: used - mine, held: heldOrNone, free: total - used - heldOrNone };
-}
-
-function within(value: number, most: number): number {
-  return Math.min(Math.max(value, 0), most);
 }

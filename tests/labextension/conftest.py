@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # take_screenshot.py, a program, shares these modules
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
     from tests.labextension.lab_page import LabPage, StatusScript
     from tests.labextension.lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
@@ -116,6 +117,37 @@ def a_script(a_page: Page) -> StatusScript:
     script = StatusScript()
     script.serve(a_page)
     return script
+
+
+@dataclass(frozen=True)
+class ScriptedPanel:
+    """The sidebar, open, before a script that tests change as they go."""
+
+    lab: LabPage
+    script: StatusScript
+    shown: Locator
+
+
+@pytest.fixture(scope="module")
+def a_shared_panel(a_plain_lab: LabProcess, a_browser: Browser) -> Iterator[ScriptedPanel]:
+    """One page for a module's tests, for a page takes longer to load than all that they look at."""
+    context = a_browser.new_context(viewport={"width": 1280, "height": 1000})
+    context.set_default_timeout(60_000)
+    page, script = context.new_page(), StatusScript()
+    script.serve(page)
+    lab = LabPage(page).open(a_plain_lab.lab_url)
+    yield ScriptedPanel(lab, script, lab.show_panel())
+    context.close()
+
+
+@pytest.fixture
+def a_panel(a_shared_panel: ScriptedPanel) -> Iterator[ScriptedPanel]:
+    """The shared one, with the example in it; a test that leaves an error of the page behind fails."""
+    a_shared_panel.script.reset()
+    a_shared_panel.lab.errors.clear()
+    a_shared_panel.shown.get_by_role("list", name="GPU kernels").get_by_text("train.ipynb").wait_for()
+    yield a_shared_panel
+    assert a_shared_panel.lab.errors == []
 
 
 @pytest.fixture

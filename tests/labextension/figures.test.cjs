@@ -10,19 +10,6 @@ const derived = compiled('kernel_facts');
 const compute = compiled('compute');
 const quantities = compiled('quantities');
 
-test('the parts of a device add up to its memory', () => {
-  const cases = [
-    { memory_bytes: 16, used_bytes: 3, mine_bytes: 1, reserved_bytes: 12, want: [1, 2, 9, 4] },
-    { memory_bytes: 16, used_bytes: 14, mine_bytes: 0, reserved_bytes: 12, want: [0, 14, 0, 2] },
-    { memory_bytes: 16, used_bytes: 20, mine_bytes: 30, reserved_bytes: 40, want: [16, 0, 0, 0] },
-    { memory_bytes: 0, used_bytes: 0, mine_bytes: 0, reserved_bytes: 0, want: [0, 0, 0, 0] }
-  ];
-  for (const { want, ...device } of cases) {
-    const { mine, others, held, free } = derived.memoryParts(device);
-    assert.deepEqual([mine, others, held, free], want);
-  }
-});
-
 test('only a path of mine opens a notebook', () => {
   const status = aStatus();
   const path = (label, owner = 'ada') => derived.notebookPath({ label, owner }, status);

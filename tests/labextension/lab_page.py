@@ -21,6 +21,9 @@ _STATUS_URL = re.compile(r"/aliquot/api/status(\?|$)")
 _SIZES_URL = re.compile(r"/aliquot/api/sizes(\?|$)")
 _EVENTS_URL = re.compile(r"/aliquot/api/events(\?|$)")
 _KEEP_URL = re.compile(r"/aliquot/api/kernels/([^/]+)/keep(\?|$)")
+_HISTORY_URL = re.compile(r"/aliquot/api/history(\?|$)")
+_OUTLOOK_URL = re.compile(r"/aliquot/api/outlook\?")
+_ACTION_URL = re.compile(r"/aliquot/api/kernels/([^/?]+)(?:/(resize|swap-out|wake))?(\?|$)")
 _PANEL_ID = "aliquot-gpu-kernels"
 # Notebook 7.6 throws it at each start, with and without our bundle.
 _OF_JUPYTER = ["Cannot read properties of undefined (reading 'schema')"]
@@ -40,12 +43,49 @@ class StatusScript:
         self.kept: list[str] = []
         self.streams: list[WebSocketRoute] = []
         self.keep_code = 204
+        self.outlook: dict[str, Any] = {"outcome": "starts", "position": None, "message": "It changes at once."}
+        self.asked_outlooks: list[str] = []
+        # What was asked of kernels: the method, the end of its path, its body.
+        self.asked: list[tuple[str, str, Any]] = []
+        self.refusal: tuple[int, str] | None = None
 
     def serve(self, page: Page) -> None:
         page.route(_STATUS_URL, self._answer)
         page.route(_SIZES_URL, lambda route: route.fulfill(json=_NO_SIZES))
         page.route(_KEEP_URL, self._keep)
         page.route_web_socket(_EVENTS_URL, lambda stream: self.streams.append(stream))
+        page.route(_HISTORY_URL, self._say_history)
+        page.route(_OUTLOOK_URL, self._say_outlook)
+        page.route(_ACTION_URL, self._act)
+
+    def reset(self) -> None:
+        """As new, for who shares the page."""
+        fresh = StatusScript()
+        fresh.requests, fresh.streams = self.requests, self.streams
+        self.__dict__.update(fresh.__dict__)
+
+    def _say_history(self, route: Route) -> None:
+        told = {"range": "hour", "start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:00:10Z", "step_seconds": 10}
+        body = {**told, "kernels": [], "devices": [], "omitted": 0}
+        route.fulfill(status=200, content_type="application/json", body=json.dumps(body))
+
+    def _say_outlook(self, route: Route) -> None:
+        self.asked_outlooks.append(route.request.url.partition("?")[2])
+        size = {"suffix": "gpu-0.5", "gpus": 0.5, "memory_limit_bytes": None, "quota_bytes": 8 * GIB}
+        body = {**size, "workload_class": "production", **self.outlook}
+        route.fulfill(status=200, content_type="application/json", body=json.dumps(body))
+
+    def _act(self, route: Route) -> None:
+        found = _ACTION_URL.search(route.request.url)
+        assert found is not None
+        self.asked.append((route.request.method, found[2] or "", route.request.post_data_json))
+        if self.refusal is not None:
+            code, message = self.refusal
+            route.fulfill(status=code, content_type="application/json", body=json.dumps({"message": message}))
+        elif route.request.method == "DELETE":
+            route.fulfill(status=204)
+        else:
+            route.fulfill(status=200, content_type="application/json", body=json.dumps(self.a_kernel()))
 
     def tell(self, **event: Any) -> None:
         """An event, to the stream that was opened last."""

@@ -1,140 +1,146 @@
-"""The panel in a real JupyterLab and a real browser, before scripted answers: any state of a node can be shown."""
+"""What the sidebar shows, in a real JupyterLab and a real browser, before scripted answers: any state of a node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator
 
-    from tests.labextension.lab_page import LabPage, StatusScript
-    from tests.labextension.lab_process import LabProcess
-else:
-    from lab_page import LabPage
+    from tests.labextension.conftest import ScriptedPanel
+    from tests.labextension.lab_page import LabPage
 
 pytestmark = pytest.mark.browser
 GIB = 1 << 30
 
-# The contrast of an element's text against the first background that is painted behind it, as WCAG counts it.
-_CONTRAST = """element => {
-  const rgb = text => text.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
-    .map(v => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  let behind = element;
-  while (behind && (rgb(getComputedStyle(behind).backgroundColor)[3] ?? 1) === 0) behind = behind.parentElement;
-  const below = rgb(getComputedStyle(behind).backgroundColor);
-  const [r, g, b, alpha = 1] = rgb(getComputedStyle(element).color);
-  const text = [r, g, b].map((v, i) => v * alpha + below[i] * (1 - alpha));
-  const [high, low] = [light(text), light(below)].sort((a, b) => b - a);
-  return (high + 0.05) / (low + 0.05);
-}"""
+
+def _devices(panel: ScriptedPanel) -> Locator:
+    return panel.shown.get_by_role("list", name="Devices").get_by_role("listitem")
 
 
-def _eventually(page: Page, claim: Callable[[], bool], what: str) -> None:
-    """Waits until a claim about the test's own side holds; the browser's side has Playwright's waits."""
-    for _ in range(200):
-        if claim():
-            return
-        page.wait_for_timeout(50)
-    pytest.fail(f"never so within 10 s: {what}")
+def _kernels(panel: ScriptedPanel) -> Locator:
+    return panel.shown.get_by_role("list", name="GPU kernels", exact=True).get_by_role("listitem")
 
 
-def test_panel_shows_devices_and_kernels(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
-    panel = a_scripted_lab.show_panel()
-    device = panel.get_by_role("list", name="Devices").get_by_role("listitem")
-    want_in_device = ["GPU 0", "Aliquot Software GPU", "3.1 of 16.0 GiB used", "12.0 GiB reserved", "4.0 GiB free"]
-    for want in [*want_in_device, "37% busy", "41 °C"]:
-        device.get_by_text(want).wait_for()
-    kernel = panel.get_by_role("list", name="GPU kernels").get_by_role("listitem")
-    for want in ["train.ipynb", "0.25 GPU", "1.0 of 4.0 GiB used, peak 2.5 GiB", "resident, idle"]:
-        kernel.get_by_text(want).wait_for()
-    panel.get_by_text("No kernel waits for room.").wait_for()
-    assert panel.get_by_text(" W", exact=False).filter(has_text="null").count() == 0
-    assert a_scripted_lab.errors == []
+def _part(panel: ScriptedPanel, meter: str, kind: str) -> float:
+    """How much of a bar a part is, from 0 to 1."""
+    bar = panel.shown.get_by_role("meter", name=meter)
+    width = bar.locator(f".aliquot-mod-{kind}").evaluate("part => part.style.width")
+    return float(width.removesuffix("%")) / 100
 
 
-def test_a_kernel_says_where_its_memory_is(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
-    panel = a_scripted_lab.show_panel()
-    kernel = a_script.body["kernels"][0]
-    item = panel.get_by_role("list", name="GPU kernels").get_by_role("listitem")
-    kernel["state"] = "swapped"
-    kernel["residency"].update(state="swapped", swapped_bytes=3 << 30)
-    kernel["guarantee_bytes"] = 2 << 30
-    kernel["over_quota_bytes"] = 1 << 30
-    for want in ["swapped, idle", "3.0 GiB in host memory", "2.0 GiB of its limit guaranteed", "over quota by 1.0 GiB"]:
-        item.get_by_text(want).wait_for()
-    kernel["state"] = "waking"
-    kernel["reason"] = "waiting 2 s for GPU memory: others have their turn; 1 before it"
+def test_devices_and_kernels_are_told_in_words(a_panel: ScriptedPanel) -> None:
+    for want in ["GPU 0", "Aliquot Software GPU", "3.1 of 16.0 GiB used", "37% busy", "41 °C"]:
+        _devices(a_panel).get_by_text(want).wait_for()
+    for want in ["1.5 GiB by my kernels", "12.0 GiB reserved (0.75 of 1 GPU)", "3.5 GiB free"]:
+        _devices(a_panel).get_by_text(want).wait_for()
+    for want in ["train.ipynb", "0.25 GPU", "1.0 of 4.0 GiB used", "resident, idle since"]:
+        _kernels(a_panel).get_by_text(want).wait_for()
+    assert a_panel.shown.get_by_text("null").count() == 0
+    assert a_panel.shown.get_by_text("waits for room").count() == 0, "what nobody waits for is not told"
+    assert a_panel.shown.get_by_text("My quota").count() == 0, "no limit is told where there is none"
+
+
+def test_a_bar_divides_a_device_by_who_holds_what(a_panel: ScriptedPanel) -> None:
+    device = a_panel.script.body["devices"][0]
+    device.update(used_bytes=8 * GIB, mine_bytes=3 * GIB, mine_swapped_bytes=2 * GIB, swapped_bytes=3 * GIB)
+    device.update(mine_reserved_bytes=4 * GIB, reserved_bytes=10 * GIB, elastic_bytes=2 * GIB)
+    mine = a_panel.script.body["kernels"][0]
+    mine["devices"][0].update(context_bytes=0)
+    a_panel.shown.get_by_text("8.0 of 16.0 GiB used").wait_for()
+    name = "Memory of GPU 0"
+    assert _part(a_panel, name, "mine") == pytest.approx(1 / 16)
+    assert _part(a_panel, name, "mine-held") == pytest.approx(3 / 16)
+    assert _part(a_panel, name, "others") == pytest.approx(5 / 16)
+    assert _part(a_panel, name, "others-elastic") == pytest.approx(2 / 16)
+    assert _part(a_panel, name, "others-held") == pytest.approx(1 / 16)
+    host = "In host memory of kernels of GPU 0"
+    assert _part(a_panel, host, "mine-swapped") == pytest.approx(2 / 16)
+    said = a_panel.shown.get_by_role("meter", name=name).get_attribute("aria-valuetext")
+    want = "8.0 of 16.0 GiB used; 1.0 GiB by my kernels; 7.0 GiB by others; 2.0 GiB of it elastic; "
+    assert said == want + "10.0 GiB reserved (0.75 of 1 GPU); 4.0 GiB free"
+    a_panel.shown.get_by_text("3.0 GiB swapped out to the host, 2.0 GiB of it mine").wait_for()
+    legend = a_panel.shown.get_by_role("list", name="What the bars show").get_by_role("listitem")
+    assert [text.split(":")[0].strip() for text in legend.all_text_contents()] == [
+        *("mine", "others", "elastic", "reserved", "swapped", "free")
+    ]
+
+
+def test_the_last_minutes_are_drawn_as_they_are_seen(a_panel: ScriptedPanel) -> None:
+    line = a_panel.shown.get_by_role("img", name="Utilisation of GPU 0, last 10 minutes")
+    a_panel.script.body["devices"][0]["utilization_percent"] = 93
+    a_panel.shown.get_by_text("93% busy").wait_for()
+    assert "between" in (line.get_attribute("aria-label") or "")
+    assert line.locator(".aliquot-Sparkline-line").get_attribute("d"), "there is a line"
+    a_panel.script.body["devices"][0]["utilization_percent"] = None
+    line.wait_for(state="detached")
+
+
+def test_a_kernel_says_where_its_memory_is(a_panel: ScriptedPanel) -> None:
+    kernel = a_panel.script.body["kernels"][0]
+    kernel.update(state="swapped", used_bytes=3 * GIB, guarantee_bytes=2 * GIB, over_quota_bytes=GIB)
+    kernel["residency"].update(state="swapped", swapped_bytes=3 * GIB)
+    for want in ["3.0 of 4.0 GiB used", "3.0 GiB in host memory", "swapped, idle since", "over quota by 1.0 GiB"]:
+        _kernels(a_panel).get_by_text(want).wait_for()
+    assert _part(a_panel, "Memory of train.ipynb", "mine-swapped") == pytest.approx(3 / 4)
+    kernel.update(state="waking", reason="waiting 2 s for GPU memory: others have their turn; 1 before it")
+    kernel["residency"]["moving"] = {"done_bytes": GIB, "total_bytes": 3 * GIB}
     size = {"gpus": 0.5, "memory_limit_bytes": None, "workload_class": "production", "since": "2026-01-01T00:00:00Z"}
     kernel["resize"] = {"state": "pending", "reason": "waiting to grow to 0.5 GPU", "position": 2, **size}
-    for want in ["waking", "others have their turn", "resize waits: position 2", "waiting to grow to 0.5 GPU"]:
-        item.get_by_text(want).first.wait_for()
-    assert a_scripted_lab.errors == []
+    told = ["waking", "others have their turn", "resize waits: position 2", "waiting to grow to 0.5 GPU"]
+    for want in [*told, "coming back: 1.0 GiB of 3.0 GiB"]:
+        _kernels(a_panel).get_by_text(want).first.wait_for()
+    a_panel.shown.get_by_text("Mine is at position 2.").wait_for()
 
 
-def test_bars_say_their_figures_to_screen_readers(a_scripted_lab: LabPage) -> None:
-    panel = a_scripted_lab.show_panel()
-    device = panel.get_by_role("meter", name="Memory of GPU 0")
-    device.wait_for()
-    want = "3.1 of 16.0 GiB used, 1.0 GiB of it by my kernels; 12.0 GiB reserved (0.75 of 1 GPU), 4.0 GiB free"
-    assert device.get_attribute("aria-valuetext") == want
-    assert panel.get_by_role("meter", name="Memory of train.ipynb").get_attribute("aria-valuenow") == str(GIB)
-
-
-def test_software_gpu_names_its_limits_and_a_real_one_has_none(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
-    panel = a_scripted_lab.show_panel()
-    notice = panel.get_by_text("Software GPU: compiled GPU code is timed, not executed")
+def test_software_gpu_names_its_limits_and_a_real_one_has_none(a_panel: ScriptedPanel) -> None:
+    notice = a_panel.shown.get_by_text("Software GPU: compiled GPU code is timed, not executed")
     notice.wait_for()
-    a_script.body["node"]["driver"] = "nvidia"
+    a_panel.script.body["node"]["driver"] = "nvidia"
     notice.wait_for(state="detached")
 
 
-def test_kernels_come_and_go_without_a_reload(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
-    panel = a_scripted_lab.show_panel()
-    panel.get_by_text("train.ipynb").wait_for()
-    waiting = a_script.a_kernel(
-        id="k-2", label="", state="pending", queue_position=2, gpus=2.5, reason="0.25 GPU is free now", devices=[]
-    )
-    a_script.body["kernels"].append(waiting)
-    a_script.body["queue"]["length"] = 2
+def test_kernels_come_wait_and_go_and_the_quota_is_told(a_panel: ScriptedPanel) -> None:
+    script = a_panel.script
+    pending: dict[str, Any] = {"state": "pending", "queue_position": 2, "reason": "0.25 GPU is free now", "devices": []}
+    script.body["kernels"].append(script.a_kernel(id="k-2", label="", gpus=2.5, **pending))
+    script.body["queue"]["length"] = 2
+    script.body["user"]["quota"] = {"gpus": 3, "held_gpus": 2.75, "left_gpus": 0.25}
     for want in ["python3.gpu-0.25", "2.5 GPUs", "waiting: position 2", "0.25 GPU is free now"]:
-        panel.get_by_text(want, exact=True).wait_for()
-    panel.get_by_text("2 kernels wait for room.").wait_for()
-    a_script.body["kernels"] = []
-    panel.get_by_text("No kernel holds a part of a GPU.").wait_for()
-    assert a_scripted_lab.errors == []
+        a_panel.shown.get_by_text(want, exact=True).wait_for()
+    a_panel.shown.get_by_text("2 kernels wait for room. Mine is at position 2.").wait_for()
+    a_panel.shown.get_by_text("My quota: 2.75 of 3 GPU held, 0.25 left").wait_for()
+    assert a_panel.shown.get_by_role("meter", name="My quota").get_attribute("aria-valuenow") == "2.75"
+    script.body["kernels"] = []
+    a_panel.shown.get_by_text("No kernel holds a part of a GPU.").wait_for()
 
 
-def test_absent_agent_says_what_to_do_and_the_panel_recovers(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
-    panel = a_scripted_lab.show_panel()
-    panel.get_by_text("train.ipynb").wait_for()
+def test_absent_agent_says_what_to_do_and_the_panel_recovers(a_panel: ScriptedPanel) -> None:
     want = "Nobody answers at /run/aliquot/agent.sock. Start the node agent: aliquot agent"
-    a_script.body = {**a_script.example(), "devices": [], "kernels": []}
-    a_script.body["node"].update(agent="unavailable", driver=None, message=want)
-    panel.get_by_role("alert").get_by_text(want).wait_for()
-    a_script.body = a_script.example()
-    panel.get_by_text("train.ipynb").wait_for()
-    assert panel.get_by_role("alert").count() == 0
-    assert a_scripted_lab.errors == []
+    example = a_panel.script.example()
+    a_panel.script.body = {**a_panel.script.example(), "devices": [], "kernels": []}
+    a_panel.script.body["node"].update(agent="unavailable", driver=None, message=want)
+    a_panel.shown.get_by_role("alert").get_by_text(want).wait_for()
+    a_panel.shown.get_by_text("No GPU to show.").wait_for()
+    a_panel.script.body = example
+    a_panel.shown.get_by_text("train.ipynb").wait_for()
+    assert a_panel.shown.get_by_role("alert").count() == 0
 
 
-def test_failing_server_keeps_the_last_figures_and_says_why(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
-    panel = a_scripted_lab.show_panel()
-    panel.get_by_text("train.ipynb").wait_for()
-    a_script.code, a_script.body = 503, {"message": "The ledger is being rebuilt", "reason": None}
-    panel.get_by_role("alert").get_by_text("The ledger is being rebuilt").wait_for()
-    assert panel.get_by_text("train.ipynb").is_visible()
+def test_failing_server_keeps_the_last_figures_and_says_why(a_panel: ScriptedPanel) -> None:
+    a_panel.script.code, a_panel.script.body = 503, {"message": "The ledger is being rebuilt", "reason": None}
+    a_panel.shown.get_by_role("alert").get_by_text("The ledger is being rebuilt").wait_for()
+    assert a_panel.shown.get_by_text("train.ipynb").is_visible()
+    a_panel.script.reset()
+    a_panel.shown.get_by_role("alert").wait_for(state="detached")
+    a_panel.lab.errors.clear()  # the browser writes each 503 into its console
 
 
-def test_answer_of_another_version_is_refused_in_words(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
-    a_script.body = {"kernels": [1, 2], "devices": None}
-    panel = a_scripted_lab.show_panel()
-    panel.get_by_role("alert").get_by_text("the server and this extension differ in version").wait_for()
-    assert a_scripted_lab.errors == []
+def test_answer_of_another_version_is_refused_in_words(a_panel: ScriptedPanel) -> None:
+    a_panel.script.body = {"kernels": [1, 2], "devices": None}
+    a_panel.shown.get_by_role("alert").get_by_text("the server and this extension differ in version").wait_for()
 
 
 def test_server_without_aliquot_is_told_apart(an_unscripted_lab: LabPage) -> None:
@@ -142,189 +148,105 @@ def test_server_without_aliquot_is_told_apart(an_unscripted_lab: LabPage) -> Non
     panel.get_by_role("alert").get_by_text("This Jupyter server does not run Aliquot").wait_for()
 
 
-def test_label_is_text_and_never_markup(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
+def test_label_is_text_and_never_markup(a_panel: ScriptedPanel) -> None:
     want = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>'
     evil = {"label": want, "owner": want, "reason": want, "name": want, "interception": f"failed: {want}"}
-    a_script.body["kernels"] = [a_script.a_kernel(**evil)]
-    a_script.body["devices"][0]["name"] = want
-    a_script.body["node"].update(agent="unavailable", message=want)
-    panel = a_scripted_lab.show_panel()
-    panel.get_by_role("list", name="GPU kernels").get_by_text(want, exact=True).first.wait_for()
-    assert panel.locator("img, script").count() == 0
-    assert a_scripted_lab.page.evaluate("window.broken") is None
-    assert a_scripted_lab.errors == []
+    a_panel.script.body["kernels"] = [a_panel.script.a_kernel(**evil)]
+    a_panel.script.body["devices"][0]["name"] = want
+    a_panel.script.body["node"].update(agent="unavailable", message=want)
+    a_panel.shown.locator(".aliquot-Group-head").click()
+    a_panel.shown.get_by_role("list", name="GPU kernels of").get_by_text(want, exact=True).first.wait_for()
+    assert a_panel.shown.locator("img, script").count() == 0
+    assert a_panel.lab.page.evaluate("window.broken") is None
 
 
-def test_lost_device_and_failed_interception_are_said(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
-    a_script.body["devices"][0]["lost"] = True
-    a_script.body["kernels"] = [a_script.a_kernel(interception="failed: libcuda.so.1 was loaded first", refusals=2)]
-    panel = a_scripted_lab.show_panel()
-    panel.get_by_role("list", name="Devices").get_by_text("lost", exact=True).wait_for()
+def test_lost_device_and_failed_interception_are_said(a_panel: ScriptedPanel) -> None:
+    a_panel.script.body["devices"][0]["lost"] = True
+    broken = a_panel.script.a_kernel(interception="failed: libcuda.so.1 was loaded first", refusals=2)
+    a_panel.script.body["kernels"] = [broken]
+    _devices(a_panel).get_by_text("lost", exact=True).wait_for()
     want = "The memory limit does not hold in this kernel: libcuda.so.1 was loaded first"
-    panel.get_by_role("alert").get_by_text(want).wait_for()
-    panel.get_by_text("2 allocations refused").wait_for()
+    a_panel.shown.get_by_role("alert").get_by_text(want).wait_for()
+    a_panel.shown.get_by_text("2 allocations refused").wait_for()
 
 
-def test_processes_past_the_limit_are_said(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
+def test_processes_past_the_limit_are_said(a_panel: ScriptedPanel) -> None:
     escaped = {"pid": 77, "name": "python3", "index": 0, "used_bytes": 3 * GIB, "charged_bytes": GIB, "why": "past"}
-    host = {"quota_bytes": 2 * GIB, "used_bytes": GIB, "peak_bytes": GIB, "refusals": 0}
-    a_script.body["node"].update(enforcer="driver", foreign_processes=2)
-    a_script.body["kernels"] = [
-        a_script.a_kernel(unhooked_processes=[escaped], host_memory=host, enforcement="failed: only root may")
+    a_panel.script.body["node"].update(enforcer="driver", foreign_processes=2)
+    a_panel.script.body["kernels"] = [
+        a_panel.script.a_kernel(unhooked_processes=[escaped], enforcement="failed: only root may")
     ]
-    panel = a_scripted_lab.show_panel()
     want = "Process 77 (python3) holds memory of GPU 0 past the memory limit: 2.0 GiB"
-    panel.get_by_role("alert").get_by_text(want).wait_for()
-    panel.get_by_role("alert").get_by_text("The limits of this kernel are not set: only root may").wait_for()
-    panel.get_by_text("2 processes on the GPUs belong to no kernel").wait_for()
-    panel.get_by_text("host memory locked: 1.0 of 2.0 GiB").wait_for()
-    panel.get_by_text("beside its limit, for contexts: 512.0 MiB").wait_for()
-    panel.get_by_text("Limits kept by: driver").wait_for()
+    a_panel.shown.get_by_role("alert").get_by_text(want).wait_for()
+    a_panel.shown.get_by_role("alert").get_by_text("The limits of this kernel are not set: only root may").wait_for()
+    a_panel.shown.get_by_text("2 processes on the GPUs belong to no kernel").wait_for()
+    a_panel.shown.get_by_text("Limits kept by: driver").wait_for()
 
 
-def test_gpu_time_is_said_with_what_holds_it_back(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
+def test_gpu_time_is_said_with_what_holds_it_back(a_panel: ScriptedPanel) -> None:
     control = {"controller": "weighted", "sharing": "time slices", "target_percent": 2.0, "contended": True}
-    a_script.body["devices"][0]["compute_control"] = control
-    a_script.body["kernels"][0]["devices"][0]["compute"] = {
+    a_panel.script.body["devices"][0]["compute_control"] = control
+    kernel = a_panel.script.body["kernels"][0]
+    kernel["host_memory"] = {"quota_bytes": 2 * GIB, "used_bytes": GIB, "peak_bytes": GIB, "refusals": 0}
+    kernel["devices"][0]["compute"] = {
         **{"share_entitled": 0.25, "share_used": 0.12, "own_seconds": 4.0, "stretch": 1.031, "throttled_seconds": 3.25},
         **{"bound_seconds": 0.002, "pace": "paced", "held_back": "production is active", "unholdable": False},
         "is_capped": True,
     }
-    panel = a_scripted_lab.show_panel()
-    panel.get_by_text("12% of GPU time, entitled to 25%").wait_for()
-    meter = panel.get_by_role("meter", name="GPU time of train.ipynb")
+    a_panel.shown.get_by_text("12% of GPU time, entitled to 25%").wait_for()
+    meter = a_panel.shown.get_by_role("meter", name="GPU time of train.ipynb")
     assert meter.get_attribute("aria-valuetext") == "12% of GPU time, entitled to 25%"
-    for want in ("stretch 1.03×", "throttled 3.3 s", "capped at its share", "delays production by 2.0 ms at most"):
-        panel.get_by_text(want).wait_for()
-    panel.get_by_text("Held back: production is active").wait_for()
-    panel.get_by_text("time divided by: weighted, time slices").wait_for()
+    a_panel.shown.get_by_text("Held back: production is active").wait_for()
+    a_panel.shown.get_by_text("capped at its share").wait_for()
+    a_panel.shown.get_by_text("time divided by: weighted, time slices").wait_for()
+    folded = a_panel.shown.get_by_role("button", name="Actions and details of train.ipynb")
+    folded.click()
+    for want in ("stretch 1.03×", "throttled 3.3 s", "delays production by 2.0 ms at most", "peak 2.5 GiB"):
+        _kernels(a_panel).get_by_text(want).wait_for()
+    _kernels(a_panel).get_by_text("host memory locked: 1.0 of 2.0 GiB").wait_for()
+    _kernels(a_panel).get_by_text("beside its limit, for contexts: 512.0 MiB").wait_for()
+    folded.click()
 
 
-def test_administrator_sees_owners(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
-    a_script.body["user"] |= {"name": "root", "role": "admin"}
-    panel = a_scripted_lab.show_panel()
-    panel.get_by_role("list", name="GPU kernels").get_by_text("ada", exact=True).wait_for()
-    assert panel.get_by_role("button", name="Open models/train.ipynb").count() == 0
+def test_administrator_sees_users_with_sums_and_the_node(a_panel: ScriptedPanel) -> None:
+    script = a_panel.script
+    script.body["user"] = {"name": "ada", "role": "admin"}
+    script.body["node"].update(oversubscription=1.5)
+    script.body["node"]["host_copies"] = {"used_bytes": GIB, "budget_bytes": 8 * GIB, "spilled_bytes": 0}
+    theirs = [script.a_kernel(id=f"g-{i}", owner="grace", label=f"of-grace-{i}.ipynb") for i in range(2)]
+    script.body["kernels"] += theirs
+    group = a_panel.shown.locator("details", has_text="grace")
+    group.get_by_text("2 kernels · 0.5 GPU · 2.0 GiB used").wait_for()
+    a_panel.shown.get_by_text("node here").wait_for()
+    a_panel.shown.get_by_text("host memory for swapped kernels: 1.0 of 8.0 GiB").wait_for()
+    assert a_panel.shown.get_by_text("of-grace-0.ipynb").count() == 0, "another's kernels are folded"
+    group.locator("summary").click()
+    of_grace = a_panel.shown.get_by_role("list", name="GPU kernels of grace").get_by_role("listitem")
+    of_grace.filter(has_text="of-grace-1.ipynb").wait_for()
+    assert of_grace.get_by_role("button", name="Open of-grace").count() == 0, "another's notebook is not here"
 
 
-def test_palette_shows_the_panel_and_the_keyboard_opens_the_notebook(
-    a_scripted_lab: LabPage, a_plain_lab: LabProcess, a_script: StatusScript
-) -> None:
-    (a_plain_lab.notebooks / "by-keyboard.ipynb").write_text(
-        '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
-    )
-    a_script.body["kernels"][0]["label"] = "by-keyboard.ipynb"
-    a_scripted_lab.run_command("Show GPU Kernels")
-    link = a_scripted_lab.panel.get_by_role("button", name="Open by-keyboard.ipynb")
-    link.wait_for()
-    a_scripted_lab.panel.locator(".jp-AccordionPanel-title", has_text="Kernels").focus()
-    a_scripted_lab.page.keyboard.press("Tab")  # into the section, which scrolls by keyboard
-    a_scripted_lab.page.keyboard.press("Tab")
-    assert link.evaluate("element => element === document.activeElement")
-    a_scripted_lab.page.keyboard.press("Enter")
-    a_scripted_lab.page.locator("#jp-main-dock-panel").get_by_role("tab", name="by-keyboard.ipynb").wait_for()
+def test_many_devices_are_a_line_each_that_opens(a_panel: ScriptedPanel) -> None:
+    device = a_panel.script.body["devices"][0]
+    a_panel.script.body["devices"] = [{**device, "index": i, "uuid": f"GPU-a{i}"} for i in range(64)]
+    _devices(a_panel).nth(63).wait_for()
+    assert a_panel.shown.get_by_role("img").count() == 0, "no line is drawn that nobody sees"
+    fifth = _devices(a_panel).nth(5)
+    fifth.locator("summary").press("Enter")
+    fifth.get_by_text("3.1 of 16.0 GiB used").wait_for()
+    assert _devices(a_panel).nth(6).get_by_text("3.1 of 16.0 GiB used").count() == 0
 
 
-def test_place_of_the_panel_survives_a_reload(a_scripted_lab: LabPage) -> None:
-    page = a_scripted_lab.page
-    a_scripted_lab.show_panel().get_by_text("train.ipynb").wait_for()
-    with page.expect_response(lambda r: "/api/workspaces/" in r.url and r.request.method == "PUT"):
-        a_scripted_lab.start_command("application:toggle-right-area")
-    a_scripted_lab.reload()
-    a_scripted_lab.panel.get_by_text("train.ipynb").wait_for()
-
-
-def test_hidden_panel_asks_rarely(a_plain_lab: LabProcess, a_page: Page, a_script: StatusScript) -> None:
-    a_page.clock.install()
-    lab = LabPage(a_page).open(a_plain_lab.lab_url)
-    lab.show_panel().get_by_text("train.ipynb").wait_for()
-    before = a_script.requests
-    _eventually(a_page, lambda: a_script.requests >= before + 3, "the shown panel asks again and again")
-    lab.tab.click()
-    lab.panel.wait_for(state="hidden")
-    a_page.wait_for_load_state("networkidle")
-    before = a_script.requests
-    for _ in range(12):
-        a_page.clock.fast_forward(5_000)
-        a_page.wait_for_timeout(100)  # the browser's answers are given meanwhile
-    assert before < a_script.requests <= before + 5, "for news of kernels, about every quarter of a minute"
-    before = a_script.requests
-    lab.show_panel()
-    _eventually(a_page, lambda: a_script.requests > before, "the panel asks again when it is shown again")
-
-
-def test_ended_kernels_say_why_and_are_put_away_for_good(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
-    panel = a_scripted_lab.show_panel()
-    panel.get_by_text("train.ipynb").wait_for()
-    message = "the kernel used 4.1 GiB of 4 GiB host memory, and was ended for it"
-    a_script.body["kernels"] += [
-        a_script.an_ended_kernel("k-8", "models/big.ipynb", code="oom", message=message),
-        a_script.an_ended_kernel("k-9", "old.ipynb"),
-    ]
-    ended = panel.get_by_role("list", name="Ended kernels").get_by_role("listitem")
-    ended.filter(has_text="big.ipynb").get_by_text(message).wait_for()
-    ended.filter(has_text="old.ipynb").get_by_text("the kernel was ended after 60 min idle").wait_for()
-    assert panel.get_by_role("list", name="GPU kernels").get_by_role("listitem").count() == 1
-    panel.get_by_role("button", name="Put old.ipynb away").click()
-    ended.filter(has_text="old.ipynb").wait_for(state="detached")
-    a_scripted_lab.reload()
-    ended.filter(has_text="big.ipynb").wait_for()
-    assert ended.filter(has_text="old.ipynb").count() == 0
-    assert a_scripted_lab.errors == []
-
-
-def test_a_kernel_that_ended_is_told_once_without_the_panel(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
-    page = a_scripted_lab.page
-    _eventually(page, lambda: a_script.requests > 0, "what is there is seen first")
-    a_script.body["kernels"] += [
-        a_script.an_ended_kernel("k-9", "night.ipynb"),
-        a_script.an_ended_kernel("k-8", "mine.ipynb", code="user", by="ada"),
-    ]
-    _eventually(page, lambda: a_script.streams != [], "the page hears of changes")
-    a_script.tell(kernel_id="k-9", state="ended")
-    toast = page.locator(".Toastify__toast")
-    toast.get_by_text("night.ipynb: the kernel was ended after 60 min idle").wait_for()
-    assert toast.filter(has_text="mine.ipynb").count() == 0
-    toast.get_by_role("button", name="Show GPU kernels").click()
-    a_scripted_lab.panel.get_by_role("list", name="Ended kernels").get_by_text("night.ipynb").wait_for()
-    before = a_script.requests
-    a_scripted_lab.reload()
-    # Whether the panel is open again is Lab's matter; the first answer is all that news are told from.
-    _eventually(page, lambda: a_script.requests > before, "the page asks again")
-    page.wait_for_load_state("networkidle")
-    assert toast.filter(has_text="night.ipynb").count() == 0
-
-
-def test_an_announced_end_is_told_and_taken_back_by_a_click(a_scripted_lab: LabPage, a_script: StatusScript) -> None:
-    page = a_scripted_lab.page
-    soon = {"at": "2026-01-02T03:04:05.000Z", "reason": "kernels that are idle for 60 min are ended", "can_keep": True}
-    crash = a_script.an_ending(code="crash", message="the kernel was ended by signal 11")
-    a_script.body["kernels"] = [a_script.a_kernel(gpus=0, label="plain.ipynb", ending_soon=soon, last_crash=crash)]
-    panel = a_scripted_lab.show_panel()
-    item = panel.get_by_role("list", name="GPU kernels").get_by_role("listitem")
-    item.get_by_text("kernels that are idle for 60 min are ended").wait_for()
-    item.get_by_text("the kernel was ended by signal 11").wait_for()
-    item.get_by_text("no GPU").wait_for()
-    toast = page.locator(".Toastify__toast", has_text="plain.ipynb will be ended at")
-    toast.get_by_role("button", name="Keep it").click()
-    _eventually(page, lambda: a_script.kept == ["k-1"], "the server is asked to keep it")
-    a_script.keep_code = 409
-    item.get_by_role("button", name="Keep it").click()
-    page.locator(".Toastify__toast", has_text="It is ended for its age").wait_for()
-    a_script.body["kernels"] = [a_script.a_kernel()]
-    item.get_by_text("train.ipynb").wait_for()
-    assert item.get_by_role("button", name="Keep it").count() == 0
-
-
-@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
-def test_text_is_readable_in_both_themes(a_scripted_lab: LabPage, a_script: StatusScript, theme: str) -> None:
-    page = a_scripted_lab.page
-    panel = a_scripted_lab.show_panel()
-    a_script.body["kernels"][0]["interception"] = "failed: told so"
-    page.evaluate("theme => jupyterapp.commands.execute('apputils:change-theme', {theme})", theme)
-    page.wait_for_function("theme => document.body.dataset.jpThemeName === theme", arg=theme)
-    panel.get_by_text("told so").wait_for()
-    for text in ["train.ipynb", "resident, idle", "0.25 GPU", "told so", "3.1 of 16.0", "Software GPU: compiled"]:
-        contrast = panel.get_by_text(text).first.evaluate(_CONTRAST)
-        assert contrast >= 4.5, f"{text!r} has a contrast of {contrast:.1f} in {theme}"
-    assert a_scripted_lab.errors == []
+def test_axe_finds_nothing_in_either_theme(a_panel: ScriptedPanel) -> None:
+    a_panel.script.body["kernels"][0]["interception"] = "failed: told so"
+    a_panel.script.body["devices"][0].update(swapped_bytes=3 * GIB, mine_swapped_bytes=GIB)
+    stranger = a_panel.script.a_kernel(id="g-1", owner="grace")
+    a_panel.script.body["kernels"].append(stranger)
+    a_panel.script.body["user"] = {"name": "ada", "role": "admin", "quota": {"gpus": 2, "held_gpus": 1, "left_gpus": 1}}
+    a_panel.shown.get_by_text("told so").wait_for()
+    folded = a_panel.shown.get_by_role("button", name="Actions and details of train.ipynb")
+    folded.click()
+    a_panel.shown.get_by_role("spinbutton", name="GPU share").wait_for()
+    for theme in a_panel.lab.in_both_themes():
+        assert a_panel.lab.violations("#aliquot-gpu-kernels") == [], theme
+    folded.click()

@@ -20,7 +20,7 @@ export const panel: JupyterFrontEndPlugin<void> = {
   optional: [ICommandPalette, ILayoutRestorer, ITranslator],
   activate: (
     app: JupyterFrontEnd,
-    { model }: IGpuKernels,
+    { model, client }: IGpuKernels,
     palette: ICommandPalette | null,
     restorer: ILayoutRestorer | null,
     translator: ITranslator | null
@@ -28,8 +28,9 @@ export const panel: JupyterFrontEndPlugin<void> = {
     const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
     const panel = new GpuKernelsPanel({
       model,
-      translator: translator ?? nullTranslator,
-      open: path => void app.commands.execute('docmanager:open', { path })
+      client,
+      commands: app.commands,
+      translator: translator ?? nullTranslator
     });
     app.shell.add(panel, 'left', { rank: SIDEBAR_RANK, type: 'GPU Kernels' });
     restorer?.add(panel, panel.id);

@@ -15,6 +15,7 @@ import { ResizeForm } from './resize_form';
 /** The part of Lab's command registry that is needed. */
 export interface ICommands {
   hasCommand(id: string): boolean;
+  isEnabled(id: string, args: { kernelId: string }): boolean;
   execute(id: string, args: { kernelId: string }): Promise<unknown>;
 }
 

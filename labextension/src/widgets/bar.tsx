@@ -1,10 +1,22 @@
 // A bar of memory or time: one whole, divided. Says its figures to screen readers; the text beside it says them to eyes.
+// Parts differ in their pattern, not in colour alone.
 
 import * as React from 'react';
 
 import { percent } from '../quantities';
 
-export type BarPart = 'mine' | 'others' | 'held' | 'used' | 'tight';
+/** used: where there is nobody else. mine, others: in use. -elastic: beyond guarantees. -held: promised, not used. -swapped: in host memory. */
+export type BarPart =
+  | 'mine'
+  | 'mine-elastic'
+  | 'mine-held'
+  | 'mine-swapped'
+  | 'others'
+  | 'others-elastic'
+  | 'others-held'
+  | 'others-swapped'
+  | 'used'
+  | 'tight';
 
 interface IBarProps {
   label: string;
@@ -15,12 +27,14 @@ interface IBarProps {
   whole: number;
   /** Drawn from the left, one after the other, in the unit of `whole`. The rest stays free. */
   parts: readonly { kind: BarPart; amount: number }[];
+  /** For what is told beside another bar. */
+  isThin?: boolean;
 }
 
 export function PartsBar(props: IBarProps): JSX.Element {
   return (
     <div
-      className="aliquot-Bar"
+      className={`aliquot-Bar${props.isThin ? ' aliquot-mod-thin' : ''}`}
       role="meter"
       aria-label={props.label}
       aria-valuemin={0}
@@ -29,13 +43,11 @@ export function PartsBar(props: IBarProps): JSX.Element {
       aria-valuetext={props.text}
       title={props.text}
     >
-      {props.parts.map(part => (
-        <span
-          key={part.kind}
-          className={`aliquot-Bar-part aliquot-mod-${part.kind}`}
-          style={{ width: percent(part.amount, props.whole) }}
-        />
-      ))}
+      {props.parts.map(part => part.amount > 0 && <Part key={part.kind} {...part} whole={props.whole} />)}
     </div>
   );
+}
+
+function Part({ kind, amount, whole }: { kind: BarPart; amount: number; whole: number }): JSX.Element {
+  return <span className={`aliquot-Bar-part aliquot-mod-${kind}`} style={{ width: percent(amount, whole) }} />;
 }

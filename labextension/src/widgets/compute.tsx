@@ -39,17 +39,15 @@ function DeviceTime({ kernel, device, trans }: IComputeProps & { device: Timed }
         value={Math.round(used)}
         whole={100}
         parts={[
-          { kind: 'used', amount: used },
-          { kind: 'held', amount: held }
+          { kind: 'mine', amount: used },
+          { kind: 'mine-held', amount: held }
         ]}
+        isThin
       />
       <p className="aliquot-Item-line" title={trans.__('Of the last second. Entitled: by weight, among kernels that want the GPU.')}>
         {text}
       </p>
-      <Facts
-        said={facts(compute, trans)}
-        title={trans.__('Stretch: how much longer launches take than alone. Throttled: how long they waited for a turn.')}
-      />
+      <Facts said={controlled(compute, trans)} />
       {compute.held_back && <p className="aliquot-Item-line">{trans.__('Held back: %1', compute.held_back)}</p>}
     </>
   );
@@ -65,7 +63,8 @@ function share(compute: ICompute, trans: TranslationBundle): string {
     : trans.__('%1 of GPU time, entitled to %2', formatPercent(used), formatPercent(entitled));
 }
 
-function facts(compute: ICompute, trans: TranslationBundle): string[] {
+/** What is done to it now. */
+function controlled(compute: ICompute, trans: TranslationBundle): string[] {
   const said: string[] = [];
   if (compute.is_capped) {
     said.push(trans.__('capped at its share'));
@@ -73,16 +72,24 @@ function facts(compute: ICompute, trans: TranslationBundle): string[] {
   if (compute.unholdable) {
     said.push(trans.__('held out by production'));
   }
-  if (compute.stretch !== null) {
-    said.push(trans.__('stretch %1', formatStretch(compute.stretch)));
-  }
-  if (compute.throttled_seconds > 0) {
-    said.push(trans.__('throttled %1', formatSeconds(compute.throttled_seconds)));
-  }
-  if (compute.bound_seconds !== null && compute.bound_seconds > 0) {
-    said.push(trans.__('delays production by %1 at most', formatMoment(compute.bound_seconds)));
-  }
   return said;
+}
+
+/** For who looks closer. Stretch: how much longer launches take than alone. */
+export function computeDetails(kernel: IKernel, trans: TranslationBundle): string[] {
+  return timedDevices(kernel).flatMap(({ compute }) => {
+    const said: string[] = [];
+    if (compute.stretch !== null) {
+      said.push(trans.__('stretch %1', formatStretch(compute.stretch)));
+    }
+    if (compute.throttled_seconds > 0) {
+      said.push(trans.__('throttled %1', formatSeconds(compute.throttled_seconds)));
+    }
+    if (compute.bound_seconds !== null && compute.bound_seconds > 0) {
+      said.push(trans.__('delays production by %1 at most', formatMoment(compute.bound_seconds)));
+    }
+    return said;
+  });
 }
 
 /** What decides about a device's time, while there is something to decide. */

@@ -1,34 +1,73 @@
-// The list of the node's GPUs: whose memory is where, and how busy, warm and hungry each device is.
+// The list of the node's GPUs: whose memory is where, and how busy, warm and hungry each device is. Many devices are a
+// line each, and open on demand.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
-import { memoryParts } from '../model';
-import { formatLike, formatPart, formatShare } from '../quantities';
-import { IDevice } from '../tokens';
-import { PartsBar } from './bar';
-import { controlFacts } from './compute';
-import { Facts } from './facts';
+import { DeviceHistory } from '../device_history';
+import { deviceParts, IDeviceParts, myParts } from '../device_parts';
+import { IDevice, IStatus } from '../tokens';
+import { DeviceFigures } from './device_figures';
+import { DeviceBar } from './device_bar';
+import { Legend } from './legend';
+
+/** From so many on, each is a line that opens. */
+export const COMPACT_FROM = 5;
 
 interface IDevicesProps {
-  devices: readonly IDevice[];
+  status: IStatus;
+  history: DeviceHistory;
   trans: TranslationBundle;
 }
 
-export function DeviceList({ devices, trans }: IDevicesProps): JSX.Element {
-  if (devices.length === 0) {
+interface IView {
+  readonly device: IDevice;
+  readonly parts: IDeviceParts;
+}
+
+export function DeviceList({ status, history, trans }: IDevicesProps): JSX.Element {
+  const my = myParts(status.kernels, status.user.name);
+  const views = status.devices.map(device => ({ device, parts: deviceParts(device, my.get(device.uuid)) }));
+  if (views.length === 0) {
     return <p className="aliquot-Empty">{trans.__('No GPU to show.')}</p>;
   }
+  const isCompact = views.length >= COMPACT_FROM;
   return (
-    <ul className="aliquot-List" aria-label={trans.__('Devices')}>
-      {devices.map(device => (
-        <DeviceItem key={device.uuid} device={device} trans={trans} />
-      ))}
-    </ul>
+    <>
+      <Legend parts={views.map(view => view.parts)} trans={trans} />
+      <ul className="aliquot-List" aria-label={trans.__('Devices')}>
+        {views.map(view => {
+          const { uuid } = view.device;
+          return isCompact ? (
+            <CompactDevice key={uuid} {...{ view, history, trans }} />
+          ) : (
+            <DeviceItem key={uuid} {...{ view, history, trans }} beat={history.beat(uuid)} />
+          );
+        })}
+      </ul>
+    </>
   );
 }
 
-function DeviceItem({ device, trans }: { device: IDevice; trans: TranslationBundle }): JSX.Element {
+/** The model keeps a device that has not changed; its parts change with my kernels, too. */
+function isSame(before: IItemProps, after: IItemProps): boolean {
+  return (
+    before.view.device === after.view.device &&
+    before.beat === after.beat &&
+    JSON.stringify(before.view.parts) === JSON.stringify(after.view.parts)
+  );
+}
+
+interface IItemProps {
+  view: IView;
+  history: DeviceHistory;
+  trans: TranslationBundle;
+  /** Differs when the device's lines have moved on. */
+  beat?: number;
+}
+
+const DeviceItem = React.memo(function DeviceItem({ view, history, trans }: IItemProps): JSX.Element {
+  const { device } = view;
   return (
     <li className="aliquot-Item" data-lost={device.lost || undefined}>
       <div className="aliquot-Item-head">
@@ -38,56 +77,45 @@ function DeviceItem({ device, trans }: { device: IDevice; trans: TranslationBund
         </span>
         {device.lost && <span className="aliquot-Item-alarm">{trans.__('lost')}</span>}
       </div>
-      {device.lost ? (
-        <p className="aliquot-Item-line">
-          {trans.__('The driver no longer answers for this device. Kernels on it must be restarted.')}
-        </p>
-      ) : (
-        <DeviceFigures device={device} trans={trans} />
-      )}
+      {device.lost ? <Lost trans={trans} /> : <DeviceFigures {...view} {...{ history, trans }} />}
     </li>
   );
-}
+}, isSame);
 
-function DeviceFigures({ device, trans }: { device: IDevice; trans: TranslationBundle }): JSX.Element {
-  const parts = memoryParts(device);
-  const say = (bytes: number): string => formatLike(bytes, device.memory_bytes);
-  const used = trans.__('%1 of %2 used', ...formatPart(device.used_bytes, device.memory_bytes));
-  const mine = trans.__('%1 of it by my kernels', say(parts.mine));
-  const reserved = trans.__('%1 reserved', say(device.reserved_bytes));
-  const share = trans.__('%1 of 1 GPU', formatShare(device.reserved_gpus));
-  const free = trans.__('%1 free', say(parts.free));
+/** Drawn when a figure of it changes; what is inside is made when it is opened. */
+const CompactDevice = React.memo(function CompactDevice({ view, history, trans }: IItemProps): JSX.Element {
+  const [isOpen, setOpen] = React.useState(false);
+  const { device, parts } = view;
+  const busy = device.lost ? null : device.utilization_percent;
   return (
-    <>
-      <PartsBar
-        label={trans.__('Memory of GPU %1', String(device.index))}
-        text={`${used}, ${mine}; ${reserved} (${share}), ${free}`}
-        value={device.used_bytes}
-        whole={device.memory_bytes}
-        parts={[
-          { kind: 'mine', amount: parts.mine },
-          { kind: 'others', amount: parts.others },
-          { kind: 'held', amount: parts.held }
-        ]}
-      />
-      <p className="aliquot-Item-line">{used}</p>
-      <Facts said={[reserved, free]} />
-      <Facts said={sensed(device, trans).concat(controlFacts(device.compute_control, trans))} />
-    </>
+    <li className="aliquot-Item aliquot-mod-compact" data-lost={device.lost || undefined}>
+      <details open={isOpen} onToggle={event => setOpen(event.currentTarget.open)}>
+        <summary className="aliquot-Compact">
+          <span className="aliquot-Item-badge">{trans.__('GPU %1', String(device.index))}</span>
+          {device.lost ? (
+            <span className="aliquot-Item-alarm">{trans.__('lost')}</span>
+          ) : (
+            <DeviceBar {...{ device, parts, trans }} />
+          )}
+          <span className="aliquot-Compact-figure" title={trans.__('Utilisation')}>
+            {busy !== null && trans.__('%1%', String(Math.round(busy)))}
+          </span>
+        </summary>
+        {isOpen && (
+          <>
+            <p className="aliquot-Item-line aliquot-mod-quiet">{device.name}</p>
+            {device.lost ? <Lost trans={trans} /> : <DeviceFigures {...view} {...{ history, trans }} isOpened />}
+          </>
+        )}
+      </details>
+    </li>
   );
-}
+}, isSame);
 
-/** What the device measures of itself; what it does not measure is not shown. */
-function sensed(device: IDevice, trans: TranslationBundle): string[] {
-  const said: string[] = [];
-  if (device.utilization_percent !== null) {
-    said.push(trans.__('%1% busy', String(Math.round(device.utilization_percent))));
-  }
-  if (device.temperature_celsius !== null) {
-    said.push(trans.__('%1 °C', String(Math.round(device.temperature_celsius))));
-  }
-  if (device.power_watts !== null) {
-    said.push(trans.__('%1 W', String(Math.round(device.power_watts))));
-  }
-  return said;
+function Lost({ trans }: { trans: TranslationBundle }): JSX.Element {
+  return (
+    <p className="aliquot-Item-line">
+      {trans.__('The driver no longer answers for this device. Kernels on it must be restarted.')}
+    </p>
+  );
 }

@@ -9,7 +9,7 @@ export function Facts({ said, title }: { said: readonly string[]; title?: string
   return (
     <p className="aliquot-Item-line aliquot-mod-quiet" title={title}>
       {said.map((fact, index) => (
-        <React.Fragment key={fact}>
+        <React.Fragment key={`${index} ${fact}`}>
           {index > 0 && ' · '}
           <span className="aliquot-Item-fact">{fact}</span>
         </React.Fragment>

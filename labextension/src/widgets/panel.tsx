@@ -14,21 +14,28 @@ import { Message } from '@lumino/messaging';
 import { AccordionPanel, Widget } from '@lumino/widgets';
 import * as React from 'react';
 
+import { AliquotClient } from '../client';
+import { DeviceHistory } from '../device_history';
 import { divide, GpuKernelsModel, IState } from '../model';
-import { IStatus, TRANSLATION_DOMAIN } from '../tokens';
+import { IKernel, IStatus, TRANSLATION_DOMAIN } from '../tokens';
+import { ICommands } from './actions';
 import { keepKernel } from './announce';
-import { DeviceList } from './devices';
+import { COMPACT_FROM, DeviceList } from './devices';
 import { EndedList } from './ended';
 import { gpuIcon } from './icons';
+import { IKernelTools } from './kernel_entry';
 import { KernelList } from './kernels';
+import { NodeFacts } from './node';
 import { StateNotices } from './notice';
 
 export class GpuKernelsPanel extends SidePanel {
   constructor(options: GpuKernelsPanel.IOptions) {
     super({ translator: options.translator });
-    const { model, open } = options;
+    const { model, client, commands } = options;
     this._model = model;
+    this._client = client;
     const trans = options.translator.load(TRANSLATION_DOMAIN);
+    const tools = { model, client, commands, trans, keep: (kernel: IKernel) => keepKernel(model, kernel.id) };
     this.id = GpuKernelsPanel.ID;
     this.addClass('aliquot-Panel');
     this.title.icon = gpuIcon;
@@ -38,13 +45,14 @@ export class GpuKernelsPanel extends SidePanel {
     this._addNotices(trans);
     this._devices = this._addSection(
       trans.__('Devices'),
-      state => state.status && <DeviceList devices={state.status.devices} trans={trans} />
+      state => state.status && this._renderDevices(state.status, trans)
     );
     this._addSection(
       trans.__('Kernels'),
-      state => state.status && this._kernels(state.status, trans, open)
+      state => state.status && this._renderKernels(state.status, tools)
     );
     this._addRefreshButton(trans);
+    model.changed.connect(this._note, this);
     this._accordion.handleMoved.connect(() => {
       this._isSizedByHand = true;
     });
@@ -53,13 +61,14 @@ export class GpuKernelsPanel extends SidePanel {
 
   override dispose(): void {
     this._unwatch();
+    this._model.changed.disconnect(this._note, this);
     this._fitter.disconnect();
     super.dispose();
   }
 
   protected override onAfterShow(message: Message): void {
     super.onAfterShow(message);
-    this._watch ??= this._model.watch();
+    this._startWatching();
   }
 
   protected override onResize(message: Widget.ResizeMessage): void {
@@ -70,7 +79,7 @@ export class GpuKernelsPanel extends SidePanel {
   protected override onAfterAttach(message: Message): void {
     super.onAfterAttach(message);
     if (this.isVisible) {
-      this._watch ??= this._model.watch();
+      this._startWatching();
     }
   }
 
@@ -84,7 +93,37 @@ export class GpuKernelsPanel extends SidePanel {
     super.onBeforeDetach(message);
   }
 
+  private _startWatching(): void {
+    if (this._watch === null) {
+      this._watch = this._model.watch();
+      void this._seed();
+    }
+  }
+
+  /** Connected first, so that lines are drawn with the state that they belong to. */
+  private _note(_: GpuKernelsModel, state: IState): void {
+    this._history.note(state, Date.now() / 1000);
+    if (this._wantsSeed && state.status) {
+      void this._seed();
+    }
+  }
+
+  /** What the gateway remembers of the last minutes; a gateway that keeps no history has none. */
+  private async _seed(): Promise<void> {
+    const devices = this._model.state.status?.devices ?? [];
+    this._wantsSeed = devices.length === 0;
+    // Of many devices no line is in sight, and their history is long.
+    if (devices.length > 0 && devices.length < COMPACT_FROM) {
+      try {
+        this._history.seed(await this._client.history('hour', devices.map(device => device.uuid)));
+      } catch {
+        // The lines begin now.
+      }
+    }
+  }
+
   private _unwatch(): void {
+    this._history.pause();
     this._watch?.dispose();
     this._watch = null;
   }
@@ -104,13 +143,24 @@ export class GpuKernelsPanel extends SidePanel {
     }
   }
 
-  private _kernels(status: IStatus, trans: TranslationBundle, open: (path: string) => void): JSX.Element {
+  private _renderDevices(status: IStatus, trans: TranslationBundle): JSX.Element {
+    return (
+      <>
+        <UseSignal signal={this._history.seeded}>
+          {() => <DeviceList status={status} history={this._history} trans={trans} />}
+        </UseSignal>
+        <NodeFacts status={status} trans={trans} />
+      </>
+    );
+  }
+
+  private _renderKernels(status: IStatus, tools: IKernelTools): JSX.Element {
     const { live, ended } = divide(status.kernels);
-    const model = this._model;
+    const { model, trans } = tools;
     const present = ended.filter(kernel => !model.isDismissed(kernel));
     return (
       <>
-        <KernelList kernels={live} {...{ status, trans, open }} keep={kernel => keepKernel(model, kernel.id)} />
+        <KernelList kernels={live} status={status} tools={tools} />
         <EndedList kernels={present} {...{ status, trans }} dismiss={kernel => model.dismiss(kernel)} />
       </>
     );
@@ -153,6 +203,9 @@ export class GpuKernelsPanel extends SidePanel {
   }
 
   private readonly _model: GpuKernelsModel;
+  private readonly _client: AliquotClient;
+  private readonly _history = new DeviceHistory();
+  private _wantsSeed = false;
   private readonly _devices: PanelWithToolbar;
   // In the next frame: a size that changes during its own observation is an error to the browser.
   private readonly _fitter = new ResizeObserver(() => requestAnimationFrame(() => this._fitSections()));
@@ -165,8 +218,8 @@ export namespace GpuKernelsPanel {
 
   export interface IOptions {
     model: GpuKernelsModel;
+    client: AliquotClient;
+    commands: ICommands;
     translator: ITranslator;
-    /** Opens the notebook at a path. */
-    open: (path: string) => void;
   }
 }

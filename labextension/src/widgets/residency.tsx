@@ -2,7 +2,7 @@
 
 import { TranslationBundle } from '@jupyterlab/translation';
 
-import { formatBytes } from '../quantities';
+import { formatBytes, formatTime } from '../quantities';
 import { IKernel } from '../tokens';
 
 /** Whether it has a process that uses its share, wherever its memory is just now. */
@@ -14,25 +14,28 @@ export function isRunning(kernel: IKernel): boolean {
 export function residencyState(kernel: IKernel, trans: TranslationBundle): string {
   switch (kernel.state) {
     case 'swapped':
-      return trans.__('swapped, idle');
+      return idle(trans.__('swapped'), kernel, trans);
     case 'waking':
       return trans.__('waking');
     case 'checkpointed':
-      return trans.__('checkpointed, idle');
+      return idle(trans.__('checkpointed'), kernel, trans);
     default:
       return String(kernel.state);
   }
 }
 
-/** What is swapped, what stays, what is beyond the quota. */
+function idle(state: string, kernel: IKernel, trans: TranslationBundle): string {
+  return kernel.idle_since
+    ? trans.__('%1, idle since %2', state, formatTime(kernel.idle_since, new Date()))
+    : trans.__('%1, idle', state);
+}
+
+/** What is swapped, what is beyond the quota, what waits. */
 export function residencyFacts(kernel: IKernel, trans: TranslationBundle): string[] {
   const said: string[] = [];
   const residency = kernel.residency;
   if (residency && residency.swapped_bytes > 0) {
     said.push(trans.__('%1 in host memory', formatBytes(residency.swapped_bytes)));
-  }
-  if (kernel.guarantee_bytes < kernel.quota_bytes) {
-    said.push(trans.__('%1 of its limit guaranteed', formatBytes(kernel.guarantee_bytes)));
   }
   if (kernel.over_quota_bytes > 0) {
     said.push(trans.__('over quota by %1', formatBytes(kernel.over_quota_bytes)));

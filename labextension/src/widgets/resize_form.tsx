@@ -21,6 +21,7 @@ import {
 import { IKernel, IOutlook, IStatus, IWish, StatusError, WorkloadClass } from '../tokens';
 import { failureText } from './action_words';
 import { SizeSlider } from './size_slider';
+import { classHint, className, outlookText } from './size_words';
 
 const CLASSES: readonly WorkloadClass[] = ['production', 'opportunistic'];
 
@@ -157,16 +158,6 @@ function SizeFields({ kernel, status, trans, chosen, choose }: ISizeFieldsProps)
   );
 }
 
-function className(workloadClass: WorkloadClass, trans: TranslationBundle): string {
-  return workloadClass === 'production' ? trans.__('production') : trans.__('opportunistic');
-}
-
-function classHint(workloadClass: WorkloadClass, trans: TranslationBundle): string {
-  return workloadClass === 'production'
-    ? trans.__('Protected from opportunistic kernels')
-    : trans.__('Uses what is spare');
-}
-
 interface ISaid {
   readonly text: string;
   readonly outcome?: IOutlook['outcome'];
@@ -179,7 +170,7 @@ function useOutlook(client: AliquotClient, kernelId: string, wish: IWish | null,
     () =>
       new LatestAnswer<IWish, IOutlook>(
         question => client.outlook(question, kernelId),
-        (_, answer, error) => setSaid(answer ? { text: answer.message, outcome: answer.outcome } : refused(error, trans))
+        (_, answer, error) => setSaid(answer ? { text: meaning(answer, trans), outcome: answer.outcome } : refused(error, trans))
       ),
     [client, kernelId, trans]
   );
@@ -195,6 +186,10 @@ function useOutlook(client: AliquotClient, kernelId: string, wish: IWish | null,
     // The wish is a new object at each turn; its text tells whether it differs.
   }, [asker, key]);
   return said;
+}
+
+function meaning(outlook: IOutlook, trans: TranslationBundle): string {
+  return outlook.outcome === 'starts' ? trans.__('Changes at once.') : outlookText(outlook, trans);
 }
 
 function refused(error: unknown, trans: TranslationBundle): ISaid | null {

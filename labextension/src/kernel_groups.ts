@@ -1,0 +1,49 @@
+// Kernels by their owners, with sums, for who sees those of others. Pure.
+
+import { IKernel } from './tokens';
+
+export interface IOwnerGroup {
+  readonly owner: string;
+  readonly isMine: boolean;
+  readonly kernels: readonly IKernel[];
+  readonly gpus: number;
+  readonly usedBytes: number;
+  readonly swappedBytes: number;
+  /** Kernels that wait for room. */
+  readonly waiting: number;
+}
+
+/** One's own first, then by name. */
+export function byOwner(kernels: readonly IKernel[], me: string): IOwnerGroup[] {
+  const owners = new Map<string, IKernel[]>();
+  for (const kernel of kernels) {
+    const theirs = owners.get(kernel.owner) ?? [];
+    owners.set(kernel.owner, theirs);
+    theirs.push(kernel);
+  }
+  return [...owners]
+    .map(([owner, theirs]) => groupOf(owner, owner === me, theirs))
+    .sort((a, b) => Number(b.isMine) - Number(a.isMine) || a.owner.localeCompare(b.owner));
+}
+
+/** The places at which kernels of the asker wait, for room to start or to grow; the first first. */
+export function myPlaces(kernels: readonly IKernel[], me: string): number[] {
+  return kernels
+    .filter(kernel => kernel.owner === me)
+    .flatMap(kernel => [kernel.queue_position, kernel.resize?.position ?? null])
+    .filter((place): place is number => place !== null)
+    .sort((a, b) => a - b);
+}
+
+function groupOf(owner: string, isMine: boolean, kernels: readonly IKernel[]): IOwnerGroup {
+  const sum = (figure: (kernel: IKernel) => number): number => kernels.reduce((all, one) => all + figure(one), 0);
+  return {
+    owner,
+    isMine,
+    kernels,
+    gpus: sum(kernel => (kernel.state === 'pending' ? 0 : kernel.gpus)),
+    usedBytes: sum(kernel => kernel.used_bytes),
+    swappedBytes: sum(kernel => kernel.residency?.swapped_bytes ?? 0),
+    waiting: kernels.filter(kernel => kernel.state === 'pending').length
+  };
+}

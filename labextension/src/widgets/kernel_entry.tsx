@@ -1,0 +1,175 @@
+// One kernel in the list: what it is, its memory and time, its state with the reason; the rest folded behind "…".
+
+import { TranslationBundle } from '@jupyterlab/translation';
+import { ellipsesIcon, UseSignal } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import { AliquotClient } from '../client';
+import { kernelParts } from '../device_parts';
+import { GpuKernelsModel, kernelTitle } from '../model';
+import { formatBytes, formatLike, formatPart } from '../quantities';
+import { ACTION_COMMANDS, IKernel, IKernelDevice } from '../tokens';
+import { ICommands, KernelActions } from './actions';
+import { PartsBar } from './bar';
+import { ComputeFigures, computeDetails } from './compute';
+import { Facts } from './facts';
+import { kernelDetails, kernelFacts, sizeText } from './kernel_words';
+import { KernelNotices } from './kernel_notices';
+import { isRunning } from './residency';
+
+/** What all entries share, the same object for the life of the panel. */
+export interface IKernelTools {
+  readonly model: GpuKernelsModel;
+  readonly client: AliquotClient;
+  readonly commands: ICommands;
+  readonly trans: TranslationBundle;
+  readonly keep: (kernel: IKernel) => void;
+}
+
+interface IKernelEntryProps {
+  kernel: IKernel;
+  tools: IKernelTools;
+  isMine: boolean;
+  /** Whether it matters on which device it is. */
+  showsDevice: boolean;
+}
+
+/** Drawn again when it has changed, and else not: the model keeps the object that has not. */
+export const KernelEntry = React.memo(function KernelEntry(props: IKernelEntryProps): JSX.Element {
+  const { kernel, tools, isMine, showsDevice } = props;
+  const { trans } = tools;
+  const [isOpen, setOpen] = React.useState(false);
+  const id = React.useId();
+  return (
+    <li className="aliquot-Item" data-state={kernel.state} data-kernel={kernel.id}>
+      <div className="aliquot-Item-head">
+        <KernelTitle {...props} />
+        <span className="aliquot-Item-size">{sizeText(kernel, trans)}</span>
+        <button
+          type="button"
+          className="aliquot-Item-more"
+          aria-expanded={isOpen}
+          aria-controls={id}
+          aria-label={trans.__('Actions and details of %1', kernelTitle(kernel))}
+          title={trans.__('Actions and details')}
+          onClick={() => setOpen(!isOpen)}
+        >
+          <ellipsesIcon.react tag="span" width="16px" />
+        </button>
+      </div>
+      {isRunning(kernel) && kernel.gpus > 0 && <MemoryBar kernel={kernel} trans={trans} />}
+      <div className="aliquot-Item-lines">
+        {isRunning(kernel) && kernel.gpus > 0 && <p className="aliquot-Item-line">{usedText(kernel, trans)}</p>}
+        <Facts said={kernelFacts(kernel, showsDevice, trans)} />
+      </div>
+      {isRunning(kernel) && <Devices kernel={kernel} trans={trans} />}
+      <Move kernel={kernel} trans={trans} />
+      {isRunning(kernel) && <ComputeFigures kernel={kernel} trans={trans} />}
+      {kernel.reason && <p className="aliquot-Item-line">{kernel.reason}</p>}
+      {kernel.resize && <p className="aliquot-Item-line">{kernel.resize.reason}</p>}
+      <KernelNotices kernel={kernel} isMine={isMine} trans={trans} keep={tools.keep} />
+      <div id={id} className="aliquot-Item-folded" hidden={!isOpen}>
+        {isOpen && <Folded kernel={kernel} tools={tools} />}
+      </div>
+    </li>
+  );
+});
+
+/** Details, and what may be asked; that depends on the whole status, which only an open entry follows. */
+function Folded({ kernel, tools }: { kernel: IKernel; tools: IKernelTools }): JSX.Element {
+  const { model, trans } = tools;
+  return (
+    <>
+      <UseSignal signal={model.changed} initialArgs={model.state}>
+        {() => model.state.status && <KernelActions kernel={kernel} status={model.state.status} {...tools} />}
+      </UseSignal>
+      <Facts said={[...kernelDetails(kernel, trans), ...computeDetails(kernel, trans)]} />
+    </>
+  );
+}
+
+function KernelTitle({ kernel, tools, isMine }: IKernelEntryProps): JSX.Element {
+  const title = kernelTitle(kernel);
+  const hint = [kernel.label, kernel.name, kernel.id].filter(Boolean).join('\n');
+  const canOpen = isMine && tools.commands.isEnabled(ACTION_COMMANDS.open, { kernelId: kernel.id });
+  if (!canOpen) {
+    return (
+      <span className="aliquot-Item-title" title={hint}>
+        {title}
+      </span>
+    );
+  }
+  return (
+    <button
+      type="button"
+      className="aliquot-Item-title aliquot-Item-link"
+      title={hint}
+      aria-label={tools.trans.__('Open %1', kernel.label)}
+      onClick={() => void tools.commands.execute(ACTION_COMMANDS.open, { kernelId: kernel.id })}
+    >
+      {title}
+    </button>
+  );
+}
+
+interface IFiguresProps {
+  kernel: IKernel;
+  trans: TranslationBundle;
+}
+
+function MemoryBar({ kernel, trans }: IFiguresProps): JSX.Element {
+  const parts = kernelParts(kernel);
+  const say = (bytes: number): string => formatLike(bytes, kernel.quota_bytes);
+  const beyond = [
+    ...(parts.elastic > 0 ? [trans.__('%1 elastic', say(parts.elastic))] : []),
+    ...(parts.swapped > 0 ? [trans.__('%1 swapped', say(parts.swapped))] : [])
+  ];
+  const isTight = kernel.quota_bytes > 0 && kernel.used_bytes >= 0.95 * kernel.quota_bytes;
+  return (
+    <PartsBar
+      label={trans.__('Memory of %1', kernelTitle(kernel))}
+      text={[usedText(kernel, trans), ...beyond].join(', ')}
+      value={kernel.used_bytes}
+      whole={kernel.quota_bytes}
+      parts={[
+        { kind: isTight ? 'tight' : 'mine', amount: parts.resident },
+        { kind: 'mine-elastic', amount: parts.elastic },
+        { kind: 'mine-swapped', amount: parts.swapped }
+      ]}
+    />
+  );
+}
+
+function usedText(kernel: IKernel, trans: TranslationBundle): string {
+  return trans.__('%1 of %2 used', ...formatPart(kernel.used_bytes, kernel.quota_bytes));
+}
+
+/** Of a kernel on several devices, what it has of each. */
+function Devices({ kernel, trans }: IFiguresProps): JSX.Element | null {
+  if (kernel.devices.length < 2) {
+    return null;
+  }
+  return <Facts said={kernel.devices.map(device => onDevice(device, trans))} />;
+}
+
+/** How far its copy is, while one runs. */
+function Move({ kernel, trans }: IFiguresProps): JSX.Element | null {
+  const moving = kernel.residency?.moving;
+  if (!moving || moving.total_bytes === 0) {
+    return null;
+  }
+  const amounts = [formatBytes(moving.done_bytes), formatBytes(moving.total_bytes)];
+  const isComing = kernel.state === 'waking';
+  const text = isComing ? trans.__('coming back: %1 of %2', ...amounts) : trans.__('swapping out: %1 of %2', ...amounts);
+  return (
+    <div className="aliquot-Move">
+      <progress max={moving.total_bytes} value={moving.done_bytes} aria-label={text} />
+      <span>{text}</span>
+    </div>
+  );
+}
+
+function onDevice(device: IKernelDevice, trans: TranslationBundle): string {
+  const memory = formatPart(device.used_bytes, device.quota_bytes);
+  return trans.__('GPU %1: %2 of %3 used', String(device.index), ...memory);
+}

@@ -1,0 +1,116 @@
+"""What the sidebar asks of a kernel, before scripted answers: the request, its refusal, what cannot be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+
+    from tests.labextension.conftest import ScriptedPanel
+
+pytestmark = pytest.mark.browser
+GIB = 1 << 30
+_SIZE = {"gpus": 0.5, "memory_limit_bytes": None, "workload_class": "production", "since": "2026-01-01T00:00:00Z"}
+
+
+@pytest.fixture
+def actions(a_panel: ScriptedPanel) -> Iterator[Locator]:
+    """Those of train.ipynb, unfolded."""
+    folded = a_panel.shown.get_by_role("button", name="Actions and details of train.ipynb")
+    folded.click()
+    group = a_panel.shown.get_by_role("group", name="Actions for train.ipynb")
+    group.wait_for()
+    yield group
+    a_panel.script.reset()
+    folded.click()
+    group.wait_for(state="detached")
+
+
+def _eventually(panel: ScriptedPanel, claim: Callable[[], bool], what: str) -> None:
+    for _ in range(400):
+        if claim():
+            return
+        panel.lab.page.wait_for_timeout(50)
+    pytest.fail(f"never so within 20 s: {what}")
+
+
+def test_a_resize_is_looked_at_and_asked_for(a_panel: ScriptedPanel, actions: Locator) -> None:
+    script = a_panel.script
+    actions.get_by_text("Changes without a restart.").wait_for()
+    assert actions.get_by_role("button", name="Resize").is_disabled()
+    script.outlook = {"outcome": "queued", "position": 2, "message": "queued behind 1"}
+    actions.get_by_role("spinbutton", name="GPU share").fill("0.5")
+    actions.get_by_role("status").get_by_text("Queued behind 1.").wait_for()
+    asked = parse_qs(script.asked_outlooks[-1])
+    assert asked == {"gpus": ["0.5"], "memory": ["null"], "class": ["production"], "kernel": ["k-1"]}
+    assert actions.get_by_role("slider", name="GPU share").get_attribute("aria-valuetext") == "0.5 GPU"
+    slider = actions.get_by_role("slider", name="GPU share")
+    slider.press("ArrowRight")
+    actions.get_by_role("checkbox", name="A memory limit of its own").check()
+    actions.get_by_role("spinbutton", name="Memory limit").fill("6")
+    actions.get_by_role("radio", name="opportunistic").check()
+    actions.get_by_role("button", name="Resize").click()
+    want = {"gpus": 0.51, "memory": 6 * GIB, "class": "opportunistic"}
+    _eventually(a_panel, lambda: script.asked == [("PATCH", "", want)], "the server is asked for what changes")
+
+
+def test_a_refusal_is_said_beside_the_button(a_panel: ScriptedPanel, actions: Locator) -> None:
+    a_panel.script.refusal = (409, "asked 0.9 GPU; 0.5 of GPU 0 is promised to others; ask for 0.5 or less")
+    actions.get_by_role("spinbutton", name="GPU share").fill("0.9")
+    actions.get_by_role("button", name="Resize").click()
+    actions.get_by_role("alert").get_by_text("ask for 0.5 or less").wait_for()
+    assert actions.get_by_role("spinbutton", name="GPU share").input_value() == "0.9", "what was wanted stays"
+    a_panel.script.refusal = (503, "the node agent does not answer")
+    actions.get_by_role("button", name="Swap Out Now").click()
+    actions.get_by_role("alert").get_by_text("the node agent does not answer").wait_for()
+    actions.get_by_role("button", name="Undo").click()
+    a_panel.lab.errors.clear()  # the browser writes each refusal into its console
+
+
+def test_a_change_that_waits_is_given_up(a_panel: ScriptedPanel, actions: Locator) -> None:
+    waiting = {"state": "pending", "reason": "waiting to grow to 0.5 GPU", "position": 2, **_SIZE}
+    a_panel.script.body["kernels"][0]["resize"] = waiting
+    actions.get_by_text("Waits to become 0.5 GPU: position 2.").wait_for()
+    actions.get_by_role("button", name="Give Up").click()
+    _eventually(a_panel, lambda: a_panel.script.asked == [("DELETE", "resize", None)], "the wish is withdrawn")
+
+
+def test_memory_is_moved_out_and_back(a_panel: ScriptedPanel, actions: Locator) -> None:
+    script = a_panel.script
+    actions.get_by_role("button", name="Swap Out Now").click()
+    _eventually(a_panel, lambda: script.asked == [("POST", "swap-out", None)], "it is asked to leave")
+    script.body["kernels"][0].update(state="swapped")
+    actions.get_by_role("button", name="Bring Back").click()
+    _eventually(a_panel, lambda: script.asked[1:] == [("POST", "wake", None)], "it is asked to come back")
+
+
+def test_what_cannot_be_asked_says_why_to_eyes_and_ears(a_panel: ScriptedPanel, actions: Locator) -> None:
+    kernel = a_panel.script.body["kernels"][0]
+    kernel.update(execution_state="busy", idle_since=None)
+    why = "It is busy: it can be swapped out when nothing runs in it."
+    out = actions.get_by_role("button", name="Swap Out Now", description=why, disabled=True)
+    out.wait_for()
+    assert out.get_attribute("title") == why
+    out.focus()
+    out.press("Enter")
+    kernel.update(state="pending", queue_position=1, devices=[])
+    actions.get_by_role("button", name="Restart…", disabled=True).wait_for()
+    assert actions.get_by_role("spinbutton").count() == 0, "nobody resizes what has not started"
+    assert actions.get_by_role("button", name="Shut Down…").is_enabled(), "but gives it up"
+    assert a_panel.script.asked == []
+
+
+def test_restart_and_shut_down_are_confirmed_first(a_panel: ScriptedPanel, actions: Locator) -> None:
+    page = a_panel.lab.page
+    for button, title in (("Restart…", "Restart Kernel?"), ("Shut Down…", "Shut Down Kernel?")):
+        actions.get_by_role("button", name=button).click()
+        dialog = page.get_by_role("dialog").filter(has_text=title)
+        dialog.get_by_text("train.ipynb").wait_for()
+        dialog.get_by_role("button", name="Cancel").click()
+        dialog.wait_for(state="detached")
+    assert a_panel.script.asked == []
