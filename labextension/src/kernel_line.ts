@@ -30,7 +30,7 @@ export function kernelState(kernel: IKernel, trans: TranslationBundle): string {
     case 'starting':
       return trans.__('starting');
     case 'resident':
-      return movedPercent(kernel) === null ? trans.__('resident') : trans.__('swapping out: %1%', movedPercent(kernel));
+      return leaves(kernel, trans) ?? trans.__('resident');
     case 'swapped':
       return trans.__('swapped');
     case 'checkpointed':
@@ -74,12 +74,25 @@ function hasMemory(kernel: IKernel): boolean {
   return ['resident', 'swapped', 'waking', 'checkpointed'].includes(kernel.state);
 }
 
+/** Null for one that stays. */
+function leaves(kernel: IKernel, trans: TranslationBundle): string | null {
+  const percent = movedPercent(kernel);
+  if (percent !== null) {
+    return trans.__('swapping out: %1%', percent);
+  }
+  return kernel.residency?.state === 'swapping_out' ? trans.__('swapping out') : null;
+}
+
 function wakes(kernel: IKernel, trans: TranslationBundle): string {
   const percent = movedPercent(kernel);
   if (percent !== null) {
     return trans.__('waking: %1%', percent);
   }
-  return kernel.residency?.waits ? waitsBehind(kernel.residency.waits.before, trans) : trans.__('waking');
+  const { waits, state } = kernel.residency ?? {};
+  if (!waits || state === 'swapping_in') {
+    return trans.__('waking'); // it has its room
+  }
+  return waits.before > 0 ? waitsBehind(waits.before, trans) : trans.__('waits for memory');
 }
 
 /** Of a queue, whichever it is: how many are served first. */

@@ -36,6 +36,14 @@ export function waitOf(kernel: IKernel | null, trans: TranslationBundle): IWait 
   }
 }
 
+/** Whether an output holds nothing but what the relay writes of a wait, for clients that show no badge. */
+export function isNotice(text: string): boolean {
+  return text.trim() !== '' && text.split('\n').every(line => line === '' || NOTICE.test(line));
+}
+
+/** docs/reference/relay.md has the words. */
+const NOTICE = /^\[Aliquot: .*waiting for GPU memory.*\]$/;
+
 /** What a screen reader is told of a wait: its beginning, a change of place, its end. Not its seconds. */
 export class WaitTeller {
   constructor(private readonly _trans: TranslationBundle) {}
@@ -92,9 +100,12 @@ function waking(kernel: IKernel, trans: TranslationBundle): IWait {
     const text = trans.__('waits while its GPU memory comes back: %1 of %2', ...formatPart(done, moving.total_bytes));
     return { kind: 'copy', text, why: null, before: null, progress: { done, total: moving.total_bytes } };
   }
-  const waits = kernel.residency?.waits;
-  const text = trans.__('waits while its GPU memory comes back');
-  return waits ? forMemory(waits, trans) : { kind: 'copy', text, why: null, before: null, progress: null };
+  const { waits, state } = kernel.residency ?? {};
+  if (waits && state !== 'swapping_in') {
+    return forMemory(waits, trans);
+  }
+  const text = inTime(trans.__('waits while its GPU memory comes back'), waits?.expected_seconds ?? null, trans);
+  return { kind: 'copy', text, why: null, before: null, progress: null };
 }
 
 function forMemory(waits: IWaits, trans: TranslationBundle): IWait {
@@ -103,8 +114,7 @@ function forMemory(waits: IWaits, trans: TranslationBundle): IWait {
     before > 0
       ? trans._n('waits for GPU memory: %1 kernel before it', 'waits for GPU memory: %1 kernels before it', before)
       : trans.__('waits for GPU memory');
-  const text = seconds === null ? what : trans.__('%1, about %2', what, wholeSeconds(seconds));
-  return { kind: 'memory', text, why: waits.reason || null, before, progress: null };
+  return { kind: 'memory', text: inTime(what, seconds, trans), why: waits.reason || null, before, progress: null };
 }
 
 /** A cell runs and nothing of it has touched the GPU: it does not wait, and would at its next call. */
@@ -113,6 +123,10 @@ function asleep(trans: TranslationBundle): IWait {
   return { kind: 'asleep', text, why: null, before: null, progress: null };
 }
 
-function wholeSeconds(seconds: number): string {
-  return seconds < 60 ? `${Math.max(1, Math.ceil(seconds))} s` : formatSeconds(seconds);
+function inTime(what: string, seconds: number | null, trans: TranslationBundle): string {
+  if (seconds === null) {
+    return what;
+  }
+  const time = seconds < 60 ? `${Math.max(1, Math.ceil(seconds))} s` : formatSeconds(seconds);
+  return trans.__('%1, about %2', what, time);
 }

@@ -11,7 +11,7 @@ const { AttachedKernel } = compiled('attached_kernel');
 const { kernelHint, kernelLine } = compiled('kernel_line');
 const { GpuKernelsModel } = compiled('model');
 const { StatusError } = compiled('tokens');
-const { waitOf, WaitTeller } = compiled('waits');
+const { isNotice, waitOf, WaitTeller } = compiled('waits');
 const { HintRule } = compiled('wake_hints');
 
 const fill = (text, values) => values.reduce((said, value, index) => said.replaceAll(`%${index + 1}`, value), text);
@@ -64,7 +64,11 @@ test('the line tells how far a move is, where that is told', () => {
   assert.equal(line({ state: 'waking', residency: moving(GIB, 3 * GIB) }), '0.25 GPU · 3.1 / 20 GiB · waking: 33%');
   assert.equal(line({ state: 'waking', residency: waits() }), '0.25 GPU · 3.1 / 20 GiB · waits: 2 before it');
   assert.equal(line({ residency: moving(2 * GIB, 3 * GIB) }), '0.25 GPU · 3.1 / 20 GiB · swapping out: 66%');
+  assert.equal(line({ state: 'waking', residency: waits({ before: 0 }) }), '0.25 GPU · 3.1 / 20 GiB · waits for memory');
+  const coming = { ...waits({ before: 0 }), state: 'swapping_in' };
+  assert.equal(line({ state: 'waking', residency: coming }), '0.25 GPU · 3.1 / 20 GiB · waking');
   assert.equal(line({ state: 'waking', residency: moving(0, 0) }), '0.25 GPU · 3.1 / 20 GiB · waking');
+  assert.equal(line({ residency: { state: 'swapping_out' } }), '0.25 GPU · 3.1 / 20 GiB · swapping out');
 });
 
 test('the hint is a sentence with the reason', () => {
@@ -88,6 +92,8 @@ test('a copy under way is shown as far as it is, and not where nobody tells', ()
   assert.deepEqual(told.progress, { done: 3.1 * GIB, total: 6 * GIB });
   assert.match(told.text, /3\.1 of 6\.0 GiB/);
   assert.equal(waitOf(aKernel({ state: 'waking' }), trans).progress, null);
+  const coming = waitOf(aKernel({ state: 'waking', residency: { ...waits(), state: 'swapping_in' } }), trans);
+  assert.deepEqual([coming.kind, coming.text], ['copy', 'waits while its GPU memory comes back, about 3 s']);
 });
 
 test('cells of a kernel that has what it needs, or no GPU, do not wait', () => {
@@ -103,6 +109,16 @@ test('a cell that runs in a swapped kernel is not said to wait', () => {
   assert.equal(wait.kind, 'asleep');
   assert.doesNotMatch(wait.text, /waits/);
   assert.equal(new WaitTeller(trans).next(wait, 5000), null);
+});
+
+test("the relay's notice of a wait is known from what a program writes", () => {
+  const first = '[Aliquot: waiting for GPU memory: others came before; 2 kernels before it; about 3 s]\n';
+  const next = '[Aliquot: still waiting for GPU memory after 12 s: others have their turn]\n';
+  assert.equal(isNotice(first), true);
+  assert.equal(isNotice(first + next), true);
+  assert.equal(isNotice(`warning: slow\n${first}`), false);
+  assert.equal(isNotice('[Aliquot: 3 messages (0.1 MB) of this cell\'s output are missing here. ]\n'), false);
+  assert.equal(isNotice(''), false);
 });
 
 test('a screen reader hears of a wait that lasts, of a change of place, and of the end; not of seconds', () => {

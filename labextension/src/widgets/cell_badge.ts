@@ -1,18 +1,24 @@
 // A line between a cell's input and its output: for what the cell waits, and how much of it is there. A widget of the
 // cell's own, so that it goes wherever a windowed notebook puts the cell, and ends with it.
 
-import { Cell } from '@jupyterlab/cells';
+import { CodeCell } from '@jupyterlab/cells';
 import { PanelLayout, Widget } from '@lumino/widgets';
 
 import { percent } from '../quantities';
-import { IWait } from '../waits';
+import { isNotice, IWait } from '../waits';
 import { gpuIcon } from './icons';
 
 /** Lab's class of what holds a cell's output. */
 const OUTPUTS = 'jp-Cell-outputWrapper';
 
+/** What Lab calls the text of a stderr stream. */
+const STDERR = 'application/vnd.jupyter.stderr';
+
+/** The relay writes the same into the output, for other clients and for later: not seen twice while the badge is. */
+const TOLD = 'aliquot-mod-told';
+
 export class CellBadge extends Widget {
-  constructor() {
+  constructor(private readonly _cell: CodeCell) {
     super();
     this.addClass('aliquot-CellBadge');
     gpuIcon.element({ container: this._sign, tag: 'span', className: 'aliquot-CellBadge-icon' });
@@ -28,16 +34,27 @@ export class CellBadge extends Widget {
     said.className = 'aliquot-CellBadge-said';
     said.append(this._text, this._bar, this._why);
     this.node.append(this._sign, said);
+    _cell.outputArea.model.changed.connect(this._onOutputs, this);
+    this._onOutputs();
+  }
+
+  override dispose(): void {
+    if (this.isDisposed) {
+      return;
+    }
+    this._cell.outputArea.model.changed.disconnect(this._onOutputs, this);
+    this._cell.outputArea.widgets.forEach(output => output.removeClass(TOLD));
+    super.dispose();
   }
 
   /** A new one, where it belongs in a cell; null for a cell without content, as one far out of sight is. */
-  static into(cell: Cell): CellBadge | null {
+  static into(cell: CodeCell): CellBadge | null {
     const layout = cell.layout as PanelLayout;
     const at = cell.isPlaceholder() ? -1 : layout.widgets.findIndex(part => part.hasClass(OUTPUTS));
     if (at < 0) {
       return null;
     }
-    const badge = new CellBadge();
+    const badge = new CellBadge(cell);
     layout.insertWidget(at, badge);
     return badge;
   }
@@ -56,6 +73,15 @@ export class CellBadge extends Widget {
       this._bar.setAttribute('aria-label', wait.text);
       this._bar.setAttribute('aria-valuenow', String(Math.round((100 * done) / total)));
     }
+  }
+
+  /** Called at each change of the outputs; Lab has drawn them before. */
+  private _onOutputs(): void {
+    const { model, widgets } = this._cell.outputArea;
+    widgets.forEach((output, index) => {
+      const shown = index < model.length ? model.get(index) : null;
+      output.toggleClass(TOLD, shown?.type === 'stream' && isNotice(String(shown.data[STDERR] ?? '')));
+    });
   }
 
   private readonly _sign = document.createElement('span');

@@ -65,14 +65,14 @@ export class CellBadges implements IDisposable {
   }
 
   /** In the order in which they were run, as far as this page has seen it. */
-  private _runningCells(): Cell[] {
+  private _runningCells(): CodeCell[] {
     const running = this._panel.content.widgets.filter(isRunning);
     const fresh = running.filter(cell => !this._order.includes(cell));
     this._order = [...this._order.filter(cell => running.includes(cell)), ...fresh];
     return this._order;
   }
 
-  private _show(cells: readonly Cell[], wait: IWait | null): void {
+  private _show(cells: readonly CodeCell[], wait: IWait | null): void {
     for (const [cell, badge] of [...this._badges]) {
       if (!cells.includes(cell)) {
         badge.dispose();
@@ -86,7 +86,7 @@ export class CellBadges implements IDisposable {
     });
   }
 
-  private _badgeOf(cell: Cell): CellBadge | null {
+  private _badgeOf(cell: CodeCell): CellBadge | null {
     let badge = this._badges.get(cell) ?? null;
     if (badge === null) {
       badge = CellBadge.into(cell);
@@ -141,15 +141,15 @@ export class CellBadges implements IDisposable {
   }
 
   private readonly _attached: AttachedKernel;
-  private readonly _badges = new Map<Cell, CellBadge>();
+  private readonly _badges = new Map<CodeCell, CellBadge>();
   private readonly _live = document.createElement('div');
   private readonly _teller: WaitTeller;
-  private _order: Cell[] = [];
+  private _order: CodeCell[] = [];
   private _timer = 0;
   private _watch: IDisposable | null = null;
   private _isDisposed = false;
 }
 
-function isRunning(cell: Cell): boolean {
+function isRunning(cell: Cell): cell is CodeCell {
   return cell instanceof CodeCell && cell.model.executionState === 'running';
 }

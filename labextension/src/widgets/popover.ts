@@ -59,10 +59,12 @@ export class Popover extends Widget {
     document.addEventListener('focusin', this, true);
     window.addEventListener('resize', this);
     this._sizes.observe(this.node);
+    this._contents.observe(this.node, { childList: true, subtree: true });
   }
 
   protected override onBeforeDetach(message: Message): void {
     this._sizes.disconnect();
+    this._contents.disconnect();
     this.node.removeEventListener('keydown', this);
     document.removeEventListener('pointerdown', this, true);
     document.removeEventListener('focusin', this, true);
@@ -114,7 +116,15 @@ export class Popover extends Widget {
     this.node.style.left = `${Math.max(GAP_PX, left)}px`;
   }
 
+  /** A button that is gone once it was pressed, such as one that has become another, takes the focus with it. */
+  private _keepFocus(): void {
+    if (document.activeElement === document.body && this.isAttached) {
+      this.node.focus({ preventScroll: true });
+    }
+  }
+
   private readonly _sizes = new ResizeObserver(() => this._place());
+  private readonly _contents = new MutationObserver(() => this._keepFocus());
 }
 
 export namespace Popover {
