@@ -131,6 +131,11 @@ class Aliquot(Configurable):
         help="Whether kernels outlive a stop of the server; auto: SIGTERM keeps them, a stop that somebody asked for "
         "(Ctrl-C, POST /api/shutdown) ends them. never: they end even with a killed server.",
     ).tag(config=True)
+    local_kernels = Bool(
+        True,
+        help="On a server in gateway mode: whether its own kernelspecs are offered beside the gateway's, as "
+        "local.NAME. Their kernels run here, without a GPU, and end with this server.",
+    ).tag(config=True)
     orphan_seconds = Float(
         -1.0,
         help="How long kernels wait for a gateway before they end; 0 for ever, -1 for a day in `aliquot serve` and an "

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jupyter_server.gateway.gateway_client import gateway_request
-from jupyter_server.gateway.managers import GatewayKernelManager, GatewayMappingKernelManager, GatewaySessionManager
+from jupyter_server.gateway.managers import GatewayKernelManager, GatewayMappingKernelManager
 from jupyter_server.utils import url_path_join
 from tornado.escape import json_decode, url_escape
 from tornado.httputil import url_concat
@@ -58,12 +58,16 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
         return found
 
     async def list_kernels(self, **kwargs: Any) -> list[dict[str, Any]]:
-        """Called by GET /api/kernels, and before culling: what the gateway has for this user."""
+        """Called by GET /api/kernels, and before culling."""
+        return await self.list_gateway_kernels(**kwargs)
+
+    async def list_gateway_kernels(self, **kwargs: Any) -> list[dict[str, Any]]:
+        """What the gateway has for this user."""
         response = await gateway_request(url_concat(self.kernels_url, OWN_KERNELS), method="GET")
         if OWNER_HEADER not in response.headers:
             # Some other gateway, on which kernels that we do not know may be anybody's.
             self.is_known = True
-            listed: list[dict[str, Any]] = await super().list_kernels(**kwargs)
+            listed: list[dict[str, Any]] = await GatewayMappingKernelManager.list_kernels(self, **kwargs)
             return listed
         models: dict[str, dict[str, Any]] = {model["id"]: model for model in json_decode(response.body)}
         for kernel_id, model in models.items():
@@ -81,7 +85,7 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
         delay = _FIRST_RETRY_SECONDS
         while not self.is_known:
             try:
-                await self.list_kernels()
+                await self.list_gateway_kernels()
             except Exception as error:
                 # The client wraps few of the ways in which a gateway can be away; each of them may pass.
                 self.log.warning("gateway=unavailable url=%s reason=%s", self.kernels_url, error)
@@ -120,32 +124,3 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
             self.remove_kernel(kernel_id)
             self._started.discard(kernel_id)
         return model
-
-
-class RemoteSessionManager(GatewaySessionManager):
-    """Which notebook uses which kernel of the gateway; kept over restarts of this server.
-
-    A session whose kernel is unknown is deleted when it is looked at, so that nobody looks before kernels are known.
-    """
-
-    async def list_sessions(self) -> list[dict[str, Any]]:
-        """Called by GET /api/sessions. Raises HTTPError while the gateway is away, as GET /api/kernels does."""
-        await self._know_kernels()
-        sessions: list[dict[str, Any]] = await super().list_sessions()
-        return sessions
-
-    async def get_session(self, **kwargs: Any) -> dict[str, Any]:
-        """Called by every handler of one session."""
-        await self._know_kernels()
-        session: dict[str, Any] = await super().get_session(**kwargs)
-        return session
-
-    async def session_exists(self, path: str) -> bool:
-        """Called by POST /api/sessions."""
-        await self._know_kernels()
-        return bool(await super().session_exists(path))
-
-    async def _know_kernels(self) -> None:
-        manager = self.kernel_manager
-        if isinstance(manager, AliquotRemoteKernelManager) and not manager.is_known:
-            await manager.list_kernels()

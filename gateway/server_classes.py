@@ -10,8 +10,12 @@ import os
 from typing import Any
 
 from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider
+from aliquot.gateway.config import Aliquot
 from aliquot.gateway.kernel_manager import AliquotKernelManager
-from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager, RemoteSessionManager
+from aliquot.gateway.mixed_kernels import MixedKernelManager, MixedWebsocketConnection
+from aliquot.gateway.own_kernelspecs import MixedKernelSpecManager
+from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager
+from aliquot.gateway.remote_sessions import RemoteSessionManager
 from aliquot.gateway.sessions import OwnedSessionManager
 from aliquot.gateway.sizes import SizedKernelSpecManager
 from aliquot.gateway.websocket import KernelWebsocketConnection
@@ -19,6 +23,7 @@ from aliquot.provisioner.grant_record import PROVISIONER_NAME
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
+from traitlets import TraitError
 
 KERNEL_CLASSES: dict[str, type] = {
     "kernel_manager_class": AliquotKernelManager,
@@ -29,6 +34,12 @@ KERNEL_CLASSES: dict[str, type] = {
 REMOTE_CLASSES: dict[str, type] = {
     "kernel_manager_class": AliquotRemoteKernelManager,
     "session_manager_class": RemoteSessionManager,
+}
+# With kernels of the server's own beside the gateway's. They are put in place together or not at all.
+MIXED_CLASSES: dict[str, type] = {
+    "kernel_manager_class": MixedKernelManager,
+    "kernel_spec_manager_class": MixedKernelSpecManager,
+    "kernel_websocket_connection_class": MixedWebsocketConnection,
 }
 ACCESS_CLASSES: dict[str, type] = {
     "identity_provider_class": AliquotIdentityProvider,
@@ -42,12 +53,27 @@ def replace_stock_classes(server: ServerApp) -> None:
     # A server in gateway mode has its kernels elsewhere: the gateway gives them their sizes.
     is_remote = GatewayClient.instance(parent=server).gateway_enabled
     classes |= REMOTE_CLASSES if is_remote else KERNEL_CLASSES
-    configured: Any = server.config.get("ServerApp", {})
+    if is_remote and _has_own_kernels(server) and all(_is_free(server, trait) for trait in MIXED_CLASSES):
+        classes |= MIXED_CLASSES
     for trait, ours in classes.items():
-        if trait not in configured and not server.trait_has_value(trait):
+        if _is_free(server, trait):
             setattr(server, trait, ours)
     if server.kernel_manager_class is AliquotKernelManager:
         _replace_default_provisioner(server)
+
+
+def _is_free(server: ServerApp, trait: str) -> bool:
+    """Whether nobody chose a class there."""
+    configured: Any = server.config.get("ServerApp", {})
+    return trait not in configured and not server.trait_has_value(trait)
+
+
+def _has_own_kernels(server: ServerApp) -> bool:
+    try:
+        return bool(Aliquot(parent=server).local_kernels)
+    except TraitError:
+        # The extension reads its knobs again when it initialises, and then says which of them is wrong.
+        return False
 
 
 def _replace_default_provisioner(server: ServerApp) -> None:

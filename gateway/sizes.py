@@ -233,9 +233,7 @@ class SizedKernelSpecManager(KernelSpecManager):
 
     def _can_be_sized(self, name: str, folder: str) -> bool:
         """Whether sizes are listed for it: not for what another provisioner starts, nor for a name like a size's."""
-        if _looks_sized(name):
-            return False
-        return _provisioner_of(_metadata_on_disk(folder)) in (None, _LOCAL_PROVISIONER_NAME)
+        return is_plain(name, folder)
 
     def _allowed_by_name(self) -> Iterator[tuple[str, str]]:
         """Sizes that the administrator allowed one by one (`allowed_kernelspecs`), with their base's folder."""
@@ -292,6 +290,11 @@ def sized_kernel_spec(base: KernelSpec, sized: SizedName, residency: str = "") -
 def grammar_help(largest: GpuShare) -> str:
     """The grammar in one sentence, for the REST answer and the command line."""
     return describe_grammar(largest)
+
+
+def is_plain(name: str, folder: str) -> bool:
+    """Whether an installed kernelspec asks for no GPU, and is started by Jupyter's own provisioner."""
+    return not _looks_sized(name) and _provisioner_of(_metadata_on_disk(folder)) in (None, _LOCAL_PROVISIONER_NAME)
 
 
 def _looks_sized(name: str) -> bool:

@@ -148,14 +148,14 @@ def serving() -> Iterator[Server]:
         server = Server(folder, ["aliquot.gateway.app", "serve", f"--config={config}"], TOKENS["ada"])
         try:
             yield server.start()
-            if server.process is not None:
-                end_kernels(server)
+            end_kernels(server)
         finally:
             server.end(signal.SIGTERM)
 
 
 def end_kernels(server: Server) -> None:
-    for kernel_id in server.kernels():
+    """Of a gateway that runs: those of one that was ended have ended with it."""
+    for kernel_id in server.kernels() if server.process is not None else ():
         server.ask("DELETE", f"api/kernels/{kernel_id}")
 
 
