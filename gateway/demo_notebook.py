@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import aliquot.gateway.commands.late_grammar  # noqa: F401 (before nbformat, which imports jsonschema)
 import nbformat
 from aliquot.provisioner.errors import AliquotError
 from nbclient import NotebookClient

@@ -179,9 +179,7 @@ def build_program(tmp_path_factory: pytest.TempPathFactory, include_dir: Path) -
     @functools.cache
     def build(main: str, sanitizer: str = "", kind: str = "cuda") -> Path:
         folder = tmp_path_factory.mktemp("program")
-        objects = tmp_path_factory.getbasetemp() / f"hook-{sanitizer.replace(',', '-')}-{kind}"
-        objects.mkdir(exist_ok=True)
-        return Path(hook_program.build(main, folder, include_dir, sanitizer, kind, objects))
+        return Path(hook_program.build(main, folder, include_dir, sanitizer, kind))
 
     return build
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import platform
 import shutil
 import subprocess
@@ -12,29 +14,47 @@ from aliquot.gpu_hook import paths
 
 HERE = Path(__file__).parent
 SOURCES = Path(paths.__file__).resolve().parent / "src"
+MADE = HERE.parents[2] / "build" / "hook-objects"
 SHARED = ["entry_points.c", "log.c", "page.c", "settings.c", "socket.c", "version.c"]
 NVML = [*SHARED, "observer.c", *sorted(one.name for one in SOURCES.glob("nvml_*.c"))]
 NOT_CUDA = {"kernel_start.c", "self_check.c", "audit.c", "preload.c", *NVML} - set(SHARED)
 
 
-def build(
-    main: str, folder: Path, include: Path, sanitizer: str = "", kind: str = "cuda", objects: Path | None = None
-) -> Path:
-    """The program of the file ``main`` beside this one, in ``folder``. In ``objects`` the hook's own are kept, for the
-    next program with the same sanitizer and kind."""
-    objects = objects or folder
+def build(main: str, folder: Path, include: Path, sanitizer: str = "", kind: str = "cuda") -> Path:
+    """The program of the file ``main`` beside this one, in ``folder``. The hook's own objects are compiled once for
+    each sanitizer and kind, by whichever process needs them first, and again when a source has changed."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     assert compiler, "a C compiler is needed: install gcc"
-    command = [compiler, "-std=gnu11", "-O1", "-g", "-w", "-D_GNU_SOURCE", "-pthread"]
+    command = [compiler, "-std=gnu11", "-O1", "-g1", "-w", "-D_GNU_SOURCE", "-pthread"]
     command += [f"-fsanitize={sanitizer}"] if sanitizer else []
-    command += [f"-I{objects}", f"-I{include}", f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}"]
-    if not (objects / "entries.o").exists():
-        sources = _sources(kind, objects, include)
-        subprocess.run([*command, "-c", *map(str, sources)], check=True, cwd=objects)
+    command += [f"-I{include}", f"-I{SOURCES}", f"-I{SOURCES.parent / 'include'}"]
+    objects = MADE / f"{kind}-{sanitizer.replace(',', '-') or 'plain'}"
+    objects.mkdir(parents=True, exist_ok=True)
     program = folder / Path(main).stem
-    parts = sorted(str(one) for one in objects.glob("*.o"))
-    subprocess.run([*command, "-Wl,-Bsymbolic", str(HERE / main), *parts, "-o", str(program), "-ldl"], check=True)
+    with (objects / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made_of, stamp = _fingerprint(command), objects / "made of"
+        if not (stamp.exists() and stamp.read_text() == made_of):
+            stamp.unlink(missing_ok=True)
+            for old in objects.glob("*.o"):
+                old.unlink()
+            sources = map(str, _sources(kind, objects, include))
+            subprocess.run([*command, f"-I{objects}", "-c", *sources], check=True, cwd=objects)
+            stamp.write_text(made_of)
+        parts = sorted(str(one) for one in objects.glob("*.o"))
+        link = ["-Wl,-Bsymbolic", str(HERE / main), *parts, "-o", str(program), "-ldl"]
+        subprocess.run([*command, f"-I{objects}", *link], check=True)
     return program
+
+
+def _fingerprint(command: list[str]) -> str:
+    """Of all that the objects depend on."""
+    digest = hashlib.sha256(" ".join(command).encode())
+    digest.update(subprocess.run([command[0], "--version"], check=True, capture_output=True).stdout)
+    for folder in (SOURCES, SOURCES.parent / "include"):
+        for path in sorted(one for one in folder.rglob("*") if one.suffix in (".c", ".h", ".S", ".py", ".txt")):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def _sources(kind: str, folder: Path, include: Path) -> list[Path]:

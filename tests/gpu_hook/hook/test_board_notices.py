@@ -185,7 +185,7 @@ def test_neighbours_that_come_and_go_under_load_are_clean(
     chance = random.Random(2)
     with board_files.BoardFile() as one, board_files.BoardFile() as other:
         assert worker("run") == "runs"
-        for turn in range(400):
+        for turn in range(200):
             number = chance.randrange(protocol.MAX_NEIGHBOURS)
             others = one if turn % 2 else other
             others.map[64:] = chance.randbytes(protocol.BOARD_BYTES - 64)
