@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-gpu test-gpu screenshot labextension clean
+.PHONY: help demo lab test check soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -65,6 +65,10 @@ bench-hook: ## What the hook adds to a call, on a null driver; PEERS="HAMi-core=
 bench-swap: ## Swapping: copies against a pinned one, wake to first launch, cost while running; ARGS="--nvshare /path/to/libnvshare.so"
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/swap.py $(ARGS)
+
+bench-lab: ## The lab extension in Chromium: bundle, first paint, state change to pixel, cost when nothing changes
+	@$(PYTHON) tools/setup.py test
+	@$(BIN)/python benchmarks/lab.py $(ARGS)
 
 bench-gpu: ## On a GPU machine: what the hook adds to a call there, swapping, compute controllers; needs no network
 	@$(PYTHON) tools/gpu_tests.py --bench --gpu $(or $(GPU),nvidia) $(ARGS)

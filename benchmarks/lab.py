@@ -1,0 +1,264 @@
+"""The lab extension in real Chromium: what is loaded, how soon the panel and a change are painted, what idling costs.
+
+Two JupyterLabs of their own: one with a real gateway, node agent and kernel on the software GPU; one without, whose
+status is scripted (100 kernels, 64 devices, nothing changing). Bounds: bundle ≤ 150 KB gzipped; first paint ≤ 300 ms
+after activation and state change to pixel ≤ 500 ms, medians and 95th percentiles; idling ≤ 2 % of a core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import gzip
+import json
+import statistics
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+
+from report import ROOT, Row, at_most, publish
+
+sys.path.insert(0, str(ROOT / "tests" / "labextension"))  # the same Lab, page and script as the browser tests'
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from tests.labextension.lab_page import LabPage, StatusScript
+    from tests.labextension.lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
+else:
+    from lab_page import LabPage, StatusScript
+    from lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
+
+_DEADLINE_SECONDS = 120.0
+_SETTLE_SECONDS = 5
+_KERNELS, _DEVICES = 100, 64
+_PANEL = "#aliquot-gpu-kernels"
+_SHOW = "aliquot:show-gpu-kernels"
+_HOLD = """
+from cuda.bindings import driver
+driver.cuInit(0)
+driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(driver.cuDeviceGet(0)[1])[1])
+held = driver.cuMemAlloc(256 << 20)
+print("held" + "!")
+"""
+# From the command until the frame after the one in which the panel has figures: that one is painted then.
+_FIRST_PAINT = f"""() => new Promise(resolve => {{
+  const began = performance.now();
+  const look = () => {{
+    const panel = document.querySelector('{_PANEL}');
+    const isThere = panel?.isConnected && panel.offsetWidth > 0 && /GiB/.test(panel.textContent);
+    requestAnimationFrame(isThere ? () => resolve(performance.now() - began) : look);
+  }};
+  void jupyterapp.commands.execute('{_SHOW}');
+  look();
+}})"""
+# Each state that the panel's kernel gets, with the wall clock of the frame after the one that painted it.
+_WATCH = f"""() => {{
+  window.painted = [];
+  let last = null;
+  const look = () => {{
+    const state = document.querySelector('{_PANEL} li[data-state]')?.dataset.state;
+    if (state && state !== last) {{
+      last = state;
+      requestAnimationFrame(() => requestAnimationFrame(() => window.painted.push([state, Date.now()])));
+    }}
+  }};
+  const options = {{ attributes: true, childList: true, subtree: true, characterData: true }};
+  new MutationObserver(look).observe(document.querySelector('{_PANEL}'), options);
+  look();
+}}"""
+
+
+@contextmanager
+def a_browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=CHROMIUM_ARGS)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def a_page(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(_DEADLINE_SECONDS * 1e3)
+    yield context.new_page()
+    context.close()
+
+
+class Gateway:
+    """The REST of a running JupyterLab with Aliquot."""
+
+    def __init__(self, lab: LabProcess) -> None:
+        self._lab = lab
+
+    def ask(self, method: str, path: str) -> Any:
+        request = urllib.request.Request(
+            f"{self._lab.url}{path}", method=method, headers={"Authorization": f"token {self._lab.token}"}
+        )
+        with urllib.request.urlopen(request, timeout=_DEADLINE_SECONDS) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def move(self, kernel_id: str, action: str) -> None:
+        """Out or back. Refused while the kernel still counts as busy: then asked again."""
+        deadline = time.monotonic() + _DEADLINE_SECONDS
+        while True:
+            try:
+                self.ask("POST", f"aliquot/api/kernels/{kernel_id}/{action}")
+                return
+            except HTTPError as error:
+                if error.code != HTTPStatus.CONFLICT or time.monotonic() > deadline:
+                    raise SystemExit(f"asked for {action}, and got {error}: {error.read().decode()}") from error
+                time.sleep(0.2)
+
+    def wait_for(self, kernel_id: str, state: str) -> dict[str, Any]:
+        """The kernel's report in this state."""
+        deadline = time.monotonic() + _DEADLINE_SECONDS
+        while time.monotonic() < deadline:
+            kernel: dict[str, Any] = self.ask("GET", f"aliquot/api/kernels/{kernel_id}")
+            if kernel["state"] == state:
+                return kernel
+            time.sleep(0.05)
+        raise SystemExit(f"kernel {kernel_id} was asked to be {state}, and is {kernel['state']}: {kernel['reason']}")
+
+
+def bundle_bytes() -> int:
+    files = sorted((ROOT / "labextension" / "dist" / "static").iterdir())
+    return sum(len(gzip.compress(path.read_bytes(), 9, mtime=0)) for path in files)
+
+
+def first_paints(browser: Browser, lab: LabProcess, repeats: int) -> list[float]:
+    """Milliseconds, each on a page of its own, whose first look at the panel it is."""
+    found = []
+    for repeat in range(repeats):
+        with a_page(browser) as page:
+            LabPage(page).open(lab.lab_url)
+            page.wait_for_load_state("networkidle")
+            found.append(float(page.evaluate(_FIRST_PAINT)))
+        print(f"first paint: {repeat + 1} of {repeats}, {found[-1]:.0f} ms", flush=True)
+    return found
+
+
+def a_notebook(lab: LabProcess) -> str:
+    cell = {"cell_type": "code", "id": "hold", "source": _HOLD, "metadata": {}, "outputs": [], "execution_count": None}
+    body = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (lab.notebooks / "holds.ipynb").write_text(json.dumps(body))
+    return "holds.ipynb"
+
+
+def changes_to_pixels(browser: Browser, lab: LabProcess, repeats: int) -> list[float]:
+    """Milliseconds from when the node agent had a kernel in its new state until the panel's frame with it."""
+    gateway, found = Gateway(lab), []
+    with a_page(browser) as page:
+        view = LabPage(page).open(lab.lab_url)
+        view.open_notebook(a_notebook(lab), "python3.gpu-0.25")
+        view.show_panel()
+        view.start_command("notebook:run-all-cells")
+        page.locator(".jp-OutputArea-output", has_text="held!").wait_for()
+        kernel_id = gateway.ask("GET", "aliquot/api/status")["kernels"][0]["id"]
+        page.evaluate(_WATCH)
+        page.wait_for_function("() => window.painted.length > 0")
+        for repeat in range(repeats):
+            action, state = [("swap-out", "swapped"), ("wake", "resident")][repeat % 2]
+            page.evaluate("() => { window.painted = [] }")
+            gateway.move(kernel_id, action)
+            since = datetime.fromisoformat(gateway.wait_for(kernel_id, state)["residency"]["since"])
+            handle = page.wait_for_function("s => window.painted.find(([state]) => state === s)", arg=state)
+            found.append(float(handle.json_value()[1]) - since.timestamp() * 1e3)
+            print(f"state change to pixel: {repeat + 1} of {repeats}, {state} {found[-1]:.0f} ms", flush=True)
+    return found
+
+
+def a_crowd() -> dict[str, Any]:
+    """The status of a node with many devices and kernels."""
+    status = StatusScript.example()
+    device, kernel = status["devices"][0], status["kernels"][0]
+    status["devices"] = [{**device, "index": i, "uuid": f"GPU-{i:02}"} for i in range(_DEVICES)]
+    status["kernels"] = []
+    for i in range(_KERNELS):
+        one = copy.deepcopy(kernel)
+        one["devices"][0].update(uuid=f"GPU-{i % _DEVICES:02}", index=i % _DEVICES)
+        status["kernels"].append({**one, "id": f"k-{i}", "label": f"models/train-{i}.ipynb"})
+    return status
+
+
+def idle_percents(browser: Browser, lab: LabProcess, seconds: float) -> tuple[float, float]:
+    """Per cent of a core that the page's main thread is busy: with the panel shown, and before it was."""
+    with a_page(browser) as page:
+        script = StatusScript()
+        script.body = a_crowd()
+        script.serve(page)
+        view = LabPage(page).open(lab.lab_url)
+        before = _busy_percent(page, seconds, "idle, panel not shown")
+        view.show_panel()
+        page.wait_for_function(
+            "([panel, n]) => document.querySelectorAll(`${panel} li[data-state]`).length >= n", arg=[_PANEL, _KERNELS]
+        )
+        return _busy_percent(page, seconds, "idle, panel shown"), before
+
+
+def _busy_percent(page: Page, seconds: float, what: str) -> float:
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+
+    def busy() -> float:
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
+
+    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(_SETTLE_SECONDS * 1e3)  # what loading and showing have caused is over
+    before, began = busy(), time.monotonic()
+    for part in range(5):
+        page.wait_for_timeout(seconds * 200)
+        print(f"{what}: {(part + 1) * seconds / 5:.0f} of {seconds:.0f} s", flush=True)
+    found = (busy() - before) / (time.monotonic() - began) * 100
+    session.detach()
+    return found
+
+
+def percentile_95(values: list[float]) -> float:
+    return statistics.quantiles(values, n=20, method="inclusive")[-1]
+
+
+def rows_of(size: int, paints: list[float], changes: list[float], idle: tuple[float, float]) -> list[Row]:
+    shown, before = idle
+    crowd = f"{_KERNELS} kernels and {_DEVICES} devices, nothing changing"
+    return [
+        at_most("bundle, gzipped", size / 1e3, "kB", 150),
+        at_most("first paint of the panel after activation (median)", statistics.median(paints), "ms", 300),
+        at_most("first paint of the panel after activation (95th percentile)", percentile_95(paints), "ms", 300),
+        at_most("state change to pixel (median)", statistics.median(changes), "ms", 500),
+        at_most("state change to pixel (95th percentile)", percentile_95(changes), "ms", 500),
+        at_most(f"page with the panel shown: {crowd}", shown, "% of a core", 2),
+        Row("the same page before the panel is shown", before, "% of a core"),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--paints", type=int, default=20, help="first paints, each of a page of its own")
+    parser.add_argument("--changes", type=int, default=24, help="changes of state, swaps out and back in turn")
+    parser.add_argument("--idle-seconds", type=float, default=30.0, help="how long nothing changes")
+    arguments = parser.parse_args()
+    if not Path(CHROMIUM).exists():
+        raise SystemExit(f"asked for a browser at {CHROMIUM}, found none: install the package chromium")
+    with a_browser() as browser:
+        with LabProcess(with_aliquot=True) as lab:
+            changes = changes_to_pixels(browser, lab, arguments.changes)
+            paints = first_paints(browser, lab, arguments.paints)
+        with LabProcess(with_aliquot=False) as lab:
+            idle = idle_percents(browser, lab, arguments.idle_seconds)
+    rows = rows_of(bundle_bytes(), paints, changes, idle)
+    raise SystemExit(0 if publish("lab", "software GPU", rows) else 1)
+
+
+if __name__ == "__main__":
+    main()
