@@ -79,10 +79,16 @@ class LabProcess:
         self._stop()
 
     def kill_and_start_again(self) -> None:
-        """At the same address, where it was given a port, with a token that is new; a browser has its cookie."""
+        self.kill()
+        self.start_again()
+
+    def kill(self) -> None:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    def start_again(self) -> None:
+        """At the same address, where it was given a port, with a token that is new; a browser has its cookie."""
         self._start()
 
     def end_kernels(self) -> None:

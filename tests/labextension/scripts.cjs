@@ -173,7 +173,7 @@ function aKernel(id, changes = {}) {
 function anEvent(kernel_id, changes = {}) {
   const sizes = { gpus: 0.25, quota_bytes: 4 * GIB, used_bytes: 0, over_quota_bytes: 0, swapped_bytes: 0 };
   const kernel = { kernel_id, owner: 'ada', label: '', state: 'swapped', was: 'resident', reason: null };
-  return { ...kernel, kind: 'state', ...sizes, held_out: false, waits: null, resize: null, ...changes };
+  return { ...kernel, kind: 'state', ...sizes, held_out: false, waits: null, resize: null, reclaimed: null, ...changes };
 }
 
 const over = (id, changes) => aKernel(id, { state: 'ended', ending: anEnding(changes) });
