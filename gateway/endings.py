@@ -10,7 +10,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,10 +53,15 @@ class Endings:
         self._log = log
         self._kept = kept
         self._counts: Counter[str] = Counter()
+        self._observers: list[Callable[[], None]] = []
         self._is_dirty = False
         self._saving: asyncio.Task[None] | None = None
         # By kernel id, in the order in which they ended.
         self._ended: dict[str, EndedKernel] = {} if path is None else self._read(path)
+
+    def observe(self, observer: Callable[[], None]) -> None:
+        """Call this soon after each end."""
+        self._observers.append(observer)
 
     def record(self, ended: EndedKernel) -> None:
         """Remember it, and say so in the log. A kernel id that ends again is remembered by its last end."""
@@ -68,6 +73,8 @@ class Endings:
         self._log.log(level, "kernel=%s owner=%s ended=%s reason=%s", *said)
         self._trim()
         self._save_soon()
+        for observer in self._observers:
+            asyncio.get_running_loop().call_soon(observer)
 
     def forget(self, kernel_id: str) -> None:
         """A kernel of this id runs again, or its owner has read why it ended."""

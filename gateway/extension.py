@@ -130,6 +130,7 @@ class AliquotExtension(ExtensionApp):
         events = self._events = KernelEvents(scene, self.log)
         basis.watch.listen(events.tell)
         basis.admission.observe(events.tell)
+        basis.endings.observe(events.tell)
         kept = History(parent=basis.server).settings(self._memory.folder, knobs)
         history = self._history = UsageHistory(kept, clock, self.log)
         basis.watch.listen(history.look)

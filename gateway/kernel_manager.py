@@ -75,8 +75,8 @@ class AliquotKernelManager(ResizableKernelManager):
             return "pending", waiting
         if kernel.execution_state == "dead":
             return "ended", kernel.reason
-        # Jupyter says "starting" until a client connects; for us a kernel that runs holds what it was granted.
-        return "resident" if kernel.ready.done() else "starting", kernel.reason
+        # Jupyter says "starting" until a client connects, and while it ends; for us a kernel holds what it was granted.
+        return "resident" if kernel.ready.done() or kernel_id in self._stopping else "starting", kernel.reason
 
     def connections(self, kernel_id: str) -> int:
         """How many browsers and other clients look at it through this server."""

@@ -51,7 +51,7 @@ def _of_one(was: Report | None, now: Report) -> list[News]:
         news.append(_data(now, "state", state))
     elif _waits_on(_waits(was), _waits(now)):
         news.append(_data(now, "waits", state))
-    if bool(now["over_quota_bytes"]) != bool(was["over_quota_bytes"]):
+    if bool(now["over_quota_bytes"]) != bool(was["over_quota_bytes"]) or _lacks_more(was, now):
         news.append(_data(now, "quota", state))
     if is_held_out(now["devices"]) != is_held_out(was["devices"]):
         why = held_back_text(now["devices"])
@@ -81,6 +81,12 @@ def _wish(report: Report) -> dict[str, Any] | None:
 
 def _size(report: Report) -> dict[str, Any]:
     return {name: report[name] for name in ("gpus", "memory_limit_bytes", "workload_class")}
+
+
+def _lacks_more(was: Report, now: Report) -> bool:
+    """Whether it was refused memory for want of quota, more than before."""
+    needed = now["needed_bytes"] or 0
+    return needed > now["quota_bytes"] and needed > (was["needed_bytes"] or 0)
 
 
 def _waits_on(before: Any, now: Any) -> bool:

@@ -16,6 +16,7 @@ from aliquot.provisioner.agent_errors import answered, greet
 from aliquot.provisioner.errors import AliquotError
 
 _CLIENT_NAME = "gateway status"
+_MOST_LACKS = 1024
 
 
 class NodeWatch:
@@ -33,6 +34,7 @@ class NodeWatch:
         self._client: AgentClient | None = None
         self._task: asyncio.Task[None] | None = None
         self._hearing: asyncio.Task[None] | None = None
+        self._lacked: dict[str, int] = {}
         self._hurry = asyncio.Event()
         self._asking = asyncio.Lock()
         self._listeners: list[Callable[[NodeView], None]] = []
@@ -46,10 +48,11 @@ class NodeWatch:
         return self._view
 
     def lacked_bytes(self, kernel_id: str) -> int | None:
-        """The quota that would have been enough for a kernel, as it was last seen; None where its own was."""
-        status = self._view.status
-        found = (kernel for kernel in (status.kernels if status else ()) if kernel.kernel_id == kernel_id)
-        return lacked_bytes(next(found, None))
+        """The quota that would have been enough for a kernel, as it was last seen; None where its own was.
+
+        Also of one that the agent has forgotten by now.
+        """
+        return self._lacked.get(kernel_id)
 
     def refresh(self) -> None:
         """Ask again at once: something changed."""
@@ -97,11 +100,21 @@ class NodeWatch:
                 self._client = await greet(self._runtime_dir, _CLIENT_NAME)
                 self._hearing = asyncio.create_task(self._hear(self._client), name="aliquot-node-news")
             self._view = NodeView(status=await answered(self._client.status()))
+            self._note_lacks()
         except AliquotError as error:
             self._view = NodeView(problems=(f"The node agent does not answer: {error}.",))
             await self._disconnect()
         for listener in self._listeners:
             listener(self._view)
+
+    def _note_lacks(self) -> None:
+        for kernel in self._view.status.kernels if self._view.status else ():
+            self._lacked.pop(kernel.kernel_id, None)
+            lacked = lacked_bytes(kernel)
+            if lacked is not None:
+                self._lacked[kernel.kernel_id] = lacked
+        while len(self._lacked) > _MOST_LACKS:
+            del self._lacked[next(iter(self._lacked))]  # seen least lately
 
     async def _hear(self, client: AgentClient) -> None:
         try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,7 @@ async def test_endings_are_there_again_after_a_restart_the_last_first(tmp_path: 
     path, clock = tmp_path / "endings.json", Clock()
     endings = Endings(path, clock, LOG)
     kernels = [ended("k1", 1000.0), ended("k2", 1001.0, EndingCode.USER)]
+    kernels[1] = replace(kernels[1], needed_bytes=5 << 30)
     plain = EndedKernel("k3", "python3", "bob", "", Ending(EndingCode.EXITED, "exit", 1002.0, exit_code=0))
     for kernel in (*kernels, plain):
         endings.record(kernel)
@@ -49,6 +52,15 @@ async def test_endings_are_there_again_after_a_restart_the_last_first(tmp_path: 
     assert again.of("k2") == kernels[1]
     assert path.stat().st_mode & 0o777 == 0o600
     assert os.listdir(tmp_path) == ["endings.json"]
+
+
+async def test_who_tells_of_ends_hears_of_each() -> None:
+    endings = Endings(None, Clock(), LOG)
+    heard: asyncio.Queue[int] = asyncio.Queue()
+    endings.observe(lambda: heard.put_nowait(len(endings.listed())))
+    for number, kernel_id in enumerate(("k1", "k2"), start=1):
+        endings.record(ended(kernel_id))
+        assert await asyncio.wait_for(heard.get(), 30) == number
 
 
 async def test_an_id_that_ends_again_is_told_by_its_last_end_and_one_that_runs_again_not_at_all(tmp_path: Path) -> None:

@@ -74,6 +74,18 @@ def test_sizes_are_told_as_they_wait_come_and_go() -> None:
     assert told(plain, over) == told(over, plain) == [("quota", "resident", "resident")]
 
 
+def test_memory_that_was_refused_is_told_once_and_again_when_it_was_more() -> None:
+    plain = look(kernel("k", "ada"))["k"]
+
+    def needed(before: int | None, after: int | None) -> list[str]:
+        looks = ({"k": {**plain, "needed_bytes": amount}} for amount in (before, after))
+        return [news["kind"] for news in kernel_news(*looks)]
+
+    quota = plain["quota_bytes"]
+    assert needed(None, quota + 1) == needed(quota + 1, quota + 2) == ["quota"]
+    assert needed(quota + 1, quota + 1) == needed(None, quota) == needed(quota + 1, None) == []
+
+
 def test_a_listener_that_does_not_read_is_told_that_its_stream_is_over() -> None:
     listener = Listener(ADA)
     for number in range(2 * _LONGEST_QUEUE):

@@ -13,7 +13,7 @@ from aliquot.gateway.clock import SystemClock
 from aliquot.gateway.node_watch import NodeWatch
 from aliquot.gateway.status import NodeView
 
-from .fake_agent import FakeAgent, kernel
+from .fake_agent import GIB, FakeAgent, kernel
 
 NEVER_SECONDS = 3600.0
 PATIENCE_SECONDS = 30.0
@@ -87,6 +87,20 @@ async def test_who_watched_an_agent_that_ended_hears_of_the_next_one(a_folder: P
         node.watch.refresh()
         await node.until_seen()
         await node.agent.until_watched()
+    finally:
+        await node.watch.stop()
+        await node.agent.stop()
+
+
+async def test_what_a_kernel_lacked_is_known_after_the_agent_forgot_it(a_folder: Path) -> None:
+    node = await watched(a_folder, NEVER_SECONDS)
+    try:
+        short = kernel("k1", "alice")
+        short["devices"][0]["needed_bytes"] = 5 * GIB
+        for kernels, want in (([short], 5 * GIB), ([], 5 * GIB), ([kernel("k1", "alice")], None)):
+            node.agent.kernels = kernels
+            await node.watch.look()
+            assert node.watch.lacked_bytes("k1") == want
     finally:
         await node.watch.stop()
         await node.agent.stop()
