@@ -21,16 +21,19 @@ export const statusBar: JupyterFrontEndPlugin<void> = {
   id: PluginIDs.statusBar,
   description: 'Shows the GPU of the current kernel in the status bar.',
   autoStart: true,
-  requires: [IGpuKernels, IStatusBar, ILabShell],
-  optional: [ISessionContextDialogs, ITranslator],
+  requires: [IGpuKernels],
+  optional: [IStatusBar, ILabShell, ISessionContextDialogs, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     { model, client }: IGpuKernels,
-    bar: IStatusBar,
-    shell: ILabShell,
+    bar: IStatusBar | null,
+    shell: ILabShell | null,
     dialogs: ISessionContextDialogs | null,
     translator: ITranslator | null
   ): void => {
+    if (bar === null || shell === null) {
+      return; // Notebook 7 has neither
+    }
     const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
     const popovers = new KernelPopovers({ model, client, commands: app.commands, trans, dialogs });
     const item = new KernelItem({ model, trans, place: 'status-bar', press: item => popovers.press(item) });
