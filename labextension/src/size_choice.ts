@@ -1,31 +1,42 @@
-// What is picked for a kernel that is to start, and what it would mean now. State and a signal, no DOM.
+// What is picked for a kernel that is to start, or for the one that runs, and what it would mean now. State and a signal,
+// no DOM.
 
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { LatestAnswer } from './latest_answer';
 import { ISizeDraft, wishOf } from './resize_wish';
-import { Choice, choiceFor, choiceOf, nearest, onBase, presetsOf, sizeOf, snapShare } from './sizes';
+import { Choice, choiceFor, choiceOf, isSame, onBase, presetsOf, sizeOf, snapShare } from './sizes';
 import { IOutlook, ISize, ISizes, IWish } from './tokens';
 
 const PAUSE_MS = 150;
 
+/** What the size is of: a kernelspec to start, or a kernel that runs and has a size already. */
+export interface ITarget {
+  readonly base: string;
+  readonly running: { readonly id: string; readonly has: ISizeDraft } | null;
+}
+
 export class SizeChoice {
   constructor(
     readonly sizes: ISizes,
-    private readonly _ask: (wish: IWish) => Promise<IOutlook>,
+    private readonly _ask: (wish: IWish, kernelId?: string) => Promise<IOutlook>,
     pauseMs: number = PAUSE_MS
   ) {
     this._custom = { gpus: snapShare(0.25, sizes), memoryGib: null, workloadClass: firstClass(sizes) };
-    this._asker = new LatestAnswer<IWish, IOutlook>(_ask, (wish, answer) => this._tell(wish, answer), pauseMs);
+    this._asker = new LatestAnswer<IQuestion, IOutlook>(
+      question => _ask(question.wish, question.kernelId),
+      (question, answer) => this._tell(question, answer),
+      pauseMs
+    );
   }
 
-  /** The kernelspec that the size is of; null where none can be sized. */
-  get base(): string | null {
-    return this._base;
+  /** null for what has no sizes. */
+  get target(): ITarget | null {
+    return this._target;
   }
 
   get presets(): readonly ISize[] {
-    return this._base === null ? [] : presetsOf(this._base, this.sizes);
+    return this._target === null ? [] : presetsOf(this._target.base, this.sizes);
   }
 
   get choice(): Choice {
@@ -46,28 +57,31 @@ export class SizeChoice {
     return this._changed;
   }
 
-  /** Another base; null for what has no sizes. What somebody chose stays chosen. */
-  moveTo(base: string | null): void {
-    if (base !== null) {
+  /** To something else, or null for what has no sizes. What somebody chose stays chosen. */
+  moveTo(target: ITarget | null): void {
+    this._target = target;
+    if (target === null) {
+      this._take(this._choice);
+    } else if (target.running !== null) {
+      this._take(choiceOf(target.running.has, presetsOf(target.base, this.sizes)));
+    } else {
       const { sizes, _choice: choice, _isTouched: isTouched } = this;
-      this._choice = isTouched ? onBase(choice, base, sizes) : choiceFor(null, base, sizes);
+      this._take(isTouched ? onBase(choice, target.base, sizes) : choiceFor(null, target.base, sizes));
     }
-    this._base = base;
-    this._look();
   }
 
   /** As a document has it that names this kernelspec. */
   begin(base: string, name: string | null): void {
-    this._base = base;
+    this._target = { base, running: null };
     this._isTouched = name !== null;
     this._take(choiceFor(name, base, this.sizes));
   }
 
-  /** The nearest to a size that cannot be had. */
-  propose(base: string, asked: ISizeDraft): void {
-    this._base = base;
+  /** In the place of a size that cannot be had: this one, or none. */
+  propose(base: string, asked: ISizeDraft | null): void {
+    this._target = { base, running: null };
     this._isTouched = true;
-    this._take(choiceOf(nearest(asked, this.sizes), presetsOf(base, this.sizes)));
+    this._take(asked === null ? { kind: 'plain' } : choiceOf(asked, presetsOf(base, this.sizes)));
   }
 
   choose(choice: Choice): void {
@@ -82,7 +96,7 @@ export class SizeChoice {
 
   /** The kernelspec to start. A custom size is named by the server, which may have to be asked first. */
   async kernelName(): Promise<string> {
-    const base = this._base ?? '';
+    const base = this._target?.base ?? '';
     const { _choice: choice } = this;
     if (choice.kind === 'plain') {
       return base;
@@ -92,6 +106,13 @@ export class SizeChoice {
     }
     const outlook = this._outlook ?? (await this._ask(wishOf(choice.asked)));
     return `${base}.${outlook.suffix}`;
+  }
+
+  /** What the running kernel is to become; null where it stays as it is. */
+  get change(): IWish | null {
+    const asked = sizeOf(this._choice);
+    const running = this._target?.running ?? null;
+    return asked === null || running === null || isSame(asked, running.has) ? null : wishOf(asked);
   }
 
   dispose(): void {
@@ -109,8 +130,8 @@ export class SizeChoice {
   }
 
   private _look(): void {
-    const asked = this._base === null ? null : sizeOf(this._choice);
-    this._wanted = asked && wishOf(asked);
+    const asked = this._target === null ? null : sizeOf(this._choice);
+    this._wanted = asked && { wish: wishOf(asked), kernelId: this._target?.running?.id };
     this._outlook = null;
     if (this._wanted === null) {
       this._asker.forget();
@@ -120,21 +141,26 @@ export class SizeChoice {
     this._changed.emit();
   }
 
-  private _tell(wish: IWish, answer: IOutlook | null): void {
-    if (wish === this._wanted) {
+  private _tell(question: IQuestion, answer: IOutlook | null): void {
+    if (question === this._wanted) {
       this._outlook = answer;
       this._changed.emit();
     }
   }
 
-  private _base: string | null = null;
+  private _target: ITarget | null = null;
   private _choice: Choice = { kind: 'plain' };
   private _custom: ISizeDraft;
   private _isTouched = false;
-  private _wanted: IWish | null = null;
+  private _wanted: IQuestion | null = null;
   private _outlook: IOutlook | null = null;
-  private readonly _asker: LatestAnswer<IWish, IOutlook>;
+  private readonly _asker: LatestAnswer<IQuestion, IOutlook>;
   private readonly _changed = new Signal<this, void>(this);
+}
+
+interface IQuestion {
+  readonly wish: IWish;
+  readonly kernelId: string | undefined;
 }
 
 function firstClass(sizes: ISizes): ISizeDraft['workloadClass'] {

@@ -6,6 +6,8 @@ import { ISizeDraft } from './resize_wish';
 import { ISize, ISizes } from './tokens';
 
 const GIB = 1024 ** 3;
+/** Of whole GPUs below a size that does not fit: more than a machine has are not tried one by one. */
+const MOST_TRIED = 16;
 
 /** A kernelspec's name that is a request, read. */
 export interface ISizedName {
@@ -143,6 +145,18 @@ export function nearest(asked: ISizeDraft, sizes: ISizes): ISizeDraft {
   const memoryGib = asked.memoryGib === null || most === null ? asked.memoryGib : Math.min(asked.memoryGib, most);
   const workloadClass = sizes.may_have_production ? asked.workloadClass : 'opportunistic';
   return { gpus, memoryGib, workloadClass };
+}
+
+/** Sizes to try in the place of one, nearest first: its share as is, then whole GPUs, then the shares of presets. */
+export function candidates(asked: ISizeDraft, sizes: ISizes): ISizeDraft[] {
+  const first = nearest(asked, sizes);
+  const shares = new Set(sizes.sizes.map(size => size.gpus));
+  for (let gpus = Math.min(Math.ceil(first.gpus) - 1, MOST_TRIED); gpus >= 1; gpus -= 1) {
+    shares.add(gpus);
+  }
+  const smaller = [...shares].filter(gpus => gpus < first.gpus).sort((a, b) => b - a);
+  const plain = first.memoryGib === null ? [first] : [first, { ...first, memoryGib: null }];
+  return [...plain, ...smaller.map(gpus => ({ ...first, gpus, memoryGib: null }))];
 }
 
 /** Why the rules of this server refuse a name; null for one that they do not, and for a kernelspec that is no size. */

@@ -10,7 +10,7 @@ const compiled = process.env.ALIQUOT_COMPILED;
 const sizes = require(path.join(compiled, 'sizes.js'));
 const { SizeChoice } = require(path.join(compiled, 'size_choice.js'));
 const { KnownSpecs } = require(path.join(compiled, 'known_specs.js'));
-const { refusalNow } = require(path.join(compiled, 'refusal_now.js'));
+const { nearestNow, refusalNow } = require(path.join(compiled, 'refusal_now.js'));
 const { Signal } = require('@lumino/signaling');
 
 const GIB = 2 ** 30;
@@ -151,10 +151,26 @@ test('another base keeps what was chosen, and none takes it away', () => {
   const choice = new SizeChoice(offers(), async () => null, 1e6);
   choice.begin('python3', 'python3.gpu-0.25');
   choice.moveTo(null);
-  choice.moveTo('torch');
+  choice.moveTo({ base: 'torch', running: null });
   assert.deepEqual(choice.choice, { kind: 'custom', asked: asked(0.25) }, 'no preset there');
-  choice.moveTo('python3');
+  choice.moveTo({ base: 'python3', running: null });
   assert.equal(choice.choice.size.name, 'python3.gpu-0.25');
+  choice.dispose();
+});
+
+test('the size of a kernel that runs is selected, and another is a change of it', async () => {
+  const asks = [];
+  const choice = new SizeChoice(offers(), async (wish, id) => (asks.push([wish.gpus, id]), null), 0);
+  choice.begin('python3', 'python3.gpu-0.25');
+  choice.moveTo({ base: 'python3', running: { id: 'k-1', has: asked(1) } });
+  assert.equal(choice.choice.size.name, 'python3.gpu-1');
+  assert.equal(choice.change, null);
+  choice.draft({ gpus: 0.5 });
+  assert.deepEqual(choice.change, { gpus: 0.5, memory: null, workload_class: 'production' });
+  await new Promise(resolve => setTimeout(resolve, 5));
+  assert.deepEqual(asks, [[0.5, 'k-1']]);
+  choice.moveTo({ base: 'torch', running: null });
+  assert.equal(choice.change, null, 'that would be another kernel');
   choice.dispose();
 });
 
@@ -180,6 +196,17 @@ test('without Aliquot the kernelspecs are the listed ones', async () => {
   await specs.ready;
   assert.equal(specs.specs, listing.specs);
   assert.equal(specs.refusal('python3.gpu-99'), null);
+});
+
+test('in the place of a size that does not fit, the nearest that does is proposed', async () => {
+  const upTo = most => ({ outlook: async wish => ({ outcome: wish.gpus <= most && !wish.memory ? 'queued' : 'never' }) });
+  const offered = offers({ largest_gpus: 8 });
+  assert.deepEqual(await nearestNow(asked(4), offered, upTo(2)), asked(2));
+  assert.deepEqual(await nearestNow(asked(1.5, 40), offered, upTo(2)), asked(1.5));
+  assert.deepEqual(await nearestNow(asked(0.9), offered, upTo(0.3)), asked(0.25), 'a preset');
+  assert.equal(await nearestNow(asked(1), offered, upTo(0)), null);
+  const untold = { outlook: () => Promise.reject(new Error('404')) };
+  assert.deepEqual(await nearestNow(asked(9), offered, untold), asked(8));
 });
 
 test('a size that the server says never fits is refused with its words', async () => {

@@ -22,7 +22,7 @@ export const picker: JupyterFrontEndPlugin<ISessionContext.IDialogs> = {
   provides: ISessionContextDialogs,
   activate: (
     app: JupyterFrontEnd,
-    { client }: IGpuKernels,
+    { client, model }: IGpuKernels,
     translator: ITranslator | null,
     settingRegistry: ISettingRegistry | null
   ): ISessionContext.IDialogs => {
@@ -30,6 +30,6 @@ export const picker: JupyterFrontEndPlugin<ISessionContext.IDialogs> = {
     const known = kernelspecs instanceof KnownSpecs ? kernelspecs : new KnownSpecs(kernelspecs, () => client.sizes());
     // The settings editor shows what was loaded, and nobody else loads a disabled plugin's.
     void settingRegistry?.load(STOCK_PLUGIN_ID).catch(() => undefined);
-    return new SizedDialogs({ known, client, translator: translator ?? nullTranslator, settingRegistry });
+    return new SizedDialogs({ known, client, model, translator: translator ?? nullTranslator, settingRegistry });
   }
 };

@@ -5,16 +5,21 @@ import { Dialog, ISessionContext, SessionContextDialogs, showErrorMessage } from
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator } from '@jupyterlab/translation';
 
+import { obstacle } from '../action_rules';
 import { AliquotClient } from '../client';
 import { KnownSpecs } from '../known_specs';
-import { refusalNow } from '../refusal_now';
-import { Refusal } from '../sizes';
-import { StatusError, TRANSLATION_DOMAIN } from '../tokens';
-import { KernelSelector, Selected } from './kernel_selector';
+import { GpuKernelsModel } from '../model';
+import { nearestNow, refusalNow } from '../refusal_now';
+import { sizeOf } from '../resize_wish';
+import { ITarget } from '../size_choice';
+import { ISizes, TRANSLATION_DOMAIN } from '../tokens';
+import { failureText } from './action_words';
+import { IRefused, KernelSelector, Selected } from './kernel_selector';
 
 export interface ISizedDialogsOptions {
   known: KnownSpecs;
   client: AliquotClient;
+  model: GpuKernelsModel;
   translator: ITranslator;
   settingRegistry: ISettingRegistry | null;
 }
@@ -31,14 +36,13 @@ export class SizedDialogs extends SessionContextDialogs {
     if (context.isDisposed) {
       return;
     }
-    const { known, client } = this._options;
-    const sizes = await known.refreshSizes();
+    const sizes = await this._options.known.refreshSizes();
     if (sizes === null || context.isDisposed) {
       return super.selectKernel(context);
     }
     const name = context.session?.kernel ? null : (context.kernelPreference.name ?? null);
-    const refusal = name === null ? null : await refusalNow(name, known, client);
-    const selected = await this._ask(context, refusal);
+    const refusal = name === null ? null : await this._refusal(name, sizes);
+    const selected = await this._ask(context, refusal, await this._current(context));
     if (selected === undefined || context.isDisposed) {
       return;
     }
@@ -48,12 +52,36 @@ export class SizedDialogs extends SessionContextDialogs {
     await this._change(context, selected);
   }
 
+  private async _refusal(name: string, sizes: ISizes): Promise<IRefused | null> {
+    const { known, client } = this._options;
+    const why = await refusalNow(name, known, client);
+    return why && { why, nearest: 'asked' in why ? await nearestNow(why.asked, sizes, client) : null };
+  }
+
+  /** The kernel that runs here with its size, which may have changed since it started; null where it has none. */
+  private async _current(context: ISessionContext): Promise<ITarget | null> {
+    const running = context.session?.kernel;
+    const base = running && this._options.known.sized(running.name)?.base;
+    if (!running || !base) {
+      return null;
+    }
+    const { model } = this._options;
+    await model.refresh();
+    const { status } = model.state;
+    const kernel = status?.kernels.find(one => one.id === running.id && obstacle('resize', one, status) === null);
+    return kernel ? { base, running: { id: kernel.id, has: sizeOf(kernel) } } : null;
+  }
+
   /** What is selected: a kernel, null for none, undefined where the dialog is cancelled. */
-  private async _ask(context: ISessionContext, refusal: Refusal | null): Promise<Selected | undefined> {
+  private async _ask(
+    context: ISessionContext,
+    refusal: IRefused | null,
+    current: ITarget | null
+  ): Promise<Selected | undefined> {
     const { known, client, translator } = this._options;
     // The stock dialog's own words, in Lab's own translation.
     const stock = translator.load('jupyterlab');
-    const selector = new KernelSelector({ context, known, client, translator, refusal });
+    const selector = new KernelSelector({ context, known, client, translator, refusal, current });
     const { autoStartDefault } = context.kernelPreference;
     const dialog = new Dialog<Selected>({
       title: stock.__('Select Kernel'),
@@ -83,14 +111,16 @@ export class SizedDialogs extends SessionContextDialogs {
   }
 
   private async _change(context: ISessionContext, selected: NonNullable<Selected>): Promise<void> {
+    const trans = this._options.translator.load(TRANSLATION_DOMAIN);
     let model: { id: string } | { name: string };
     try {
-      model = 'name' in selected ? { name: await selected.name } : selected;
+      if ('id' in selected && selected.change !== null) {
+        await this._options.client.resize(selected.id, selected.change);
+        return this._options.model.refresh();
+      }
+      model = 'name' in selected ? { name: await selected.name } : { id: selected.id };
     } catch (error) {
-      const trans = this._options.translator.load(TRANSLATION_DOMAIN);
-      const untold = error instanceof StatusError && error.kind === 'not-installed';
-      const reason = untold ? trans.__('The server names no custom sizes. Pick one of those it offers.') : String(error);
-      return showErrorMessage(trans.__('This size could not be asked for'), reason);
+      return showErrorMessage(trans.__('This size cannot be had'), failureText(error, trans));
     }
     await context.changeKernel(model);
   }

@@ -7,24 +7,38 @@ import { Panel, Widget } from '@lumino/widgets';
 
 import { AliquotClient } from '../client';
 import { KnownSpecs } from '../known_specs';
-import { SizeChoice } from '../size_choice';
+import { ISizeDraft } from '../resize_wish';
+import { ITarget, SizeChoice } from '../size_choice';
 import { presetsOf, Refusal } from '../sizes';
-import { TRANSLATION_DOMAIN } from '../tokens';
+import { IWish, TRANSLATION_DOMAIN } from '../tokens';
 import { SizeForm } from './size_form';
 
-/** A kernel that runs, a kernelspec to start (whose name the server may have to be asked for), or none. */
-export type Selected = { readonly id: string } | { readonly name: Promise<string> } | null;
+/**
+ * A kernel that runs, and what it is to become if that is not what it is; a kernelspec to start, whose name the server
+ * may have to be asked for; or none.
+ */
+export type Selected =
+  | { readonly id: string; readonly change: IWish | null }
+  | { readonly name: Promise<string> }
+  | null;
 
 /** As the stock dialog writes it into an option. */
 type Option = { readonly id?: string; readonly name?: string } | null;
+
+export interface IRefused {
+  readonly why: Refusal;
+  readonly nearest: ISizeDraft | null;
+}
 
 export interface IKernelSelectorOptions {
   context: ISessionContext;
   known: KnownSpecs;
   client: AliquotClient;
   translator: ITranslator;
-  /** Why the size that the document names cannot be had. */
-  refusal: Refusal | null;
+  /** The kernel that the document has, and its size; null without one, or where its size cannot be changed. */
+  current: ITarget | null;
+  /** Why the size that the document names cannot be had, and the nearest that can. */
+  refusal: IRefused | null;
 }
 
 export class KernelSelector extends Panel {
@@ -32,26 +46,26 @@ export class KernelSelector extends Panel {
     super();
     const { known, client, translator, refusal } = _options;
     this.addClass('aliquot-KernelSelector');
-    this._choice = new SizeChoice(known.sizes!, wish => client.outlook(wish));
+    this._choice = new SizeChoice(known.sizes!, (wish, id) => client.outlook(wish, id));
     const list = new Widget();
     list.node.append(...this._listNodes());
     this.addWidget(list);
     const trans = translator.load(TRANSLATION_DOMAIN);
     this.addWidget(new SizeForm({ choice: this._choice, known, refusal, trans }));
     this._begin();
-    this._select.addEventListener('change', () => this._choice.moveTo(this._base()));
+    this._select.addEventListener('change', () => this._choice.moveTo(this._target()));
   }
 
   /** Called by the dialog when it is accepted. */
   getValue(): Selected {
     const option = this._option();
     if (option?.id !== undefined) {
-      return { id: option.id };
+      return { id: option.id, change: this._choice.change };
     }
     if (option?.name === undefined) {
       return null;
     }
-    return { name: this._choice.base === null ? Promise.resolve(option.name) : this._choice.kernelName() };
+    return { name: this._choice.target === null ? Promise.resolve(option.name) : this._choice.kernelName() };
   }
 
   override dispose(): void {
@@ -86,16 +100,16 @@ export class KernelSelector extends Panel {
     const { context, known, refusal } = this._options;
     const running = context.session?.kernel?.name;
     const name = running ?? context.kernelPreference.name ?? null;
-    const base = refusal?.base ?? (name === null ? null : (known.sized(name)?.base ?? name));
+    const base = refusal?.why.base ?? (name === null ? null : (known.sized(name)?.base ?? name));
     if (running === undefined && base !== null) {
       this._point(base);
     }
-    const selected = this._base();
-    if (refusal !== null && 'asked' in refusal && selected !== null) {
-      this._choice.propose(selected, refusal.asked);
+    const target = this._target();
+    if (refusal !== null && target !== null) {
+      this._choice.propose(target.base, refusal.nearest);
     } else {
-      this._choice.begin(selected ?? base ?? '', name);
-      this._choice.moveTo(selected);
+      this._choice.begin(base ?? target?.base ?? '', name);
+      this._choice.moveTo(target);
     }
   }
 
@@ -111,10 +125,15 @@ export class KernelSelector extends Panel {
     return JSON.parse(this._select.value) as Option;
   }
 
-  /** The kernelspec selected, if sizes are offered on it. */
-  private _base(): string | null {
-    const name = this._option()?.name;
-    return name !== undefined && presetsOf(name, this._options.known.sizes!).length > 0 ? name : null;
+  /** What is selected, if it has a size. */
+  private _target(): ITarget | null {
+    const { current, known } = this._options;
+    const option = this._option();
+    if (option?.id !== undefined) {
+      return option.id === current?.running?.id ? current : null;
+    }
+    const base = option?.name;
+    return base !== undefined && presetsOf(base, known.sizes!).length > 0 ? { base, running: null } : null;
   }
 
   private _isSizeOfListed(option: Option): boolean {

@@ -6,6 +6,7 @@ import * as React from 'react';
 
 import { KnownSpecs } from '../known_specs';
 import { formatShare } from '../quantities';
+import { ISizeDraft } from '../resize_wish';
 import { SizeChoice } from '../size_choice';
 import { askedOf, Choice, isSame, partBytes, Refusal } from '../sizes';
 import { ISize } from '../tokens';
@@ -15,8 +16,8 @@ import { gib, outlookText, refusalText } from './size_words';
 export interface ISizeFormOptions {
   choice: SizeChoice;
   known: KnownSpecs;
-  /** Why the size that the document names cannot be had. */
-  refusal: Refusal | null;
+  /** Why the size that the document names cannot be had, and the nearest that can. */
+  refusal: { readonly why: Refusal; readonly nearest: ISizeDraft | null } | null;
   trans: TranslationBundle;
 }
 
@@ -33,15 +34,15 @@ export class SizeForm extends ReactWidget {
 }
 
 function Form({ choice, known, refusal, trans }: ISizeFormOptions): JSX.Element {
-  const about = known.specs?.kernelspecs[choice.base ?? '']?.metadata?.aliquot as { description?: string } | undefined;
+  const about = known.specs?.kernelspecs[choice.target?.base ?? '']?.metadata?.aliquot as { description?: string } | undefined;
   return (
     <>
       {refusal && (
         <p className="aliquot-SizeForm-refusal" role="alert">
-          {refusalText(refusal, trans)}
+          {refusalText(refusal.why, refusal.nearest !== null, trans)}
         </p>
       )}
-      {choice.base !== null && (
+      {choice.target !== null && (
         <>
           {about?.description && <p className="aliquot-SizeForm-hint">{about.description}</p>}
           <Presets choice={choice} trans={trans} />
@@ -60,7 +61,8 @@ interface IPartProps {
 
 function Presets({ choice, trans }: IPartProps): JSX.Element {
   const group = React.useId();
-  const { choice: chosen, presets, custom } = choice;
+  const { choice: chosen, presets, custom, target } = choice;
+  const isRunning = target?.running !== null;
   const card = (key: string, isChosen: boolean, title: string, details: string, pick: Choice): JSX.Element => (
     <label key={key} className="aliquot-SizeCard">
       <input
@@ -77,8 +79,8 @@ function Presets({ choice, trans }: IPartProps): JSX.Element {
   const isPreset = (size: ISize): boolean => chosen.kind === 'preset' && isSame(askedOf(chosen.size), askedOf(size));
   return (
     <fieldset className="aliquot-SizeForm-presets">
-      <legend>{trans.__('Size')}</legend>
-      {card('plain', chosen.kind === 'plain', trans.__('No GPU'), trans.__('CPU only'), { kind: 'plain' })}
+      <legend>{isRunning ? trans.__('Size of this kernel (changes without a restart)') : trans.__('Size')}</legend>
+      {!isRunning && card('plain', chosen.kind === 'plain', trans.__('No GPU'), trans.__('CPU only'), { kind: 'plain' })}
       {presets.map(size =>
         card(size.name, isPreset(size), shareText(size.gpus, trans), detailsOf(size, choice, trans), {
           kind: 'preset',
@@ -115,6 +117,11 @@ function Outlook({ choice, trans }: IPartProps): JSX.Element {
   React.useEffect(() => {
     // The dialog looks for what is marked as an error when something was put in.
     line.current?.dispatchEvent(new Event('input', { bubbles: true }));
+    const focused = document.activeElement;
+    if (isNever && (focused === document.body || focused?.matches(':disabled'))) {
+      // The button that had the focus is disabled now, and no key would reach the dialog.
+      line.current?.parentElement?.querySelector<HTMLElement>('input:checked')?.focus();
+    }
   }, [isNever]);
   return (
     <p
@@ -123,7 +130,7 @@ function Outlook({ choice, trans }: IPartProps): JSX.Element {
       role="status"
       data-outcome={outlook?.outcome}
     >
-      {outlook && outlookText(outlook, trans)}
+      {outlook && outlookText(outlook, trans, choice.target?.running !== null)}
     </p>
   );
 }

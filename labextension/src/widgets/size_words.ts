@@ -21,40 +21,36 @@ export function classHint(workloadClass: WorkloadClass, trans: TranslationBundle
     : trans.__('uses what is spare, and waits when there is none');
 }
 
-/** `Starts at once.`, `Queued behind 2.`, and why it never fits in the server's words, which know its reasons. */
-export function outlookText(outlook: IOutlook, trans: TranslationBundle): string {
-  if (outlook.outcome === 'starts') {
-    return trans.__('Starts at once.');
+/** `Starts at once, with up to 4 GiB of GPU memory.`; why it waits or never fits in the server's words. */
+export function outlookText(outlook: IOutlook, trans: TranslationBundle, isRunning = false): string {
+  const { outcome, quota_bytes: quota, message } = outlook;
+  if (outcome === 'starts' && !isRunning && quota !== null) {
+    return trans.__('Starts at once, with up to %1 of GPU memory.', gib(quota));
   }
-  if (outlook.outcome === 'queued' && outlook.position !== null) {
-    const before = outlook.position - 1;
-    return before > 0
-      ? trans.__('Queued behind %1.', String(before))
-      : trans.__('Queued: the next to start when there is room.');
-  }
-  return sentence(outlook.message);
+  return sentence(message);
 }
 
 /** Why a document does not get the size that it names, and what is proposed in its place. */
-export function refusalText(refusal: Refusal, trans: TranslationBundle): string {
-  if (refusal.kind === 'unreadable') {
-    return trans.__('This document asks for a size of %1 that cannot be read. Pick one here.', refusal.base);
+export function refusalText(refusal: Refusal, hasNearest: boolean, trans: TranslationBundle): string {
+  const proposal = hasNearest ? trans.__('The nearest that can be had is selected.') : trans.__('Pick another.');
+  return `${reasonText(refusal, trans)} ${proposal}`;
+}
+
+function reasonText(refusal: Refusal, trans: TranslationBundle): string {
+  const { kind, base } = refusal;
+  if (kind === 'unreadable') {
+    return trans.__('This document asks for a size of %1 that cannot be read.', base);
   }
   const size = label(refusal.asked);
-  const nearest = trans.__('The nearest that can be had is selected.');
-  switch (refusal.kind) {
+  switch (kind) {
     case 'no-base':
-      return trans.__(
-        'This document asks for %1 on %2, and no kernel of that name is installed here. Pick another for this size.',
-        size,
-        refusal.base
-      );
+      return trans.__('This document asks for %1 on %2, and no kernel of that name is installed here.', size, base);
     case 'too-large':
-      return `${trans.__('This document asks for %1; the largest here is %2 GPU.', size, formatShare(refusal.largest))} ${nearest}`;
+      return trans.__('This document asks for %1; the largest here is %2 GPU.', size, formatShare(refusal.largest));
     case 'class':
-      return `${trans.__('This document asks for %1 of the class production, which you may not have here.', size)} ${nearest}`;
+      return trans.__('This document asks for %1 of the class production, which you may not have here.', size);
     case 'never':
-      return `${trans.__('This document asks for %1.', size)} ${sentence(refusal.message)} ${nearest}`;
+      return trans.__('This document asks for %1, which cannot be had here (%2).', size, refusal.message);
   }
 }
 
