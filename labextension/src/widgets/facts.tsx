@@ -1,4 +1,4 @@
-// A quiet line of short facts; it breaks between facts, not inside them.
+// A quiet line of short facts; it breaks between facts, not inside them, and their dots are the style sheet's.
 
 import * as React from 'react';
 
@@ -7,10 +7,10 @@ export function Facts({ said, title }: { said: readonly string[]; title?: string
     return null;
   }
   return (
-    <p className="aliquot-Item-line aliquot-mod-quiet" title={title}>
+    <p className="aliquot-Item-line aliquot-Facts aliquot-mod-quiet" title={title}>
       {said.map((fact, index) => (
         <React.Fragment key={`${index} ${fact}`}>
-          {index > 0 && ' · '}
+          {index > 0 && ' '}
           <span className="aliquot-Item-fact">{fact}</span>
         </React.Fragment>
       ))}

@@ -52,6 +52,9 @@ export function kernelDetails(kernel: IKernel, trans: TranslationBundle): string
   if (kernel.context_bytes > 0) {
     said.push(trans.__('beside its limit, for contexts: %1', formatBytes(kernel.context_bytes)));
   }
+  for (const { reason, bytes } of kernel.residency?.staying ?? []) {
+    said.push(trans.__('stays on the GPU when swapped out: %1 (%2)', formatBytes(bytes), reason));
+  }
   if (kernel.host_memory && kernel.host_memory.used_bytes > 0) {
     said.push(hostMemory(kernel.host_memory, trans));
   }

@@ -1,4 +1,4 @@
-"use strict";(self.rspackChunk_aliquot_lab=self.rspackChunk_aliquot_lab||[]).push([["labextension_style_index_js"],{"./labextension/style/index.js"(o,e,t){var a=t("./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"),i=t.n(a),r=t("./node_modules/style-loader/dist/runtime/styleDomAPI.js"),l=t.n(r),n=t("./node_modules/style-loader/dist/runtime/insertBySelector.js"),s=t.n(n),d=t("./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"),u=t.n(d),p=t("./node_modules/style-loader/dist/runtime/insertStyleElement.js"),c=t.n(p),m=t("./node_modules/style-loader/dist/runtime/styleTagTransform.js"),h=t.n(m),f=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"),v={};v.styleTagTransform=h(),v.setAttributes=u(),v.insert=s().bind(null,"head"),v.domAPI=l(),v.insertStyleElement=c(),i()(f.A,v),f.A&&f.A.locals&&f.A.locals},"./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* What may be asked of a kernel: the form of its size, and its buttons. */
+"use strict";(self.rspackChunk_aliquot_lab=self.rspackChunk_aliquot_lab||[]).push([["labextension_style_index_js"],{"./labextension/style/index.js"(o,e,t){var a=t("./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"),i=t.n(a),r=t("./node_modules/style-loader/dist/runtime/styleDomAPI.js"),l=t.n(r),n=t("./node_modules/style-loader/dist/runtime/insertBySelector.js"),s=t.n(n),d=t("./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"),u=t.n(d),p=t("./node_modules/style-loader/dist/runtime/insertStyleElement.js"),c=t.n(p),m=t("./node_modules/style-loader/dist/runtime/styleTagTransform.js"),f=t.n(m),h=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"),x={};x.styleTagTransform=f(),x.setAttributes=u(),x.insert=s().bind(null,"head"),x.domAPI=l(),x.insertStyleElement=c(),i()(h.A,x),h.A&&h.A.locals&&h.A.locals},"./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* What may be asked of a kernel: the form of its size, and its buttons. */
 
 .aliquot-Actions {
   display: flex;
@@ -608,7 +608,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   gap: 12px;
   margin: 12px 0 0;
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=t.n(r),n=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/panel.css"),s=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/notice.css"),d=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"),u=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"),p=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"),c=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/kernels.css"),m=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"),h=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"),f=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"),v=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"),x=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"),b=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"),g=l()(i());g.i(n.A),g.i(s.A),g.i(d.A),g.i(u.A),g.i(p.A),g.i(c.A),g.i(m.A),g.i(h.A),g.i(f.A),g.i(v.A),g.i(x.A),g.i(b.A),g.push([o.id,`/* Only theme variables in all of these: they follow every theme, light or dark. */
+`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=t.n(r),n=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/panel.css"),s=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/notice.css"),d=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"),u=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"),p=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"),c=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/kernels.css"),m=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"),f=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"),h=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"),x=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"),v=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"),b=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"),g=l()(i());g.i(n.A),g.i(s.A),g.i(d.A),g.i(u.A),g.i(p.A),g.i(c.A),g.i(m.A),g.i(f.A),g.i(h.A),g.i(x.A),g.i(v.A),g.i(b.A),g.push([o.id,`/* Only theme variables in all of these: they follow every theme, light or dark. */
 `,""]),t.d(e,{},{A:g})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* An entry of a list: a device or a kernel. */
 
 .aliquot-List {
@@ -729,9 +729,23 @@ input.jp-mod-styled.aliquot-Slider-number {
   font-size: var(--jp-ui-font-size0);
 }
 
+/* A dot before each fact; those at the beginning of a line lie outside. */
+.aliquot-Facts {
+  overflow: hidden;
+}
+
 .aliquot-Item-fact {
+  position: relative;
   display: inline-block;
   max-width: 100%;
+  margin: 0 8px 0 -8px;
+  padding-left: 8px;
+}
+
+.aliquot-Item-fact::before {
+  content: '\xb7';
+  position: absolute;
+  left: 1px;
 }
 
 .aliquot-Item > .aliquot-Notice {
