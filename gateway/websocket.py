@@ -9,6 +9,7 @@ kernel differs, and that what the socket took is told to the relay.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import logging
@@ -126,7 +127,14 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         ZMQChannelsWebsocketConnection._open_sockets.add(self)
         # Small messages follow each other; else each waits up to 40 ms until the browser's machine confirms the last.
         self.websocket_handler.set_nodelay(True)
-        return asyncio.ensure_future(self._link.open(self, self.kernel_info_timeout))
+        return asyncio.ensure_future(self._open(self._link))
+
+    async def _open(self, link: KernelLink) -> None:
+        """Whoever comes in the middle of a cell was not told that it began, and would show the kernel as unknown."""
+        await link.open(self, self.kernel_info_timeout)
+        if link.is_at_work:
+            with contextlib.suppress(WebSocketClosedError):
+                self._send_status_message("busy")
 
     def _find_link(self) -> KernelLink | None:
         links: RelayLinks | None = getattr(self.multi_kernel_manager, "links", None)

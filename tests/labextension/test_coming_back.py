@@ -103,6 +103,7 @@ def test_a_page_that_is_reloaded_in_mid_cell_shows_its_whole_output_and_answers_
     for notebook in (unsaved, saved):
         shown = Shown(lab, notebook)
         shown.wait_for(19, "*")
+        page.locator("#jp-main-statusbar").get_by_text("| Busy").wait_for()
         assert shown.lines() == [f"line {number}" for number in range(20)]
         notebook.go_on("back")
         box = shown.cell.locator(".jp-Stdin-input")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tornado.httpclient import HTTPClientError
 
-from .browser import Browser
+from .browser import Browser, is_state
 from .conftest import House
 
 
@@ -46,6 +46,7 @@ async def test_cells_are_told_with_all_that_they_showed_and_another_page_may_ans
     await page.until(lambda m: m.type == "input_request")
     await page.close()
     after = await a_house.browser(session="after").open()
+    await after.until(lambda m: is_state(m, "busy") and not m.parent)  # it comes in the middle of a cell
     told = await ask_cells(a_house)
     count, ask = told["cells"]
     want = "".join(f"{number}\n" for number in range(500))

@@ -313,6 +313,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   color: var(--jp-ui-font-color2);
   font-size: var(--jp-ui-font-size1);
   font-style: italic;
+  padding-left: var(--jp-code-padding);
 }
 `,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* The devices: lines of the last minutes, and the short form where there are many. */
 
