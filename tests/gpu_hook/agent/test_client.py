@@ -76,13 +76,14 @@ def test_many_questions_at_once_each_get_their_answer(a_node: Any) -> None:
     asyncio.run(scene())
 
 
-def test_a_subscriber_hears_of_changes(a_node: Any) -> None:
+@pytest.mark.parametrize("listen", ["subscribe", "watch_node"])
+def test_a_subscriber_hears_of_changes(listen: str, a_node: Any) -> None:
     async def scene() -> None:
         async with (
             await AgentClient.connect(a_node.folder) as client,
             await AgentClient.connect(a_node.folder) as other,
         ):
-            changes = client.subscribe()
+            changes = getattr(client, listen)()
             first = asyncio.ensure_future(anext(changes))
             await asyncio.sleep(0)
             await client.status()  # the subscription was sent before it
