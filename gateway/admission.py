@@ -190,15 +190,12 @@ class Admission:
 
     def snapshot(self) -> AdmissionSnapshot:
         """What is held and who waits, frozen."""
-        ledger = self._ledger.snapshot()
         return AdmissionSnapshot(
             agent_state="ok" if self._agent.unavailable_since is None else "unavailable",
             agent_message=self._agent.message,
-            node=ledger.node,
-            holdings=tuple(ledger.holdings.values()),
             queue=self._queue.entries(),
             counts=dict(self._queue.outcomes),
-            ledger=ledger,
+            ledger=self._ledger.snapshot(),
             pending=tuple(p for p in self._queue.pending() if p.kernel_id not in self._releases),
         )
 

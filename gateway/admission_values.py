@@ -63,12 +63,20 @@ class AdmissionSnapshot:
 
     agent_state: str
     agent_message: str
-    node: Node
-    holdings: tuple[Holding, ...]
     queue: tuple[QueueEntry, ...]
     counts: Mapping[str, int] = field(default_factory=dict)
     ledger: LedgerSnapshot = field(default_factory=LedgerSnapshot)
     pending: tuple[Pending, ...] = ()
+
+    @property
+    def node(self) -> Node:
+        """As the agent last said it is."""
+        return self.ledger.node
+
+    @property
+    def holdings(self) -> tuple[Holding, ...]:
+        """What was granted here."""
+        return tuple(self.ledger.holdings.values())
 
     @property
     def resizes(self) -> dict[str, QueueEntry]:

@@ -95,8 +95,13 @@ def _no_aliquot() -> HTTPError:
 
 
 def _away(error: BaseException) -> HTTPError:
-    what = f"the host {_place()} is not known" if isinstance(error, socket.gaierror) else "it gave no answer"
-    return HTTPError(_AWAY, f"asked the gateway at {_place()}; {what}: {error!r}".replace("%", "%%"))
+    reason = str(getattr(error, "strerror", None) or error or repr(error))
+    if isinstance(error, socket.gaierror):
+        reason = "its name is not known"
+    elif isinstance(error, asyncio.TimeoutError):
+        reason = f"nothing came within {_ANSWER_SECONDS:g} s"
+    text = f"the gateway at {_place()} does not answer: {reason}. Try again when it is back"
+    return HTTPError(_AWAY, text.replace("%", "%%"))
 
 
 def _place() -> str:

@@ -31,7 +31,6 @@ from jupyter_server.auth.decorator import authorized
 from tornado.escape import url_escape
 from tornado.web import HTTPError, RequestHandler, authenticated
 
-_NOT_FOUND = 404
 _Report = dict[str, Any]
 
 
@@ -46,19 +45,14 @@ def check_owner(handler: AliquotHandler) -> None:
 
 
 async def passed_on(handler: AliquotHandler, path: str) -> _Report | None:
-    """The gateway's report; None while it is away, and for users who have no kernels by this server.
+    """The gateway's report; None for users who have no kernels by this server.
 
-    Raises HTTPError 404 for a kernel that is not there, and where the gateway is no Aliquot.
+    Raises HTTPError: 404 for a kernel that is not there, and where the gateway is no Aliquot; 503 while it is away, for
+    nobody knows then what became of kernels, and an empty list would say that they are no more.
     """
     if not handler.asker.is_admin:
         return None
-    try:
-        report: _Report = await ask_gateway(path)
-    except HTTPError as error:
-        if error.status_code == _NOT_FOUND:
-            raise
-        handler.log.info("gateway=no_report path=%s reason=%s", path, error)
-        return None
+    report: _Report = await ask_gateway(path)
     labels = session_labels(handler.session_manager)
     for kernel in report.get("kernels", [report]):
         kernel["label"] = labels.get(kernel["id"], kernel["label"])
@@ -66,7 +60,7 @@ async def passed_on(handler: AliquotHandler, path: str) -> _Report | None:
 
 
 class RemoteStatusHandler(StatusHandler):
-    """The gateway's node; while the gateway is away, that kernels are there."""
+    """The gateway's node."""
 
     @authenticated
     @authorized

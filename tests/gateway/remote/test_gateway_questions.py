@@ -57,6 +57,9 @@ def test_the_stream_ends_with_either_end_and_is_opened_again(
     with pytest.raises(websocket.WebSocketBadStatusException) as refused:
         a_stream(mine)
     assert refused.value.status_code == 503
+    for path in ("status", "kernels", "sizes", "outlook?gpus=1"):
+        away = mine.ask("GET", f"aliquot/api/{path}")
+        assert (away.status, "does not answer" in away.body) == (503, True), (path, away)
     own_gateway.start()
     again = a_stream(mine)
     again.close()
