@@ -13,6 +13,11 @@ export function timedDevices(kernel: IKernel): Timed[] {
   return kernel.devices.filter(isTimed);
 }
 
+/** Whether any of its devices works for it, or should: the time of a kernel at rest is not worth a line. */
+export function hasTime(kernel: IKernel): boolean {
+  return timedDevices(kernel).some(({ compute }) => compute.share_entitled !== null || (compute.share_used ?? 0) > 0);
+}
+
 /** How a device's time divides for one kernel, in per cent that add up to 100: used, its own but not used, others'. */
 export function shareParts(compute: ICompute): { used: number; held: number; free: number } {
   const used = within(compute.share_used ?? 0);

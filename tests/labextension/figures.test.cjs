@@ -80,6 +80,9 @@ test('time is shown of devices that a kernel used or wants, and of no others', (
     device(0, time(0, null)), device(1, time(null, 0.5)), device(2, time(null, null)), device(3, { compute: null }), device(4, {})
   ];
   assert.deepEqual(compute.timedDevices({ devices }).map(({ index }) => index), [0, 1]);
+  const isTold = (...parts) => compute.hasTime({ devices: parts.map((part, index) => device(index, part)) });
+  assert.ok(isTold(time(0, null), time(0, 0.5)) && isTold(time(0.1, null)), 'who works, or wants to');
+  assert.ok(!isTold(time(0, null), time(null, null)), 'a kernel at rest has no line');
 });
 
 test('kernels that are over and those that are not are told apart', () => {

@@ -49,7 +49,7 @@ export function KernelActions(props: IKernelActionsProps): JSX.Element {
   const offered = actionsOf(kernel, props.withoutOpen ?? false).filter(one => commands.hasCommand(ACTION_COMMANDS[one]));
   return (
     <div className="aliquot-Actions" role="group" aria-label={trans.__('Actions for %1', kernelTitle(kernel))}>
-      {obstacle('resize', kernel, status) === null && <ResizeForm {...props} />}
+      <Resize {...props} />
       <div className="aliquot-Actions-row">
         {offered.map(action => (
           <ActionButton key={action} {...{ action, kernel, status, trans, underWay }} run={() => void run(action)} />
@@ -62,6 +62,19 @@ export function KernelActions(props: IKernelActionsProps): JSX.Element {
       )}
     </div>
   );
+}
+
+/** The form, or why there is none. */
+function Resize(props: IKernelActionsProps): JSX.Element | null {
+  const { kernel, status, trans } = props;
+  const why = obstacle('resize', kernel, status);
+  if (why === null) {
+    return <ResizeForm {...props} />;
+  }
+  if (why === 'no-gpu' || why === 'ended') {
+    return null;
+  }
+  return <p className="aliquot-Resize-outlook">{trans.__('No resize now: %1', obstacleText(why, kernel, trans))}</p>;
 }
 
 function actionsOf(kernel: IKernel, withoutOpen: boolean): CommandAction[] {

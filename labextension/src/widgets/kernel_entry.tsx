@@ -5,6 +5,7 @@ import { ellipsesIcon, UseSignal } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { AliquotClient } from '../client';
+import { hasTime } from '../compute';
 import { kernelParts } from '../device_parts';
 import { GpuKernelsModel, kernelTitle } from '../model';
 import { formatBytes, formatLike, formatPart } from '../quantities';
@@ -64,7 +65,7 @@ export const KernelEntry = React.memo(function KernelEntry(props: IKernelEntryPr
       </div>
       {isRunning(kernel) && <Devices kernel={kernel} trans={trans} />}
       <Move kernel={kernel} trans={trans} />
-      {isRunning(kernel) && <ComputeFigures kernel={kernel} trans={trans} />}
+      {isRunning(kernel) && hasTime(kernel) && <ComputeFigures kernel={kernel} trans={trans} />}
       {kernel.reason && <p className="aliquot-Item-line">{kernel.reason}</p>}
       {kernel.resize && <p className="aliquot-Item-line">{kernel.resize.reason}</p>}
       <KernelNotices kernel={kernel} isMine={isMine} trans={trans} keep={tools.keep} />

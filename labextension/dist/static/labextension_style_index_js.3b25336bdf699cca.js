@@ -155,6 +155,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   box-shadow: inset 0 0 0 1px var(--jp-border-color1);
   background: var(--jp-layout-color1);
   overflow: hidden;
+  contain: layout paint style;
 }
 
 .aliquot-Bar.aliquot-mod-thin {
@@ -626,7 +627,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 }
 
 .aliquot-Item + .aliquot-Item {
-  border-top: var(--jp-border-width) solid var(--jp-border-color3);
+  border-top: var(--jp-border-width) solid var(--jp-border-color2);
 }
 
 .aliquot-Item-head {
