@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from aliquot.gateway.size_names import PATTERN
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _TSC = _REPOSITORY / "node_modules" / ".bin" / "tsc"
@@ -45,6 +46,18 @@ def a_compiled_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stdout
     (out / "node_modules").symlink_to(_REPOSITORY / "node_modules")
     return out
+
+
+def test_the_servers_pattern_for_sizes_is_one_that_the_browser_reads(a_compiled_model: Path) -> None:
+    read = "const read = require(process.argv[1]).readName; const sizes = {sizes: [], pattern: process.argv[2]};"
+    names = ["python3.gpu-0.3-6g-low", "a.b.GPU-2", "local.python3", "python3.gpu-0", "python3.gpu-0.5-0g"]
+    script = f"{read} console.log(JSON.stringify({json.dumps(names)}.map(name => read(name, sizes))))"
+    command = ["node", "-e", script, str(a_compiled_model / "sizes.js"), PATTERN]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    low, plain, *others = json.loads(done.stdout)
+    assert low == {"base": "python3", "asked": {"gpus": 0.3, "memoryGib": 6, "workloadClass": "opportunistic"}}
+    assert plain == {"base": "a.b", "asked": {"gpus": 2, "memoryGib": None, "workloadClass": "production"}}
+    assert others == [None, None, None]
 
 
 def test_model_keeps_its_promises(a_compiled_model: Path) -> None:

@@ -10,6 +10,8 @@ from aliquot.gateway.admission import Admission
 from aliquot.gateway.ledger import Asker, Device, LedgerSnapshot, Node
 from aliquot.gateway.outlook import LARGEST, Moment, Outcome, Outlook, Question, foresee
 from aliquot.gateway.planner import Pending
+from aliquot.gateway.room import Room, RoomDevice
+from aliquot.gateway.room_limits import alone, largest_share, most_memory
 from aliquot.provisioner import errors
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -63,7 +65,7 @@ async def what_happens(admission: Admission, settle: Any, ask: Ask, grant: Grant
 
 
 @given(before=before, ask=questions, devices=st.integers(1, 3))
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_an_outlook_tells_what_admission_then_does(
     play: Any, settle: Any, before: list[Ask], ask: Ask, devices: int
 ) -> None:
@@ -174,3 +176,24 @@ def test_a_kernel_that_another_program_started_does_not_wait_here() -> None:
     grant = Grant("k", "bob", Request(GpuShare(50)), "n", (half,), "", ())
     told = foresee(a_moment(25), Question("bob", Request(GpuShare(80)), grant, is_queued=False), 0.0)
     assert (told.outcome, told.message) == (Outcome.NEVER, "not now: 0.25 GPU is free, 0.3 more is asked")
+
+
+@given(
+    memories=st.lists(st.integers(1, 3), min_size=1, max_size=6),
+    lost=st.integers(0, 3),
+    share=st.sampled_from([1, 30, 100, 170, 300]).map(GpuShare),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_largest_that_is_told_is_the_largest_that_fits(memories: list[int], lost: int, share: GpuShare) -> None:
+    devices = tuple(RoomDevice(f"G{n}", n, GIB * size, n < lost) for n, size in enumerate(memories))
+    room, request = Room(devices), Request(share)
+    most = largest_share(room, request)
+    if most.hundredths:
+        assert alone(room, replace(request, gpus=most)) is not None
+    assert alone(room, replace(request, gpus=GpuShare(most.hundredths + 1))) is None
+    memory = most_memory(room, request)
+    if memory:
+        assert alone(room, replace(request, memory_limit=memory)) is not None
+        assert alone(room, replace(request, memory_limit=Bytes(memory + (share.hundredths << 21)))) is None
+    else:
+        assert alone(room, request) is None
