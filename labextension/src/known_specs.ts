@@ -6,7 +6,7 @@ import { KernelSpec, ServerConnection } from '@jupyterlab/services';
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { ISizedName, label, readName, Refusal, refusalOf } from './sizes';
-import { ISizes } from './tokens';
+import { ISizes, StatusError } from './tokens';
 
 type Specs = KernelSpec.ISpecModels;
 
@@ -47,14 +47,17 @@ export class KnownSpecs implements KernelSpec.IManager {
     return listed === null || this._sizes === null ? listed : (this._withListed ?? this._known);
   }
 
-  /** Asks for the sizes again; where that fails, as without Aliquot, there are none. */
+  /** Asks for the sizes again; null where nobody tells. Names stay known while a server with Aliquot is away. */
   async refreshSizes(): Promise<ISizes | null> {
     try {
       this._sizes = await this._askSizes();
-    } catch {
-      this._sizes = null;
+      return this._sizes;
+    } catch (error) {
+      if (error instanceof StatusError && error.kind === 'not-installed') {
+        this._sizes = null;
+      }
+      return null;
     }
-    return this._sizes;
   }
 
   /** Whether a kernelspec is installed or an image of the catalogue; a size is neither. */

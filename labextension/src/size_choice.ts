@@ -94,6 +94,13 @@ export class SizeChoice {
     this.choose({ kind: 'custom', asked: { ...this._custom, ...part } });
   }
 
+  /** The same question again, for others come and go; the answer that is known stays until then. */
+  askAgain(): void {
+    if (this._wanted !== null && this._outlook !== null) {
+      this._asker.want(this._wanted);
+    }
+  }
+
   /** The kernelspec to start. A custom size is named by the server, which may have to be asked first. */
   async kernelName(): Promise<string> {
     const base = this._target?.base ?? '';

@@ -134,6 +134,25 @@ test('a choice asks once after the hand rests, and drops what is no longer chose
   choice.dispose();
 });
 
+test('the same is asked again as others come and go, and its answer stays until then', async () => {
+  const answers = [];
+  const choice = new SizeChoice(offers(), () => new Promise(answer => answers.push(answer)), 0);
+  const settled = () => new Promise(resolve => setTimeout(resolve, 5));
+  choice.begin('python3', 'python3.gpu-1');
+  choice.askAgain();
+  await settled();
+  assert.equal(answers.length, 1, 'the first answer is still to come');
+  answers[0]({ outcome: 'queued' });
+  await settled();
+  choice.askAgain();
+  await settled();
+  assert.equal(choice.outlook.outcome, 'queued');
+  answers[1]({ outcome: 'starts' });
+  await settled();
+  assert.equal(choice.outlook.outcome, 'starts');
+  choice.dispose();
+});
+
 test('a custom size is named by the server, a preset by its list', async () => {
   const asks = [];
   const choice = new SizeChoice(offers(), async wish => (asks.push(wish), { suffix: 'gpu-0.37-6g' }), 1e6);

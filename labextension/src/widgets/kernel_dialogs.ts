@@ -78,10 +78,10 @@ export class SizedDialogs extends SessionContextDialogs {
     refusal: IRefused | null,
     current: ITarget | null
   ): Promise<Selected | undefined> {
-    const { known, client, translator } = this._options;
+    const { known, client, model, translator } = this._options;
     // The stock dialog's own words, in Lab's own translation.
     const stock = translator.load('jupyterlab');
-    const selector = new KernelSelector({ context, known, client, translator, refusal, current });
+    const selector = new KernelSelector({ context, known, client, model, translator, refusal, current });
     const { autoStartDefault } = context.kernelPreference;
     const dialog = new Dialog<Selected>({
       title: stock.__('Select Kernel'),

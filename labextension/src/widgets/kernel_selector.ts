@@ -3,10 +3,12 @@
 
 import { ISessionContext, SessionContextDialogs } from '@jupyterlab/apputils';
 import { ITranslator } from '@jupyterlab/translation';
+import { IDisposable } from '@lumino/disposable';
 import { Panel, Widget } from '@lumino/widgets';
 
 import { AliquotClient } from '../client';
 import { KnownSpecs } from '../known_specs';
+import { GpuKernelsModel } from '../model';
 import { ISizeDraft } from '../resize_wish';
 import { ITarget, SizeChoice } from '../size_choice';
 import { presetsOf, Refusal } from '../sizes';
@@ -34,6 +36,7 @@ export interface IKernelSelectorOptions {
   context: ISessionContext;
   known: KnownSpecs;
   client: AliquotClient;
+  model: GpuKernelsModel;
   translator: ITranslator;
   /** The kernel that the document has, and its size; null without one, or where its size cannot be changed. */
   current: ITarget | null;
@@ -44,7 +47,7 @@ export interface IKernelSelectorOptions {
 export class KernelSelector extends Panel {
   constructor(private readonly _options: IKernelSelectorOptions) {
     super();
-    const { known, client, translator, refusal } = _options;
+    const { known, client, model, translator, refusal } = _options;
     this.addClass('aliquot-KernelSelector');
     this._choice = new SizeChoice(known.sizes!, (wish, id) => client.outlook(wish, id));
     const list = new Widget();
@@ -53,6 +56,8 @@ export class KernelSelector extends Panel {
     const trans = translator.load(TRANSLATION_DOMAIN);
     this.addWidget(new SizeForm({ choice: this._choice, known, refusal, trans }));
     this._begin();
+    this._watching = model.watch();
+    model.changed.connect(this._choice.askAgain, this._choice);
     this._select.addEventListener('change', () => this._choice.moveTo(this._target()));
   }
 
@@ -69,6 +74,7 @@ export class KernelSelector extends Panel {
   }
 
   override dispose(): void {
+    this._watching.dispose();
     this._choice.dispose();
     super.dispose();
   }
@@ -142,6 +148,7 @@ export class KernelSelector extends Panel {
     return base !== undefined && (known.lists(base) || known.lists(base.toLowerCase()));
   }
 
+  private readonly _watching: IDisposable;
   private readonly _choice: SizeChoice;
   private readonly _select = document.createElement('select');
 }

@@ -1009,7 +1009,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   display: flex;
   flex-direction: column;
   gap: 12px;
-  padding-top: 16px;
+  padding-top: 8px;
   line-height: 1.4;
 }
 
