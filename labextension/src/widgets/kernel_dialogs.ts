@@ -33,6 +33,14 @@ export class SizedDialogs extends SessionContextDialogs {
   }
 
   override async selectKernel(context: ISessionContext): Promise<void> {
+    await this._select(context);
+    if (!context.isDisposed && context.hasNoKernel) {
+      // Else Lab goes on to say that one is on its way, and cells that were run wait for it.
+      await context.shutdown();
+    }
+  }
+
+  private async _select(context: ISessionContext): Promise<void> {
     if (context.isDisposed) {
       return;
     }
