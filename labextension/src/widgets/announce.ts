@@ -63,7 +63,11 @@ export class Announcer {
     const title = kernelTitle(news.kernel);
     if (news.kind === 'soon') {
       const at = formatTime(news.soon.at, new Date());
-      const keep = { label: trans.__('Keep it'), callback: () => keepKernel(model, news.kernel.id) };
+      const keep: Notification.IAction = {
+        label: trans.__('Keep it'),
+        displayType: 'accent',
+        callback: () => keepKernel(model, news.kernel.id)
+      };
       const message = trans.__('%1 will be ended at %2: %3', title, at, news.soon.reason);
       this._warn(message, news.soon.can_keep ? [keep] : [], [news]);
     } else if (news.kind === 'restarted') {

@@ -10,6 +10,9 @@ import { formatBytes, formatShare } from '../quantities';
 import { IKernel, IStatus, IWish } from '../tokens';
 import { IAnnouncement, tellFailure } from './announce';
 
+/** Lab cuts what is longer; the button says the rest when it is pointed at. */
+const LAB_SHOWS = 140;
+
 export interface IMemoryWays {
   readonly model: GpuKernelsModel;
   readonly client: ISizeSource & { resize(kernelId: string, wish: Partial<IWish>): Promise<IKernel> };
@@ -33,7 +36,8 @@ export async function describeMemory(
   if (larger === null) {
     return { text: said, actions: [] };
   }
-  const text = ways.trans.__('%1 With %2: %3', said, sizeText(larger, ways.trans), larger.outlook.message);
+  const whole = ways.trans.__('%1 With %2: %3', said, sizeText(larger, ways.trans), larger.outlook.message);
+  const text = whole.length > LAB_SHOWS ? said : whole;
   return { text, actions: larger.outlook.outcome === 'never' ? [] : [action(news, larger, ways)] };
 }
 
@@ -56,14 +60,15 @@ function sizeText({ wish }: ILarger, trans: TranslationBundle): string {
 
 function action(news: News, larger: ILarger, ways: IMemoryWays): Notification.IAction {
   const { kernel } = news;
+  const { message } = larger.outlook;
   const size = sizeText(larger, ways.trans);
   if (news.kind === 'ended') {
-    const caption = ways.trans.__('Its variables are gone; its notebook is not.');
     const callback = (): void => void restart(kernel, larger, ways).catch(tellFailure);
-    return { label: ways.trans.__('Restart at %1', size), caption, callback };
+    return { label: ways.trans.__('Restart at %1', size), caption: message, displayType: 'accent', callback };
   }
-  const caption = ways.trans.__('It applies without a restart.');
-  return { label: ways.trans.__('Change to %1', size), caption, callback: () => void resize(kernel, larger, ways) };
+  const caption = ways.trans.__('Without a restart: %1', message);
+  const callback = (): void => void resize(kernel, larger, ways);
+  return { label: ways.trans.__('Change to %1', size), caption, displayType: 'accent', callback };
 }
 
 /** The size's name is the server's: what stands before `.gpu-` is the base kernelspec's. */
