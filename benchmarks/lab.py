@@ -191,7 +191,7 @@ def a_crowd() -> dict[str, Any]:
 
 
 def idle_percents(browser: Browser, lab: LabProcess, seconds: float) -> tuple[float, float]:
-    """Per cent of a core that the page's process uses, with all its threads: with the panel shown, and before it was."""
+    """Per cent of a core that the page's process uses, all threads: with the panel shown, and before it was."""
     with a_page(browser) as page:
         script = StatusScript()
         script.body = a_crowd()

@@ -61,9 +61,7 @@ export class AttachedKernel implements IDisposable {
       this._id = id;
       this._isTold = false;
       // A status of before does not know it: until the next one, it is not said to be without a GPU.
-      const watch = this._model.watch(); // nobody watching means no answer
-      void this._model.refresh().then(() => {
-        watch.dispose();
+      void this._model.readAnew().then(() => {
         this._isTold = this._id === id || this._isTold;
         this._look();
       });

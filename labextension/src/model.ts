@@ -125,6 +125,11 @@ export class GpuKernelsModel implements IDisposable {
     await this._poll.refresh();
   }
 
+  /** The same, awaited until a request that began after now is answered, or failed. Whether anybody watches or not. */
+  async readAnew(): Promise<void> {
+    await this._poll.askAnew();
+  }
+
   dispose(): void {
     if (this._isDisposed) {
       return;

@@ -69,9 +69,9 @@ export class StatusPoll implements IDisposable {
     });
   }
 
-  /** The same, awaited. Never rejects. */
+  /** By a request that begins after now; waits for its end. Never rejects. */
   async askAnew(): Promise<void> {
-    this._isOld = this._underWay !== null;
+    await this._underWay?.catch(() => undefined);
     await this._ask().catch(() => undefined);
   }
 

@@ -100,6 +100,19 @@ test('an answer that says what was heard is silent', async t => {
   assert.equal(model.state, state);
 });
 
+test('who waits for a new answer gets one that was asked for after they came', async t => {
+  const { model, source } = await aLiveModel(t);
+  void model.refresh();
+  const old = await source.nextRequest();
+  let isTold = false;
+  const told = model.readAnew().then(() => (isTold = true));
+  old.resolve(aStatus());
+  const request = await source.nextRequest();
+  assert.equal(isTold, false);
+  request.reject(new StatusError('unreachable', ''));
+  await told;
+});
+
 test('a kernel that is equal in the next answer is the same object, wherever it stands in it', async t => {
   const { model, source } = await aLiveModel(t);
   const [one, two] = model.state.status.kernels;

@@ -42,7 +42,7 @@ export const notifications: JupyterFrontEndPlugin<void> = {
       },
       isShown: kernel => {
         const current = app.shell.currentWidget;
-        return !document.hidden && current !== null && contextAt([current], kernel.label)?.path === kernel.label;
+        return !document.hidden && current !== null && contextAt([current], kernel.label) !== null;
       },
       describe: (news, status) =>
         describeMemory(news, status, {

@@ -5,15 +5,15 @@ import { Widget } from '@lumino/widgets';
 
 interface IWithSession {
   readonly sessionContext?: ISessionContext;
-  readonly context?: { readonly path?: string; readonly sessionContext?: ISessionContext };
+  readonly context?: { readonly sessionContext?: ISessionContext };
 }
 
-/** The session of the document at a path, where it is open among these widgets. */
+/** The session of the document at a path of the server, where it is open among these widgets. */
 export function contextAt(widgets: Iterable<Widget>, path: string): ISessionContext | null {
   for (const widget of widgets) {
     const shown: Widget & IWithSession = widget;
-    const context = shown.context?.sessionContext;
-    if (context && shown.context?.path === path) {
+    const context = shown.sessionContext ?? shown.context?.sessionContext;
+    if (context?.path === path) {
       return context;
     }
   }
