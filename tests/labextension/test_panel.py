@@ -90,7 +90,7 @@ def test_a_kernel_says_where_its_memory_is(a_panel: ScriptedPanel) -> None:
     size = {"gpus": 0.5, "memory_limit_bytes": None, "workload_class": "production", "since": "2026-01-01T00:00:00Z"}
     kernel["resize"] = {"state": "pending", "reason": "waiting to grow to 0.5 GPU", "position": 2, **size}
     told = ["waking", "others have their turn", "resize waits: position 2", "waiting to grow to 0.5 GPU"]
-    for want in [*told, "coming back: 1.0 GiB of 3.0 GiB"]:
+    for want in [*told, "coming back: 1.0 of 3.0 GiB"]:
         _kernels(a_panel).get_by_text(want).first.wait_for()
     a_panel.shown.get_by_text("Mine is at position 2.").wait_for()
 

@@ -8,7 +8,7 @@ import { AliquotClient } from '../client';
 import { hasTime } from '../compute';
 import { kernelParts } from '../device_parts';
 import { GpuKernelsModel, kernelTitle } from '../model';
-import { formatBytes, formatLike, formatPart } from '../quantities';
+import { formatLike, formatPart } from '../quantities';
 import { ACTION_COMMANDS, IKernel, IKernelDevice } from '../tokens';
 import { ICommands, KernelActions } from './actions';
 import { PartsBar } from './bar';
@@ -159,7 +159,7 @@ function Move({ kernel, trans }: IFiguresProps): JSX.Element | null {
   if (!moving || moving.total_bytes === 0) {
     return null;
   }
-  const amounts = [formatBytes(moving.done_bytes), formatBytes(moving.total_bytes)];
+  const amounts = formatPart(moving.done_bytes, moving.total_bytes);
   const isComing = kernel.state === 'waking';
   const text = isComing ? trans.__('coming back: %1 of %2', ...amounts) : trans.__('swapping out: %1 of %2', ...amounts);
   return (
