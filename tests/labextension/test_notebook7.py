@@ -27,3 +27,18 @@ def test_a_notebook_gets_the_size_that_its_metadata_names(a_notebook_server: Not
     a_page.locator(".jp-OutputArea-output", has_text="it ran").wait_for()
     a_page.locator(".jp-NotebookPanel-toolbar").get_by_text("0.25 GPU").first.wait_for()
     assert notebook.errors == []
+
+
+def test_a_kernel_is_picked_with_its_size(a_notebook_server: NotebookProcess, a_page: Page) -> None:
+    path = an_empty_notebook(a_notebook_server.notebooks, "large.ipynb", "python3.gpu-4")
+    notebook = NotebookPage(a_page)
+    notebook.open(a_notebook_server.notebook_url(path))
+    dialog = a_page.get_by_role("dialog")
+    dialog.get_by_role("alert").get_by_text("asks for 4 GPUs").wait_for()
+    dialog.get_by_role("radio", name="Custom").check()
+    dialog.get_by_role("spinbutton", name="GPU share").fill("0.2")
+    dialog.get_by_role("status").get_by_text("Starts at once").wait_for()
+    a_page.keyboard.press("Enter")
+    notebook.wait_until_attached(path)
+    a_page.locator(".jp-NotebookPanel-toolbar").get_by_role("button", name="Python 3 (ipykernel) · 0.2 GPU").wait_for()
+    assert notebook.errors == []
