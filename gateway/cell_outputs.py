@@ -39,7 +39,7 @@ class CellOutputs:
         """At the kernel's end. Idempotent."""
         cells = self._kernels.pop(kernel_id, None)
         if cells is not None:
-            cells.clear()
+            cells.close()
         if not self._kernels and self._looking is not None:
             self._looking.cancel()
             self._looking = None

@@ -20,7 +20,7 @@ LONGEST_READ = 1 << 16
 class KeptMessage:
     """``text`` is a stream's, and None for all else; ``count``: how many messages it stands for."""
 
-    __slots__ = ("content", "count", "header", "is_gone", "metadata", "msg_type", "name", "size", "text")
+    __slots__ = ("content", "count", "display_id", "header", "is_gone", "metadata", "msg_type", "name", "size", "text")
 
     def __init__(self, msg_type: str, frames: Sequence[Any], content: dict[str, Any]) -> None:
         """``frames`` from the delimiter on; ``content`` as read, empty where it was not."""
@@ -32,6 +32,10 @@ class KeptMessage:
         self.text: list[str] | None = None
         self.count = 1
         self.is_gone = False
+        transient = content.get("transient")
+        name = transient.get("display_id") if isinstance(transient, dict) else None
+        # Of an update: what of it shows is replaced.
+        self.display_id = name if isinstance(name, str) and msg_type == "update_display_data" else None
         self.size = sum(len(frame) for frame in frames[HEADER : CONTENT + 1])
         text = content.get("text")
         if msg_type == "stream" and isinstance(text, str):
@@ -53,6 +57,12 @@ class KeptMessage:
         self.size += size
         return size
 
+    def drop(self) -> None:
+        """It is told no more, and what it holds is free, though it keeps its place in lists for a while."""
+        self.is_gone = True
+        self.header = self.metadata = self.content = b""
+        self.text, self.display_id = None, None
+
     def value(self) -> tuple[Any, ...]:
         """All of it, to be read elsewhere while this one goes on."""
         return self.header, self.metadata, self.content, self.name, None if self.text is None else "".join(self.text)
@@ -68,8 +78,17 @@ def read_message(value: tuple[Any, ...], parent: str) -> dict[str, Any] | None:
     """A message in Jupyter's own form from what `KeptMessage.value` gave; None for one that cannot be read."""
     header, metadata, content, name, text = value
     try:
-        told = {"name": name, "text": text} if text is not None else json.loads(content)
-        message = {"header": json.loads(header), "parent_header": {"msg_id": parent}}
-        return {**message, "metadata": json.loads(metadata), "content": told}
+        told = {"name": name, "text": text} if text is not None else _read(content)
+        message = {"header": _read(header), "parent_header": {"msg_id": parent}}
+        return {**message, "metadata": _read(metadata), "content": told}
     except (ValueError, RecursionError):
         return None
+
+
+def _read(frame: bytes) -> Any:
+    return json.loads(frame, parse_constant=_refuse)
+
+
+def _refuse(name: str) -> None:
+    """NaN and Infinity are Python's own: a browser could read nothing of an answer that holds one."""
+    raise ValueError(f"found {name}, which is no JSON")

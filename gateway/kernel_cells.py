@@ -24,6 +24,8 @@ _KEPT = _OUTPUTS | {"execute_input", "clear_output", "update_display_data"}
 _READ = frozenset({"stream", "clear_output", "update_display_data"})
 _MOST_CELLS = 1000
 _UNTIDY = 1000
+# Kernels and pages choose the ids: of one that is longer nothing is kept.
+_LONGEST_ID = 256
 
 
 @dataclass
@@ -66,6 +68,7 @@ class KernelCells:
         self.bytes = 0
         self._seen = SeenMessages(budget.kernel_messages)
         self._last_parent: tuple[bytes, _Cell | None] = (b"", None)
+        self._is_closed = False
 
     # ---- what passes
 
@@ -73,8 +76,8 @@ class KernelCells:
         """A request goes to the kernel's shell."""
         if b'"execute_request"' not in bytes(frames[HEADER]) or is_silent(frames):
             return
-        msg_id = read_object(frames[HEADER]).get("msg_id")
-        if isinstance(msg_id, str) and msg_id not in self._cells:
+        msg_id = _id(read_object(frames[HEADER]))
+        if msg_id and msg_id not in self._cells:
             self._begin(_Cell(msg_id, named_cell(frames) or None, now), now)
 
     def answered(self) -> None:
@@ -84,7 +87,7 @@ class KernelCells:
 
     def knows(self, cells: Iterable[KnownCell], now: float) -> None:
         """What the relay says of cells, some of which began before we were there; those that it leaves out are over."""
-        told = {cell.msg_id: cell for cell in cells}
+        told = {cell.msg_id: cell for cell in cells if len(cell.msg_id) <= _LONGEST_ID}
         for each in told.values():
             found = self._cells.get(each.msg_id)
             if found is None:
@@ -98,13 +101,14 @@ class KernelCells:
 
     def told(self, frames: Sequence[Any], now: float) -> None:
         """The kernel published this."""
-        if len(frames) <= CONTENT:
+        if len(frames) <= CONTENT or self._is_closed:
             return
         header = read_object(frames[HEADER])
-        msg_type, msg_id = header.get("msg_type"), header.get("msg_id")
-        if isinstance(msg_id, str):
+        msg_type, msg_id = header.get("msg_type"), _id(header)
+        if msg_id:
             self._seen.add(msg_id)
-        cell = self._parent(frames[PARENT], now) if msg_type == "status" or msg_type in _KEPT else None
+        is_kept = isinstance(msg_type, str) and (msg_type == "status" or msg_type in _KEPT)
+        cell = self._parent(frames[PARENT], now) if is_kept else None
         if cell is None:
             return
         if msg_type == "status":
@@ -120,8 +124,8 @@ class KernelCells:
 
     def _find(self, header: dict[str, Any], now: float) -> _Cell | None:
         """The cell whose request this is. One that another client asked for is begun here."""
-        msg_id = header.get("msg_id")
-        if not isinstance(msg_id, str) or header.get("msg_type") != "execute_request":
+        msg_id = _id(header)
+        if not msg_id or header.get("msg_type") != "execute_request":
             return None
         if msg_id not in self._cells:
             self._begin(_Cell(msg_id, None, now, is_whole=False), now)
@@ -156,6 +160,11 @@ class KernelCells:
         for cell in [one for one in self._cells.values() if one.ended is not None and one.ended < due]:
             self._forget(cell)
 
+    def close(self) -> None:
+        """Nothing is kept from now on: what still comes would be counted for ever."""
+        self._is_closed = True
+        self.clear()
+
     def clear(self) -> None:
         """The kernel ended."""
         for cell in list(self._cells.values()):
@@ -188,7 +197,7 @@ class KernelCells:
         elif msg_type == "stream" and last and not last.is_gone and (grown := last.join(content, size)) is not None:
             self._charge(grown)
         else:
-            self._add(cell, KeptMessage(msg_type, frames, content), content)
+            self._add(cell, KeptMessage(msg_type, frames, content))
         self._fit()
 
     def _keep_input(self, cell: _Cell, frames: Sequence[Any]) -> None:
@@ -206,24 +215,22 @@ class KernelCells:
         self._drop_shown(cell)
         cell.omitted, cell.is_whole, cell.clears_next = 0, True, False
 
-    def _add(self, cell: _Cell, message: KeptMessage, content: dict[str, Any]) -> None:
+    def _add(self, cell: _Cell, message: KeptMessage) -> None:
         if message.msg_type == "clear_output":
             cell.clears_next = True
         elif message.msg_type == "update_display_data":
-            self._supersede(cell, message, content)
+            self._supersede(cell, message)
         cell.shown.append(message)
         self._order.append((cell, message))
         self._messages += 1
         self._charge(message.size)
 
-    def _supersede(self, cell: _Cell, message: KeptMessage, content: dict[str, Any]) -> None:
-        transient = content.get("transient")
-        name = transient.get("display_id") if isinstance(transient, dict) else None
-        if isinstance(name, str):
-            before = cell.updates.get(name)
+    def _supersede(self, cell: _Cell, message: KeptMessage) -> None:
+        if message.display_id is not None:
+            before = cell.updates.get(message.display_id)
             if before is not None:
                 self._discard(before)
-            cell.updates[name] = message
+            cell.updates[message.display_id] = message
 
     def _drop_shown(self, cell: _Cell) -> None:
         for message in cell.shown:
@@ -234,7 +241,7 @@ class KernelCells:
     def _discard(self, message: KeptMessage) -> None:
         """It stays in its place until `_tidy`: to look for it would take longer."""
         if not message.is_gone:
-            message.is_gone = True
+            message.drop()
             self._messages -= 1
             self._charge(-message.size)
 
@@ -253,6 +260,8 @@ class KernelCells:
             cell, message = self._order.popleft()
             if not message.is_gone:
                 cell.omitted += message.count
+                if message.display_id is not None:
+                    cell.updates.pop(message.display_id, None)
                 self._discard(message)
                 while cell.shown and cell.shown[0].is_gone:
                     cell.shown.popleft()
@@ -304,6 +313,12 @@ class CellsReport:
             omitted = told["omitted_messages"] + len(read) - len(messages)
             cells.append({**told, "omitted_messages": omitted, "messages": messages})
         return json.dumps({"cells": cells, "seen": self.seen})
+
+
+def _id(header: dict[str, Any]) -> str:
+    """Of a message; empty for one that is none, or too long to be kept."""
+    msg_id = header.get("msg_id")
+    return msg_id if isinstance(msg_id, str) and len(msg_id) <= _LONGEST_ID else ""
 
 
 def _moment(seconds: float) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -133,6 +135,70 @@ def test_what_is_kept_is_bounded_whatever_a_kernel_prints() -> None:
     kernel.say("run-39", "display_data", data={"image/png": "x" * 300_000}, metadata={})
     assert kernel.cells.bytes <= 200_000
     assert kernel.report()["cells"][-1]["messages"], "one that is too large takes no other's room"
+
+
+def held_by(act: Callable[[], None]) -> int:
+    """Bytes that are still held when it is done."""
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_was_cleared_or_replaced_takes_no_memory(a_kernel: Kernel) -> None:
+    picture = {"data": {"image/png": "x" * 20_000}, "metadata": {}}
+
+    def animate() -> None:
+        for _ in range(60):
+            a_kernel.say("a", "update_display_data", **picture, transient={"display_id": "one"})
+            a_kernel.say("a", "clear_output", wait=True)
+            a_kernel.say("a", "display_data", **picture)
+
+    assert held_by(animate) < 20 * 20_000
+    assert a_kernel.cells.bytes < 3 * 20_000
+
+
+def test_names_that_a_kernel_makes_up_take_no_memory_without_end() -> None:
+    kernel = Kernel(messages=10, kept_bytes=100_000)
+    kernel.ask("a")
+
+    def make_up_names() -> None:
+        for number in range(60):
+            name = f"{number}" + "x" * 20_000
+            kernel.ask(name, cell_id=None)
+            kernel.say(name, "status", execution_state="busy")
+            kernel.say("a", "update_display_data", data={}, metadata={}, transient={"display_id": name})
+            frames = SIGNER.message("stream", {"name": "stdout", "text": ""}, b"{}", name)
+            kernel.cells.told(frames, kernel.now)
+
+    assert held_by(make_up_names) < 20 * 20_000
+    assert kernel.cell()["msg_id"] == "a"
+
+
+def test_a_header_of_no_known_form_changes_nothing(a_kernel: Kernel) -> None:
+    frames = SIGNER.message("stream", {}, json.dumps({"msg_id": "a", "msg_type": "execute_request"}).encode())
+    frames[2] = json.dumps({"msg_id": ["a"], "msg_type": ["stream"]}).encode()
+    a_kernel.cells.told(frames, a_kernel.now)
+    assert a_kernel.shown() == []
+
+
+def test_a_figure_that_no_browser_can_read_is_left_out_and_counted(a_kernel: Kernel) -> None:
+    a_kernel.say("a", "display_data", data={"application/json": float("nan")}, metadata={})
+    a_kernel.write("a", "text")
+    assert [each["text"] for each in a_kernel.shown()] == ["text"]
+    assert a_kernel.cell()["omitted_messages"] == 1
+
+
+def test_what_comes_after_a_kernels_end_takes_no_room_of_the_others() -> None:
+    budget = Budget(1 << 20, 1000, 300_000, seconds=60)
+    outputs = CellOutputs(budget)
+    kernel = Kernel()
+    kernel.cells = outputs._kernels["ended"] = KernelCells(budget, outputs.fit)
+    outputs.close("ended")
+    kernel.write("a", "its last words")
+    assert budget.used == 0
 
 
 def test_all_kernels_together_have_one_bound(a_kernel: Kernel) -> None:
