@@ -74,13 +74,13 @@ function hasMemory(kernel: IKernel): boolean {
   return ['resident', 'swapped', 'waking', 'checkpointed'].includes(kernel.state);
 }
 
-/** Null for one that stays. */
+/** Null for one that stays. An event may tell its state before the figures of a move are new: they alone say nothing. */
 function leaves(kernel: IKernel, trans: TranslationBundle): string | null {
-  const percent = movedPercent(kernel);
-  if (percent !== null) {
-    return trans.__('swapping out: %1%', percent);
+  if (kernel.residency?.state !== 'swapping_out') {
+    return null;
   }
-  return kernel.residency?.state === 'swapping_out' ? trans.__('swapping out') : null;
+  const percent = movedPercent(kernel);
+  return percent === null ? trans.__('swapping out') : trans.__('swapping out: %1%', percent);
 }
 
 function wakes(kernel: IKernel, trans: TranslationBundle): string {

@@ -63,7 +63,9 @@ test('the line tells how far a move is, where that is told', () => {
   assert.equal(line({ state: 'waking' }), '0.25 GPU · 3.1 / 20 GiB · waking');
   assert.equal(line({ state: 'waking', residency: moving(GIB, 3 * GIB) }), '0.25 GPU · 3.1 / 20 GiB · waking: 33%');
   assert.equal(line({ state: 'waking', residency: waits() }), '0.25 GPU · 3.1 / 20 GiB · waits: 2 before it');
-  assert.equal(line({ residency: moving(2 * GIB, 3 * GIB) }), '0.25 GPU · 3.1 / 20 GiB · swapping out: 66%');
+  const leaving = { ...moving(2 * GIB, 3 * GIB), state: 'swapping_out' };
+  assert.equal(line({ residency: leaving }), '0.25 GPU · 3.1 / 20 GiB · swapping out: 66%');
+  assert.equal(line({ residency: moving(2 * GIB, 3 * GIB) }), '0.25 GPU · 3.1 / 20 GiB · resident');
   assert.equal(line({ state: 'waking', residency: waits({ before: 0 }) }), '0.25 GPU · 3.1 / 20 GiB · waits for memory');
   const coming = { ...waits({ before: 0 }), state: 'swapping_in' };
   assert.equal(line({ state: 'waking', residency: coming }), '0.25 GPU · 3.1 / 20 GiB · waking');

@@ -66,15 +66,18 @@ export class CellBadges implements IDisposable {
 
   /** In the order in which they were run, as far as this page has seen it. */
   private _runningCells(): CodeCell[] {
-    const running = this._panel.content.widgets.filter(isRunning);
-    const fresh = running.filter(cell => !this._order.includes(cell));
-    this._order = [...this._order.filter(cell => running.includes(cell)), ...fresh];
+    // All that a long notebook runs at once: looked up, not searched.
+    const running = new Set(this._panel.content.widgets.filter(isRunning));
+    const known = this._order.filter(cell => running.has(cell));
+    known.forEach(cell => running.delete(cell));
+    this._order = [...known, ...Array.from(running)];
     return this._order;
   }
 
   private _show(cells: readonly CodeCell[], wait: IWait | null): void {
+    const waiting = new Set(cells);
     for (const [cell, badge] of [...this._badges]) {
-      if (!cells.includes(cell)) {
+      if (!waiting.has(cell)) {
         badge.dispose();
         this._badges.delete(cell);
       }
@@ -93,8 +96,9 @@ export class CellBadges implements IDisposable {
       if (badge !== null) {
         this._badges.set(cell, badge);
         cell.disposed.connect(() => this._badges.delete(cell));
-      } else {
-        void cell.ready.then(() => this._look()); // when it is scrolled into sight
+      } else if (!this._unseen.has(cell)) {
+        this._unseen.add(cell);
+        void cell.ready.then(() => this._look()); // once it is scrolled into sight
       }
     }
     return badge;
@@ -142,6 +146,8 @@ export class CellBadges implements IDisposable {
 
   private readonly _attached: AttachedKernel;
   private readonly _badges = new Map<CodeCell, CellBadge>();
+  /** Cells that were scrolled out of sight when they were to have a badge: each tells once that it is not any more. */
+  private readonly _unseen = new WeakSet<CodeCell>();
   private readonly _live = document.createElement('div');
   private readonly _teller: WaitTeller;
   private _order: CodeCell[] = [];

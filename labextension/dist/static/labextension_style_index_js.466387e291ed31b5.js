@@ -308,6 +308,10 @@ input.jp-mod-styled.aliquot-Slider-number {
 .jp-OutputArea-child.aliquot-mod-told {
   display: none;
 }
+
+.jp-Cell-outputWrapper:has(.aliquot-mod-told):not(:has(.jp-OutputArea-child:not(.aliquot-mod-told))) {
+  display: none;
+}
 `,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* What is said in a cell's output that the kernel did not say. */
 
 .aliquot-remark {
