@@ -2,6 +2,7 @@
 
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
+import { ISignal, Signal } from '@lumino/signaling';
 
 import { IHistory, IKernel, IOutlook, IRunningCell, IRunningCells, ISizes, IStatusSource, IWish, StatusError } from './tokens';
 
@@ -46,7 +47,14 @@ export class AliquotClient implements IStatusSource {
   async resize(kernelId: string, wish: Partial<IWish>): Promise<IKernel> {
     const { workload_class, ...rest } = wish;
     const body = workload_class === undefined ? rest : { ...rest, class: workload_class };
-    return (await this._json('PATCH', ['kernels', kernelId], body)) as IKernel;
+    const kernel = (await this._json('PATCH', ['kernels', kernelId], body)) as IKernel;
+    this._resized.emit(kernel);
+    return kernel;
+  }
+
+  /** Emitted when this page has asked for another size, with the kernel as it then was. */
+  get resized(): ISignal<this, IKernel> {
+    return this._resized;
   }
 
   /** Gives up a change of size that waits for room. */
@@ -93,6 +101,8 @@ export class AliquotClient implements IStatusSource {
   async historyCsv(range: IHistory['range']): Promise<string> {
     return (await this._ask('GET', ['history'], undefined, `?range=${range}&format=csv`)).text();
   }
+
+  private readonly _resized = new Signal<this, IKernel>(this);
 
   private _url(path: readonly string[]): string {
     return URLExt.join(this.settings.baseUrl, 'aliquot', 'api', ...path.map(encodeURIComponent));

@@ -30,6 +30,9 @@ _SHARE_OF_KERNEL = """async () => {
 }"""
 
 
+_NAMES = "name => jupyterapp.shell.currentWidget.model.getMetadata('kernelspec').name === name"
+
+
 @pytest.fixture
 def a_real_lab(an_aliquot_lab: LabProcess, a_page: Page) -> Iterator[LabPage]:
     """Lab in the browser on a server with Aliquot, opened; no other kernels, and its own end with the test."""
@@ -64,6 +67,7 @@ def test_a_size_is_picked_by_keyboard_remembered_and_changed(a_real_lab: LabPage
     dialog.get_by_role("button", name="Select Kernel").click()
     dialog.wait_for(state="detached")
     page.wait_for_function(f"async () => (await ({_SHARE_OF_KERNEL})()) === 0.25")
+    page.wait_for_function(_NAMES, arg="python3.gpu-0.25")
     assert a_real_lab.errors == []
 
 
