@@ -15,7 +15,14 @@ from aliquot.provisioner.relay.lives import (
     EndingSteps,
     orphaned_at,
 )
-from aliquot.provisioner.relay.messages import Request, Signer, find_delimiter, read_request
+from aliquot.provisioner.relay.messages import (
+    Request,
+    Signer,
+    find_delimiter,
+    named_cell,
+    read_question,
+    read_request,
+)
 from hypothesis import given, strategies as st
 from jupyter_client.session import Session
 
@@ -193,3 +200,31 @@ def test_an_orphan_that_no_gateway_could_find_is_one_soon() -> None:
     assert orphaned_at(company, 10.0) == 17.0
     assert orphaned_at(replace(company, links=1), 86400.0) is None
     assert orphaned_at(replace(company, open=1), 86400.0) is None
+
+
+def test_a_gateway_that_comes_is_told_of_open_cells_their_questions_and_the_last_that_ended() -> None:
+    tracker = ActivityTracker(0.0)
+    for number in range(70):
+        tracker.opened(Request(f"ended-{number}", "execute_request"), float(number), cell_id=f"cell-{number}")
+        tracker.closed(f"ended-{number}", number + 0.5)
+    tracker.opened(Request("asks", "execute_request"), 80.0, cell_id="")
+    tracker.opened(Request("info", "kernel_info_request"), 81.0)
+    question = {"prompt": "name? ", "password": False}
+    tracker.asked("asks", 82.0, question)
+    *ended, asks = tracker.known_cells
+    assert [cell["msg_id"] for cell in ended] == [f"ended-{number}" for number in range(6, 70)]
+    assert ended[0] == {"msg_id": "ended-6", "cell_id": "cell-6", "began": 6.0, "is_open": False, "input": None}
+    assert asks == {"msg_id": "asks", "cell_id": None, "began": 80.0, "is_open": True, "input": question}
+    tracker.answered()
+    assert tracker.known_cells[-1]["input"] is None
+    tracker.clear(90.0)
+    assert tracker.known_cells == []
+
+
+def test_the_name_of_a_cell_and_its_question_are_read_with_care() -> None:
+    signer = Signer("key", "hmac-sha256", "s")
+    message = signer.message("execute_request", {"prompt": "x" * 5000, "password": 1})
+    assert named_cell(message) == ""
+    names = {b'{"cellId": "c-1"}': "c-1", b'{"cellId": 7}': "", b"cellId": "", b'{"cellId": "%s"}' % (b"c" * 300): ""}
+    assert {metadata: named_cell([*message[:4], metadata, message[5]]) for metadata in names} == names
+    assert read_question(message) == {"prompt": "x" * 4096, "password": True}
