@@ -63,6 +63,7 @@ class KernelCells:
         self._budget = budget
         self._make_room = make_room
         self._cells: dict[str, _Cell] = {}
+        self._named: dict[str, _Cell] = {}  # the last run of each cell of a notebook
         self._order: deque[tuple[_Cell, KeptMessage]] = deque()
         self._messages = 0
         self.bytes = 0
@@ -78,7 +79,7 @@ class KernelCells:
             return
         msg_id = _id(read_object(frames[HEADER]))
         if msg_id and msg_id not in self._cells:
-            self._begin(_Cell(msg_id, named_cell(frames) or None, now), now)
+            self._begin(_Cell(msg_id, named_cell(frames) or None, now))
 
     def answered(self) -> None:
         """Somebody answered a question: what asked goes on."""
@@ -92,8 +93,8 @@ class KernelCells:
             found = self._cells.get(each.msg_id)
             if found is None:
                 found = _Cell(each.msg_id, each.cell_id, each.began, None if each.is_open else now, is_whole=False)
-                self._begin(found, now)
-            found.cell_id = found.cell_id or each.cell_id
+                self._begin(found)
+            self._name(found, found.cell_id or each.cell_id)
             found.input = None if each.input is None else dict(each.input)
         for cell in self._cells.values():
             if cell.ended is None and (cell.msg_id not in told or not told[cell.msg_id].is_open):
@@ -128,7 +129,7 @@ class KernelCells:
         if not msg_id or header.get("msg_type") != "execute_request":
             return None
         if msg_id not in self._cells:
-            self._begin(_Cell(msg_id, None, now, is_whole=False), now)
+            self._begin(_Cell(msg_id, None, now, is_whole=False))
         return self._cells[msg_id]
 
     @staticmethod
@@ -139,16 +140,22 @@ class KernelCells:
 
     # ---- cells
 
-    def _begin(self, cell: _Cell, now: float) -> None:
+    def _begin(self, cell: _Cell) -> None:
         """Of one cell of a notebook the last run is kept."""
-        for before in [one for one in self._cells.values() if cell.cell_id and one.cell_id == cell.cell_id]:
+        before = self._named.get(cell.cell_id or "")
+        if before is not None:
             before.cell_id = None
             if before.ended is not None:
                 self._forget(before)
         self._cells[cell.msg_id] = cell
-        self.forget_old(now)
+        self._name(cell, cell.cell_id)
         if len(self._cells) > _MOST_CELLS:
             self._forget_one()
+
+    def _name(self, cell: _Cell, name: str | None) -> None:
+        cell.cell_id = name
+        if name:
+            self._named[name] = cell
 
     def _forget_one(self) -> None:
         ended = (one for one in self._cells.values() if one.ended is not None)
@@ -176,6 +183,8 @@ class KernelCells:
         if cell.asks is not None:
             self._charge(-cell.asks.size)
         self._cells.pop(cell.msg_id, None)
+        if cell.cell_id and self._named.get(cell.cell_id) is cell:
+            del self._named[cell.cell_id]
         self._last_parent = (b"", None)
 
     # ---- messages
