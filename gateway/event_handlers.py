@@ -15,7 +15,7 @@ from jupyter_server.auth.decorator import authorized, ws_authenticated
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
 from jupyter_server.gateway.gateway_client import GatewayClient
-from tornado.websocket import WebSocketClosedError, WebSocketHandler
+from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, WebSocketHandler
 
 _TRY_AGAIN = 1013  # the code of RFC 6455's registry for a server that closes and may be asked anew
 
@@ -25,12 +25,12 @@ class EventsHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
 
     auth_resource = "aliquot"
     _track_activity = False
+    _sender: asyncio.Task[None] | None = None
 
     @ws_authenticated
     @authorized
     async def get(self, *args: Any, **kwargs: Any) -> None:
         """Open it."""
-        self._sender: asyncio.Task[None] | None = None
         await super().get(*args, **kwargs)
 
     def open(self, *args: Any, **kwargs: Any) -> None:
@@ -70,11 +70,17 @@ class RemoteEventsHandler(EventsHandler):
     A gateway that is away, or has no stream, is told at the handshake; one that is lost later closes the stream.
     """
 
+    _upstream: WebSocketClientConnection | None = None
+    _is_over = False
+
     @ws_authenticated
     @authorized
     async def get(self, *args: Any, **kwargs: Any) -> None:
         """Open both, the gateway's first."""
         self._upstream = await open_events() if user_of(self).is_admin else None
+        if self._is_over:  # its page went meanwhile, and nobody will say so again
+            self._leave()
+            return
         try:
             await super().get(*args, **kwargs)
         except BaseException:
@@ -82,7 +88,8 @@ class RemoteEventsHandler(EventsHandler):
             raise
 
     def on_close(self) -> None:
-        """Called by tornado."""
+        """Called by tornado, also while the gateway is asked."""
+        self._is_over = True
         super().on_close()
         self._leave()
 
@@ -110,9 +117,9 @@ class RemoteEventsHandler(EventsHandler):
 def _readable(message: str | bytes) -> str | None:
     """An event as it came; None for what is none, which a browser must not be handed."""
     try:
-        event = json.loads(message)
-        return str(message, "utf-8") if isinstance(message, bytes) else message if _is_event(event) else None
-    except ValueError:
+        text = message if isinstance(message, str) else str(message, "utf-8")
+        return text if _is_event(json.loads(text)) else None
+    except (ValueError, RecursionError):
         return None
 
 
