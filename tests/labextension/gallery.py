@@ -1,0 +1,222 @@
+"""Scenes of one user's JupyterLab for the documents' pictures, in the order in which they are played: each begins with
+what the one before it left. All figures are a real gateway's, on the software GPU."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import FloatRect, Locator
+
+    from tests.labextension.lab_page import LabPage
+    from tests.labextension.lab_process import REPOSITORY
+    from tests.labextension.pictures import around, take
+    from tests.labextension.server_processes import an_empty_notebook
+else:
+    from lab_process import REPOSITORY
+    from pictures import around, take
+    from server_processes import an_empty_notebook
+
+QUICKSTART = REPOSITORY / "examples" / "quickstart.ipynb"
+WIDTH, HEIGHT = 1280, 800
+SIDEBAR_WIDTH = 330
+_LONG_CELL = "while time.monotonic()"
+_HOLD = """\
+from cuda.core import Device
+
+device = Device()
+device.set_current()
+stream = device.create_stream()
+held = [device.allocate({gib} << 30, stream=stream)]
+stream.sync()
+"""
+_MORE = "held.append(device.allocate(4 << 30, stream=stream))\nstream.sync()"
+_COUNT = """\
+import time
+
+for epoch in range(1, 500):
+    print(f"epoch {epoch}: loss {2 / epoch:.3f}")
+    time.sleep(0.4)
+"""
+# The neighbours of the notebook in the picture: path, share, GiB that they hold.
+_NEIGHBOURS = [("train.ipynb", "0.5", 5), ("evaluate.ipynb", "0.25", 2)]
+
+
+def play(lab: LabPage, notebooks: Path, images: Path) -> None:
+    """All scenes."""
+    write_notebooks(notebooks)
+    show_three_kernels(lab, images)
+    show_popover(lab, images)
+    show_resize(lab, images)
+    show_swapped(lab, images)
+    show_picker(lab, images)
+    show_queue(lab, images)
+    show_out_of_memory(lab, images)
+    show_history(lab, images)
+    show_coming_back(lab, images)
+
+
+def write_notebooks(folder: Path) -> None:
+    shutil.copy(QUICKSTART, folder)
+    for path, share, gib in _NEIGHBOURS:
+        an_empty_notebook(folder, path, f"python3.gpu-{share}", _HOLD.format(gib=gib))
+    an_empty_notebook(folder, "explore.ipynb", "python3.gpu-0.5", "print('I have a GPU now')")
+    an_empty_notebook(folder, "epochs.ipynb", "python3", _COUNT)
+
+
+def show_three_kernels(lab: LabPage, images: Path) -> None:
+    """A notebook at work, and the panel beside it."""
+    for path, share, _ in _NEIGHBOURS:
+        lab.open_notebook(path, f"python3.gpu-{share}")
+        lab.finish_command("notebook:run-all-cells")
+    lab.open_notebook(QUICKSTART.name, "python3.gpu-0.25")
+    _run_quickstart_into_its_long_cell(lab)
+    panel = lab.show_panel()
+    _widen(lab)
+    for _, _, gib in _NEIGHBOURS:
+        panel.get_by_text(f"{gib}.0 of").first.wait_for()
+    panel.get_by_text(re.compile(r"^[1-9]\d*% busy")).first.wait_for()
+    take(lab, images / "sidebar")
+
+
+def show_popover(lab: LabPage, images: Path) -> None:
+    """The button in the notebook's toolbar, and what it opens."""
+    page = lab.page
+    page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .aliquot-KernelItem jp-button").click()
+    popover = page.get_by_role("dialog", name="GPU of")
+    popover.wait_for()
+    bar = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-NotebookPanel-toolbar")
+    take(lab, images / "toolbar", _beside(around(popover, bar), 760))
+    page.keyboard.press("Escape")
+
+
+def show_resize(lab: LabPage, images: Path) -> None:
+    """A larger share for a kernel that runs, before it is asked for."""
+    entry = _unfold(lab, QUICKSTART.name)
+    form = lab.panel.get_by_role("form", name=f"Size of {QUICKSTART.name}")
+    form.get_by_role("spinbutton", name="GPU share").fill("0.15")
+    form.get_by_text("Changes at once").wait_for()
+    form.scroll_into_view_if_needed()
+    take(lab, images / "resize", around(lab.panel))
+    form.get_by_role("button", name="Undo").click()
+    _fold(entry)
+
+
+def show_swapped(lab: LabPage, images: Path) -> None:
+    """A kernel whose memory is in host memory, with the button that brings it back."""
+    name = "evaluate.ipynb"
+    entry = _unfold(lab, name)
+    entry.get_by_role("button", name="Swap Out").click()
+    entry.get_by_text("swapped").first.wait_for()
+    entry.get_by_role("button", name="Bring Back").wait_for()
+    entry.scroll_into_view_if_needed()
+    take(lab, images / "swapped", around(lab.panel))
+    entry.get_by_role("button", name="Bring Back").click()
+    entry.get_by_text("resident").first.wait_for()
+    _fold(entry)
+
+
+def show_picker(lab: LabPage, images: Path) -> None:
+    """The question for a new notebook's kernel: a preset, then a size of one's own."""
+    page = lab.page
+    lab.start_command("notebook:create-new")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("radio", name="0.5 GPU, 8 GiB").check()
+    dialog.get_by_role("status").filter(has_text=re.compile(".")).wait_for()
+    take(lab, images / "picker", around(dialog.locator(".jp-Dialog-content")))
+    dialog.get_by_role("radio", name="Custom").check()
+    dialog.get_by_role("spinbutton", name="GPU share").fill("0.15")
+    dialog.get_by_role("status").filter(has_text=re.compile(".")).wait_for()
+    take(lab, images / "custom-size", around(dialog.locator(".jp-Dialog-content")))
+    dialog.get_by_role("button", name="No Kernel").click()
+    dialog.wait_for(state="detached")
+
+
+def show_queue(lab: LabPage, images: Path) -> None:
+    """A cell of a kernel that waits in the queue; the reason is beside it and in the panel."""
+    page = lab.page
+    page.evaluate(
+        "path => void jupyterapp.commands.execute('docmanager:open', {path, kernel: {name: 'python3.gpu-0.5'}})",
+        "explore.ipynb",
+    )
+    lab.panel.get_by_text("explore.ipynb").first.wait_for()
+    page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell").first.wait_for()
+    lab.start_command("notebook:run-all-cells")
+    page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .aliquot-CellBadge").first.wait_for()
+    take(lab, images / "waiting-cell")
+    lab.start_command("notebook:shutdown-kernel")
+
+
+def show_out_of_memory(lab: LabPage, images: Path) -> None:
+    """A cell asked for more than its kernel has: the error, and a larger size with one click."""
+    page = lab.page
+    lab.open_notebook("train.ipynb", "python3.gpu-0.5")
+    lab.finish_command("notebook:insert-cell-below")
+    page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell").last.locator(".cm-content").fill(_MORE)
+    lab.start_command("notebook:run-cell")
+    page.locator(".Toastify__toast").get_by_text("ran out of its GPU memory").wait_for()
+    take(lab, images / "out-of-memory")
+    page.locator(".Toastify__close-button").first.click()
+
+
+def show_history(lab: LabPage, images: Path) -> None:
+    """Who used what over the last hour."""
+    lab.run_command("Show GPU History")
+    chart = lab.page.locator(".aliquot-History svg").first
+    chart.wait_for()
+    take(lab, images / "history")
+    lab.start_command("application:close")
+
+
+def show_coming_back(lab: LabPage, images: Path) -> None:
+    """A page that was reloaded while a cell ran: the cell goes on where it was."""
+    page = lab.page
+    lab.open_notebook("epochs.ipynb", "python3")
+    lab.finish_command("docmanager:save")
+    lab.start_command("notebook:run-all-cells")
+    output = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-OutputArea-output")
+    output.get_by_text("epoch 5:").wait_for()
+    lab.reload()
+    output.get_by_text("epoch 9:").wait_for()
+    take(lab, images / "coming-back")
+
+
+def _run_quickstart_into_its_long_cell(lab: LabPage) -> None:
+    """All cells above it have ended when this returns; it itself has begun."""
+    cells = json.loads(QUICKSTART.read_text())["cells"]
+    index = next(i for i, cell in enumerate(cells) if _LONG_CELL in "".join(cell["source"]))
+    lab.page.evaluate("index => { jupyterapp.shell.currentWidget.content.activeCellIndex = index; }", index)
+    lab.finish_command("notebook:run-all-above")
+    lab.start_command("notebook:run-cell")
+    lab.page.locator(".jp-OutputArea-output", has_text="spinning").wait_for()
+
+
+def _widen(lab: LabPage) -> None:
+    edge = lab.page.locator("#jp-left-stack").bounding_box()
+    assert edge is not None
+    x, y = edge["x"] + edge["width"] + 1, edge["y"] + edge["height"] / 2
+    lab.page.mouse.move(x, y)
+    lab.page.mouse.down()
+    lab.page.mouse.move(SIDEBAR_WIDTH, y)
+    lab.page.mouse.up()
+
+
+def _unfold(lab: LabPage, name: str) -> Locator:
+    """A kernel's entry in the panel, with its actions."""
+    entry = lab.panel.get_by_role("list", name="GPU kernels").get_by_role("listitem").filter(has_text=name)
+    entry.get_by_role("button", name=f"Actions and details of {name}").click()
+    return entry
+
+
+def _fold(entry: Locator) -> None:
+    entry.get_by_role("button", name="Actions and details of").click()
+
+
+def _beside(rectangle: FloatRect, width: int) -> FloatRect:
+    """The right part of it."""
+    left = max(rectangle["x"], rectangle["x"] + rectangle["width"] - width)
+    return {**rectangle, "x": left, "width": rectangle["x"] + rectangle["width"] - left}
