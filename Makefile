@@ -73,9 +73,9 @@ bench-lab: ## The lab extension in Chromium: bundle, first paint, state change t
 bench-gpu: ## On a GPU machine: what the hook adds to a call there, swapping, compute controllers; needs no network
 	@$(PYTHON) tools/gpu_tests.py --bench --gpu $(or $(GPU),nvidia) $(ARGS)
 
-screenshot: ## Take docs/images/sidebar.png from a running JupyterLab
+screenshot: ## Take the pictures of the documents, light and dark, from servers that run (docs/images)
 	@$(PYTHON) tools/setup.py test
-	$(BIN)/python tests/labextension/take_screenshot.py docs/images/sidebar.png
+	$(BIN)/python tests/labextension/take_screenshot.py docs/images
 
 labextension: ## Rebuild the committed browser bundle (needs Node 20)
 	@$(PYTHON) tools/setup.py test

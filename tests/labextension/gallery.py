@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from playwright.sync_api import FloatRect, Locator
+    from playwright.sync_api import Locator
 
     from tests.labextension.lab_page import LabPage
     from tests.labextension.lab_process import REPOSITORY
@@ -25,16 +25,24 @@ QUICKSTART = REPOSITORY / "examples" / "quickstart.ipynb"
 WIDTH, HEIGHT = 1280, 800
 SIDEBAR_WIDTH = 330
 _LONG_CELL = "while time.monotonic()"
-_HOLD = """\
-from cuda.core import Device
+HOLD = """\
+from cuda.bindings import driver
 
-device = Device()
-device.set_current()
-stream = device.create_stream()
-held = [device.allocate({gib} << 30, stream=stream)]
-stream.sync()
-"""
-_MORE = "held.append(device.allocate(4 << 30, stream=stream))\nstream.sync()"
+GIB = 1 << 30
+
+
+def allocate(n_bytes):
+    code, pointer = driver.cuMemAlloc(n_bytes)
+    if code != driver.CUresult.CUDA_SUCCESS:
+        raise MemoryError(f"asked {{n_bytes / GIB:.0f}} GiB: {{code.name}}")
+    return pointer
+
+
+driver.cuInit(0)
+_, context = driver.cuDevicePrimaryCtxRetain(0)
+driver.cuCtxSetCurrent(context)
+model = allocate({gib} * GIB)"""
+_MORE = "batch = allocate(4 * GIB)"
 _COUNT = """\
 import time
 
@@ -63,7 +71,7 @@ def play(lab: LabPage, notebooks: Path, images: Path) -> None:
 def write_notebooks(folder: Path) -> None:
     shutil.copy(QUICKSTART, folder)
     for path, share, gib in _NEIGHBOURS:
-        an_empty_notebook(folder, path, f"python3.gpu-{share}", _HOLD.format(gib=gib))
+        an_empty_notebook(folder, path, f"python3.gpu-{share}", HOLD.format(gib=gib))
     an_empty_notebook(folder, "explore.ipynb", "python3.gpu-0.5", "print('I have a GPU now')")
     an_empty_notebook(folder, "epochs.ipynb", "python3", _COUNT)
 
@@ -90,7 +98,7 @@ def show_popover(lab: LabPage, images: Path) -> None:
     popover = page.get_by_role("dialog", name="GPU of")
     popover.wait_for()
     bar = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-NotebookPanel-toolbar")
-    take(lab, images / "toolbar", _beside(around(popover, bar), 760))
+    take(lab, images / "toolbar", around(popover, bar, margin=0))
     page.keyboard.press("Escape")
 
 
@@ -100,8 +108,8 @@ def show_resize(lab: LabPage, images: Path) -> None:
     form = lab.panel.get_by_role("form", name=f"Size of {QUICKSTART.name}")
     form.get_by_role("spinbutton", name="GPU share").fill("0.15")
     form.get_by_text("Changes at once").wait_for()
-    form.scroll_into_view_if_needed()
-    take(lab, images / "resize", around(lab.panel))
+    entry.get_by_role("button", name="Shut Down").scroll_into_view_if_needed()
+    take(lab, images / "resize", around(lab.panel, margin=0))
     form.get_by_role("button", name="Undo").click()
     _fold(entry)
 
@@ -111,12 +119,11 @@ def show_swapped(lab: LabPage, images: Path) -> None:
     name = "evaluate.ipynb"
     entry = _unfold(lab, name)
     entry.get_by_role("button", name="Swap Out").click()
-    entry.get_by_text("swapped").first.wait_for()
-    entry.get_by_role("button", name="Bring Back").wait_for()
-    entry.scroll_into_view_if_needed()
-    take(lab, images / "swapped", around(lab.panel))
+    entry.get_by_text("in host memory").first.wait_for()
+    entry.get_by_role("button", name="Bring Back").scroll_into_view_if_needed()
+    take(lab, images / "swapped", around(lab.panel, margin=0))
     entry.get_by_role("button", name="Bring Back").click()
-    entry.get_by_text("resident").first.wait_for()
+    entry.get_by_role("button", name="Swap Out").wait_for()
     _fold(entry)
 
 
@@ -134,6 +141,7 @@ def show_picker(lab: LabPage, images: Path) -> None:
     take(lab, images / "custom-size", around(dialog.locator(".jp-Dialog-content")))
     dialog.get_by_role("button", name="No Kernel").click()
     dialog.wait_for(state="detached")
+    _close(lab)
 
 
 def show_queue(lab: LabPage, images: Path) -> None:
@@ -148,7 +156,8 @@ def show_queue(lab: LabPage, images: Path) -> None:
     lab.start_command("notebook:run-all-cells")
     page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .aliquot-CellBadge").first.wait_for()
     take(lab, images / "waiting-cell")
-    lab.start_command("notebook:shutdown-kernel")
+    lab.finish_command("kernelmenu:shutdown")
+    _close(lab)
 
 
 def show_out_of_memory(lab: LabPage, images: Path) -> None:
@@ -195,6 +204,13 @@ def _run_quickstart_into_its_long_cell(lab: LabPage) -> None:
     lab.page.locator(".jp-OutputArea-output", has_text="spinning").wait_for()
 
 
+def _close(lab: LabPage) -> None:
+    """The notebook that is in front."""
+    lab.finish_command("docmanager:save")
+    lab.start_command("application:close")
+    lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab.jp-mod-current").wait_for()
+
+
 def _widen(lab: LabPage) -> None:
     edge = lab.page.locator("#jp-left-stack").bounding_box()
     assert edge is not None
@@ -214,9 +230,3 @@ def _unfold(lab: LabPage, name: str) -> Locator:
 
 def _fold(entry: Locator) -> None:
     entry.get_by_role("button", name="Actions and details of").click()
-
-
-def _beside(rectangle: FloatRect, width: int) -> FloatRect:
-    """The right part of it."""
-    left = max(rectangle["x"], rectangle["x"] + rectangle["width"] - width)
-    return {**rectangle, "x": left, "width": rectangle["x"] + rectangle["width"] - left}

@@ -32,7 +32,10 @@ _REDUCE = """async ([png, want]) => {
   const measure = colours => {
     const spans = [0, 1, 2].map(side => {
       let low = 255, high = 0;
-      for (const [colour] of colours) { low = Math.min(low, part(colour, side)); high = Math.max(high, part(colour, side)); }
+      for (const [colour] of colours) {
+        low = Math.min(low, part(colour, side));
+        high = Math.max(high, part(colour, side));
+      }
       return high - low;
     });
     const side = spans.indexOf(Math.max(...spans));
