@@ -3,9 +3,11 @@ what the one before it left. All figures are a real gateway's, on the software G
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,7 +100,8 @@ def show_popover(lab: LabPage, images: Path) -> None:
     popover = page.get_by_role("dialog", name="GPU of")
     popover.wait_for()
     bar = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-NotebookPanel-toolbar")
-    take(lab, images / "toolbar", around(popover, bar, margin=0))
+    whole = around(popover, bar, margin=0)
+    take(lab, images / "toolbar", {**whole, "height": whole["height"] + 16})
     page.keyboard.press("Escape")
 
 
@@ -108,8 +111,9 @@ def show_resize(lab: LabPage, images: Path) -> None:
     form = lab.panel.get_by_role("form", name=f"Size of {QUICKSTART.name}")
     form.get_by_role("spinbutton", name="GPU share").fill("0.15")
     form.get_by_text("Changes at once").wait_for()
-    entry.get_by_role("button", name="Shut Down").scroll_into_view_if_needed()
-    take(lab, images / "resize", around(lab.panel, margin=0))
+    with _tall(lab):
+        entry.evaluate("entry => entry.scrollIntoView({block: 'end'})")
+        take(lab, images / "resize", around(lab.panel, margin=0))
     form.get_by_role("button", name="Undo").click()
     _fold(entry)
 
@@ -120,8 +124,10 @@ def show_swapped(lab: LabPage, images: Path) -> None:
     entry = _unfold(lab, name)
     entry.get_by_role("button", name="Swap Out").click()
     entry.get_by_text("in host memory").first.wait_for()
-    entry.get_by_role("button", name="Bring Back").scroll_into_view_if_needed()
-    take(lab, images / "swapped", around(lab.panel, margin=0))
+    entry.get_by_role("button", name="Bring Back").wait_for()
+    with _tall(lab):
+        entry.evaluate("entry => entry.scrollIntoView({block: 'start'})")
+        take(lab, images / "swapped", around(lab.panel, margin=0))
     entry.get_by_role("button", name="Bring Back").click()
     entry.get_by_role("button", name="Swap Out").wait_for()
     _fold(entry)
@@ -141,23 +147,18 @@ def show_picker(lab: LabPage, images: Path) -> None:
     take(lab, images / "custom-size", around(dialog.locator(".jp-Dialog-content")))
     dialog.get_by_role("button", name="No Kernel").click()
     dialog.wait_for(state="detached")
-    _close(lab)
 
 
 def show_queue(lab: LabPage, images: Path) -> None:
     """A cell of a kernel that waits in the queue; the reason is beside it and in the panel."""
     page = lab.page
-    page.evaluate(
-        "path => void jupyterapp.commands.execute('docmanager:open', {path, kernel: {name: 'python3.gpu-0.5'}})",
-        "explore.ipynb",
-    )
+    lab.start_command("docmanager:open", path="explore.ipynb", kernel={"name": "python3.gpu-0.5"})
     lab.panel.get_by_text("explore.ipynb").first.wait_for()
     page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-CodeCell").first.wait_for()
     lab.start_command("notebook:run-all-cells")
     page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .aliquot-CellBadge").first.wait_for()
     take(lab, images / "waiting-cell")
     lab.finish_command("kernelmenu:shutdown")
-    _close(lab)
 
 
 def show_out_of_memory(lab: LabPage, images: Path) -> None:
@@ -184,6 +185,8 @@ def show_history(lab: LabPage, images: Path) -> None:
 def show_coming_back(lab: LabPage, images: Path) -> None:
     """A page that was reloaded while a cell ran: the cell goes on where it was."""
     page = lab.page
+    page.on("dialog", lambda dialog: dialog.accept())  # leaving notebooks that are not saved
+    lab.open(f"{page.url.split('?')[0]}?reset")
     lab.open_notebook("epochs.ipynb", "python3")
     lab.finish_command("docmanager:save")
     lab.start_command("notebook:run-all-cells")
@@ -204,11 +207,12 @@ def _run_quickstart_into_its_long_cell(lab: LabPage) -> None:
     lab.page.locator(".jp-OutputArea-output", has_text="spinning").wait_for()
 
 
-def _close(lab: LabPage) -> None:
-    """The notebook that is in front."""
-    lab.finish_command("docmanager:save")
-    lab.start_command("application:close")
-    lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab.jp-mod-current").wait_for()
+@contextlib.contextmanager
+def _tall(lab: LabPage) -> Iterator[None]:
+    """A page high enough for a kernel's actions below the devices."""
+    lab.page.set_viewport_size({"width": WIDTH, "height": 960})
+    yield
+    lab.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
 
 
 def _widen(lab: LabPage) -> None:

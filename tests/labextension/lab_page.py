@@ -195,9 +195,9 @@ class LabPage:
         """One that opens no dialog; its result, often a widget, stays in the browser."""
         self.page.evaluate("command => jupyterapp.commands.execute(command).then(() => null)", command)
 
-    def start_command(self, command: str) -> None:
+    def start_command(self, command: str, **arguments: Any) -> None:
         """Without waiting for its end, which for one that opens a dialog is the user's answer."""
-        self.page.evaluate("command => void jupyterapp.commands.execute(command)", command)
+        self.page.evaluate("([command, args]) => void jupyterapp.commands.execute(command, args)", [command, arguments])
 
     def violations(self, selector: str) -> list[str]:
         """What axe-core finds in our parts that the selector names, in the theme that is on."""

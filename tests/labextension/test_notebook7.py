@@ -18,14 +18,30 @@ else:
 pytestmark = pytest.mark.browser
 
 
-def test_a_notebook_gets_the_size_that_its_metadata_names(a_notebook_server: NotebookProcess, a_page: Page) -> None:
+def test_a_notebook_gets_the_size_that_its_metadata_names_and_another_that_is_picked(
+    a_notebook_server: NotebookProcess, a_page: Page
+) -> None:
     path = an_empty_notebook(a_notebook_server.notebooks, "sized.ipynb", "python3.gpu-0.25", "print('it', 'ran')")
     notebook = NotebookPage(a_page)
     notebook.open(a_notebook_server.notebook_url(path))
     notebook.wait_until_attached(path)
     notebook.start_command("notebook:run-all-cells")
     a_page.locator(".jp-OutputArea-output", has_text="it ran").wait_for()
-    a_page.locator(".jp-NotebookPanel-toolbar").get_by_text("0.25 GPU").first.wait_for()
+    a_page.locator(".jp-NotebookPanel-toolbar .aliquot-KernelItem").get_by_text("0.25 GPU · 0 / 4 GiB").wait_for()
+
+    a_page.locator(".aliquot-KernelItem jp-button").first.click()
+    a_page.get_by_role("dialog", name="GPU of").get_by_role("button", name="Swap Out").wait_for()
+    for theme in notebook.in_both_themes():
+        assert notebook.violations(".aliquot-KernelItem") == [], theme
+        assert notebook.violations(".aliquot-Popover") == [], theme
+    a_page.keyboard.press("Escape")
+
+    notebook.start_command("notebook:change-kernel")
+    dialog = a_page.locator(".jp-Dialog")
+    dialog.get_by_role("combobox").select_option(label="Python 3 (ipykernel)")
+    dialog.get_by_role("radio", name="0.5 GPU, 8 GiB").check()
+    dialog.locator(".jp-mod-accept").click()
+    a_page.locator(".aliquot-KernelItem").get_by_text("0.5 GPU · 0 / 8 GiB").wait_for()
     assert notebook.errors == []
 
 

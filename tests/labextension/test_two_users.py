@@ -1,4 +1,5 @@
-"""Two users side by side, each with a JupyterLab and a browser of their own, on one gateway with one GPU."""
+"""Two users side by side, each with a JupyterLab (`--gateway-url`) and a browser of their own, on one gateway with one
+GPU: what each sees of the other, and what they do to each other."""
 
 from __future__ import annotations
 
@@ -32,6 +33,15 @@ _ASK = """([path, method]) => {
 def _ask(page: Page, path: str, method: str = "GET") -> tuple[int, str]:
     code, text = page.evaluate(_ASK, [path, method])
     return code, text
+
+
+_SHARE = """
+from cuda.bindings import driver
+driver.cuInit(0)
+driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(0)[1])
+for gib in (2, 6):
+    print(gib, "GiB:", driver.cuMemAlloc(gib << 30)[0].name)
+"""
 
 
 def _status(page: Page) -> dict[str, Any]:
@@ -73,3 +83,32 @@ def test_each_sees_their_own_kernels_and_of_the_others_only_the_sum(
             assert _ask(page, full, method)[0] == 404, full
     for user, lab in seen.items():
         assert [kernel["id"] for kernel in _status(lab.page)["kernels"]] == [ids[user]]
+    for lab in seen.values():
+        lab.finish_command("kernelmenu:shutdown")
+        lab.panel.get_by_text("No kernel holds a part of a GPU").wait_for()
+
+
+def test_a_cell_past_the_quota_is_told_and_one_that_waits_runs_when_another_kernel_ends(
+    labs_of_two: list[LabProcess], pages: Callable[[], Page]
+) -> None:
+    alice, bob = (LabPage(pages()).open(server.lab_url) for server in labs_of_two)
+    path = an_empty_notebook(labs_of_two[0].notebooks, "big.ipynb", "python3.gpu-0.75-7g", _SHARE)
+    alice.open_notebook(path, "python3.gpu-0.75-7g")
+    alice.show_panel()
+    alice.start_command("notebook:run-all-cells")
+    alice.page.locator(".jp-OutputArea-output", has_text="6 GiB: CUDA_ERROR_OUT_OF_MEMORY").wait_for()
+    alice.panel.get_by_text("1 allocation refused").first.wait_for()
+    alice.page.locator(".Toastify__toast", has_text="big.ipynb ran out of its GPU memory").wait_for()
+
+    path = an_empty_notebook(labs_of_two[1].notebooks, "late.ipynb", "python3.gpu-0.5", "print('it', 'ran')")
+    bob.start_command("docmanager:open", path=path, kernel={"name": "python3.gpu-0.5"})
+    shown = bob.page.locator(".jp-NotebookPanel")
+    shown.get_by_text("waits: next").first.wait_for()
+    bob.start_command("notebook:run-all-cells")
+    shown.locator(".jp-CodeCell").get_by_text("waits for a GPU").wait_for()
+    assert shown.locator(".jp-OutputArea-output").count() == 0
+    for theme in bob.in_both_themes():
+        assert bob.violations(".jp-CodeCell .aliquot-CellBadge") == [], theme
+    alice.finish_command("kernelmenu:shutdown")
+    shown.locator(".jp-OutputArea-output", has_text="it ran").wait_for()
+    shown.get_by_text("resident").first.wait_for()
