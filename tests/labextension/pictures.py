@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.labextension.lab_page import LabPage
 
 MAX_BYTES = 60_000
-_COLOURS = 128
+_COLOURS = 80
 # Halves the box of colours with the most pixels times its widest side, until there are as many boxes as colours.
 _REDUCE = """async ([png, want]) => {
   const bitmap = await createImageBitmap(await (await fetch('data:image/png;base64,' + png)).blob());
