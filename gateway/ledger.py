@@ -45,6 +45,14 @@ class Device:
         share, memory = self.by_production or (self.reserved, self.reserved_memory)
         return Reserved(self.reserved.hundredths, int(self.reserved_memory), share.hundredths, int(memory))
 
+    def with_reserved(self, reserved: Reserved) -> Device:
+        """The same device with something else reserved."""
+        told = None
+        if self.by_production is not None:
+            told = GpuShare(reserved.production_hundredths), Bytes(reserved.production_bytes)
+        share, memory = GpuShare(reserved.hundredths), Bytes(reserved.bytes)
+        return replace(self, reserved=share, reserved_memory=memory, by_production=told)
+
 
 @dataclass(frozen=True)
 class Node:
@@ -86,6 +94,19 @@ class LedgerSnapshot:
                 held = held_of(holding.grant)
                 room = room.take(held.parts, held.workload_class)
         return room
+
+    def with_room_of(self, kernel_id: str) -> LedgerSnapshot:
+        """As it will be once this kernel's room is given back; what its owner holds is as before."""
+        holding = self.holdings.get(kernel_id)
+        if holding is None:
+            return self
+        holdings = MappingProxyType({**self.holdings, kernel_id: replace(holding, is_confirmed=True)})
+        if not holding.is_confirmed:
+            return replace(self, holdings=holdings)  # the agent does not count it yet
+        room = Room((), reserved={device.uuid: device.all_reserved() for device in self.node.devices})
+        left = room.give_back(held_of(holding.grant)).reserved
+        devices = tuple(device.with_reserved(left[device.uuid]) for device in self.node.devices)
+        return replace(self, node=replace(self.node, devices=devices), holdings=holdings)
 
     def held_by(self, owner: str) -> GpuShare:
         """What one user holds in all."""

@@ -15,22 +15,29 @@ from aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClas
 from jupyter_server.auth.decorator import authorized
 from tornado.web import HTTPError, authenticated
 
-_NAMES = ("gpus", "memory", "class", "kernel")
+_NAMES = ("gpus", "memory", "class", "kernel", "replaces")
 _GIB = 1 << 30
 
 
 class OutlookHandler(OneKernelHandler):
-    """What would happen if the asker asked for this size now; with `kernel`, if that kernel were to have it."""
+    """What would happen if the asker asked for this size now; with `kernel`, if that kernel were to have it.
+
+    `replaces`: a kernel that ends when this one is asked for, as the one of a notebook that gets another.
+    """
 
     @authenticated
     @authorized
     async def get(self) -> None:
         asked = wanted(self.asked())
-        kernel_id = asked.pop("kernel", None)
+        kernel_id, replaces = asked.pop("kernel", None), asked.pop("replaces", None)
+        if kernel_id is not None and replaces is not None:
+            raise HTTPError(400, "asked kernel and replaces; ask one of them: a change of it, or what takes its place")
         with told_as_http():
             wish = read_wish(asked, LARGEST, "the query")
             if kernel_id is None:
-                found = await self._outlooks().of_new(self.asker, _new_request(wish))
+                if replaces is not None:
+                    self.report(replaces)
+                found = await self._outlooks().of_new(self.asker, _new_request(wish), replaces)
             else:
                 self.changes_of(kernel_id)
                 found = await self._outlooks().of_kernel(self.asker, kernel_id, wish)

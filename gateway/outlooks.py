@@ -54,11 +54,14 @@ class Outlooks:
         self._rules = rules
         self._clock = clock
 
-    async def of_new(self, asker: User, request: Request) -> Outlook:
-        """Of a kernel that would be started now."""
+    async def of_new(self, asker: User, request: Request, replaces: str | None = None) -> Outlook:
+        """Of a kernel that would be started now; ``replaces``: the one that is ended for it, and leaves its room."""
         request = replace(request, residency=self._rules.residency_of(request))
         refusal = self._class_refusal(asker, request, None)
-        return foresee(await self._moment(), Question(asker.name, request, refusal=refusal), self._clock.now())
+        moment = await self._moment()
+        if replaces is not None:
+            moment = replace(moment, ledger=moment.ledger.with_room_of(replaces))
+        return foresee(moment, Question(asker.name, request, refusal=refusal), self._clock.now())
 
     async def of_kernel(self, asker: User, kernel_id: str, wish: Wish) -> Outlook:
         """Of another size for a kernel that runs. Raises GrantError for one without a GPU."""

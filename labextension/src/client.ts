@@ -28,8 +28,11 @@ export class AliquotClient implements IStatusSource {
     return (await this._json('GET', ['sizes'])) as ISizes;
   }
 
-  /** What would happen if this size were asked for now; with a kernel's id, if it were that kernel's. */
-  async outlook(wish: IWish, kernelId?: string): Promise<IOutlook> {
+  /**
+   * What would happen if this size were asked for now; with a kernel's id, if it were that kernel's.
+   * `replacedId`: of a new kernel, the one that ends for it.
+   */
+  async outlook(wish: IWish, kernelId?: string, replacedId?: string): Promise<IOutlook> {
     const query = new URLSearchParams({ gpus: String(wish.gpus) });
     if (wish.memory !== undefined) {
       query.set('memory', String(wish.memory));
@@ -39,6 +42,8 @@ export class AliquotClient implements IStatusSource {
     }
     if (kernelId !== undefined) {
       query.set('kernel', kernelId);
+    } else if (replacedId !== undefined) {
+      query.set('replaces', replacedId);
     }
     return (await this._json('GET', ['outlook'], undefined, `?${query}`)) as IOutlook;
   }

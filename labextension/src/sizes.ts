@@ -3,7 +3,7 @@
 
 import { formatShare } from './quantities';
 import { ISizeDraft } from './resize_wish';
-import { ISize, ISizes } from './tokens';
+import { ISize, ISizes, IStatus } from './tokens';
 
 const GIB = 1024 ** 3;
 /** Of whole GPUs below a size that does not fit: more than a machine has are not tried one by one. */
@@ -124,6 +124,13 @@ export function snapShare(gpus: number, sizes: ISizes): number {
   const steps = Math.round(gpus / sizes.step);
   const last = Math.floor(sizes.largest_gpus / sizes.step + 1e-6);
   return Math.round(Math.min(Math.max(steps, 1), last) * sizes.step * 100) / 100;
+}
+
+/** Where a hand ends that looks for a share: at what there is, and one may have. Rules alone often allow far more. */
+export function mostAtHand(sizes: ISizes, status: IStatus | null): number {
+  const devices = status?.devices.length ?? 0;
+  const mine = status?.user.quota?.gpus ?? Infinity;
+  return snapShare(Math.min(sizes.largest_gpus, devices || Infinity, mine), sizes);
 }
 
 /** The most whole GiB that a size of this share can be limited to; null while no device is known. */

@@ -238,3 +238,10 @@ test('a size that the server says never fits is refused with its words', async (
   const untold = { outlook: () => Promise.reject(new Error('404')) };
   assert.equal(await refusalNow('python3.gpu-0.5', specs, untold), null);
 });
+
+test('a slider ends at what there is and what one may have, and at the rules where nobody tells', () => {
+  const at = (count, gpus, most = 8) =>
+    sizes.mostAtHand(offers({ largest_gpus: most }), { devices: Array(count).fill({}), user: { quota: { gpus } } });
+  assert.deepEqual([at(1, null), at(64, null), at(2, 0.5), at(0, null), at(4, 0), at(4, null, 0.25)], [1, 8, 0.5, 8, 0.01, 0.25]);
+  assert.equal(sizes.mostAtHand(offers({ largest_gpus: 8 }), null), 8);
+});

@@ -88,6 +88,22 @@ def test_a_size_too_large_is_refused_in_words_and_the_nearest_proposed(
     dialog.get_by_role("status").get_by_text(re.compile("Never fits")).wait_for()
     assert dialog.get_by_role("button", name="Select Kernel").is_disabled()
     assert a_real_lab.violations(".jp-Dialog") == []
+    assert dialog.get_by_role("slider", name="GPU share").get_attribute("max") == "1", "there is one device"
+    dialog.get_by_role("radio", name="No GPU").check()
+    dialog.get_by_role("button", name="Select Kernel").click()
+    _wait_for_kernel(a_real_lab, "Python 3 (ipykernel)")
+
+    a_real_lab.start_command("notebook:change-kernel")
+    dialog.get_by_role("button", name="Choose a Size").click()
+    dialog.get_by_role("radio", name="1 GPU, 16 GiB").check()
+    dialog.get_by_role("status").get_by_text("Starts at once").wait_for()
+    dialog.get_by_role("button", name="Select Kernel").click()
+    _wait_for_kernel(a_real_lab, "Python 3 (ipykernel) · 1 GPU")
+
+    a_real_lab.start_command("notebook:change-kernel")
+    dialog.get_by_role("combobox").select_option(label="Python 3 (ipykernel)")
+    dialog.get_by_role("radio", name="0.5 GPU, 8 GiB", exact=True).check()
+    dialog.get_by_role("status").get_by_text("Starts at once").wait_for()  # for this one ends
     a_real_lab.page.keyboard.press("Escape")
     dialog.wait_for(state="detached")
     assert a_real_lab.errors == []

@@ -49,12 +49,14 @@ export class KernelSelector extends Panel {
     super();
     const { known, client, model, translator, refusal } = _options;
     this.addClass('aliquot-KernelSelector');
-    this._choice = new SizeChoice(known.sizes!, (wish, id) => client.outlook(wish, id));
+    this._choice = new SizeChoice(known.sizes!, (wish, id) => client.outlook(wish, id, this._replacedId));
     const list = new Widget();
     list.node.append(...this._listNodes());
     this.addWidget(list);
     const trans = translator.load(TRANSLATION_DOMAIN);
-    this.addWidget(new SizeForm({ choice: this._choice, known, refusal, trans }));
+    const isOwn = (): boolean => this._isOwnKernel;
+    const pickNew = (): void => this._pickNew();
+    this.addWidget(new SizeForm({ choice: this._choice, known, model, refusal, trans, isOwn, pickNew }));
     this._begin();
     this._watching = model.watch();
     model.changed.connect(this._choice.askAgain, this._choice);
@@ -99,6 +101,34 @@ export class KernelSelector extends Panel {
     }
     label.append(this._select);
     return [label];
+  }
+
+  /** The kernel with a GPU that ends when the document gets another; a server that has it not would refuse its id. */
+  private get _replacedId(): string | undefined {
+    const { context, model } = this._options;
+    const id = context.session?.kernel?.id;
+    return id === undefined || model.kernel(id) === null ? undefined : id;
+  }
+
+  /** Whether the kernel that the document has is selected: one without a size that could be changed shows none. */
+  private get _isOwnKernel(): boolean {
+    const id = this._option()?.id;
+    return id !== undefined && id === this._options.context.session?.kernel?.id && this._baseOfOwn !== null;
+  }
+
+  /** What the document's kernel runs on, if sizes of that can be started. */
+  private get _baseOfOwn(): string | null {
+    const { context, known } = this._options;
+    const name = context.session?.kernel?.name;
+    const base = name === undefined ? null : (known.sized(name)?.base ?? name);
+    return base !== null && presetsOf(base, known.sizes!).length > 0 ? base : null;
+  }
+
+  /** From the document's kernel to a new one on the same base. */
+  private _pickNew(): void {
+    this._point(this._baseOfOwn ?? '');
+    this._choice.moveTo(this._target());
+    this._select.focus();
   }
 
   /** What the document has now, or asks for. */

@@ -6,8 +6,8 @@ import * as React from 'react';
 import { formatShare } from '../quantities';
 import { MEMORY_STEP_GIB } from '../resize_wish';
 import { SizeChoice } from '../size_choice';
-import { mostGib, partBytes } from '../sizes';
-import { WorkloadClass } from '../tokens';
+import { mostAtHand, mostGib, partBytes } from '../sizes';
+import { IStatus, WorkloadClass } from '../tokens';
 import { SizeSlider } from './size_slider';
 import { classHint, className, gib } from './size_words';
 
@@ -18,11 +18,13 @@ const MOST_GIB_UNTOLD = 80;
 
 export interface ICustomSizeProps {
   choice: SizeChoice;
+  /** What there is; null while nobody has told. */
+  status: IStatus | null;
   trans: TranslationBundle;
 }
 
 export function CustomSize(props: ICustomSizeProps): JSX.Element {
-  const { choice, trans } = props;
+  const { choice, status, trans } = props;
   const { custom, sizes } = choice;
   return (
     <div className="aliquot-SizeForm-custom" role="group" aria-label={trans.__('Custom')}>
@@ -30,7 +32,8 @@ export function CustomSize(props: ICustomSizeProps): JSX.Element {
         label={trans.__('GPU share')}
         unit={trans.__('GPU')}
         min={sizes.step}
-        max={sizes.largest_gpus}
+        max={mostAtHand(sizes, status)}
+        largest={sizes.largest_gpus}
         step={sizes.step}
         value={custom.gpus}
         text={trans.__('%1 GPU', formatShare(custom.gpus))}

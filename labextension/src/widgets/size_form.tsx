@@ -1,10 +1,11 @@
 // The form of a kernel's size, below the list of kernels: presets, a size of one's own, and what it means now.
 
 import { TranslationBundle } from '@jupyterlab/translation';
-import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
+import { Button, ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { KnownSpecs } from '../known_specs';
+import { GpuKernelsModel } from '../model';
 import { formatShare } from '../quantities';
 import { ISizeDraft } from '../resize_wish';
 import { SizeChoice } from '../size_choice';
@@ -18,7 +19,12 @@ export interface ISizeFormOptions {
   known: KnownSpecs;
   /** Why the size that the document names cannot be had, and the nearest that can. */
   refusal: { readonly why: Refusal; readonly nearest: ISizeDraft | null } | null;
+  model: GpuKernelsModel;
   trans: TranslationBundle;
+  /** Whether the list is at the document's own kernel, though its size cannot be changed. */
+  isOwn: () => boolean;
+  /** Moves the list to a new kernel in its place. */
+  pickNew: () => void;
 }
 
 export class SizeForm extends ReactWidget {
@@ -33,7 +39,7 @@ export class SizeForm extends ReactWidget {
   }
 }
 
-function Form({ choice, known, refusal, trans }: ISizeFormOptions): JSX.Element {
+function Form({ choice, known, model, refusal, trans, isOwn, pickNew }: ISizeFormOptions): JSX.Element {
   const about = known.specs?.kernelspecs[choice.target?.base ?? '']?.metadata?.aliquot as { description?: string } | undefined;
   return (
     <>
@@ -42,15 +48,28 @@ function Form({ choice, known, refusal, trans }: ISizeFormOptions): JSX.Element 
           {refusalText(refusal.why, refusal.nearest !== null, trans)}
         </p>
       )}
+      {choice.target === null && isOwn() && <OwnKernel pickNew={pickNew} trans={trans} />}
       {choice.target !== null && (
         <>
           {about?.description && <p className="aliquot-SizeForm-hint">{about.description}</p>}
           <Presets choice={choice} trans={trans} />
-          {choice.choice.kind === 'custom' && <CustomSize choice={choice} trans={trans} />}
+          {choice.choice.kind === 'custom' && <CustomSize choice={choice} status={model.state.status} trans={trans} />}
         </>
       )}
       <Outlook choice={choice} trans={trans} />
     </>
+  );
+}
+
+/** The list begins at the kernel that the document has, which shows nothing to choose from. */
+function OwnKernel({ pickNew, trans }: Pick<ISizeFormOptions, 'pickNew' | 'trans'>): JSX.Element {
+  return (
+    <div className="aliquot-SizeForm-own">
+      <span>{trans.__('This kernel stays as it is. Another size takes a new kernel.')}</span>
+      <Button type="button" small className="aliquot-Action" onClick={pickNew}>
+        {trans.__('Choose a Size')}
+      </Button>
+    </div>
   );
 }
 

@@ -12,6 +12,8 @@ export interface ISizeSliderProps {
   value: number;
   min: number;
   max: number;
+  /** What may be written, though the slider ends before. */
+  largest?: number;
   step: number;
   /** What is said instead of the bare number: `0.25 GPU`. */
   text: string;
@@ -21,15 +23,16 @@ export interface ISizeSliderProps {
 
 export function SizeSlider(props: ISizeSliderProps): JSX.Element {
   const { label, value, min, max, step, disabled, onChange } = props;
+  const largest = props.largest ?? max;
   const id = React.useId();
   const [written, setWritten] = React.useState<string | null>(null);
   const take = (text: string): void => {
-    const number = stepped(text, step, { min, max });
+    const number = stepped(text, step, { min, max: largest });
     if (number !== null && number !== value) {
       onChange(number);
     }
   };
-  const range = { min, max, step, disabled };
+  const range = { min, step, disabled };
   return (
     <div className="aliquot-Slider">
       <label className="aliquot-Slider-label" htmlFor={id}>
@@ -37,6 +40,7 @@ export function SizeSlider(props: ISizeSliderProps): JSX.Element {
       </label>
       <input
         {...range}
+        max={max}
         type="range"
         className="aliquot-Slider-range"
         aria-label={label}
@@ -46,6 +50,7 @@ export function SizeSlider(props: ISizeSliderProps): JSX.Element {
       />
       <input
         {...range}
+        max={largest}
         id={id}
         type="number"
         className="aliquot-Slider-number jp-mod-styled"

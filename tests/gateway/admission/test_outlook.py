@@ -197,3 +197,30 @@ def test_the_largest_that_is_told_is_the_largest_that_fits(memories: list[int], 
         assert alone(room, replace(request, memory_limit=Bytes(memory + (share.hundredths << 21)))) is None
     else:
         assert alone(room, request) is None
+
+
+@given(before=before, ask=questions, which=st.integers(0, 6), devices=st.integers(1, 3))
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_room_is_counted_as_it_is_when_a_kernel_has_ended(
+    play: Any, settle: Any, before: list[Ask], ask: Ask, which: int, devices: int
+) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        for number, one in enumerate(before):
+            try:
+                admission.submit(Asker(f"k{number}", one.owner), one.request)
+            except errors.AliquotError:
+                continue
+            await settle()
+            if admission.waiting(f"k{number}") is not None:
+                admission.withdraw(f"k{number}")
+        holdings = admission.snapshot().holdings
+        if holdings:
+            ended = holdings[which % len(holdings)].grant.kernel_id
+            ledger = replace(admission.snapshot().ledger, node=await agent.status())
+            told = foresee(Moment(ledger.with_room_of(ended)), Question(ask.owner, ask.request), 0.0)
+            await admission.release(ended)
+            await settle()
+            after = replace(admission.snapshot().ledger, node=await agent.status())
+            assert told == foresee(Moment(after), Question(ask.owner, ask.request), 0.0)
+
+    play(scene, devices=devices)

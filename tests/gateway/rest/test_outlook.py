@@ -9,7 +9,7 @@ from traitlets.config import Config
 
 from .conftest import Ask
 from .fake_agent import GIB, FakeAgent, device, kernel
-from .test_contract import check
+from .test_contract import check, until
 
 PATH = "/aliquot/api/outlook"
 
@@ -116,3 +116,20 @@ async def test_a_kernel_without_a_gpu_has_no_outlook(ask: Ask, an_agent: FakeAge
     answer = await ask("alice", "GET", PATH, params={"gpus": 0.5, "kernel": plain.json["id"]})
     assert answer.status == 409
     assert "holds no GPU" in answer.json["message"]
+
+
+async def test_a_kernel_that_is_replaced_leaves_its_room(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.gives_room = True
+    await an_agent.start()
+    started = await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.5"})
+    mine = started.json["id"]
+    await until(lambda: ask("alice", "GET", f"api/kernels/{mine}"), lambda _: bool(an_agent.kernels))
+    an_agent.devices = [device(reserved_hundredths=75)]
+    answers = {who: await ask(who, "GET", PATH, params={"gpus": 0.7, "replaces": mine}) for who in ("bob", "ada")}
+    assert answers["bob"].status == 404
+    assert answers["ada"].json["outcome"] == "starts"
+    assert (await outlook(ask, "ada", gpus=0.7))["outcome"] == "queued"
+    quota = await outlook(ask, "alice", gpus=0.7, replaces=mine)
+    assert quota["message"] == "over your quota of 0.9 GPU: 0.4 is left", "admission refuses before the old one ends"
+    both = await ask("alice", "GET", PATH, params={"gpus": 0.1, "replaces": mine, "kernel": mine})
+    assert both.status == 400

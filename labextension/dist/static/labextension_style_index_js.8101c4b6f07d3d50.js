@@ -1032,6 +1032,14 @@ input.jp-mod-styled.aliquot-Slider-number {
   color: var(--jp-ui-font-color2);
 }
 
+.aliquot-SizeForm-own {
+  display: flex;
+  flex-wrap: wrap;
+  align-items: center;
+  gap: 8px;
+  color: var(--jp-ui-font-color2);
+}
+
 .aliquot-SizeForm-presets,
 .aliquot-SizeForm-class {
   margin: 0;
