@@ -106,14 +106,19 @@ def _device(device: DeviceStatus) -> Subject:
 def _kernel(kernel: KernelStatus) -> Subject:
     return Subject(
         kind="kernel",
-        id=kernel.kernel_id,
-        owner=kernel.owner,
-        label=kernel.label,
-        kernelspec=dict(kernel.attributes).get("kernelspec", ""),
+        id=_writable(kernel.kernel_id),
+        owner=_writable(kernel.owner),
+        label=_writable(kernel.label),
+        kernelspec=_writable(dict(kernel.attributes).get("kernelspec", "")),
         gpus=kernel.hundredths / 100,
         memory_limit_bytes=kernel.memory_limit,
         workload_class=kernel.workload_class,
     )
+
+
+def _writable(text: str) -> str:
+    """No file holds half a character of two, and one such name would keep all from being written: it is spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _device_values(device: DeviceStatus) -> Values:

@@ -82,7 +82,8 @@ class ManagedKernel(ServerKernelManager):
     def label(self) -> str:
         """What people call it: its notebook, or else its kernelspec."""
         session = (self.start_arguments.get("env") or {}).get("JPY_SESSION_NAME", "")
-        return os.path.basename(session) or self.kernel_name
+        # Half a character of two is spelled out: no file and no answer in UTF-8 can hold it.
+        return os.path.basename(session).encode(errors="backslashreplace").decode() or self.kernel_name
 
     def stanza(self) -> dict[str, Any]:
         """Its kernelspec, for a gateway that may not have it any more."""

@@ -11,6 +11,9 @@ from .messages import Request
 
 # Of those that ended, so many are told to a gateway that comes: the cells of a notebook, of which it asks one by one.
 _ENDED_CELLS = 64
+# Of those that are open, the first ones; the others wait for them, and a record has its bounds.
+_OPEN_CELLS = 1000
+_LONGEST_ID = 256
 
 
 class _Open:
@@ -84,7 +87,7 @@ class ActivityTracker:
     @property
     def known_cells(self) -> list[Mapping[str, Any]]:
         """For a gateway that comes: the cells that ended last, then those that are open, in their order."""
-        open_ones = [each for each in self._open.values() if each.cell is not None]
+        open_ones = [each for each in self._open.values() if each.cell is not None][:_OPEN_CELLS]
         running = [{**(each.cell or {}), "is_open": True, "input": each.question} for each in open_ones]
         return [*self._ended_cells, *running]
 
@@ -96,7 +99,8 @@ class ActivityTracker:
         """
         if request.msg_id in self._open:
             return False
-        cell = None if cell_id is None else {"msg_id": request.msg_id, "cell_id": cell_id or None, "began": now}
+        is_told = cell_id is not None and len(request.msg_id) <= _LONGEST_ID
+        cell = {"msg_id": request.msg_id, "cell_id": cell_id or None, "began": now} if is_told else None
         self._open[request.msg_id] = _Open(self._opened, request.is_work, request.lane, header, cell)
         self._opened += 1
         if request.is_work:

@@ -275,3 +275,12 @@ def test_no_cell_of_csv_begins_a_formula(label: str) -> None:
     assert {row["label"] for row in rows if row["kind"] == "kernel"} == {f"'{label}"}
     assert {row["busy_gpus_mean"] for row in rows if row["kind"] == "kernel"} == {"0.5"}
     assert {row["temperature_celsius_mean"] for row in rows} == {""}
+
+
+def test_a_name_that_no_file_can_hold_is_spelled_out_and_stops_nobodys_history(path: Path) -> None:
+    life = Life(path)
+    life.run(60, busy=0.5, label="a\udcff.ipynb")
+    report = life.ask()
+    assert report["kernels"][0]["label"] == "a\\udcff.ipynb"
+    assert column(report)
+    life.close()

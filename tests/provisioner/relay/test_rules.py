@@ -221,6 +221,15 @@ def test_a_gateway_that_comes_is_told_of_open_cells_their_questions_and_the_last
     assert tracker.known_cells == []
 
 
+def test_however_many_cells_wait_and_whatever_their_names_a_link_is_told_so_much_as_a_record_holds() -> None:
+    tracker = ActivityTracker(now=0.0)
+    tracker.opened(Request("x" * 1_000_000, "execute_request"), 1.0, cell_id="long")
+    for number in range(3000):
+        tracker.opened(Request(f"cell-{number}", "execute_request"), 1.0, cell_id=f"name-{number}")
+    assert [cell["msg_id"] for cell in tracker.known_cells] == [f"cell-{number}" for number in range(1000)]
+    assert (tracker.open, tracker.work) == (3001, 3001), "they count all the same"
+
+
 def test_the_name_of_a_cell_and_its_question_are_read_with_care() -> None:
     signer = Signer("key", "hmac-sha256", "s")
     message = signer.message("execute_request", {"prompt": "x" * 5000, "password": 1})
