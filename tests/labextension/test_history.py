@@ -13,25 +13,12 @@ if TYPE_CHECKING:
 
     from tests.labextension.lab_process import LabProcess
 
+from gpu_cells import work
 from lab_page import LabPage
 
 pytestmark = pytest.mark.browser
 
-_WORK = """
-import ctypes, time
-from cuda.bindings import driver
-def checked(answer):
-    assert answer[0] == driver.CUresult.CUDA_SUCCESS, answer[0].name
-    return answer[-1]
-checked(driver.cuInit(0))
-checked(driver.cuCtxSetCurrent(checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(0))))))
-held = checked(driver.cuMemAlloc(256 << 20))
-end = time.monotonic() + 5
-while time.monotonic() < end:
-    checked(driver.cuMemsetD8(held, 1, 256 << 20))
-    checked(driver.cuCtxSynchronize())
-print("worked" + "!")
-"""
+_WORK = work(256, 5)
 
 
 def test_a_kernel_that_works_is_in_the_history(an_aliquot_lab: LabProcess, a_page: Page) -> None:
@@ -59,5 +46,5 @@ def test_a_kernel_that_works_is_in_the_history(an_aliquot_lab: LabProcess, a_pag
     assert {line["label"] for line in lines if line["kind"] == "kernel"} >= {"works.ipynb"}
     history.get_by_label("Week").check(force=True)
     row.wait_for()
-    lab.start_command("kernelmenu:shutdown")
     assert lab.errors == []
+    an_aliquot_lab.end_kernels()

@@ -14,24 +14,16 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
+    from tests.labextension.gpu_cells import hold
     from tests.labextension.lab_page import LabPage
     from tests.labextension.lab_process import LabProcess
 else:
+    from gpu_cells import hold
     from lab_page import LabPage
 
 pytestmark = pytest.mark.browser
 
-_HOLD_HALF_A_GIB = """
-from cuda.bindings import driver
-def checked(answer):
-    assert answer[0] == driver.CUresult.CUDA_SUCCESS, answer[0].name
-    return answer[-1]
-checked(driver.cuInit(0))
-device = checked(driver.cuDeviceGet(0))
-checked(driver.cuCtxSetCurrent(checked(driver.cuDevicePrimaryCtxRetain(device))))
-held = checked(driver.cuMemAlloc(512 << 20))
-print("held" + "!")
-"""
+_HOLD_HALF_A_GIB = hold(512)
 _OPEN = "([path, name]) => jupyterapp.commands.execute('docmanager:open', {path, kernel: {name}}).then(() => null)"
 
 

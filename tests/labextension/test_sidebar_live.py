@@ -12,25 +12,16 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+    from tests.labextension.gpu_cells import hold
     from tests.labextension.lab_page import LabPage
     from tests.labextension.lab_process import LabProcess
 else:
+    from gpu_cells import hold
     from lab_page import LabPage
 
 pytestmark = pytest.mark.browser
 
-# Not from a pool, which stays on the device.
-_HOLD_TWO_GIB = """
-from cuda.bindings import driver
-def checked(answer):
-    assert answer[0] == driver.CUresult.CUDA_SUCCESS, answer[0].name
-    return answer[-1]
-checked(driver.cuInit(0))
-device = checked(driver.cuDeviceGet(0))
-checked(driver.cuCtxSetCurrent(checked(driver.cuDevicePrimaryCtxRetain(device))))
-held = checked(driver.cuMemAlloc(2 << 30))
-print("held" + "!")
-"""
+_HOLD_TWO_GIB = hold(2048)
 
 _USES_LESS = "([bar, bytes]) => Number(bar.getAttribute('aria-valuenow')) < bytes"
 
@@ -38,10 +29,8 @@ _USES_LESS = "([bar, bytes]) => Number(bar.getAttribute('aria-valuenow')) < byte
 def test_a_kernel_is_resized_swapped_out_brought_back_and_shut_down_from_the_sidebar(
     an_aliquot_lab: LabProcess, a_page: Page
 ) -> None:
-    path = f"sidebar-{uuid.uuid4().hex[:8]}.ipynb"
-    cell = {"cell_type": "code", "id": "hold", "source": _HOLD_TWO_GIB, "metadata": {}, "outputs": []}
-    notebook = {"cells": [{**cell, "execution_count": None}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-    (an_aliquot_lab.notebooks / path).write_text(json.dumps(notebook))
+    an_aliquot_lab.end_kernels()  # whose memory would come and go in the device's figures
+    path = _a_notebook(an_aliquot_lab)
     lab = LabPage(a_page).open(an_aliquot_lab.lab_url)
     panel = lab.show_panel()
     lab.open_notebook(path, "python3.gpu-0.25")
@@ -75,3 +64,12 @@ def test_a_kernel_is_resized_swapped_out_brought_back_and_shut_down_from_the_sid
     a_page.get_by_role("dialog").get_by_role("button", name="Shut Down").click()
     kernel.wait_for(state="detached")
     assert lab.errors == []
+
+
+def _a_notebook(lab: LabProcess) -> str:
+    """The path of one whose cell holds two GiB."""
+    path = f"sidebar-{uuid.uuid4().hex[:8]}.ipynb"
+    cell = {"cell_type": "code", "id": "hold", "source": _HOLD_TWO_GIB, "metadata": {}, "outputs": []}
+    notebook = {"cells": [{**cell, "execution_count": None}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (lab.notebooks / path).write_text(json.dumps(notebook))
+    return path
