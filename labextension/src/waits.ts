@@ -90,7 +90,9 @@ function queued(kernel: IKernel, trans: TranslationBundle): IWait {
     : before === 0
       ? trans.__('waits for a GPU: next in the queue')
       : trans.__('waits for a GPU');
-  return { kind: 'queue', text, why: kernel.reason, before, progress: null };
+  // Its place is in the text already.
+  const why = kernel.reason?.replace(/, position \d+ of \d+$/, '') ?? null;
+  return { kind: 'queue', text, why, before, progress: null };
 }
 
 function waking(kernel: IKernel, trans: TranslationBundle): IWait {

@@ -180,7 +180,7 @@ def test_processes_past_the_limit_are_said(a_panel: ScriptedPanel) -> None:
     a_panel.shown.get_by_role("alert").get_by_text(want).wait_for()
     a_panel.shown.get_by_role("alert").get_by_text("The limits of this kernel are not set: only root may").wait_for()
     a_panel.shown.get_by_text("2 processes on the GPUs belong to no kernel").wait_for()
-    a_panel.shown.get_by_text("Limits kept by: driver").wait_for()
+    a_panel.shown.get_by_text("memory limits: driver").wait_for()
 
 
 def test_gpu_time_is_said_with_what_holds_it_back(a_panel: ScriptedPanel) -> None:
@@ -198,7 +198,7 @@ def test_gpu_time_is_said_with_what_holds_it_back(a_panel: ScriptedPanel) -> Non
     assert meter.get_attribute("aria-valuetext") == "12% of GPU time, entitled to 25%"
     a_panel.shown.get_by_text("Held back: production is active").wait_for()
     a_panel.shown.get_by_text("capped at its share").wait_for()
-    a_panel.shown.get_by_text("time divided by: weighted, time slices").wait_for()
+    a_panel.shown.get_by_text("kernels take turns (weighted)").wait_for()
     folded = a_panel.shown.get_by_role("button", name="Actions and details of train.ipynb")
     folded.click()
     for want in ("stretch 1.03×", "throttled 3.3 s", "delays production by 2.0 ms at most", "peak 2.5 GiB"):

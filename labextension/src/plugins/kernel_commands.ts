@@ -5,13 +5,13 @@ import { Dialog, ISessionContext, ISessionContextDialogs, SessionContextDialogs,
 import { KernelAPI } from '@jupyterlab/services';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
-import { Widget } from '@lumino/widgets';
 
 import { obstacle } from '../action_rules';
 import { IGpuKernels } from '../gpu_kernels';
 import { kernelTitle } from '../model';
 import { ACTION_COMMANDS, CommandAction, IKernel, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
 import { actionCaption, actionLabel, obstacleText } from '../widgets/action_words';
+import { contextOf } from '../widgets/open_contexts';
 
 export const kernelCommands: JupyterFrontEndPlugin<void> = {
   id: PluginIDs.kernelCommands,
@@ -77,7 +77,7 @@ async function restart(
   kernel: IKernel,
   trans: TranslationBundle
 ): Promise<void> {
-  const context = openContext(app, kernel.id);
+  const context = contextOf(app.shell.widgets('main'), kernel.id);
   if (context) {
     await dialogs.restart(context);
     return;
@@ -103,25 +103,4 @@ async function shutDown(app: JupyterFrontEnd, kernel: IKernel, trans: Translatio
 async function isConfirmed(title: string, body: string, label: string): Promise<boolean> {
   const buttons = [Dialog.cancelButton(), Dialog.warnButton({ label })];
   return (await showDialog({ title, body, buttons })).button.accept;
-}
-
-/** The session of a document or console of this page that has this kernel. */
-function openContext(app: JupyterFrontEnd, kernelId: string): ISessionContext | null {
-  for (const widget of app.shell.widgets('main')) {
-    const context = sessionContextOf(widget);
-    if (context?.session?.kernel?.id === kernelId) {
-      return context;
-    }
-  }
-  return null;
-}
-
-interface IWithSession {
-  readonly sessionContext?: ISessionContext;
-  readonly context?: { readonly sessionContext?: ISessionContext };
-}
-
-function sessionContextOf(widget: Widget): ISessionContext | undefined {
-  const shown: Widget & IWithSession = widget;
-  return shown.sessionContext ?? shown.context?.sessionContext;
 }

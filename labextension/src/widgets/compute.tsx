@@ -94,5 +94,10 @@ export function computeDetails(kernel: IKernel, trans: TranslationBundle): strin
 
 /** What decides about a device's time, while there is something to decide. */
 export function controlFacts(control: IComputeControl | null, trans: TranslationBundle): string[] {
-  return control?.contended ? [trans.__('time divided by: %1, %2', control.controller, control.sharing)] : [];
+  if (!control?.contended) {
+    return [];
+  }
+  const how = control.sharing === 'time slices' ? trans.__('kernels take turns') : trans.__('kernels run side by side');
+  // One that an administrator chose instead of the usual one is worth a word.
+  return [control.controller === 'measured' ? how : `${how} (${control.controller})`];
 }

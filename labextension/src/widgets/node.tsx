@@ -11,7 +11,7 @@ export function NodeFacts({ status, trans }: { status: IStatus; trans: Translati
   const { node, user } = status;
   const said: string[] = [];
   if (node.enforcer) {
-    said.push(trans.__('Limits kept by: %1', node.enforcer));
+    said.push(trans.__('memory limits: %1', node.enforcer));
   }
   if (user.role === 'admin') {
     said.push(trans.__('node %1', node.name));

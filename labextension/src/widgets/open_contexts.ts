@@ -10,10 +10,22 @@ interface IWithSession {
 
 /** The session of the document at a path of the server, where it is open among these widgets. */
 export function contextAt(widgets: Iterable<Widget>, path: string): ISessionContext | null {
+  return contextWhere(widgets, context => context.path === path);
+}
+
+/** The session of a document or console among these widgets that has this kernel. */
+export function contextOf(widgets: Iterable<Widget>, kernelId: string): ISessionContext | null {
+  return contextWhere(widgets, context => context.session?.kernel?.id === kernelId);
+}
+
+function contextWhere(
+  widgets: Iterable<Widget>,
+  isIt: (context: ISessionContext) => boolean
+): ISessionContext | null {
   for (const widget of widgets) {
     const shown: Widget & IWithSession = widget;
     const context = shown.sessionContext ?? shown.context?.sessionContext;
-    if (context?.path === path) {
+    if (context && isIt(context)) {
       return context;
     }
   }
