@@ -82,10 +82,10 @@ def _told(error: HTTPClientError) -> HTTPError:
     if error.code == 599:
         return _away(error)
     if message and isinstance(message, str):
-        return HTTPError(error.code, message[:_MOST_WORDS].replace("%", "%%"))
+        return HTTPError(error.code, message[:_MOST_WORDS])
     if error.code == _NOT_FOUND:
         return _no_aliquot()
-    return HTTPError(error.code, f"the gateway at {_place()} answered {error.code} {error.message}".replace("%", "%%"))
+    return HTTPError(error.code, f"the gateway at {_place()} answered {error.code} {error.message}")
 
 
 def _no_aliquot() -> HTTPError:
@@ -101,7 +101,7 @@ def _away(error: BaseException) -> HTTPError:
     elif isinstance(error, asyncio.TimeoutError):
         reason = f"nothing came within {_ANSWER_SECONDS:g} s"
     text = f"the gateway at {_place()} does not answer: {reason}. Try again when it is back"
-    return HTTPError(_AWAY, text.replace("%", "%%"))
+    return HTTPError(_AWAY, text)
 
 
 def _place() -> str:

@@ -17,6 +17,7 @@ from aliquot.gateway.outlooks import Outlooks
 from aliquot.gateway.status import Scene
 from aliquot.provisioner.resources import GpuShare
 from jupyter_server.base.handlers import APIHandler
+from tornado.web import HTTPError
 
 SETTING = "aliquot_sources"
 
@@ -55,6 +56,17 @@ class AliquotHandler(APIHandler):
     @property
     def asker(self) -> User:
         return user_of(self)
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """As Jupyter's, with the message as it was written: tornado doubles each ``%`` in it, for its log."""
+        error = (kwargs.get("exc_info") or (None, None))[1]
+        if not isinstance(error, HTTPError) or not error.log_message:
+            super().write_error(status_code, **kwargs)
+            return
+        message = error.log_message % error.args
+        self.log.warning("wrote error: %r", message)
+        self.set_header("Content-Type", "application/json")
+        self.finish(json.dumps({"message": message, "reason": error.reason}))
 
     def answer(self, report: dict[str, Any]) -> None:
         """Send JSON, never kept by a cache: it is another one for each user and each second."""

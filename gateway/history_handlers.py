@@ -29,7 +29,7 @@ class HistoryHandler(AliquotHandler):
         try:
             text = await history.ask(question, lambda answer: report(answer, labels))
         except StateError as error:
-            raise HTTPError(503, str(error).replace("%", "%%")) from error
+            raise HTTPError(503, str(error)) from error
         self.send(text, is_csv, question.range.name)
 
     def question(self) -> Question:
@@ -59,5 +59,4 @@ class HistoryHandler(AliquotHandler):
 
 
 def _refusal(what: str, asked: str, wanted: tuple[str, ...]) -> str:
-    text = f"asked {what} {asked[:40]!r}; wanted one of {', '.join(wanted)}"
-    return text.replace("%", "%%")
+    return f"asked {what} {asked[:40]!r}; wanted one of {', '.join(wanted)}"

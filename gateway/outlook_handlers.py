@@ -17,6 +17,7 @@ from tornado.web import HTTPError, authenticated
 
 _NAMES = ("gpus", "memory", "class", "kernel", "replaces")
 _GIB = 1 << 30
+_MOST_GIB = 99_999  # what size_names.PATTERN reads
 
 
 class OutlookHandler(OneKernelHandler):
@@ -64,7 +65,7 @@ def wanted(query: Mapping[str, str]) -> dict[str, Any]:
         if "gpus" in found:
             found["gpus"] = float(found["gpus"])
     except ValueError:
-        asked = found["gpus"][:20].replace("%", "%%")
+        asked = found["gpus"][:20]
         raise HTTPError(400, f"asked gpus {asked!r}; found no number; write one such as 0.25") from None
     if found.get("memory") in ("", "null"):
         found["memory"] = None
@@ -91,9 +92,9 @@ def _new_request(wish: Wish) -> Request:
     if wish.gpus is None:
         raise RequestError("asked no share; write one such as gpus=0.25, or kernel= for a kernel that runs")
     request = wish.applied_to(Request(GpuShare(0), None, WorkloadClass.PRODUCTION))
-    if request != _named(request):
-        asked = request.memory_limit
-        raise RequestError(f"asked memory of {asked}; a kernelspec's name carries whole GiB: ask for those")
+    asked = request.memory_limit
+    if request != _named(request) or (asked is not None and asked > _MOST_GIB * _GIB):
+        raise RequestError(f"asked memory of {asked}; a kernelspec's name carries whole GiB, up to {_MOST_GIB}")
     return request
 
 

@@ -30,10 +30,10 @@ def test_outlooks_and_cells_are_the_gateways(a_gateway: Server, own_servers: Cal
     assert (told.status, told.body) == (200, want.body)
     assert told.body["suffix"] == "gpu-0.3-6g-low"
     assert told.body["outcome"] == "queued", "no node agent answers this gateway"
-    wrong = alices.ask("GET", "aliquot/api/outlook?gpus=much")
+    wrong = alices.ask("GET", "aliquot/api/outlook?gpus=50%25")
     assert (wrong.status, json.loads(wrong.body)["message"]) == (
         400,
-        "asked gpus 'much'; found no number; write one such as 0.25",
+        "asked gpus '50%'; found no number; write one such as 0.25",
     ), "the gateway's own words"
     of_kernel = f"aliquot/api/outlook?gpus=0.5&kernel={kernel_id}"
     assert "holds no GPU" in alices.ask("GET", of_kernel).body

@@ -101,7 +101,8 @@ async def test_csv_comes_by_accept_too_and_begins_no_formula(ask: Ask, an_agent:
 async def test_what_cannot_be_asked_is_refused_with_what_can(ask: Ask, params: dict[str, str]) -> None:
     answer = await ask("alice", "GET", "aliquot/api/history", params=params)
     assert answer.status == 400
-    assert "wanted one of" in json.loads(answer.body)["message"]
+    [(name, asked)] = params.items()
+    assert f"asked {name} {asked!r}; wanted one of" in json.loads(answer.body)["message"]
 
 
 async def test_the_file_is_where_it_was_wanted_and_for_its_owner_alone(
