@@ -59,10 +59,10 @@ export class AttachedKernel implements IDisposable {
     const id = this.session.session?.kernel?.id ?? null;
     if (id !== null && id !== this._id) {
       this._id = id;
-      this._isTold = false;
+      this._isTold = this._isAsked = false;
       // A status of before does not know it: until the next one, it is not said to be without a GPU.
       void this._model.readAnew().then(() => {
-        this._isTold = this._id === id || this._isTold;
+        this._isAsked = this._isAsked || this._id === id;
         this._look();
       });
     }
@@ -74,6 +74,9 @@ export class AttachedKernel implements IDisposable {
       return;
     }
     const { status, problem } = this._model.state;
+    if (this._isAsked && problem === null) {
+      this._isTold = true; // what failed was asked again since, whoever asked
+    }
     const kernel = this._id === null ? null : this._model.kernel(this._id);
     const isSized = kernel !== null && kernel.gpus > 0;
     const runs = Boolean(this.session.session?.kernel);
@@ -98,7 +101,10 @@ export class AttachedKernel implements IDisposable {
 
   private readonly _changed = new Signal<this, void>(this);
   private _id: string | null = null;
+  /** Whether a status tells of this kernel, or would. */
   private _isTold = false;
+  /** Whether that question has ended, by an answer or not. */
+  private _isAsked = false;
   private _kernel: IKernel | null = null;
   private _attachment: Attachment = 'unknown';
   private _isDisposed = false;

@@ -8,24 +8,25 @@ import { IHistory, IKernel, IOutlook, IRunningCell, IRunningCells, ISizes, IStat
 
 /** An unanswered request is given up after this long, so that a hung server shows as one. */
 const PATIENCE_MS = 15000;
+/** One that has begun to come may be long, and the link slow; but it may also never end, as after a sleep. */
+const BODY_PATIENCE_MS = 60000;
 
 /** Every request under /aliquot/api, with the credentials that Lab itself uses. Each rejects with a StatusError. */
 export class AliquotClient implements IStatusSource {
   constructor(readonly settings: ServerConnection.ISettings) {}
 
   /** The status, as it is written: who keeps the last one need not read an equal one again. */
-  async fetchText(): Promise<string> {
-    const response = await this._ask('GET', ['status']);
-    try {
-      return await response.text();
-    } catch (error) {
-      throw new StatusError('unreachable', error instanceof Error ? error.message : String(error));
-    }
+  fetchText(): Promise<string> {
+    return this._ask('GET', ['status']);
   }
 
   /** The sizes that are offered, and the grammar of all others. */
   async sizes(): Promise<ISizes> {
-    return (await this._json('GET', ['sizes'])) as ISizes;
+    const found = await this._json('GET', ['sizes']);
+    if (!Private.isRecord(found) || !Array.isArray(found.sizes)) {
+      throw Private.unreadable();
+    }
+    return found as unknown as ISizes;
   }
 
   /**
@@ -104,7 +105,7 @@ export class AliquotClient implements IStatusSource {
 
   /** The same for table programs. */
   async historyCsv(range: IHistory['range']): Promise<string> {
-    return (await this._ask('GET', ['history'], undefined, `?range=${range}&format=csv`)).text();
+    return this._ask('GET', ['history'], undefined, `?range=${range}&format=csv`);
   }
 
   private readonly _resized = new Signal<this, IKernel>(this);
@@ -114,49 +115,60 @@ export class AliquotClient implements IStatusSource {
   }
 
   private async _json(method: string, path: readonly string[], body?: unknown, query = ''): Promise<unknown> {
-    return Private.json(await this._ask(method, path, body, query));
+    const text = await this._ask(method, path, body, query);
+    const found = Private.parse(text);
+    if (found === undefined && text !== '') {
+      throw Private.unreadable(); // such as the page of a proxy that wants a log-in
+    }
+    return found;
   }
 
-  /** The answer, if it is one; a StatusError otherwise. */
-  private async _ask(method: string, path: readonly string[], body?: unknown, query = ''): Promise<Response> {
+  /** The answer's body, read to its end; a StatusError otherwise. */
+  private async _ask(method: string, path: readonly string[], body?: unknown, query = ''): Promise<string> {
     const deadline = new AbortController();
-    const timer = setTimeout(() => deadline.abort(), PATIENCE_MS);
+    const giveUp = (): void => deadline.abort();
+    let timer = setTimeout(giveUp, PATIENCE_MS);
     const request: RequestInit = { method, signal: deadline.signal };
     if (body !== undefined) {
       request.body = JSON.stringify(body);
     }
     try {
-      const response = await this._request(this._url(path) + query, request);
+      const response = await ServerConnection.makeRequest(this._url(path) + query, request, this.settings);
+      clearTimeout(timer);
+      timer = setTimeout(giveUp, BODY_PATIENCE_MS);
+      const text = await response.text();
       if (!response.ok) {
-        throw await Private.refusal(response);
+        throw Private.refusal(response, text);
       }
-      return response;
+      return text;
+    } catch (error) {
+      throw error instanceof StatusError ? error : Private.unreachable(error);
     } finally {
       clearTimeout(timer);
-    }
-  }
-
-  private async _request(url: string, request: RequestInit): Promise<Response> {
-    try {
-      return await ServerConnection.makeRequest(url, request, this.settings);
-    } catch (error) {
-      throw new StatusError('unreachable', error instanceof Error ? error.message : String(error));
     }
   }
 }
 
 namespace Private {
-  export async function json(response: Response): Promise<unknown> {
+  export function parse(text: string): unknown {
     try {
-      return await response.json();
+      return JSON.parse(text);
     } catch {
       return undefined;
     }
   }
 
+  export function unreachable(error: unknown): StatusError {
+    return new StatusError('unreachable', error instanceof Error ? error.message : String(error));
+  }
+
+  export function unreadable(): StatusError {
+    return new StatusError('server', 'The server gave an answer that cannot be read: reload the page.');
+  }
+
   /** What a status code other than 2xx means; the server's own words where it has some. */
-  export async function refusal(response: Response): Promise<StatusError> {
-    const body = await json(response);
+  export function refusal(response: Response, text: string): StatusError {
+    const body = parse(text);
     const said = isRecord(body) && typeof body.message === 'string' ? body.message : '';
     if (response.status === 404) {
       return new StatusError('not-installed', said);
@@ -166,7 +178,7 @@ namespace Private {
     return new StatusError(forbidden ? 'forbidden' : 'server', message);
   }
 
-  function isRecord(value: unknown): value is Record<string, unknown> {
+  export function isRecord(value: unknown): value is Record<string, unknown> {
     return typeof value === 'object' && value !== null && !Array.isArray(value);
   }
 }

@@ -36,7 +36,9 @@ export class Remembered {
   add(texts: readonly string[]): void {
     const fresh = texts.filter(text => !this._texts.has(text));
     if (fresh.length > 0 || this._memory.get() === null) {
-      this._texts = new Set([...this._texts, ...fresh].slice(-REMEMBERED));
+      // Another tab may have remembered something since.
+      const others = Private.parse(this._memory.get()) ?? [];
+      this._texts = new Set([...new Set([...others, ...this._texts, ...fresh])].slice(-REMEMBERED));
       this._memory.set(JSON.stringify([...this._texts]));
     }
   }

@@ -96,7 +96,7 @@ export class SizeChoice {
 
   /** The same question again, for others come and go; the answer that is known stays until then. */
   askAgain(): void {
-    if (this._wanted !== null && this._outlook !== null) {
+    if (this._wanted !== null && this._isAnswered) {
       this._asker.want(this._wanted);
     }
   }
@@ -140,6 +140,7 @@ export class SizeChoice {
     const asked = this._target === null ? null : sizeOf(this._choice);
     this._wanted = asked && { wish: wishOf(asked), kernelId: this._target?.running?.id };
     this._outlook = null;
+    this._isAnswered = false;
     if (this._wanted === null) {
       this._asker.forget();
     } else {
@@ -150,6 +151,7 @@ export class SizeChoice {
 
   private _tell(question: IQuestion, answer: IOutlook | null): void {
     if (question === this._wanted) {
+      this._isAnswered = true;
       this._outlook = answer;
       this._changed.emit();
     }
@@ -161,6 +163,8 @@ export class SizeChoice {
   private _isTouched = false;
   private _wanted: IQuestion | null = null;
   private _outlook: IOutlook | null = null;
+  /** By an outlook, or by a failure. */
+  private _isAnswered = false;
   private readonly _asker: LatestAnswer<IQuestion, IOutlook>;
   private readonly _changed = new Signal<this, void>(this);
 }

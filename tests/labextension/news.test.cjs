@@ -6,7 +6,7 @@ const assert = require('node:assert/strict');
 const test = require('node:test');
 
 const { GIB, aKernel, aMemory, aStatus, anEnding, compiled, over } = require('./scripts.cjs');
-const { NewsReader, newsOf } = compiled('news');
+const { NewsReader, Remembered, newsOf } = compiled('news');
 
 const NOW = new Date('2026-01-01T00:00:00Z');
 const after = seconds => new Date(NOW.getTime() + seconds * 1000);
@@ -78,4 +78,13 @@ test('a wait for memory to come back counts from when it began, and one that end
   reader.read(aStatus({ kernels: [waking(100)] }), after(100));
   const over = aStatus({ kernels: [aKernel('k1', { state: 'ended' })] });
   assert.deepEqual(reader.read(over, after(200)), []);
+});
+
+test('what one tab remembers another does not forget', () => {
+  const memory = aMemory('[]');
+  const [one, other] = [new Remembered(memory), new Remembered(memory)];
+  one.add(['told by one']);
+  other.add(['told by the other']);
+  const later = new Remembered(memory);
+  assert.deepEqual([later.has('told by one'), later.has('told by the other')], [true, true]);
 });

@@ -226,6 +226,20 @@ test('a kernel is not said to have no GPU before the server was asked since it s
   await until(attached, () => attached.attachment === 'none');
 });
 
+test('a kernel is not said to have no GPU where the question for it failed', async t => {
+  const answer = { status: aStatus({ kernels: [] }) };
+  const { model, session, attached } = anAttachment(t, answer);
+  await until(model, () => model.state.status !== null);
+  const known = answer.status;
+  answer.status = null;
+  answer.problem = new StatusError('unreachable', 'it is away');
+  session.start('k-1');
+  await model.readAnew();
+  assert.equal(attached.attachment, 'unknown');
+  answer.status = known;
+  await until(attached, () => attached.attachment === 'none');
+});
+
 test('a kernel that ended stays in sight until another starts', async t => {
   const answer = { status: aStatus({ kernels: [aKernel()] }) };
   const { model, session, attached } = anAttachment(t, answer);

@@ -26,7 +26,7 @@ export const wakeHints: JupyterFrontEndPlugin<void> = {
         client.hint(kernel.id).catch(() => undefined);
       }
     };
-    notebooks.widgetAdded.connect((_, panel) => {
+    const follow = (_: unknown, panel: NotebookPanel): void => {
       const onTouch = (event: Event): void => {
         if (event.target instanceof Element && event.target.closest(CELL)) {
           hint(panel);
@@ -35,6 +35,8 @@ export const wakeHints: JupyterFrontEndPlugin<void> = {
       // They end with the node that they are on.
       panel.content.node.addEventListener('focusin', onTouch);
       panel.content.node.addEventListener('keydown', onTouch);
-    });
+    };
+    notebooks.forEach(panel => follow(notebooks, panel));
+    notebooks.widgetAdded.connect(follow);
   }
 };

@@ -74,7 +74,9 @@ export class SizedDialogs extends SessionContextDialogs {
       return null;
     }
     const { model } = this._options;
-    await model.refresh();
+    if (model.kernel(running.id) === null) {
+      await model.readAnew(); // it may be newer than the last answer
+    }
     const { status } = model.state;
     const kernel = status?.kernels.find(one => one.id === running.id && obstacle('resize', one, status) === null);
     return kernel ? { base, running: { id: kernel.id, has: sizeOf(kernel) } } : null;

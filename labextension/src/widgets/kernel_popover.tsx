@@ -53,7 +53,7 @@ export class KernelPopovers {
         item.isOpen = false;
       }
     });
-    item.disposed.connect(() => popover.close());
+    item.disposed.connect(popover.close, popover); // forgotten with the window, which the item outlives many times
     this._popover = popover;
     this._item = item;
     item.isOpen = true;

@@ -97,7 +97,9 @@ export class KernelSelector extends Panel {
           node.append(option);
         }
       }
-      this._select.append(node);
+      if (node.childElementCount > 0) {
+        this._select.append(node);
+      }
     }
     label.append(this._select);
     return [label];

@@ -46,11 +46,12 @@ export function ResizeForm(props: IResizeFormProps): JSX.Element {
     setFailure('');
     try {
       await request();
+      await model.readAnew(); // else the form would show for a moment what was before
       setDraft({});
     } catch (error) {
       setFailure(failureText(error, trans));
+      void model.refresh();
     }
-    await model.refresh();
     setUnderWay(false);
   };
   const submit = (event: React.FormEvent): void => {
