@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import sqlite3
 import time
@@ -110,10 +111,10 @@ class HistoryFile:
                 self.database.execute("DELETE FROM point WHERE step = ? AND at < ?", (each.step_seconds, oldest))
         self.shrink()
         with self._transaction():
-            self._forget_subjects(now)
+            self._forget_subjects(now - max(each.seconds for each in RANGES.values()))
 
     def shrink(self) -> None:
-        """Remove the oldest part of each kind of step as often as it takes."""
+        """Remove the oldest part of each kind of step as often as it takes, and of what then nothing is left."""
         while self._is_too_much():
             with self._transaction():
                 before = self._rows()
@@ -125,8 +126,9 @@ class HistoryFile:
                         cut = "DELETE FROM point WHERE step = ? AND at < ?"
                         self.database.execute(cut, (each.step_seconds, until))
                 gone = before - self._rows()
+                forgotten = self._forget_subjects(math.inf)
             self._log.info("history=shrunk rows=%d they were the oldest; see c.History.most_megabytes", gone)
-            if not gone:
+            if not gone and not forgotten:
                 return
 
     def _is_too_much(self) -> bool:
@@ -141,14 +143,15 @@ class HistoryFile:
     def _pragma(self, name: str) -> int:
         return int(self.database.execute(f"PRAGMA {name}").fetchone()[0])
 
-    def _forget_subjects(self, now: float) -> None:
-        """Those of which nothing is left."""
-        oldest = now - max(each.seconds for each in RANGES.values())
+    def _forget_subjects(self, before: float) -> int:
+        """Those of which nothing is left, and that were last seen before this; how many they were."""
         left = "SELECT DISTINCT subject FROM point"
         statement = f"DELETE FROM subject WHERE last_at < ? AND number NOT IN ({left})"
-        if self.database.execute(statement, (oldest,)).rowcount:
+        forgotten = self.database.execute(statement, (before,)).rowcount
+        if forgotten:
             self._numbers.clear()
             self._told.clear()
+        return forgotten
 
     def _number(self, point: Point) -> int:
         """The subject's number; what became different of it is written, and when it was seen."""

@@ -8,6 +8,7 @@ import json
 import logging
 import sqlite3
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,20 @@ def test_no_cell_of_csv_begins_a_formula(label: str) -> None:
     assert {row["label"] for row in rows if row["kind"] == "kernel"} == {f"'{label}"}
     assert {row["busy_gpus_mean"] for row in rows if row["kind"] == "kernel"} == {"0.5"}
     assert {row["temperature_celsius_mean"] for row in rows} == {""}
+
+
+def test_kernels_that_are_no_more_leave_room_for_those_that_are(path: Path) -> None:
+    life = Life(path, Limits(1 << 20, 100_000))
+    status = node(label="a long name " * 400)
+    for number in range(150):
+        short = tuple(replace(status.kernels[0], kernel_id=f"{number}-{one}") for one in range(2))
+        for _ in range(3):
+            life.look(replace(status, kernels=short))
+            life.go(5)
+    life.run(600, busy=0.5)
+    assert len(column(life.ask(kernels=("k1",)))) >= 59
+    assert path.stat().st_size <= 1 << 20
+    life.close()
 
 
 def test_a_name_that_no_file_can_hold_is_spelled_out_and_stops_nobodys_history(path: Path) -> None:
