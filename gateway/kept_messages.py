@@ -6,15 +6,20 @@ What it holds is the user's: nothing here logs it. Binary buffers are left out.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from aliquot.provisioner.relay.messages import CONTENT, HEADER, METADATA
+from aliquot.provisioner.relay.messages import CONTENT, HEADER, METADATA, read_object
 
 # A stream is joined up to this, so that its beginning can be given up before its end.
 _LONGEST_JOINED = 1 << 16
 # Content beyond it is kept unread: pictures.
 LONGEST_READ = 1 << 16
+_READ = frozenset({"stream", "clear_output", "update_display_data"})
+# The end of an update, as IPython and others write it: which display it is of.
+_DISPLAY = re.compile(rb'"transient"\s*:\s*\{\s*"display_id"\s*:\s*("(?:[^"\\]|\\.)+")\s*\}\s*\}\s*\Z')
+_LONGEST_END = 400
 
 
 class KeptMessage:
@@ -66,6 +71,16 @@ class KeptMessage:
     def value(self) -> tuple[Any, ...]:
         """All of it, to be read elsewhere while this one goes on."""
         return self.header, self.metadata, self.content, self.name, None if self.text is None else "".join(self.text)
+
+
+def read_content(msg_type: str, frame: Any) -> dict[str, Any]:
+    """What has to be known of a message's content; of a long one, whose display it updates."""
+    if msg_type not in _READ:
+        return {}
+    if len(frame) <= LONGEST_READ:
+        return read_object(frame)
+    found = _DISPLAY.search(bytes(frame[-_LONGEST_END:])) if msg_type == "update_display_data" else None
+    return {} if found is None else read_object(b'{"transient": {"display_id": %s}}' % found[1])
 
 
 def _overwrites(shown: str, text: str) -> bool:

@@ -16,12 +16,11 @@ from typing import Any
 from aliquot.provisioner.relay.link import KnownCell
 from aliquot.provisioner.relay.messages import CONTENT, HEADER, PARENT, is_silent, named_cell, read_object
 
-from .kept_messages import LONGEST_READ, KeptMessage, read_message
+from .kept_messages import LONGEST_READ, KeptMessage, read_content, read_message
 from .seen_messages import SeenMessages
 
 _OUTPUTS = frozenset({"stream", "display_data", "execute_result", "error"})
 _KEPT = _OUTPUTS | {"execute_input", "clear_output", "update_display_data"}
-_READ = frozenset({"stream", "clear_output", "update_display_data"})
 _MOST_CELLS = 1000
 _UNTIDY = 1000
 # Kernels and pages choose the ids: of one that is longer nothing is kept.
@@ -191,7 +190,7 @@ class KernelCells:
 
     def _keep(self, cell: _Cell, msg_type: str, frames: Sequence[Any]) -> None:
         size = len(frames[CONTENT])
-        content = read_object(frames[CONTENT]) if msg_type in _READ and size <= LONGEST_READ else {}
+        content = read_content(msg_type, frames[CONTENT])
         if msg_type == "execute_input":
             self._keep_input(cell, frames)
             return

@@ -111,6 +111,17 @@ def test_of_a_displays_updates_the_last_one_is_kept(a_kernel: Kernel) -> None:
     assert [each["data"] for each in a_kernel.shown()] == [{}, {"text/plain": 49}]
 
 
+def test_a_picture_that_is_drawn_again_and_again_stays_with_its_last_drawing() -> None:
+    kernel = Kernel(kept_bytes=1_000_000)
+    kernel.ask("a")
+    kernel.say("a", "display_data", data={"image/png": "first"}, metadata={}, transient={"display_id": "ä"})
+    for number in range(30):
+        picture = {"image/png": "x" * 100_000 + str(number)}
+        kernel.say("a", "update_display_data", data=picture, metadata={}, transient={"display_id": "ä"})
+    assert [each["data"]["image/png"][100_000:] for each in kernel.shown()] == ["", "29"]
+    assert kernel.cell()["omitted_messages"] == 0
+
+
 def test_beyond_the_bound_the_first_messages_go_and_are_counted() -> None:
     kernel = Kernel(messages=3)
     kernel.ask("a")
