@@ -10,6 +10,8 @@ import { ISizes, StatusError } from './tokens';
 
 type Specs = KernelSpec.ISpecModels;
 
+const PATIENCE_MS = 1500;
+
 /** Jupyter's own manager of kernelspecs with the sizes added. */
 export class KnownSpecs implements KernelSpec.IManager {
   /** `askSizes`: the sizes that the server offers; rejects where it offers none. */
@@ -58,6 +60,15 @@ export class KnownSpecs implements KernelSpec.IManager {
       }
       return null;
     }
+  }
+
+  /** The same, or the last told ones where the answer takes longer than a moment: somebody waits for a dialog. */
+  latestSizes(patienceMs = PATIENCE_MS): Promise<ISizes | null> {
+    const anew = this.refreshSizes();
+    const known = this._sizes;
+    return known === null
+      ? anew
+      : Promise.race([anew, new Promise<ISizes>(resolve => setTimeout(() => resolve(known), patienceMs))]);
   }
 
   /** Whether a kernelspec is installed or an image of the catalogue; a size is neither. */

@@ -245,3 +245,14 @@ test('a slider ends at what there is and what one may have, and at the rules whe
   assert.deepEqual([at(1, null), at(64, null), at(2, 0.5), at(0, null), at(4, 0), at(4, null, 0.25)], [1, 8, 0.5, 8, 0.01, 0.25]);
   assert.equal(sizes.mostAtHand(offers({ largest_gpus: 8 }), null), 8);
 });
+
+test('a server that is slow to tell its sizes keeps nobody waiting who knows some', async () => {
+  const told = [offers({ step: 0.01 })];
+  const known = new KnownSpecs(new AListing('python3'), () => told.shift() ?? new Promise(() => undefined));
+  await known.ready;
+  assert.equal((await known.latestSizes(1)).step, 0.01);
+  told.push(offers({ step: 0.05 }));
+  assert.equal((await known.latestSizes(1)).step, 0.05);
+  const away = new KnownSpecs(new AListing('python3'), () => Promise.reject(new Error('away')));
+  assert.equal(await away.latestSizes(1), null);
+});

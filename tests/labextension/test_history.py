@@ -46,5 +46,9 @@ def test_a_kernel_that_works_is_in_the_history(an_aliquot_lab: LabProcess, a_pag
     assert {line["label"] for line in lines if line["kind"] == "kernel"} >= {"works.ipynb"}
     history.get_by_label("Week").check(force=True)
     row.wait_for()
+    a_page.set_viewport_size({"width": 1280, "height": 330})
+    box = chart.bounding_box()
+    assert box is not None
+    assert box["height"] > 200, "a page that is too low for its charts scrolls"
     assert lab.errors == []
     an_aliquot_lab.end_kernels()

@@ -132,11 +132,15 @@ function LayerTable({ history, layers, classes, moment, format, trans }: ITableP
       <tbody>
         {layers.map((layer, place) => (
           <tr key={layer.key}>
-            <td>
+            <td title={nameOf(layer, trans)}>
               <span className={`aliquot-History-swatch ${classes[place]}`} />
               {nameOf(layer, trans)}
             </td>
-            {hasOwners && <td data-text>{layer.owner}</td>}
+            {hasOwners && (
+              <td data-text title={layer.owner}>
+                {layer.owner}
+              </td>
+            )}
             <td>{valueText(layer.values[moment ?? layer.values.length - 1], format)}</td>
             <td>{formatSeconds(layer.gpuSeconds)}</td>
             <td>{formatBytes(layer.peakBytes)}</td>

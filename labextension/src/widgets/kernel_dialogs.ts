@@ -44,7 +44,7 @@ export class SizedDialogs extends SessionContextDialogs {
     if (context.isDisposed) {
       return;
     }
-    const sizes = await this._options.known.refreshSizes();
+    const sizes = await this._options.known.latestSizes();
     if (sizes === null || context.isDisposed) {
       return super.selectKernel(context);
     }

@@ -6,6 +6,8 @@ import { formatBytes, formatShare } from '../quantities';
 import { label, Refusal } from '../sizes';
 import { IOutlook, WorkloadClass } from '../tokens';
 
+const MOST_OF_A_NAME = 60;
+
 /** `4 GiB`, `3.5 GiB` */
 export function gib(bytes: number): string {
   return formatBytes(bytes).replace('.0 ', ' ');
@@ -37,7 +39,8 @@ export function refusalText(refusal: Refusal, hasNearest: boolean, trans: Transl
 }
 
 function reasonText(refusal: Refusal, trans: TranslationBundle): string {
-  const { kind, base } = refusal;
+  const { kind } = refusal;
+  const base = elided(refusal.base);
   if (kind === 'unreadable') {
     return trans.__('This document asks for a size of %1 that cannot be read.', base);
   }
@@ -52,6 +55,11 @@ function reasonText(refusal: Refusal, trans: TranslationBundle): string {
     case 'never':
       return trans.__('This document asks for %1, which cannot be had here (%2).', size, refusal.message);
   }
+}
+
+/** Whoever wrote the document has chosen it. */
+function elided(name: string): string {
+  return name.length > MOST_OF_A_NAME ? `${name.slice(0, MOST_OF_A_NAME)}…` : name;
 }
 
 function sentence(text: string): string {

@@ -1,4 +1,4 @@
-"use strict";(self.rspackChunk_aliquot_lab=self.rspackChunk_aliquot_lab||[]).push([["labextension_style_index_js"],{"./labextension/style/index.js"(o,e,t){var a=t("./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"),i=t.n(a),r=t("./node_modules/style-loader/dist/runtime/styleDomAPI.js"),l=t.n(r),n=t("./node_modules/style-loader/dist/runtime/insertBySelector.js"),s=t.n(n),d=t("./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"),u=t.n(d),p=t("./node_modules/style-loader/dist/runtime/insertStyleElement.js"),c=t.n(p),m=t("./node_modules/style-loader/dist/runtime/styleTagTransform.js"),f=t.n(m),h=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"),x={};x.styleTagTransform=f(),x.setAttributes=u(),x.insert=s().bind(null,"head"),x.domAPI=l(),x.insertStyleElement=c(),i()(h.A,x),h.A&&h.A.locals&&h.A.locals},"./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* What may be asked of a kernel: the form of its size, and its buttons. */
+"use strict";(self.rspackChunk_aliquot_lab=self.rspackChunk_aliquot_lab||[]).push([["labextension_style_index_js"],{"./labextension/style/index.js"(o,e,t){var a=t("./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"),i=t.n(a),r=t("./node_modules/style-loader/dist/runtime/styleDomAPI.js"),l=t.n(r),n=t("./node_modules/style-loader/dist/runtime/insertBySelector.js"),s=t.n(n),d=t("./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"),u=t.n(d),p=t("./node_modules/style-loader/dist/runtime/insertStyleElement.js"),c=t.n(p),m=t("./node_modules/style-loader/dist/runtime/styleTagTransform.js"),h=t.n(m),f=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"),x={};x.styleTagTransform=h(),x.setAttributes=u(),x.insert=s().bind(null,"head"),x.domAPI=l(),x.insertStyleElement=c(),i()(f.A,x),f.A&&f.A.locals&&f.A.locals},"./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* What may be asked of a kernel: the form of its size, and its buttons. */
 
 .aliquot-Actions {
   display: flex;
@@ -431,6 +431,10 @@ input.jp-mod-styled.aliquot-Slider-number {
   --aliquot-area-7: #bdbdbd;
 }
 
+.aliquot-History > * {
+  flex-shrink: 0; /* the page scrolls; a chart that gave way would have no height left */
+}
+
 .aliquot-History h2 {
   margin: 20px 0 8px;
   font-size: var(--jp-ui-font-size2);
@@ -587,6 +591,11 @@ input.jp-mod-styled.aliquot-Slider-number {
   vertical-align: top;
 }
 
+.aliquot-History td,
+.aliquot-History th {
+  white-space: nowrap;
+}
+
 .aliquot-History th {
   color: var(--jp-ui-font-color2);
   font-weight: normal;
@@ -597,7 +606,18 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-History th[data-text],
 .aliquot-History td[data-text] {
   text-align: left;
-  overflow-wrap: anywhere;
+}
+
+.aliquot-History td:first-child,
+.aliquot-History td[data-text] {
+  max-width: 160px;
+  overflow: hidden;
+  text-overflow: ellipsis;
+}
+
+.aliquot-History td:first-child {
+  width: 100%;
+  max-width: 0; /* as wide as the others leave it */
 }
 
 .aliquot-History-swatch {
@@ -614,7 +634,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   gap: 12px;
   margin: 12px 0 0;
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=t.n(r),n=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/panel.css"),s=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/notice.css"),d=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"),u=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"),p=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"),c=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/kernels.css"),m=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"),f=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"),h=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"),x=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"),v=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"),b=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"),g=l()(i());g.i(n.A),g.i(s.A),g.i(d.A),g.i(u.A),g.i(p.A),g.i(c.A),g.i(m.A),g.i(f.A),g.i(h.A),g.i(x.A),g.i(v.A),g.i(b.A),g.push([o.id,`/* Only theme variables in all of these: they follow every theme, light or dark. */
+`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=t.n(r),n=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/panel.css"),s=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/notice.css"),d=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"),u=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"),p=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"),c=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/kernels.css"),m=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"),h=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"),f=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"),x=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"),v=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"),b=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"),g=l()(i());g.i(n.A),g.i(s.A),g.i(d.A),g.i(u.A),g.i(p.A),g.i(c.A),g.i(m.A),g.i(h.A),g.i(f.A),g.i(x.A),g.i(v.A),g.i(b.A),g.push([o.id,`/* Only theme variables in all of these: they follow every theme, light or dark. */
 `,""]),t.d(e,{},{A:g})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* An entry of a list: a device or a kernel. */
 
 .aliquot-List {
