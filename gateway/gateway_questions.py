@@ -75,17 +75,23 @@ def _close(opening: asyncio.Future[WebSocketClientConnection]) -> None:
 
 def _told(error: HTTPClientError) -> HTTPError:
     """What the gateway said, in its words; of one without words for /aliquot/api, that it has none."""
-    try:
-        message = json.loads(error.response.body)["message"] if error.response else ""
-    except (ValueError, KeyError, TypeError):
-        message = ""
     if error.code == 599:
         return _away(error)
-    if message and isinstance(message, str):
-        return HTTPError(error.code, message[:_MOST_WORDS])
+    if message := gateway_words(error):
+        return HTTPError(error.code, message)
     if error.code == _NOT_FOUND:
         return _no_aliquot()
     return HTTPError(error.code, f"the gateway at {_place()} answered {error.code} {error.message}")
+
+
+def gateway_words(error: BaseException | None) -> str:
+    """What a gateway said of a request that it refused, in its own words; empty where it said nothing."""
+    try:
+        response = error.response if isinstance(error, HTTPClientError) else None
+        message = json.loads(response.body)["message"] if response else ""
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return message[:_MOST_WORDS] if isinstance(message, str) else ""
 
 
 def _no_aliquot() -> HTTPError:

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from aliquot.gateway.auth import user_of
+from aliquot.gateway.gateway_questions import gateway_words
 from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.remote_kernels import OWN_KERNELS, OWNER_HEADER
 from aliquot.provisioner.errors import AliquotError
@@ -39,12 +40,13 @@ async def with_cause(serve: Callable[..., Awaitable[None] | None], *args: Any) -
         cause = error.__cause__
         if isinstance(cause, (AliquotError, NoSuchKernel)):
             raise told(cause) from error
-        if error.status_code == 500 and isinstance(cause, HTTPError):
-            raise cause from None
-        if error.log_message and error.args:
-            # Filled in here: Jupyter would answer with the template, and so hide what a gateway said.
-            raise HTTPError(error.status_code, error.log_message % error.args) from error
-        raise
+        found = cause if error.status_code == 500 and isinstance(cause, HTTPError) else error
+        if said := gateway_words(found.__cause__):
+            raise HTTPError(found.status_code, said) from error
+        if found.log_message and found.args:
+            # Filled in here: Jupyter would answer with the template, and so hide what was said.
+            raise HTTPError(found.status_code, found.log_message % found.args) from error
+        raise found from None
 
 
 def told(error: BaseException) -> HTTPError:

@@ -35,6 +35,16 @@ def test_outlooks_and_cells_are_the_gateways(a_gateway: Server, own_servers: Cal
         400,
         "asked gpus '50%'; found no number; write one such as 0.25",
     ), "the gateway's own words"
+    for name in ("python3.gpu-99", "nobody-has-it"):
+        asked = {"path": "b.ipynb", "name": "", "type": "notebook", "kernel": {"name": name}}
+        answers = {
+            "kernels": alices.ask("POST", "api/kernels", {"name": name}),
+            "sessions": alices.ask("POST", "api/sessions", asked),
+        }
+        want = a_gateway.ask("POST", "api/kernels", {"name": name}, token=TOKENS["alice"])
+        for route, answer in answers.items():
+            said = json.loads(answer.body)["message"], json.loads(want.body)["message"]
+            assert (answer.status, said[0]) == (want.status, said[1]), route
     of_kernel = f"aliquot/api/outlook?gpus=0.5&kernel={kernel_id}"
     assert "holds no GPU" in alices.ask("GET", of_kernel).body
     stranger, nobody = bobs.ask("GET", of_kernel), bobs.ask("GET", f"aliquot/api/outlook?gpus=0.5&kernel={NOTHING}")
