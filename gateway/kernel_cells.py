@@ -47,6 +47,8 @@ class _Cell:
     omitted: int = 0
     # Whether its first message was seen; else it is not known how many there were.
     is_whole: bool = True
+    # Whether the relay has it: until then it may be on its way there.
+    has_come: bool = False
     input: dict[str, Any] | None = None
     asks: KeptMessage | None = None  # its execute_input
     shown: deque[KeptMessage] = field(default_factory=deque)
@@ -94,9 +96,10 @@ class KernelCells:
                 found = _Cell(each.msg_id, each.cell_id, each.began, None if each.is_open else now, is_whole=False)
                 self._begin(found)
             self._name(found, found.cell_id or each.cell_id)
+            found.has_come = True
             found.input = None if each.input is None else dict(each.input)
         for cell in self._cells.values():
-            if cell.ended is None and (cell.msg_id not in told or not told[cell.msg_id].is_open):
+            if cell.ended is None and cell.has_come and (cell.msg_id not in told or not told[cell.msg_id].is_open):
                 cell.ended = now
 
     def told(self, frames: Sequence[Any], now: float) -> None:
@@ -129,6 +132,7 @@ class KernelCells:
             return None
         if msg_id not in self._cells:
             self._begin(_Cell(msg_id, None, now, is_whole=False))
+        self._cells[msg_id].has_come = True
         return self._cells[msg_id]
 
     @staticmethod

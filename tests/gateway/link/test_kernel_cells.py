@@ -267,6 +267,14 @@ def test_a_cell_from_before_is_known_by_the_relays_word_and_whole_once_its_begin
     assert not kernel.cell()["is_open"], "what the relay leaves out is over"
 
 
+def test_a_cell_on_its_way_to_the_relay_is_not_over_because_another_asks_its_user(a_kernel: Kernel) -> None:
+    a_kernel.ask("b", "next")
+    a_kernel.cells.knows([KnownCell("a", "cell", 999_000.0, True, {"prompt": "", "password": False})], a_kernel.now)
+    assert [cell["is_open"] for cell in a_kernel.report()["cells"]] == [True, True]
+    a_kernel.cells.knows([KnownCell("b", "next", 999_000.0, True)], a_kernel.now)
+    assert [cell["is_open"] for cell in a_kernel.report()["cells"]] == [False, True]
+
+
 def test_a_cell_whose_end_nobody_fetched_is_over_when_the_kernel_rests(a_kernel: Kernel) -> None:
     assert a_kernel.report(idle_since=a_kernel.now - 1)["cells"][0]["is_open"], "it was asked for after that"
     assert not a_kernel.report(idle_since=a_kernel.now + 1)["cells"][0]["is_open"]
