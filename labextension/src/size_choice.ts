@@ -25,7 +25,7 @@ export class SizeChoice {
     this._custom = { gpus: snapShare(0.25, sizes), memoryGib: null, workloadClass: firstClass(sizes) };
     this._asker = new LatestAnswer<IQuestion, IOutlook>(
       question => _ask(question.wish, question.kernelId),
-      (question, answer) => this._tell(question, answer),
+      (question, answer, error) => this._tell(question, answer, error),
       pauseMs
     );
   }
@@ -51,6 +51,11 @@ export class SizeChoice {
   /** What the chosen size would mean; null while nobody has answered, and where the server does not tell. */
   get outlook(): IOutlook | null {
     return this._outlook;
+  }
+
+  /** Why nobody could tell; null where somebody did, or was not asked yet. */
+  get failure(): unknown {
+    return this._failure;
   }
 
   get changed(): ISignal<this, void> {
@@ -140,6 +145,7 @@ export class SizeChoice {
     const asked = this._target === null ? null : sizeOf(this._choice);
     this._wanted = asked && { wish: wishOf(asked), kernelId: this._target?.running?.id };
     this._outlook = null;
+    this._failure = null;
     this._isAnswered = false;
     if (this._wanted === null) {
       this._asker.forget();
@@ -149,10 +155,11 @@ export class SizeChoice {
     this._changed.emit();
   }
 
-  private _tell(question: IQuestion, answer: IOutlook | null): void {
+  private _tell(question: IQuestion, answer: IOutlook | null, error: unknown): void {
     if (question === this._wanted) {
       this._isAnswered = true;
       this._outlook = answer;
+      this._failure = answer === null ? error : null;
       this._changed.emit();
     }
   }
@@ -163,6 +170,7 @@ export class SizeChoice {
   private _isTouched = false;
   private _wanted: IQuestion | null = null;
   private _outlook: IOutlook | null = null;
+  private _failure: unknown = null;
   /** By an outlook, or by a failure. */
   private _isAnswered = false;
   private readonly _asker: LatestAnswer<IQuestion, IOutlook>;

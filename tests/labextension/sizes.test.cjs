@@ -256,3 +256,24 @@ test('a server that is slow to tell its sizes keeps nobody waiting who knows som
   const away = new KnownSpecs(new AListing('python3'), () => Promise.reject(new Error('away')));
   assert.equal(await away.latestSizes(1), null);
 });
+
+test('a choice tells why nobody could say what it means, and asks again', async () => {
+  const answers = [() => Promise.reject(new Error('it is away')), async () => ({ outcome: 'starts' })];
+  const choice = new SizeChoice(offers(), () => answers.shift()(), 0);
+  const told = () => new Promise(resolve => choice.changed.connect(function once() {
+    if (choice.failure !== null || choice.outlook !== null) {
+      choice.changed.disconnect(once);
+      resolve();
+    }
+  }));
+  const first = told();
+  choice.begin('python3', 'python3.gpu-0.37');
+  await first;
+  assert.equal(choice.failure.message, 'it is away');
+  answers.unshift(async () => ({ outcome: 'starts' }));
+  const second = new Promise(resolve => choice.changed.connect(resolve));
+  choice.askAgain();
+  await second;
+  assert.deepEqual([choice.failure, choice.outlook.outcome], [null, 'starts']);
+  choice.dispose();
+});

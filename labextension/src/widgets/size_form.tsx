@@ -10,7 +10,8 @@ import { formatShare } from '../quantities';
 import { ISizeDraft } from '../resize_wish';
 import { SizeChoice } from '../size_choice';
 import { askedOf, Choice, isSame, partBytes, Refusal } from '../sizes';
-import { ISize } from '../tokens';
+import { ISize, StatusError } from '../tokens';
+import { failureText } from './action_words';
 import { CustomSize } from './size_custom';
 import { gib, outlookText, refusalText } from './size_words';
 
@@ -149,7 +150,15 @@ function Outlook({ choice, trans }: IPartProps): JSX.Element {
       role="status"
       data-outcome={outlook?.outcome}
     >
-      {outlook && outlookText(outlook, trans, choice.target?.running !== null)}
+      {outlook
+        ? outlookText(outlook, trans, choice.target?.running !== null)
+        : untold(choice.failure, trans)}
     </p>
   );
+}
+
+/** Why there is no outlook; nothing where a server has none to give, and while it is being asked. */
+function untold(failure: unknown, trans: TranslationBundle): string {
+  const hasNone = failure instanceof StatusError && failure.kind === 'not-installed';
+  return failure === null || hasNone ? '' : failureText(failure, trans);
 }
