@@ -64,7 +64,11 @@ export function KernelChart({ history, figure, trans, colours }: IProps): JSX.El
       <LayerTable {...{ history, layers, classes, moment, format, trans }} />
       {history.omitted > 0 && (
         <p className="aliquot-History-note">
-          {trans._n('%1 kernel that used less is left out.', '%1 kernels that used less are left out.', history.omitted)}
+          {trans._n(
+            '%1 kernel or GPU that used less is left out.',
+            '%1 kernels and GPUs that used less are left out.',
+            history.omitted
+          )}
         </p>
       )}
     </>
