@@ -176,9 +176,12 @@ def show_out_of_memory(lab: LabPage, images: Path) -> None:
 
 def show_history(lab: LabPage, images: Path) -> None:
     """Who used what over the last hour."""
+    told = lab.page.locator(".Toastify__toast")
+    while told.count():
+        told.first.get_by_role("button", name="Hide notification").click()
+        told.first.wait_for(state="detached")
     lab.run_command("Show GPU History")
-    chart = lab.page.locator(".aliquot-History svg").first
-    chart.wait_for()
+    lab.page.locator(".aliquot-Chart svg").first.wait_for()
     take(lab, images / "history")
     lab.start_command("application:close")
 

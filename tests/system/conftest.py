@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import websocket
 from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
-from aliquot.gpu_hook.client import query
+from aliquot.gpu_hook.client import AgentClientError, query
 from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 from quick_start import python_m
 
@@ -189,12 +189,21 @@ def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[subproc
     command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "4GiB"]
     with (a_folder / "agent.log").open("w") as log:
         process = subprocess.Popen(command, env=an_environment, stdout=log, stderr=log)
-    wait_until(lambda: (a_folder / "run" / "agent.sock").exists() or process.poll() is not None)
+    wait_until(lambda: answers(a_folder / "run") or process.poll() is not None)
     assert process.poll() is None, (a_folder / "agent.log").read_text()
     yield process
     process.send_signal(signal.SIGTERM)
     process.wait(timeout=DEADLINE_SECONDS)
     remove_state(softgpu_state_path(RuntimeDir(a_folder / "run")))  # of an agent that left kernels behind
+
+
+def answers(run_dir: Path) -> bool:
+    """Whether an agent answers here: its socket is there a moment before it listens."""
+    try:
+        query("status", runtime_dir=run_dir)
+    except AgentClientError:
+        return False
+    return True
 
 
 class GrantedKernel:
