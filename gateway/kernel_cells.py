@@ -10,12 +10,12 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any
 
 from aliquot.provisioner.relay.link import KnownCell
 from aliquot.provisioner.relay.messages import CONTENT, HEADER, PARENT, is_silent, named_cell, read_object
 
+from .clock import iso
 from .kept_messages import LONGEST_READ, KeptMessage, read_content, read_message
 from .seen_messages import SeenMessages
 
@@ -298,8 +298,8 @@ class KernelCells:
             told = {
                 "msg_id": cell.msg_id,
                 "cell_id": cell.cell_id,
-                "began": _moment(cell.began),
-                "ended": None if cell.ended is None else _moment(cell.ended),
+                "began": iso(cell.began),
+                "ended": iso(cell.ended),
                 "is_open": not is_over,
                 "input": None if is_over else cell.input,
                 "omitted_messages": cell.omitted or (0 if cell.is_whole else 1),
@@ -331,10 +331,6 @@ def _id(header: dict[str, Any]) -> str:
     """Of a message; empty for one that is none, or too long to be kept."""
     msg_id = header.get("msg_id")
     return msg_id if isinstance(msg_id, str) and len(msg_id) <= _LONGEST_ID else ""
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
 
 
 NOTHING = CellsReport([], {"ranges": {}, "ids": []})

@@ -6,10 +6,10 @@ Knows no user and no server; status.py decides who may see what it makes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timezone
 from typing import Any
 
 from aliquot.gateway.activity import Activity
+from aliquot.gateway.clock import iso
 from aliquot.gateway.compute_view import compute_report
 from aliquot.gateway.residency_view import over_quota_bytes, residency_report
 from aliquot.gpu_hook.agent_reports import HostMemoryStatus, KernelStatus, UnhookedProcess
@@ -145,10 +145,3 @@ def idle_since(activity: Activity | None, known: KernelStatus | None) -> float |
         None if residency is None else residency.idle_since,
     )
     return max((moment for moment in moments if moment is not None), default=None)
-
-
-def iso(seconds: float | None) -> str | None:
-    """Seconds since the epoch, as the REST API tells times."""
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

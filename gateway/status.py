@@ -11,10 +11,11 @@ from typing import Any
 
 from aliquot.gateway.activity import Activity
 from aliquot.gateway.auth import User
+from aliquot.gateway.clock import iso
 from aliquot.gateway.culling import Announcement
 from aliquot.gateway.device_reports import device_reports
 from aliquot.gateway.endings import EndedKernel
-from aliquot.gateway.kernel_usage import granted_usage, idle_since, iso, kernel_usage
+from aliquot.gateway.kernel_usage import granted_usage, idle_since, kernel_usage
 from aliquot.gateway.ledger import LedgerSnapshot
 from aliquot.gateway.planner import Pending
 from aliquot.gateway.request_queue import QueueEntry

@@ -183,6 +183,14 @@ def test_processes_past_the_limit_are_said(a_panel: ScriptedPanel) -> None:
     a_panel.shown.get_by_text("memory limits: driver").wait_for()
 
 
+def test_a_device_that_tells_its_power_shows_it(a_panel: ScriptedPanel) -> None:
+    devices = a_panel.shown.get_by_role("list", name="Devices")
+    devices.get_by_text("41 °C").wait_for()
+    assert devices.get_by_text(" W", exact=False).filter(has_text="null").count() == 0
+    a_panel.script.body["devices"][0]["power_watts"] = 291.4
+    devices.get_by_text("291 W").wait_for()
+
+
 def test_gpu_time_is_said_with_what_holds_it_back(a_panel: ScriptedPanel) -> None:
     control = {"controller": "weighted", "sharing": "time slices", "target_percent": 2.0, "contended": True}
     a_panel.script.body["devices"][0]["compute_control"] = control
