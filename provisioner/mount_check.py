@@ -28,20 +28,27 @@ def check_mounts(pid: int, mounts: Iterable[Mount], proc: Path = Path("/proc")) 
     checked = [mount for mount in mounts if mount.identity is not None]
     if not checked:
         return
-    try:
-        root = os.open(proc / str(pid) / "root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise ContainerNotVisible(f"the root of process {pid} cannot be opened: {error.strerror}") from error
+    root = _open_root(pid, proc)
     try:
         for mount in checked:
             found = _look(root, mount.target)
             if found != mount.identity:
+                # The mounts of a process that ended meanwhile are gone: what is seen then is not what it had.
+                os.close(_open_root(pid, proc))
                 raise FolderError(
                     f"asked {mount.source!r} at {mount.target!r}; found another folder mounted there than the one that "
                     "was checked; somebody put it in its place meanwhile: the kernel was ended, start it again"
                 )
     finally:
         os.close(root)
+
+
+def _open_root(pid: int, proc: Path) -> int:
+    """Of a process that has ended there is none, and it goes before its mounts do."""
+    try:
+        return os.open(proc / str(pid) / "root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ContainerNotVisible(f"the root of process {pid} cannot be opened: {error.strerror}") from error
 
 
 def _look(root: int, target: str) -> FolderIdentity | None:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from aliquot.provisioner import mount_check
 from aliquot.provisioner.container_plan import FolderIdentity, Mount
 from aliquot.provisioner.errors import FolderError
 from aliquot.provisioner.mount_check import ContainerNotVisible, check_mounts
@@ -46,6 +47,22 @@ def test_whatever_else_is_found_is_refused(base: Path, swap: str) -> None:
 def test_a_process_that_is_not_to_be_seen_is_told_apart(base: Path, tmp_path: Path) -> None:
     with pytest.raises(ContainerNotVisible):
         check_mounts(1, [mount_of(base / "mine", base / "mine")], proc=tmp_path)
+
+
+def test_a_process_that_ends_while_it_is_looked_at_is_told_apart_from_one_with_another_folder(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mounts are gone then, and the bare places below them are seen."""
+    root = tmp_path / "proc" / "7" / "root"
+    root.parent.mkdir(parents=True)
+    root.symlink_to(base)
+
+    def end(*_: object) -> None:
+        root.unlink()
+
+    monkeypatch.setattr(mount_check, "_look", end)
+    with pytest.raises(ContainerNotVisible):
+        check_mounts(7, [mount_of(base / "mine", Path("/mine"))], proc=tmp_path / "proc")
 
 
 def test_without_anything_to_compare_nothing_is_looked_at(tmp_path: Path) -> None:
