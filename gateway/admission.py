@@ -83,15 +83,14 @@ class Admission:
         self._ledger.commit(granted=[replace(holding, is_confirmed=False)])
         self._work.set()
 
-    def check(self, owner: str, request: Request, before: Grant | None = None, *, kernelspec: str = "") -> None:
+    def check(self, asker: Asker, request: Request, before: Grant | None = None) -> None:
         """Refuse what waiting cannot help; raises what check_request raises.
 
         The class of a kernel that is to start is its owner's matter, that of one that changes its asker's.
         """
         if before is None:
-            self._settings.check_class(owner, request, kernelspec)
-        limit, waits_for = self._settings.user_limit, self._queue.asked_by(owner)
-        check_request(self._ledger.snapshot(), limit, waits_for, owner, request, before)
+            self._settings.check_class(asker.owner, request, asker.kernelspec)
+        check_request(self._ledger.snapshot(), self._queue.pending(), self._settings.caps, asker, request, before)
 
     def submit(
         self, asker: Asker, request: Request, wait_seconds: float | None = None, waits_since: float | None = None
@@ -108,7 +107,7 @@ class Admission:
         if kernel_id in self._queue or self._holds(kernel_id):
             raise GrantError(f"asked a grant for kernel {kernel_id}; it waits for one or holds one already")
         try:
-            self.check(asker.owner, request, kernelspec=asker.kernelspec)
+            self.check(asker, request)
         except AliquotError:
             self._queue.outcomes["refused"] += 1
             raise
@@ -117,7 +116,8 @@ class Admission:
         shown_since = shown if waits_since is None else min(waits_since, shown)
         patience = [w for w in (wait_seconds, self._settings.queue_timeout_seconds) if w is not None]
         deadline = now + min(patience) if patience else None
-        pending = Pending(kernel_id, asker.owner, request, now - (shown - shown_since), deadline)
+        since = now - (shown - shown_since)
+        pending = Pending(kernel_id, asker.owner, request, since, deadline, teams=asker.teams)
         self._queue.add(Waiting(asker, pending, shown_since, future))
         future.add_done_callback(lambda done: self._asker_left(kernel_id, done))
         self._work.set()
@@ -153,13 +153,14 @@ class Admission:
             raise GrantError(f"asked another size for kernel {kernel_id}; it holds no GPU that this server granted")
         if request == holding.grant.request and self._agent.unavailable_since is not None:
             return holding.grant  # else the agent is asked, for another gateway may have changed it
-        self.check(holding.grant.owner, request, holding.grant)
+        self.check(holding.asker, request, holding.grant)
         future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)
         shown = self._clock.wall()
         shown_since = shown if waits_since is None else min(waits_since, shown)
         since = self._clock.now() - (shown - shown_since)
-        pending = Pending(kernel_id, holding.grant.owner, request, since, held=held_of(holding.grant))
+        held, teams = held_of(holding.grant), holding.asker.teams
+        pending = Pending(kernel_id, holding.grant.owner, request, since, held=held, teams=teams)
         waiting = Waiting(holding.asker, pending, shown_since, future)
         self._queue.add(waiting)
         self._work.set()

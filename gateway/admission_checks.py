@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aliquot.provisioner.errors import LimitError
 from aliquot.provisioner.resources import GpuShare, Grant, Request
 
 from .admission_values import AdmissionSettings
-from .ledger import LedgerSnapshot
-from .planner import never_fits
+from .gpu_caps import GpuCaps, check_caps, claims_of
+from .ledger import Asker, LedgerSnapshot
+from .planner import Pending, never_fits
 from .request_queue import Waiting
 from .size_changes import held_of
 
 
 def check_request(
     snapshot: LedgerSnapshot,
-    limit: GpuShare | None,
-    waits_for: GpuShare,
-    owner: str,
+    pending: Iterable[Pending],
+    caps: GpuCaps,
+    asker: Asker,
     request: Request,
     before: Grant | None,
 ) -> None:
-    """Refuse what waiting cannot help. ``waits_for``: all that this user waits for; ``before``: what is to change.
+    """Refuse what waiting cannot help. ``pending``: all that waits; ``before``: what is to change.
 
     Raises NeverFitsError, DeviceLostError, RequestError, LimitError, and GrantError for another number of devices.
     """
@@ -31,14 +31,8 @@ def check_request(
     error = never_fits(snapshot.room(), request, held_of(before) if before else None) if is_known else None
     if error is not None:
         raise error
-    held, more = snapshot.held_by(owner), request.gpus.hundredths
-    if before is not None:
-        more -= before.request.gpus.hundredths
-    if limit is not None and more > 0 and held.hundredths + waits_for.hundredths + more > limit.hundredths:
-        raise LimitError(
-            f"asked {request.gpus} GPU; {owner} holds {held}, waits for {waits_for} and may have {limit} in all. "
-            "Ask for less, or end a kernel that is not needed"
-        )
+    held = GpuShare(0) if before is None else before.request.gpus
+    check_caps(caps, claims_of(snapshot, pending), asker, request.gpus, held)
 
 
 def agent_deadline(waiting: Waiting, away_since: float | None, settings: AdmissionSettings) -> float:

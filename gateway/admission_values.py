@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from aliquot.provisioner.resources import GpuShare, Grant, Request
+from aliquot.provisioner.resources import Grant, Request
 
+from .gpu_caps import GpuCaps
 from .ledger import Asker, Holding, LedgerSnapshot, Node
 from .planner import Pending
 from .request_queue import QueueEntry
@@ -44,9 +45,9 @@ def allow_all_classes(owner: str, request: Request, kernelspec: str) -> None:
 
 @dataclass(frozen=True)
 class AdmissionSettings:
-    """``user_limit``: what one user may hold and wait for in all. Times in seconds; None: no limit."""
+    """``caps``: what users and teams may hold and wait for in all. Times in seconds; None: no limit."""
 
-    user_limit: GpuShare | None = None
+    caps: GpuCaps = field(default_factory=GpuCaps)
     check_class: ClassCheck = allow_all_classes
     queue_timeout_seconds: float | None = None
     agent_loss_seconds: float = 30.0

@@ -125,7 +125,8 @@ class Adoption:
         grant = None if heritage.grant is None else read_grant(heritage.grant)
         await kernel.adopt(relay, process, grant)
         if grant is not None:
-            asker = Asker(kernel.kernel_id, heritage.owner, heritage.label, heritage.kernelspec)
+            names = (heritage.owner, heritage.label, heritage.kernelspec)
+            asker = Asker(kernel.kernel_id, *names, heritage.teams)
             self._admission.adopt(Holding(grant, asker, heritage.queued_at))
         if process is not None:
             self._manager.welcome(kernel)

@@ -12,6 +12,7 @@ from typing import Any
 from aliquot.gateway.cell_outputs import CellOutputs
 from aliquot.gateway.class_policy import ClassPolicy
 from aliquot.gateway.gateway_folder import GATEWAY_NAME
+from aliquot.gateway.gpu_caps import GpuCaps
 from aliquot.gateway.kernel_cells import Budget
 from aliquot.gateway.size_names import parse_size
 from aliquot.provisioner.errors import SizeNameError
@@ -61,6 +62,16 @@ class Aliquot(Configurable):
     ).tag(config=True)
     user_limit_gpus = Float(
         0.0, help="The most GPUs that one user may hold or wait for on this server; 0 for no limit."
+    ).tag(config=True)
+    user_limits = Dict(
+        key_trait=Unicode(),
+        help="The same for single users, {'alice': 1.0}; None for no limit, 0 for no GPU. It comes before "
+        "user_limit_gpus.",
+    ).tag(config=True)
+    team_limits = Dict(
+        key_trait=Unicode(),
+        help="The most GPUs that the kernels of a team's members may hold or wait for together, {'vision': 2.0}; 0 for "
+        "none. They count for each team that their owner was in when they were asked for.",
     ).tag(config=True)
     production_for = NamesOrRule(
         Unicode(),
@@ -160,9 +171,13 @@ class Aliquot(Configurable):
         """The largest share that one kernel may ask for."""
         return GpuShare(round(self.largest_gpus * 100))
 
-    def user_limit(self) -> GpuShare | None:
-        """The share that one user may hold, None for no limit."""
-        return GpuShare(round(self.user_limit_gpus * 100)) if self.user_limit_gpus else None
+    def gpu_caps(self) -> GpuCaps:
+        """What users and teams may hold."""
+        return GpuCaps(
+            GpuShare(round(self.user_limit_gpus * 100)) if self.user_limit_gpus else None,
+            {name: None if gpus is None else GpuShare(round(gpus * 100)) for name, gpus in self.user_limits.items()},
+            {name: GpuShare(round(gpus * 100)) for name, gpus in self.team_limits.items()},
+        )
 
     def softgpu_bytes(self) -> Bytes | None:
         """Memory of each device of the software GPU; None for its own default."""
@@ -211,6 +226,18 @@ class Aliquot(Configurable):
     @validate("user_limit_gpus")
     def _limit_is_a_share(self, proposal: dict[str, Any]) -> float:
         return _share(proposal, least=0.0)
+
+    @validate("user_limits", "team_limits")
+    def _limits_are_of_names(self, proposal: dict[str, Any]) -> dict[str, float | None]:
+        limits: dict[str, float | None] = proposal["value"]
+        for name, gpus in limits.items():
+            if not name.strip() or not name.isprintable():
+                raise _refused(proposal, "a table of names and numbers of GPUs, such as {'alice': 1.0}")
+            if gpus is None and proposal["trait"].name == "user_limits":
+                continue
+            if isinstance(gpus, bool) or not isinstance(gpus, (int, float)) or not _is_share(gpus, least=0.0):
+                raise _refused(proposal, f"for {name!r} a number of GPUs from 0 to 9999 in steps of 0.01")
+        return limits
 
     @validate("runtime_dir")
     def _sockets_fit_below(self, proposal: dict[str, Any]) -> str:
@@ -311,9 +338,13 @@ def _row(name: str, trait: TraitType[Any, Any]) -> str:
 
 def _share(proposal: dict[str, Any], least: float) -> float:
     value: float = proposal["value"]
-    if not least <= value <= 9999 or abs(value * 100 - round(value * 100)) > 1e-6:
+    if not _is_share(value, least):
         raise _refused(proposal, f"a number of GPUs from {least:g} to 9999 in steps of 0.01")
     return value
+
+
+def _is_share(value: float, least: float) -> bool:
+    return least <= value <= 9999 and abs(value * 100 - round(value * 100)) <= 1e-6
 
 
 def _refused(proposal: dict[str, Any], wanted: str) -> TraitError:

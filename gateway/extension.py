@@ -87,7 +87,8 @@ class AliquotExtension(ExtensionApp):
         self._door = Door()
         self._gateway_url = GatewayClient.instance(parent=server).url or ""
         self._basis = basis = self._make_basis(server)
-        self._socket = LocalSocket(basis.runtime, basis.admission, self.log)
+        asker = askers_by_name(server.identity_provider)
+        self._socket = LocalSocket(basis.runtime, basis.admission, self.log, lambda owner: asker(owner).teams)
         basis.admission.observe(basis.watch.refresh)
         if isinstance(server.kernel_manager, AliquotKernelManager):
             self._own = OwnKernels(server.kernel_manager, basis)
@@ -136,7 +137,7 @@ class AliquotExtension(ExtensionApp):
         basis.watch.listen(history.look)
         manager, policy = None if self._own is None else self._own.manager, knobs.class_policy()
         changes = KernelChanges(basis.admission, basis.link, manager, policy, basis.watch, clock)
-        rules = OutlookRules(knobs.user_limit(), knobs.largest(), policy, knobs.residency_of)
+        rules = OutlookRules(knobs.gpu_caps(), knobs.largest(), policy, knobs.residency_of)
         outlooks = Outlooks(basis.admission.snapshot, basis.link, basis.watch.view, rules, clock)
         return replace(told, changes=changes, outlooks=outlooks, events=events, history=history)
 
@@ -203,7 +204,7 @@ def admission_settings(server: ServerApp, knobs: Aliquot) -> AdmissionSettings:
     """What admission refuses and for how long requests wait."""
     policy, asker = knobs.class_policy(), askers_by_name(server.identity_provider)
     return AdmissionSettings(
-        user_limit=knobs.user_limit(),
+        caps=knobs.gpu_caps(),
         check_class=lambda owner, request, kernelspec: policy.check(asker(owner), request, kernelspec=kernelspec),
         queue_timeout_seconds=knobs.queue_timeout_seconds or None,
     )

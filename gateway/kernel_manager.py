@@ -24,10 +24,11 @@ from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 from tornado.web import HTTPError
 from traitlets import Bool, default
 
-from .auth import current_user
+from .auth import User, current_user
 from .container_plans import REQUEST_ENV, ContainerPlanner
 from .http_errors import http_error
 from .kernel_records import KernelState
+from .ledger import Asker
 from .managed_kernel import ManagedKernel
 from .resizable_kernels import ResizableKernelManager
 from .stock_handlers import requested_env
@@ -125,7 +126,7 @@ class AliquotKernelManager(ResizableKernelManager):
         kernel_id = kernel_id or self.new_kernel_id()
         if not KERNEL_ID.fullmatch(kernel_id):
             raise HTTPError(400, f"asked kernel id {kernel_id!r}; an id has 1 to 36 letters, digits, '_', '.', '-'")
-        is_sized = self._check_start(kwargs.get("kernel_name"), user.name)
+        is_sized = self._check_start(kwargs.get("kernel_name"), user)
         if self.containers is not None and self.containers.wants(kwargs.get("kernel_name") or self.default_kernel_name):
             kwargs[REQUEST_ENV] = self.containers.allowed_env(requested_env())
         self.owners[kernel_id] = user.name
@@ -143,7 +144,7 @@ class AliquotKernelManager(ResizableKernelManager):
 
     start_kernel = _async_start_kernel
 
-    def _check_start(self, kernel_name: str | None, owner: str) -> bool:
+    def _check_start(self, kernel_name: str | None, user: User) -> bool:
         """Whether this kernelspec asks for a grant. Raises HTTPError for what waiting cannot help, and NoSuchKernel."""
         try:
             specs = cast(KernelSpecManager, self.kernel_spec_manager)
@@ -151,7 +152,7 @@ class AliquotKernelManager(ResizableKernelManager):
             spec = specs.get_kernel_spec(name)
             request = stanza_request(spec.metadata)
             if request is not None and self.admission is not None:
-                self.admission.check(owner, request, kernelspec=name)
+                self.admission.check(Asker("", user.name, kernelspec=name, teams=user.teams), request)
         except AliquotError as error:
             raise http_error(error) from error
         return request is not None
@@ -183,7 +184,8 @@ class AliquotKernelManager(ResizableKernelManager):
         """Make a new kernel one of ours."""
         kernel.kernel_id, kernel.admission, kernel.containers = kernel_id, self.admission, self.containers
         kernel.container_runtime = self.container_runtime
-        kernel.owner = self.owners.get(kernel_id) or current_user().name
+        user = current_user()
+        kernel.owner, kernel.teams = self.owners.get(kernel_id) or user.name, user.teams
         kernel.tell_failed = self._handle_start_failed
         kernel.memory, kernel.start_arguments = self.memory, dict(arguments)
 

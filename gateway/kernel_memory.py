@@ -49,6 +49,7 @@ class Remembered(Protocol):
     kernel_id: Any
     kernel_name: Any
     owner: str
+    teams: frozenset[str]
     queued_at: float
     start_arguments: dict[str, Any]
     wish: SizeWish | None
@@ -85,6 +86,7 @@ class KernelMemory:
         record = KernelRecord(
             kernel_id=kernel.kernel_id,
             owner=kernel.owner,
+            teams=tuple(sorted(kernel.teams)),
             kernelspec=kernel.kernel_name,
             state=state,
             queued_at=kernel.queued_at,
@@ -119,6 +121,7 @@ class KernelMemory:
             "gateway": self.gateway,
             "orphan_seconds": self._orphan_seconds,
             "owner": kernel.owner,
+            "teams": sorted(kernel.teams),
             "kernelspec": kernel.kernel_name,
             "spec": kernel.stanza(),
             "label": kernel.label,
@@ -139,6 +142,7 @@ class Heritage:
     arguments: Mapping[str, Any]
     grant: Mapping[str, Any] | None = None
     spec: Mapping[str, Any] | None = None
+    teams: frozenset[str] = frozenset()
 
 
 def read_heritage(record: KernelRecord | None, facts: Mapping[str, Any] | None) -> Heritage:
@@ -156,7 +160,8 @@ def read_heritage(record: KernelRecord | None, facts: Mapping[str, Any] | None) 
             names = sorted(facts or ())
             raise StateError(f"the facts of a relay of ours cannot be read: {error!r} in {names}") from error
     assert record is not None  # without facts there is one
-    return Heritage(record.owner, record.kernelspec, record.label, record.queued_at, record.arguments)
+    told = (record.owner, record.kernelspec, record.label, record.queued_at, record.arguments)
+    return Heritage(*told, teams=frozenset(record.teams))
 
 
 def _read_facts(facts: Mapping[str, Any]) -> Heritage:
@@ -168,6 +173,8 @@ def _read_facts(facts: Mapping[str, Any]) -> Heritage:
         arguments=dict(facts["arguments"]),
         grant=None if facts["grant"] is None else dict(facts["grant"]),
         spec=dict(facts["spec"]),
+        # Those of a gateway before teams had caps tell none.
+        teams=frozenset(str(team) for team in facts.get("teams", ())),
     )
 
 

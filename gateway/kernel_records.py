@@ -53,6 +53,8 @@ class KernelRecord:
     ended_for: Mapping[str, str] = field(default_factory=dict)
     # The size that it waits for while it runs; empty for none.
     wish: Mapping[str, Any] = field(default_factory=dict)
+    # Those of its owner when it was asked for.
+    teams: tuple[str, ...] = ()
 
 
 class RecordError(Exception):
@@ -147,6 +149,7 @@ def _read(path: Path) -> KernelRecord:
             arguments=dict(data["arguments"]),
             ended_for={str(key): str(value) for key, value in data["ended_for"].items()},
             wish=dict(data.get("wish", {})),
+            teams=tuple(str(team) for team in data.get("teams", ())),
         )
     except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"{error!r}") from error

@@ -18,12 +18,16 @@ from .size_changes import held_of
 
 @dataclass(frozen=True)
 class Asker:
-    """For whom, and what people call the kernel: its notebook or kernelspec."""
+    """For whom, and what people call the kernel: its notebook or kernelspec.
+
+    ``teams``: those of its owner when the kernel was asked for, for its whole life.
+    """
 
     kernel_id: str
     owner: str
     label: str = ""
     kernelspec: str = ""
+    teams: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -107,11 +111,6 @@ class LedgerSnapshot:
         left = room.give_back(held_of(holding.grant)).reserved
         devices = tuple(device.with_reserved(left[device.uuid]) for device in self.node.devices)
         return replace(self, node=replace(self.node, devices=devices), holdings=holdings)
-
-    def held_by(self, owner: str) -> GpuShare:
-        """What one user holds in all."""
-        held = (h.grant.request.gpus.hundredths for h in self.holdings.values() if h.grant.owner == owner)
-        return GpuShare(sum(held))
 
 
 class Ledger:

@@ -15,7 +15,8 @@ import os
 import pwd
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from aliquot.gpu_hook.paths import KERNEL_ID, RuntimeDir, prepare_runtime_dir
@@ -37,10 +38,13 @@ _UCRED = struct.Struct("3i")
 class LocalSocket:
     """Serves ``gateway.sock`` for as long as it holds ``gateway.lock``."""
 
-    def __init__(self, runtime: RuntimeDir, admission: Admission, log: logging.Logger) -> None:
+    def __init__(
+        self, runtime: RuntimeDir, admission: Admission, log: logging.Logger, teams_of: Callable[[str], frozenset[str]]
+    ) -> None:
         self._runtime = runtime
         self._admission = admission
         self._log = log
+        self._teams_of = teams_of
         self._processes = ProcessRuntime()
         self._lock: int | None = None
         self._server: asyncio.Server | None = None
@@ -124,6 +128,7 @@ class LocalSocket:
         """Queue the peer's request until it is granted. A peer that closes withdraws. Raises AliquotError."""
         question = await peer.question()
         asker, request, wait_seconds = _read_question(question, peer.owner())
+        asker = replace(asker, teams=self._teams_of(asker.owner))
         future = self._admission.submit(asker, request, wait_seconds)
         changed = asyncio.Event()
         stop_observing = self._admission.observe(changed.set)

@@ -55,6 +55,8 @@ class ManagedKernel(ServerKernelManager):
         # None: the extension is not loaded, and nobody finds this kernel again.
         self.memory: KernelMemory | None = None
         self.owner = ""
+        # Those of its owner when it was asked for: caps count it there, whoever restarts it.
+        self.teams: frozenset[str] = frozenset()
         # Seconds since the epoch: its place in the queue, also of a gateway that comes after us.
         self.queued_at = time.time()
         # What the first start was asked with: a start that failed can be tried again.
@@ -213,7 +215,7 @@ class ManagedKernel(ServerKernelManager):
         if request is None or self.admission is None:
             return None
         if self._grant is None:
-            asker = Asker(self.kernel_id, self.owner, self.label, self.kernel_name)
+            asker = Asker(self.kernel_id, self.owner, self.label, self.kernel_name, self.teams)
             self._grant = await self.admission.submit(asker, request, waits_since=self.queued_at)
         return self._grant
 

@@ -6,7 +6,7 @@ It changes nothing and reserves nothing, so what it tells is true of this moment
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from aliquot.gpu_hook.placement import Part
@@ -15,9 +15,9 @@ from aliquot.provisioner.resources import GpuShare, Grant, Request
 
 from . import outlook_words as words
 from .admission_checks import check_request
-from .ledger import LedgerSnapshot
+from .gpu_caps import GpuCaps, claims_of, first_exceeded
+from .ledger import Asker, LedgerSnapshot
 from .planner import Pending, plan
-from .request_queue import waits_for
 from .room import Held
 from .room_limits import alone
 from .size_changes import held_of
@@ -41,7 +41,7 @@ class Moment:
 
     ledger: LedgerSnapshot
     pending: tuple[Pending, ...] = ()
-    user_limit: GpuShare | None = None
+    caps: GpuCaps = field(default_factory=GpuCaps)
     largest: GpuShare = LARGEST
     problem: str = ""
 
@@ -73,6 +73,7 @@ class Question:
     refusal: AliquotError | None = None
     is_queued: bool = True
     whose: str = "your"
+    teams: frozenset[str] = frozenset()
 
     @property
     def held(self) -> Held | None:
@@ -120,10 +121,10 @@ def _refusal(moment: Moment, question: Question, others: Sequence[Pending]) -> A
         return question.refusal
     if question.request.gpus > moment.largest:
         return NeverFitsError(f"asked {question.request.gpus} GPU; at most {moment.largest} may be asked for here")
-    limit = moment.user_limit if question.is_queued else None
-    waits = waits_for(question.owner, others)
+    caps = moment.caps if question.is_queued else GpuCaps()
+    asker = Asker(_ASKED, question.owner, teams=question.teams)
     try:
-        check_request(moment.ledger, limit, waits, question.owner, question.request, question.before)
+        check_request(moment.ledger, others, caps, asker, question.request, question.before)
     except AliquotError as error:
         return error
     return None
@@ -137,13 +138,19 @@ def _never(
     if isinstance(error, LimitError) and error is question.refusal:
         message = words.CLASS
     elif isinstance(error, LimitError):
-        held_by, waits = moment.ledger.held_by(question.owner), waits_for(question.owner, others)
-        message = words.over_quota(question.whose, moment.user_limit or GpuShare(0), held_by, waits)
+        message = _over_quota(moment, question, others) or message
     elif isinstance(error, NeverFitsError):
         message = words.too_large(room, request, held, moment.largest)
     elif isinstance(error, GrantError) and held is not None:
         message = words.other_devices(held)
     return Outlook(request, Outcome.NEVER, message, quota_bytes=quota)
+
+
+def _over_quota(moment: Moment, question: Question, others: Sequence[Pending]) -> str:
+    """Which cap it is that leaves no room; empty: none does."""
+    more = question.request.gpus.hundredths - (question.before.request.gpus.hundredths if question.before else 0)
+    use = first_exceeded(moment.caps, claims_of(moment.ledger, others), question.owner, question.teams, more)
+    return "" if use is None else words.over_quota(question.whose, use)
 
 
 def _quota(parts: Sequence[Part] | None) -> int | None:

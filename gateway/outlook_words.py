@@ -5,6 +5,7 @@ from __future__ import annotations
 from aliquot.gpu_hook.placement import WHOLE, DeviceState, Part
 from aliquot.provisioner.resources import Bytes, GpuShare, Request
 
+from .gpu_caps import CapUse
 from .room import Held, Room
 from .room_limits import alone, largest_share, most_memory
 
@@ -42,10 +43,10 @@ def short(room: Room, request: Request, held: Held | None) -> str:
     return _lack(best, request.gpus.hundredths, needs, "")
 
 
-def over_quota(whose: str, limit: GpuShare, held: GpuShare, waits: GpuShare) -> str:
-    """More than one user may have."""
-    left = GpuShare(max(0, limit.hundredths - held.hundredths - waits.hundredths))
-    return f"over {whose} quota of {gpus(limit)}: {left} is left"
+def over_quota(whose: str, use: CapUse) -> str:
+    """More than one user, or one team together, may have."""
+    quota = f"the team {use.team}'s" if use.team else whose
+    return f"over {quota} quota of {gpus(use.limit or GpuShare(0))}: {use.left} is left"
 
 
 def too_large(room: Room, request: Request, held: Held | None, largest: GpuShare) -> str:

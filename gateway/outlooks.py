@@ -10,6 +10,7 @@ from aliquot.gateway.admission_values import AdmissionSnapshot
 from aliquot.gateway.auth import User
 from aliquot.gateway.class_policy import ClassPolicy
 from aliquot.gateway.clock import Clock
+from aliquot.gateway.gpu_caps import GpuCaps
 from aliquot.gateway.kernel_changes import Wish, no_gpu
 from aliquot.gateway.ledger import Node
 from aliquot.gateway.outlook import Moment, Outlook, Question, foresee
@@ -31,7 +32,7 @@ class NodeAgent(Protocol):
 class OutlookRules:
     """The knobs that an answer depends on. ``residency_of``: how memory of a size may leave its devices."""
 
-    user_limit: GpuShare | None
+    caps: GpuCaps
     largest: GpuShare
     policy: ClassPolicy
     residency_of: Callable[[Request], str]
@@ -61,7 +62,7 @@ class Outlooks:
         moment = await self._moment()
         if replaces is not None:
             moment = replace(moment, ledger=moment.ledger.with_room_of(replaces))
-        return foresee(moment, Question(asker.name, request, refusal=refusal), self._clock.now())
+        return foresee(moment, Question(asker.name, request, refusal=refusal, teams=asker.teams), self._clock.now())
 
     async def of_kernel(self, asker: User, kernel_id: str, wish: Wish) -> Outlook:
         """Of another size for a kernel that runs. Raises GrantError for one without a GPU."""
@@ -73,7 +74,9 @@ class Outlooks:
         request = wish.applied_to(before.request)
         refusal = self._class_refusal(asker, request, before.request.workload_class)
         whose = "your" if before.owner == asker.name else f"{before.owner}'s"
-        question = Question(before.owner, request, before, refusal, is_queued=holding is not None, whose=whose)
+        question = Question(before.owner, request, before, refusal, whose=whose, is_queued=holding is not None)
+        if holding is not None:
+            question = replace(question, teams=holding.asker.teams)
         return foresee(moment, question, self._clock.now())
 
     async def _moment(self) -> Moment:
@@ -85,7 +88,7 @@ class Outlooks:
             problem = str(error)
         known = self._admission()
         ledger = known.ledger if node is None else replace(known.ledger, node=node)
-        return Moment(ledger, known.pending, self._rules.user_limit, self._rules.largest, problem)
+        return Moment(ledger, known.pending, self._rules.caps, self._rules.largest, problem)
 
     def _class_refusal(self, asker: User, request: Request, before: WorkloadClass | None) -> AliquotError | None:
         try:

@@ -46,6 +46,14 @@ class Pending:
     since: float
     deadline: float | None = None
     held: Held | None = None
+    # Of its owner, when the kernel was asked for.
+    teams: frozenset[str] = frozenset()
+
+    @property
+    def more(self) -> int:
+        """Hundredths beyond what it holds already."""
+        held = sum(part.hundredths for part in self.held.parts) if self.held else 0
+        return max(0, self.request.gpus.hundredths - held)
 
 
 @dataclass(frozen=True)

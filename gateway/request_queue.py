@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from aliquot.provisioner.errors import AliquotError, WithdrawnError
-from aliquot.provisioner.resources import GpuShare, Grant, Request
+from aliquot.provisioner.resources import Grant, Request
 
 from .ledger import Asker
 from .planner import Pending
@@ -103,10 +103,6 @@ class RequestQueue:
             waiting.future.set_exception(WithdrawnError(f"asked {asked} GPU; withdrawn: {reason}"))
         return True
 
-    def asked_by(self, owner: str) -> GpuShare:
-        """What one user waits for in all, beyond what is held."""
-        return waits_for(owner, (waiting.pending for waiting in self._waiting.values()))
-
     def pending(self) -> tuple[Pending, ...]:
         """What the planner is asked with, in order."""
         return tuple(waiting.pending for waiting in self._waiting.values())
@@ -133,17 +129,3 @@ class RequestQueue:
             self.outcomes[outcome] += 1
         elif outcome == "granted":
             self.outcomes["resized"] += 1
-
-
-def waits_for(owner: str, pending: Iterable[Pending]) -> GpuShare:
-    """What one user waits for in all, beyond what is held."""
-    return GpuShare(sum(_more(one) for one in pending if one.owner == owner))
-
-
-def _more(pending: Pending) -> int:
-    """Hundredths beyond what it holds already."""
-    return max(0, pending.request.gpus.hundredths - _held(pending))
-
-
-def _held(pending: Pending) -> int:
-    return sum(part.hundredths for part in pending.held.parts) if pending.held else 0

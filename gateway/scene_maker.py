@@ -44,6 +44,6 @@ class SceneMaker:
             resizes=admission.resizes,
             ledger=admission.ledger,
             pending=admission.pending,
-            user_limit=self._basis.knobs.user_limit(),
+            caps=self._basis.knobs.gpu_caps(),
             grants=not self._is_remote,
         )

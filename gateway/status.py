@@ -15,6 +15,7 @@ from aliquot.gateway.clock import iso
 from aliquot.gateway.culling import Announcement
 from aliquot.gateway.device_reports import device_reports
 from aliquot.gateway.endings import EndedKernel
+from aliquot.gateway.gpu_caps import GpuCaps
 from aliquot.gateway.kernel_usage import granted_usage, idle_since, kernel_usage
 from aliquot.gateway.ledger import LedgerSnapshot
 from aliquot.gateway.planner import Pending
@@ -73,7 +74,7 @@ class Scene:
     """All that is known at one moment. ``ended``: kernels that are no more, the last one first.
 
     ``resizes``: changes of running kernels' sizes that wait for room, by kernel.
-    ``ledger``, ``pending`` and ``user_limit``: as admission has them; ``grants``: whether this server grants.
+    ``ledger``, ``pending`` and ``caps``: as admission has them; ``grants``: whether this server grants.
     ``counts`` and ``endings``: how requests left the queue, and kernels ended, since the server started.
     """
 
@@ -87,7 +88,7 @@ class Scene:
     resizes: Mapping[str, QueueEntry] = field(default_factory=dict)
     ledger: LedgerSnapshot = field(default_factory=LedgerSnapshot)
     pending: tuple[Pending, ...] = ()
-    user_limit: GpuShare | None = None
+    caps: GpuCaps = field(default_factory=GpuCaps)
     grants: bool = True
 
 
@@ -118,7 +119,7 @@ def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
 
 
 def _quota(scene: Scene, who: User) -> Report | None:
-    return quota_report(scene.user_limit, scene.ledger, scene.pending, who.name) if scene.grants else None
+    return quota_report(scene.caps, scene.ledger, scene.pending, who.name, who.teams) if scene.grants else None
 
 
 def kernel_reports(scene: Scene, who: User, ended: int | None = None) -> list[Report]:

@@ -1,26 +1,27 @@
-"""What one user may hold at once, and what of it is left. Pure; admission refuses by the same sums."""
+"""What one user and the user's teams may hold at once, and what of it is left. Pure; the rule is gpu_caps'."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from aliquot.provisioner.resources import GpuShare
-
+from .gpu_caps import CapUse, GpuCaps, cap_uses, claims_of
 from .ledger import LedgerSnapshot
 from .planner import Pending
-from .request_queue import waits_for
 
 
 def quota_report(
-    limit: GpuShare | None, ledger: LedgerSnapshot, pending: Iterable[Pending], name: str
+    caps: GpuCaps, ledger: LedgerSnapshot, pending: Iterable[Pending], name: str, teams: Iterable[str]
 ) -> dict[str, Any]:
     """``UserQuota`` of api.yaml. What waits is counted as admission counts it: it is left for nobody else."""
-    held, waits = ledger.held_by(name), waits_for(name, pending)
-    left = None if limit is None else max(0, limit.hundredths - held.hundredths - waits.hundredths) / 100
+    own, *of_teams = cap_uses(caps, claims_of(ledger, pending), name, teams)
+    return {**_report(own), "teams": [{"name": use.team, **_report(use)} for use in of_teams]}
+
+
+def _report(use: CapUse) -> dict[str, Any]:
     return {
-        "gpus": None if limit is None else float(limit),
-        "held_gpus": float(held),
-        "waiting_gpus": float(waits),
-        "left_gpus": left,
+        "gpus": None if use.limit is None else float(use.limit),
+        "held_gpus": float(use.held),
+        "waiting_gpus": float(use.waits),
+        "left_gpus": None if use.left is None else float(use.left),
     }

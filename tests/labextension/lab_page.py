@@ -270,7 +270,7 @@ _EXAMPLE: dict[str, Any] = {
     "user": {
         "name": "ada",
         "role": "user",
-        "quota": {"gpus": None, "held_gpus": 0.5, "waiting_gpus": 0.0, "left_gpus": None},
+        "quota": {"gpus": None, "held_gpus": 0.5, "waiting_gpus": 0.0, "left_gpus": None, "teams": []},
     },
     "node": {
         "name": "here",

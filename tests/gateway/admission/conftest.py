@@ -14,11 +14,16 @@ from aliquot.gateway.admission import Admission, AdmissionSettings
 from aliquot.gateway.ledger import Asker, Device, LedgerSnapshot, Node
 from aliquot.gateway.room import Room
 from aliquot.gateway.size_changes import held_of
-from aliquot.gpu_hook.placement import NEVER_FITS, NO_ROOM, Refusal, place
+from aliquot.gpu_hook.placement import NEVER_FITS, NO_ROOM, Part, Refusal, place
 from aliquot.provisioner.errors import AgentUnavailableError, AliquotError, NeverFitsError, NoRoomError, RequestError
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
 MEMORY = Bytes(8 << 30)
+
+
+def a_quota(part: Part) -> Quota:
+    guarantee = None if part.guarantee_bytes is None else Bytes(part.guarantee_bytes)
+    return Quota(part.uuid, part.index, GpuShare(part.hundredths), Bytes(part.quota_bytes), guarantee)
 
 
 class HandClock:
@@ -116,7 +121,7 @@ class HandAgent:
         placed = self._room().place(request, held_of(before))
         if isinstance(placed, Refusal):
             raise NoRoomError(placed.message)
-        quotas = tuple(Quota(p.uuid, p.index, GpuShare(p.hundredths), Bytes(p.quota_bytes)) for p in placed)
+        quotas = tuple(map(a_quota, placed))
         changed = replace(before, request=request, quotas=quotas, generation=before.generation + 1)
         self.held[kernel_id] = changed
         await self._answer()
@@ -140,8 +145,9 @@ class HandAgent:
             raise AgentUnavailableError("it went away")
 
     def _device(self, index: int) -> Device:
-        reserved = self.reserved(index)
-        return Device(f"GPU-{index}", index, "Stub", MEMORY, GpuShare(reserved), Bytes(int(MEMORY) * reserved // 100))
+        held = (part for grant in self.held.values() for part in held_of(grant).parts if part.index == index)
+        memory = Bytes(sum(part.reserved_bytes for part in held))
+        return Device(f"GPU-{index}", index, "Stub", MEMORY, GpuShare(self.reserved(index)), memory)
 
     def _room(self) -> Room:
         return LedgerSnapshot(node=Node(devices=tuple(self._device(index) for index in range(self._count)))).room()
@@ -151,7 +157,7 @@ class HandAgent:
         placed = place(states, request.gpus.hundredths, request.memory_limit, placement)
         if isinstance(placed, Refusal):
             raise {NO_ROOM: NoRoomError, NEVER_FITS: NeverFitsError}.get(placed.code, RequestError)(placed.message)
-        quotas = tuple(Quota(p.uuid, p.index, GpuShare(p.hundredths), Bytes(p.quota_bytes)) for p in placed)
+        quotas = tuple(map(a_quota, placed))
         return Grant(asker.kernel_id, asker.owner, request, "node", quotas, f"/k/{asker.kernel_id}", ())
 
 

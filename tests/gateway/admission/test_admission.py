@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from aliquot.gateway.admission import Admission
+from aliquot.gateway.gpu_caps import GpuCaps
 from aliquot.gateway.ledger import Asker
 from aliquot.provisioner import errors
 from aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
@@ -152,7 +153,7 @@ def test_a_user_over_the_limit_is_refused(play: Any, settle: Any) -> None:
             submit(admission, "c", 1)
         submit(admission, "d", 25, owner="bob")
 
-    play(scene, user_limit=GpuShare(150))
+    play(scene, caps=GpuCaps(GpuShare(150)))
 
 
 def test_the_queue_time_out_names_the_queue(play: Any, settle: Any) -> None:

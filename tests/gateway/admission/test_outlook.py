@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aliquot.gateway.admission import Admission
+from aliquot.gateway.gpu_caps import GpuCaps
 from aliquot.gateway.ledger import Asker, Device, LedgerSnapshot, Node
 from aliquot.gateway.outlook import LARGEST, Moment, Outcome, Outlook, Question, foresee
 from aliquot.gateway.planner import Pending
@@ -40,7 +41,7 @@ questions = st.builds(Ask, askers, requests, st.none() | st.integers(0, 6))
 async def asked(admission: Admission, agent: Any, ask: Ask, held: list[Grant]) -> tuple[Outlook, Grant | None]:
     known = admission.snapshot()
     grant = held[ask.grows % len(held)] if ask.grows is not None and held else None
-    moment = Moment(replace(known.ledger, node=await agent.status()), known.pending, LIMIT, LARGEST)
+    moment = Moment(replace(known.ledger, node=await agent.status()), known.pending, GpuCaps(LIMIT), LARGEST)
     owner = ask.owner if grant is None else grant.owner
     return foresee(moment, Question(owner, ask.request, grant), 0.0), grant
 
@@ -88,7 +89,7 @@ def test_an_outlook_tells_what_admission_then_does(
         if did is Outcome.QUEUED and grant is None:
             assert told.position == position
 
-    play(scene, devices=devices, user_limit=LIMIT)
+    play(scene, devices=devices, caps=GpuCaps(LIMIT))
 
 
 def a_moment(*free: int, pending: int = 0, limit: int | None = None, **rest: Any) -> Moment:
@@ -100,7 +101,7 @@ def a_moment(*free: int, pending: int = 0, limit: int | None = None, **rest: Any
     )
     queue = tuple(Pending(f"w{n}", "bob", Request(GpuShare(100)), 0.0) for n in range(pending))
     ledger = LedgerSnapshot(node=Node("n", "stub", devices))
-    return Moment(ledger, queue, None if limit is None else GpuShare(limit), **rest)
+    return Moment(ledger, queue, GpuCaps(None if limit is None else GpuShare(limit)), **rest)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aliquot.gateway.admission import Admission
+from aliquot.gateway.gpu_caps import GpuCaps
 from aliquot.gateway.ledger import Asker
 from aliquot.gateway.request_queue import QueueEntry
 from aliquot.provisioner import errors
@@ -172,7 +173,7 @@ def test_what_waiting_cannot_help_is_refused_and_changes_nothing(
         assert held(admission) == {"a": 50}
         assert queue_of(admission) == []
 
-    play(scene, devices=2, user_limit=GpuShare(90))
+    play(scene, devices=2, caps=GpuCaps(GpuShare(90)))
 
 
 def test_a_whole_device_stays_whole_when_the_part_beside_it_shrinks(play: Any) -> None:
@@ -196,7 +197,7 @@ def test_the_limit_counts_what_a_wish_adds_and_lets_shrink(play: Any) -> None:
             await admission.resize("b", size(45))
         assert isinstance(await admission.resize("b", size(10)), Grant)
 
-    play(scene, user_limit=GpuShare(100))
+    play(scene, caps=GpuCaps(GpuShare(100)))
 
 
 def test_what_holds_nothing_here_cannot_be_resized(play: Any) -> None:

@@ -131,7 +131,7 @@ class Gateway:
         self.link = AgentLink(node.folder, clock, None, server.log)
         settings = AdmissionSettings(agent_loss_seconds=3.0, recheck_seconds=1.0)
         self.admission = Admission(self.link, clock, settings, server.log)
-        self.socket = LocalSocket(RuntimeDir(node.folder), self.admission, server.log)
+        self.socket = LocalSocket(RuntimeDir(node.folder), self.admission, server.log, lambda _: frozenset())
 
     async def start(self) -> None:
         await self.link.start()

@@ -126,7 +126,9 @@ async def test_what_is_no_json_ends_the_connection(a_gateway: Any) -> None:
 
 
 async def test_a_second_gateway_goes_on_without_the_socket(a_gateway: Any, caplog: pytest.LogCaptureFixture) -> None:
-    second = LocalSocket(RuntimeDir(a_gateway.node.folder), a_gateway.admission, logging.getLogger("second"))
+    second = LocalSocket(
+        RuntimeDir(a_gateway.node.folder), a_gateway.admission, logging.getLogger("second"), lambda _: frozenset()
+    )
     assert not await second.start()
     assert "another gateway serves" in caplog.text
     assert not second.is_owner

@@ -109,7 +109,7 @@ async def test_without_an_agent_the_status_says_so_and_what_to_do(ask: Ask) -> N
     assert report["node"]["agent"] == "unavailable"
     assert "aliquot agent" in report["node"]["message"]
     assert report["devices"] == report["kernels"] == []
-    quota = {"gpus": 0.95, "held_gpus": 0.0, "waiting_gpus": 0.0, "left_gpus": 0.95}
+    quota = {"gpus": 0.95, "held_gpus": 0.0, "waiting_gpus": 0.0, "left_gpus": 0.95, "teams": []}
     assert report["user"] == {"name": "alice", "role": "user", "quota": quota}
 
 

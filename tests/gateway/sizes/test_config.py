@@ -10,6 +10,7 @@ from aliquot.gateway.auth import AliquotIdentityProvider, User
 from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.config import Aliquot, configuration_page
 from aliquot.gateway.culling import Culling
+from aliquot.gateway.gpu_caps import GpuCaps
 from aliquot.gateway.history_settings import History
 from aliquot.gateway.host_limits import HostLimits
 from aliquot.gateway.kernel_containers import KernelContainers
@@ -44,6 +45,10 @@ CLASSES = (
         ("largest_gpus", 0.001, "steps of 0.01"),
         ("user_limit_gpus", -1.0, "from 0"),
         ("user_limit_gpus", float("nan"), "from 0"),
+        ("user_limits", {"alice": "1"}, "for 'alice' a number of GPUs"),
+        ("user_limits", {"": 1.0}, "such as {'alice': 1.0}"),
+        ("team_limits", {"vision": None}, "for 'vision' a number of GPUs"),
+        ("team_limits", {"vision": 0.001}, "steps of 0.01"),
         ("driver", "amd", "one of auto, nvidia, softgpu"),
         ("runtime_dir", "here", "an absolute path"),
         ("runtime_dir", "/" + "x" * 60, "at most 50 bytes"),
@@ -73,8 +78,14 @@ def test_a_larger_largest_allows_larger_presets() -> None:
 
 
 def test_no_limit_is_none() -> None:
-    assert Aliquot().user_limit() is None
-    assert Aliquot(user_limit_gpus=1.5).user_limit() == GpuShare(150)
+    assert Aliquot().gpu_caps() == GpuCaps()
+    assert Aliquot(user_limit_gpus=1.5).gpu_caps().of_user("anybody") == GpuShare(150)
+
+
+def test_a_users_own_limit_comes_before_everybodys() -> None:
+    caps = Aliquot(user_limit_gpus=1.5, user_limits={"ada": 2, "bob": None, "eve": 0}).gpu_caps()
+    assert [caps.of_user(name) for name in ("ada", "bob", "eve")] == [GpuShare(200), None, GpuShare(0)]
+    assert Aliquot(team_limits={"vision": 0.5}).gpu_caps().teams == {"vision": GpuShare(50)}
 
 
 def test_every_knob_has_a_help_line() -> None:

@@ -1,0 +1,113 @@
+"""How many GPUs one user, and one team together, may hold and wait for: the one rule that admission refuses by. Pure.
+
+It counts what it is given, and knows no queue, no clock and no one's name but those asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from aliquot.provisioner.errors import LimitError
+from aliquot.provisioner.resources import GpuShare
+
+from .ledger import Asker, LedgerSnapshot
+from .planner import Pending
+
+
+@dataclass(frozen=True)
+class GpuCaps:
+    """``everybody``: of each user whom ``users`` does not name; None: no cap. 0 in ``users`` or ``teams``: no GPU."""
+
+    everybody: GpuShare | None = None
+    users: Mapping[str, GpuShare | None] = field(default_factory=dict)
+    teams: Mapping[str, GpuShare] = field(default_factory=dict)
+
+    def of_user(self, name: str) -> GpuShare | None:
+        """None: no cap."""
+        return self.users.get(name, self.everybody)
+
+    def teams_of(self, teams: Iterable[str]) -> tuple[str, ...]:
+        """Those of these teams that have a cap, by name."""
+        return tuple(sorted(team for team in set(teams) if team in self.teams))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one kernel holds, or waits for beyond that. ``teams``: those of its owner when it was asked for."""
+
+    owner: str
+    teams: frozenset[str]
+    held: int = 0
+    waits: int = 0
+
+
+@dataclass(frozen=True)
+class CapUse:
+    """One cap and what of it is taken; ``team`` empty: the user's own. ``limit`` None: no cap."""
+
+    limit: GpuShare | None
+    held: GpuShare
+    waits: GpuShare
+    team: str = ""
+
+    @property
+    def left(self) -> GpuShare | None:
+        """None: no cap."""
+        if self.limit is None:
+            return None
+        return GpuShare(max(0, self.limit.hundredths - self.held.hundredths - self.waits.hundredths))
+
+    def has_no_room_for(self, more: int) -> bool:
+        """For so many hundredths more. To take less, or the same, is never too much."""
+        taken = self.held.hundredths + self.waits.hundredths
+        return self.limit is not None and more > 0 and taken + more > self.limit.hundredths
+
+
+def claims_of(ledger: LedgerSnapshot, pending: Iterable[Pending]) -> tuple[Claim, ...]:
+    """All that is held and waited for."""
+    held = [Claim(h.grant.owner, h.asker.teams, held=h.grant.request.gpus.hundredths) for h in ledger.holdings.values()]
+    return (*held, *(Claim(one.owner, one.teams, waits=one.more) for one in pending))
+
+
+def cap_uses(caps: GpuCaps, claims: Collection[Claim], name: str, teams: Iterable[str]) -> tuple[CapUse, ...]:
+    """The user's own, and then those of the user's teams that have a cap, by name."""
+    own = _use(caps.of_user(name), [claim for claim in claims if claim.owner == name])
+    of_teams = (_use(caps.teams[team], [c for c in claims if team in c.teams], team) for team in caps.teams_of(teams))
+    return (own, *of_teams)
+
+
+def first_exceeded(
+    caps: GpuCaps, claims: Collection[Claim], name: str, teams: Iterable[str], more: int
+) -> CapUse | None:
+    """The first cap that so many hundredths more would exceed."""
+    uses = cap_uses(caps, claims, name, teams)
+    return next((use for use in uses if use.has_no_room_for(more)), None)
+
+
+def check_caps(caps: GpuCaps, claims: Collection[Claim], asker: Asker, asked: GpuShare, before: GpuShare) -> None:
+    """Raises LimitError. ``before``: what the kernel holds already of what is asked.
+
+    It tells the asker's own figures and the team's sum, and nothing of who else is in it.
+    """
+    use = first_exceeded(caps, claims, asker.owner, asker.teams, asked.hundredths - before.hundredths)
+    if use is None:
+        return
+    if not use.team:
+        raise LimitError(
+            f"asked {asked} GPU; {asker.owner} holds {use.held}, waits for {use.waits} and may have {use.limit} in "
+            "all. Ask for less, or end a kernel that is not needed"
+        )
+    own = _use(None, [claim for claim in claims if claim.owner == asker.owner])
+    raise LimitError(
+        f"asked {asked} GPU; the team {use.team} holds {use.held}, waits for {use.waits} and may have {use.limit} "
+        f"together; of its own {asker.owner} holds {own.held} and waits for {own.waits}. Ask for less, end a kernel "
+        "that is not needed, or try again when the team has less"
+    )
+
+
+def _use(limit: GpuShare | None, claims: Iterable[Claim], team: str = "") -> CapUse:
+    held = waits = 0
+    for claim in claims:
+        held, waits = held + claim.held, waits + claim.waits
+    return CapUse(limit, GpuShare(held), GpuShare(waits), team)

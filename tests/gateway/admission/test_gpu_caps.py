@@ -1,0 +1,129 @@
+"""What users and teams may hold together: never more, whatever the order in which it is asked for."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from aliquot.gateway.admission import Admission
+from aliquot.gateway.gpu_caps import GpuCaps
+from aliquot.gateway.ledger import Asker, Holding
+from aliquot.gateway.user_quota import quota_report
+from aliquot.provisioner import errors
+from aliquot.provisioner.resources import GpuShare, Grant, Request
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+TEAMS = {"ada": frozenset({"vision", "speech"}), "bob": frozenset({"vision"}), "cy": frozenset({"hikers"})}
+CAPS = GpuCaps(GpuShare(150), {"cy": None, "bob": GpuShare(90)}, {"vision": GpuShare(200), "speech": GpuShare(60)})
+
+names, kernels, sizes = st.sampled_from(sorted(TEAMS)), st.integers(0, 5), st.sampled_from([1, 25, 50, 75, 100])
+steps = st.lists(
+    st.tuples(st.sampled_from(["submit", "resize", "release", "adopt"]), kernels, names, sizes), max_size=30
+)
+
+
+def an_asker(kernel_id: str, owner: str) -> Asker:
+    return Asker(kernel_id, owner, f"{kernel_id}.ipynb", "python3", TEAMS[owner])
+
+
+def taken(admission: Admission) -> dict[str, int]:
+    """Hundredths held and waited for, of each user and each team."""
+    snapshot, sums = admission.snapshot(), dict.fromkeys([*TEAMS, "vision", "speech", "hikers"], 0)
+    for holding in snapshot.holdings:
+        for name in (holding.asker.owner, *holding.asker.teams):
+            sums[name] += holding.grant.request.gpus.hundredths
+    for pending in snapshot.pending:
+        for name in (pending.owner, *pending.teams):
+            sums[name] += pending.more
+    return sums
+
+
+def limits() -> dict[str, int]:
+    users = {name: CAPS.of_user(name) for name in TEAMS}
+    return {name: limit.hundredths for name, limit in {**users, **CAPS.teams}.items() if limit is not None}
+
+
+async def act(admission: Admission, agent: Any, step: tuple[str, int, str, int]) -> None:
+    verb, number, owner, hundredths = step
+    kernel_id, request = f"k{number}", Request(GpuShare(hundredths))
+    if verb == "submit":
+        admission.submit(an_asker(kernel_id, owner), request)
+    elif verb == "resize":
+        await admission.resize(kernel_id, request)
+    elif verb == "release":
+        await admission.release(kernel_id)
+    elif admission.waiting(kernel_id) is None and kernel_id not in admission.snapshot().ledger.holdings:
+        asker = an_asker(kernel_id, owner)
+        grant = agent.held.get(kernel_id) or Grant(kernel_id, owner, request, "node", (), f"/k/{kernel_id}", ())
+        admission.adopt(Holding(grant, asker, 0.0))
+
+
+@given(steps=steps)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_cap_is_exceeded_by_what_is_asked_in_any_order(play: Any, settle: Any, steps: list[Any]) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        for step in steps:
+            before = taken(admission)
+            with contextlib.suppress(errors.AliquotError):
+                await act(admission, agent, step)
+            await settle()
+            after = taken(admission)
+            for name, limit in limits().items():
+                # What is adopted runs already: it is never refused, and nothing is added to it then.
+                adopted = step[0] == "adopt" and after[name] > before[name]
+                assert adopted or after[name] <= max(limit, before[name]), (step, name)
+
+    play(scene, devices=3, caps=CAPS)
+
+
+def test_a_kernel_has_to_fit_each_of_its_owners_teams_and_no_message_names_others(play: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        await admission.submit(an_asker("a", "ada"), Request(GpuShare(50)))
+        with pytest.raises(errors.LimitError) as speech:
+            admission.submit(an_asker("b", "ada"), Request(GpuShare(25)))
+        assert str(speech.value).startswith(
+            "asked 0.25 GPU; the team speech holds 0.5, waits for 0 and may have 0.6 together; of its own ada holds 0.5"
+        )
+        await admission.submit(an_asker("c", "bob"), Request(GpuShare(90)))
+        with pytest.raises(errors.LimitError, match=r"bob holds 0\.9, waits for 0 and may have 0\.9 in all") as own:
+            admission.submit(an_asker("d", "bob"), Request(GpuShare(1)))
+        assert "ada" not in str(own.value)
+        assert "bob" not in str(speech.value)
+        # No cap of her own, and none of her team's.
+        await admission.submit(an_asker("e", "cy"), Request(GpuShare(100)))
+
+    play(scene, devices=3, caps=CAPS)
+
+
+def test_a_resize_counts_only_what_is_more_and_a_smaller_size_is_never_refused(play: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        grant = await agent.reserve(an_asker("a", "bob"), Request(GpuShare(90)), {"GPU-0": 90})
+        admission.adopt(Holding(grant, an_asker("a", "bob"), 0.0))
+        with pytest.raises(errors.LimitError):
+            await admission.resize("a", Request(GpuShare(95)))
+        grant = await admission.resize("a", Request(GpuShare(80)))
+        assert isinstance(grant, Grant)
+        assert grant.request.gpus == GpuShare(80)
+
+    play(scene, devices=3, caps=GpuCaps(users={"bob": GpuShare(50)}))
+
+
+def test_kernels_count_for_the_teams_that_their_owner_was_in_when_they_were_asked_for(play: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        await admission.submit(Asker("a", "ada", teams=frozenset({"vision"})), Request(GpuShare(90)))
+        left_it = Asker("b", "ada", teams=frozenset())
+        await admission.submit(left_it, Request(GpuShare(50)))
+        with pytest.raises(errors.LimitError, match=r"the team vision holds 0\.9"):
+            admission.submit(Asker("c", "bob", teams=frozenset({"vision"})), Request(GpuShare(20)))
+        snapshot = admission.snapshot()
+        caps = GpuCaps(GpuShare(200), teams={"vision": GpuShare(100)})
+        assert quota_report(caps, snapshot.ledger, snapshot.pending, "bob", {"vision", "hikers"}) == {
+            "gpus": 2.0,
+            "held_gpus": 0.0,
+            "waiting_gpus": 0.0,
+            "left_gpus": 2.0,
+            "teams": [{"name": "vision", "gpus": 1.0, "held_gpus": 0.9, "waiting_gpus": 0.0, "left_gpus": 0.1}],
+        }
+
+    play(scene, devices=2, caps=GpuCaps(teams={"vision": GpuShare(100)}))
