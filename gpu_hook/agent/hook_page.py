@@ -45,7 +45,10 @@ class ResidencyWords:
 
 
 class ComputeWords(NamedTuple):
-    """What a hook says of its process's work on one device. Untrusted, too; times in nanoseconds."""
+    """What a hook says of its process's work on one device. Untrusted, too; times in nanoseconds.
+
+    ``waiting_calls``: of the whole process, for a call that waits may have no device yet.
+    """
 
     launches: int
     occupied: int
@@ -58,6 +61,7 @@ class ComputeWords(NamedTuple):
     sampled_solo: int
     samples: int
     without_baseline: int
+    waiting_calls: int = 0
 
 
 class HookSide:
@@ -135,6 +139,7 @@ class HookSide:
             words[HookPage.SAMPLED_SOLO // 8],
             half_words[HookPage.SAMPLES // 4],
             half_words[HookPage.WITHOUT_BASELINE // 4],
+            self._page.half_words[HookPage.WAITING_CALLS // 4],
         )
 
     def residency(self) -> int:

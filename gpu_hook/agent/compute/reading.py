@@ -141,6 +141,7 @@ class Reader:
             samples=self._samples.value,
             without_baseline=min(words.without_baseline, 1 << 20),
             own=own,
+            waiting_calls=min(words.waiting_calls, MOST_BURSTS),
         )
 
     def _read_counters(self, words: ComputeWords, elapsed: int) -> int:

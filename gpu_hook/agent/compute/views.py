@@ -31,6 +31,7 @@ class ProcessLook:
     time since then that no interval shows. ``is_active``: work is on the device; ``active_since``: since when that is
     so, or not so. ``longest``: of one launch or graph in the last seconds. ``sampled`` and ``sampled_solo``: time of
     sampled launches, and what the same take alone. ``own``: its GPU time as NVML says it, None where NVML does not.
+    ``waiting_calls``: threads that wait at the gate or for the lease, launches or not, whatever device they are for.
     """
 
     key: int  # the session's number
@@ -55,6 +56,7 @@ class ProcessLook:
     samples: int = 0
     without_baseline: int = 0
     own: int | None = None
+    waiting_calls: int = 0
 
 
 @dataclass(frozen=True)

@@ -152,6 +152,15 @@ def test_quanta_give_the_device_to_one_kernel_until_its_quantum_ends_and_it_has_
     assert holders(quanta, two_that_want(103 * MILLISECOND)) == [2]
 
 
+def test_quanta_give_a_turn_to_a_kernel_whose_calls_wait_before_its_first_launch() -> None:
+    quanta = Quanta(quantum=100 * MILLISECOND)
+    starting = ProcessLook(1, "a", True, 50, waiting_calls=1)  # as in cuMemAlloc
+    busy = ProcessLook(2, "b", False, 50, waiting_launches=1)
+    assert holders(quanta, DeviceLook(0, (busy,))) == [2]
+    assert holders(quanta, DeviceLook(10 * MILLISECOND, (starting, busy))) == [2]
+    assert holders(quanta, DeviceLook(101 * MILLISECOND, (starting, busy))) == [1]
+
+
 def test_an_nvshare_holder_without_work_keeps_the_device_for_five_seconds() -> None:
     quanta = nvshare()
     assert holders(quanta, two_that_want(0)) == [1]

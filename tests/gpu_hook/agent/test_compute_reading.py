@@ -13,7 +13,9 @@ WHO = Who(1, "k", True, 50)
 START = 10 * SECOND
 ANY = some.integers(0, NO_LIMIT) | some.integers(0, 5 * SECOND).map(lambda near: START + near) | some.just(7)
 ANY_HALF = some.integers(0, 2**32 - 1)
-WORDS = some.builds(ComputeWords, ANY, ANY, ANY, ANY, ANY_HALF, ANY_HALF, ANY, ANY, ANY, ANY_HALF, ANY_HALF)
+WORDS = some.builds(
+    ComputeWords, ANY, ANY, ANY, ANY, ANY_HALF, ANY_HALF, ANY, ANY, ANY, ANY_HALF, ANY_HALF, waiting_calls=ANY_HALF
+)
 BOARDS = some.builds(BoardWords, ANY_HALF, ANY, ANY, ANY)
 RINGS = some.lists(ANY, min_size=2 * BOARD_INTERVALS, max_size=2 * BOARD_INTERVALS)
 
@@ -57,7 +59,7 @@ def test_garbage_is_bounded_and_never_raises(
         assert before.blocks <= look.blocks < 1 << 50
         assert look.active_since <= now
         assert isinstance(look.is_active, bool)
-        assert look.in_flight <= MOST_BURSTS >= look.waiting_launches
+        assert look.in_flight <= MOST_BURSTS >= max(look.waiting_launches, look.waiting_calls)
         assert look.longest <= LONGEST
         assert 0 <= reader.raw_allowed(look.occupied) <= NO_LIMIT
         before = look

@@ -24,7 +24,8 @@ SHUT = replace(MEASURED, gate=Gate.CLOSED)
 
 
 def wants(process: ProcessLook) -> bool:
-    return process.waiting_launches > 0 or process.in_flight > 0 or process.is_active
+    """A closed gate holds every call: one that takes memory must get a turn, too, or its program never launches."""
+    return process.waiting_launches > 0 or process.waiting_calls > 0 or process.in_flight > 0 or process.is_active
 
 
 class Quanta:
