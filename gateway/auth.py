@@ -91,6 +91,11 @@ def user_of(handler: JupyterHandler) -> User:
     return User(found.username, "admin")
 
 
+def tells_people_apart(provider: IdentityProvider) -> bool:
+    """Whether this server has several users, and so is nobody's own."""
+    return isinstance(provider, AliquotIdentityProvider) and provider.has_users
+
+
 def users_by_name(provider: IdentityProvider) -> Callable[[str], User]:
     """How to find a user who is not asking just now. Only our own provider knows roles and teams by name."""
     if isinstance(provider, AliquotIdentityProvider):

@@ -15,6 +15,7 @@ from typing import Any
 from aliquot.gateway.audience import Audience, read_audience
 from aliquot.gateway.auth import User
 from aliquot.gateway.entries import Entry
+from aliquot.gateway.kernel_environment import is_reserved
 from aliquot.gateway.size_names import parse_size, parse_size_name
 from aliquot.provisioner.container_plan import ContainerLimits, ContainerPlan, Pull
 from aliquot.provisioner.errors import RequestError, SizeNameError
@@ -81,7 +82,8 @@ class ImageCatalogue(Configurable):
         ["KERNEL_WORKING_DIR"],
         help=(
             "Variables of a client's request to start a kernel that its container gets, by name; `KERNEL_*` allows "
-            "all that begin so. Nothing of the server's own environment ever gets there."
+            "all that begin so, but none that say who somebody is or what is loaded (`KERNEL_USERNAME`, `LD_*`, …). "
+            "Nothing of the server's own environment ever gets there."
         ),
     ).tag(config=True)
 
@@ -115,6 +117,11 @@ class ImageCatalogue(Configurable):
                 raise TraitError(
                     f"c.ImageCatalogue.allowed_env: asked {name!r}; found no name of a variable; "
                     "write one such as 'KERNEL_PROJECT', or 'KERNEL_*'"
+                )
+            if is_reserved(name):
+                raise TraitError(
+                    f"c.ImageCatalogue.allowed_env: asked {name!r}; found that no request may set it: who somebody is, "
+                    "and what a kernel loads, is not the client's to say; leave it out"
                 )
         return names
 

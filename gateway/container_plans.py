@@ -14,6 +14,7 @@ from aliquot.gateway.auth import User
 from aliquot.gateway.catalogue import CatalogueImage, ImageCatalogue
 from aliquot.gateway.folder_rules import seen_inside
 from aliquot.gateway.folders import Folders, working_folder
+from aliquot.gateway.kernel_environment import allowed_env
 from aliquot.gateway.size_names import parse_size_name
 from aliquot.provisioner.container_limits import LimitRules, NodeTotals, limits_for
 from aliquot.provisioner.container_plan import ContainerLimits, ContainerPlan, Mount
@@ -111,12 +112,6 @@ def base_of(kernel_name: str) -> str:
     except SizeNameError:
         return kernel_name
     return kernel_name if sized is None else sized.base
-
-
-def allowed_env(env: Mapping[str, str], allowed: list[str]) -> dict[str, str]:
-    """What of a request's variables its kernel gets; a name that ends in ``*`` allows all that begin so."""
-    prefixes = tuple(name[:-1] for name in allowed if name.endswith("*"))
-    return {name: value for name, value in env.items() if name in allowed or (prefixes and name.startswith(prefixes))}
 
 
 def image_limits(image: CatalogueImage, limits: ContainerLimits) -> ContainerLimits:

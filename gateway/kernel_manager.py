@@ -48,6 +48,7 @@ class AliquotKernelManager(ResizableKernelManager):
         super().__init__(**kwargs)
         self.containers: ContainerPlanner | None = None
         self.container_runtime: ContainerRuntime | None = None
+        self.hides_servers_env = False
         self._ending: set[asyncio.Task[None]] = set()
 
     @default("context")
@@ -183,7 +184,7 @@ class AliquotKernelManager(ResizableKernelManager):
     def _introduce(self, kernel: ManagedKernel, kernel_id: str, arguments: Mapping[str, Any]) -> None:
         """Make a new kernel one of ours."""
         kernel.kernel_id, kernel.admission, kernel.containers = kernel_id, self.admission, self.containers
-        kernel.container_runtime = self.container_runtime
+        kernel.container_runtime, kernel.hides_servers_env = self.container_runtime, self.hides_servers_env
         user = current_user()
         kernel.owner, kernel.teams = self.owners.get(kernel_id) or user.name, user.teams
         kernel.tell_failed = self._handle_start_failed

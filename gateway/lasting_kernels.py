@@ -14,6 +14,7 @@ from typing import Any
 from jupyter_server._tz import utcnow
 from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 
+from .auth import current_user
 from .kernel_endings import KernelEndings
 from .kernel_memory import Heritage, KernelMemory, live_arguments
 from .kernel_records import KernelState
@@ -71,7 +72,12 @@ class LastingKernelManager(RelayedKernelManager):
         kernel.execution_state, kernel.reason, kernel.last_activity = state, "", utcnow()
 
     def update_env(self, *, kernel_id: str, env: dict[str, str]) -> None:
-        """Called by PATCH /api/sessions/{id}: the notebook has another name, also after a restart of ours."""
+        """Called by PATCH /api/sessions/{id}: the notebook has another name, also after a restart of ours.
+
+        Somebody else who may use the kernel names their own session by it, and not the kernel.
+        """
+        if current_user().name != self.owners.get(kernel_id):
+            return
         super().update_env(kernel_id=kernel_id, env=env)
         kernel = self._kernels.get(kernel_id)
         if isinstance(kernel, ManagedKernel):

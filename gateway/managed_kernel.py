@@ -35,6 +35,7 @@ from .container_plans import (
     ContainerStart,
     refuse_without_planner,
 )
+from .kernel_environment import without_servers_own
 from .kernel_memory import KernelMemory, SizeWish
 from .kernel_records import KernelState
 from .ledger import Asker
@@ -57,6 +58,8 @@ class ManagedKernel(ServerKernelManager):
         self.owner = ""
         # Those of its owner when it was asked for: caps count it there, whoever restarts it.
         self.teams: frozenset[str] = frozenset()
+        # Whether the server has several people, none of whom is to have what it was started with.
+        self.hides_servers_env = False
         # Seconds since the epoch: its place in the queue, also of a gateway that comes after us.
         self.queued_at = time.time()
         # What the first start was asked with: a start that failed can be tried again.
@@ -184,6 +187,8 @@ class ManagedKernel(ServerKernelManager):
             if grant is not None:
                 kwargs["grant"] = grant
             kwargs.pop(REQUEST_ENV, None)
+            if self.hides_servers_env:
+                kwargs["env"] = without_servers_own(kwargs.get("env") or os.environ)
             # Made anew at each restart, too: folders are looked at again, and may have been taken back.
             container = await self._get_container(kwargs)
             if container is not None:

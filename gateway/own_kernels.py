@@ -6,7 +6,7 @@ import asyncio
 
 from aliquot.gateway.admission_values import AdmissionSnapshot
 from aliquot.gateway.adoption import Adoption
-from aliquot.gateway.auth import users_by_name
+from aliquot.gateway.auth import tells_people_apart, users_by_name
 from aliquot.gateway.basis import Basis
 from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.container_plans import ContainerPlanner
@@ -44,6 +44,7 @@ class OwnKernels:
         # Kernels without a grant, whose folder would tell it, have their relays where ours are looked for.
         manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(basis.runtime.path)}}))
         manager.admission = basis.admission
+        manager.hides_servers_env = tells_people_apart(server.identity_provider)
         basis.admission.observe_resizes(manager.take_outcome)
         folder = basis.memory.folder
         self.policy = StopPolicy(knobs.keep_kernels, can_keep=folder is not None)

@@ -146,6 +146,12 @@ def test_an_allow_list_holds_names_of_variables(name: str) -> None:
         ImageCatalogue(config=Config({"ImageCatalogue": {"allowed_env": [name]}}))
 
 
+@pytest.mark.parametrize("name", ["KERNEL_USERNAME", "LD_PRELOAD", "LD_*", "ALIQUOT_KERNEL_ID", "JUPYTERHUB_*", "PATH"])
+def test_who_somebody_is_and_what_is_loaded_cannot_be_allowed(name: str) -> None:
+    with pytest.raises(TraitError, match="no request may set it"):
+        ImageCatalogue(config=Config({"ImageCatalogue": {"allowed_env": ["KERNEL_*", name]}}))
+
+
 @pytest.mark.parametrize(
     ("change", "user", "want"),
     [

@@ -29,6 +29,15 @@ def test_of_the_environment_only_what_the_asker_added_is_kept(monkeypatch: pytes
     assert (live["env"]["CHANGED"], live["env"]["JPY_SESSION_NAME"]) == ("after", "a.ipynb")
 
 
+def test_a_later_gateway_replays_a_request_to_its_own_kernel_alone() -> None:
+    alices = lasting_arguments({"request_env": {"KERNEL_KEY": "of alice"}, "env": {"JPY_SESSION_NAME": "a.ipynb"}})
+    carols = lasting_arguments({"env": {}})
+    assert live_arguments(alices)["request_env"] == {"KERNEL_KEY": "of alice"}
+    live = live_arguments(carols)
+    assert "request_env" not in live
+    assert "of alice" not in live["env"].values()
+
+
 def test_a_start_without_an_environment_stays_one() -> None:
     assert live_arguments(lasting_arguments({"cwd": "/"})) == {"cwd": "/"}
 
