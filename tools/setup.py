@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cuda_clients import ClientSetup, offload_compiler
+from hub_proxy import HubProxy
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -37,6 +38,7 @@ KEPT_APART = {
     "nvdashboard": ("jupyterlab-nvdashboard>=0.15,<0.16", "a client of NVML (it needs Python 3.11)"),
     "notebook7": ("notebook>=7.6,<8", "Notebook 7 in the browser"),
 }
+EXTRAS = {"hub": "lab,hub"}  # those of pyproject.toml; others bear the name of what is set up
 SYSTEM_PACKAGES = {"chromium": "chromium", "clang": "clang", "valgrind": "valgrind"}  # program: Debian package
 # The container engines that tests start for themselves, with what they need of the system.
 ENGINE_PACKAGES = {
@@ -218,7 +220,7 @@ def build_native() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("extra", choices=["demo", "lab", "test"], help="what to set up for")
+    parser.add_argument("extra", choices=["demo", "lab", "hub", "test"], help="what to set up for")
     parser.add_argument("--torch", action="store_true", help="PyTorch's CUDA wheel too")
     parser.add_argument("--upstream", action="store_true", help="the test suites of Jupyter's own packages too")
     options = parser.parse_args()
@@ -230,11 +232,15 @@ def main() -> None:
     if not (stamp.exists() and stamp.read_text() == want and (VENV / "bin" / "python").exists()):
         LOG.write_text("")
         make_environment()
-        install_packages(extra)
+        install_packages(EXTRAS.get(extra, extra))
         stamp.write_text(want)
     elif shutil.which("cmake"):
         build_native()
+    proxy = HubProxy(ROOT, run_step, say)
+    if extra == "hub" and (problem := proxy.install()):
+        raise SystemExit(f"[setup] failed: JupyterHub's proxy: {problem} (whole output: {LOG.relative_to(ROOT)})")
     if extra == "test":
+        proxy.install_for_tests()
         install_system_packages()
         install_kept_apart()
         ClientSetup(BUILD, run_step, say).install()

@@ -1,0 +1,79 @@
+"""The one line of jupyterhub_config.py: adds the gateway to a Hub's configuration, beside what stands there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aliquot.gateway.hub import sections, spawn
+from aliquot.gateway.hub.profiles import profile_list
+from aliquot.gateway.hub.scopes import ADMIN_ROLE, ADMIN_SCOPE, CUSTOM_SCOPES, USER_SCOPES, access_scope
+from aliquot.gateway.hub.service import check_reach, server_environment, server_token_scopes, service_entry
+from aliquot.gateway.hub.settings import HubConfigError, HubSettings
+from traitlets.config import Config
+from traitlets.config.loader import LazyConfigValue
+
+
+def configure(c: Config, **settings: Any) -> HubSettings:
+    """To be called at the end of the file, with the fields of HubSettings. Raises HubConfigError."""
+    wanted = HubSettings(**settings)
+    spawner = _spawner_name(c)
+    check_reach(wanted, spawner)
+    _add_service(c, wanted)
+    _add_scopes(c, wanted)
+    for section in sections.sections_of(c, "Spawner", "environment"):
+        sections.add_to_dict(c, section, "environment", server_environment(wanted))
+    for section in sections.sections_of(c, "Spawner", "args"):
+        # Of no meaning to a server without Aliquot, which warns of it.
+        sections.add_to_list(c, section, "args", [f"--Aliquot.keep_kernels={wanted.keep_kernels}"])
+    sections.compose(c, "Spawner", "server_token_scopes", server_token_scopes(wanted))
+    sections.compose(c, "Spawner", "apply_user_options", spawn.apply_user_options(wanted))
+    if wanted.has_choice:
+        _add_choice(c, wanted, spawner)
+    return wanted
+
+
+def _add_service(c: Config, wanted: HubSettings) -> None:
+    found = sections.found_in(c, "JupyterHub", "services")
+    known = [*found._prepend, *found._extend] if isinstance(found, LazyConfigValue) else found or ()
+    if any(service.get("name") == wanted.name for service in known):
+        raise HubConfigError(
+            f"c.JupyterHub.services has a service {wanted.name!r} already; take it away, or give the gateway another "
+            "name: configure(name=…)"
+        )
+    sections.add_to_list(c, "JupyterHub", "services", [service_entry(wanted)])
+
+
+def _add_scopes(c: Config, wanted: HubSettings) -> None:
+    access = access_scope(wanted.name)
+    sections.add_to_dict(c, "JupyterHub", "custom_scopes", CUSTOM_SCOPES)
+    roles = sections.found_in(c, "JupyterHub", "load_roles")
+    extra = sections.found_in(c, "JupyterHub", "extra_user_scopes")
+    has_user_role = isinstance(roles, list) and any(role.get("name") == "user" for role in roles)
+    if extra is not None and not has_user_role:
+        # A role "user" of ours would make the Hub ignore it.
+        sections.add_to_list(c, "JupyterHub", "extra_user_scopes", [access])
+    else:
+        sections.add_role(c, "user", [access], before=USER_SCOPES)
+    admins = set()
+    for section in sections.sections_of(c, "Authenticator", "admin_users"):
+        found = sections.found_in(c, section, "admin_users")
+        admins |= set((found._update or ()) if isinstance(found, LazyConfigValue) else found or ())
+    members = {"users": sorted(admins), "groups": list(wanted.admin_groups)}
+    sections.add_role(c, ADMIN_ROLE, [ADMIN_SCOPE], **members)
+
+
+def _add_choice(c: Config, wanted: HubSettings, spawner: str) -> None:
+    choice = wanted.choice()
+    if "kube" in spawner.lower():
+        sections.compose(c, "KubeSpawner", "profile_list", lambda found: profile_list(choice, found))
+        return
+    sections.compose(c, "Spawner", "options_form", spawn.options_form(choice))
+    sections.compose(c, "Spawner", "options_from_form", spawn.options_from_form())
+
+
+def _spawner_name(c: Config) -> str:
+    """The names of its class and of those it is made of, or the text that names it."""
+    found = sections.found_in(c, "JupyterHub", "spawner_class")
+    if isinstance(found, type):
+        return " ".join(cls.__name__ for cls in found.__mro__)
+    return str(found or "")

@@ -1,0 +1,80 @@
+"""The gateway as the Hub knows it: one service, the scopes it gives, and what a user's server is told of it. Values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from aliquot.gateway.hub.scopes import SERVER_SCOPES, server_scopes
+from aliquot.gateway.hub.settings import HubConfigError, HubSettings
+
+_LOOPBACK = ("localhost", "127.", "::1")
+
+
+def service_entry(settings: HubSettings) -> dict[str, Any]:
+    """An entry of `c.JupyterHub.services`."""
+    entry: dict[str, Any] = {"name": settings.name, "url": settings.url, "display": False}
+    if settings.is_managed:
+        entry |= {"command": settings.command(), "environment": dict(settings.gateway_environment)}
+    else:
+        entry["api_token"] = settings.api_token
+    return entry
+
+
+def server_environment(settings: HubSettings) -> dict[str, Any]:
+    """What Jupyter Server's gateway mode reads in the user's server; the functions are called by the Hub at each start.
+
+    The token is that of the server: it ends with it, and the gateway asks the Hub whose it is.
+    """
+    origin = (settings.connect_url or settings.url).rstrip("/")
+    prefix = f"services/{settings.name}"
+
+    def gateway_url(spawner: Any) -> str:
+        # Set later in the file, or on the command line: known only now.
+        base = spawner.hub.base_url.rstrip("/").removesuffix("hub")
+        return f"{origin}{base}{prefix}"
+
+    def server_token(spawner: Any) -> str:
+        return str(spawner.api_token)
+
+    return {
+        "JUPYTER_GATEWAY_URL": gateway_url,
+        "JUPYTER_GATEWAY_AUTH_TOKEN": server_token,
+        "JUPYTER_GATEWAY_AUTH_SCHEME": "token",
+    }
+
+
+def server_token_scopes(settings: HubSettings) -> Callable[[Any], Any]:
+    """Made of what is set: a list, a function of the spawner, or None."""
+    ours = server_scopes(settings.name)
+
+    def make(found: Any) -> Any:
+        if not callable(found):
+            return list(dict.fromkeys([*(found or SERVER_SCOPES), *ours]))
+
+        async def scopes(spawner: Any) -> list[str]:
+            theirs = found(spawner)
+            if hasattr(theirs, "__await__"):
+                theirs = await theirs
+            return list(dict.fromkeys([*(theirs or SERVER_SCOPES), *ours]))
+
+        return scopes
+
+    return make
+
+
+def check_reach(settings: HubSettings, spawner: str) -> None:
+    """Raises HubConfigError where servers run elsewhere, and would look for the gateway on their own loopback."""
+    host = urlsplit(settings.connect_url or settings.url).hostname or ""
+    if any(word in spawner.lower() for word in ("docker", "kube", "swarm")) and host.startswith(_LOOPBACK):
+        raise HubConfigError(
+            f"users' servers run in containers ({spawner}), where {settings.connect_url or settings.url} is the "
+            "container itself. Let the gateway listen where they reach it (configure(url='http://0.0.0.0:8890')) and "
+            "say how they do (connect_url='http://the-hubs-name:8890')"
+        )
+    if host in ("0.0.0.0", "::"):
+        raise HubConfigError(
+            f"{settings.connect_url or settings.url} is where the gateway listens, and no address to connect to: "
+            "say how users' servers reach it (configure(connect_url='http://the-hubs-name:8890'))"
+        )

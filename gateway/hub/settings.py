@@ -1,0 +1,119 @@
+"""What an administrator says of the gateway in a Hub's configuration, checked once. It changes no configuration."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from aliquot.gateway.gpu_caps import GpuCaps
+from aliquot.gateway.hub.size_choice import NO_GPU, SizeChoice, SizeChoiceError
+from aliquot.provisioner.resources import GpuShare
+
+KEEP_KERNELS = ("always", "auto", "never")
+_SERVICE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+class HubConfigError(Exception):
+    """What is asked in jupyterhub_config.py cannot be, or clashes with what stands there already."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubSettings:
+    """The arguments of `configure`; docs/how-to/jupyterhub.md tells what each is for.
+
+    ``url``: where the gateway listens; ``connect_url``: how users' servers reach it, if not by that. ``api_token``:
+    of a gateway that the administrator starts; without one the Hub starts it. Limits are in GPUs, 0 for none.
+    """
+
+    sizes: Sequence[str] = ("0.25", "0.5", "1", "0.25-low")
+    default_size: str = NO_GPU
+    custom_sizes: bool = True
+    largest_gpus: float = 8.0
+    user_limit_gpus: float = 0.0
+    user_limits: Mapping[str, float] = field(default_factory=dict)
+    team_limits: Mapping[str, float] = field(default_factory=dict)
+    admin_groups: Sequence[str] = ()
+    name: str = "aliquot"
+    url: str = "http://127.0.0.1:8890"
+    connect_url: str = ""
+    api_token: str = ""
+    gateway_options: Sequence[str] = ()
+    gateway_environment: Mapping[str, str] = field(default_factory=dict)
+    keep_kernels: str = "always"
+
+    def __post_init__(self) -> None:
+        if not _SERVICE_NAME.fullmatch(self.name):
+            raise HubConfigError(f"configure(name=…): asked {self.name!r}; wanted lower-case letters, digits, '-._'")
+        if self.keep_kernels not in KEEP_KERNELS:
+            wanted = ", ".join(KEEP_KERNELS)
+            raise HubConfigError(f"configure(keep_kernels=…): asked {self.keep_kernels!r}; wanted one of {wanted}")
+        for knob in ("sizes", "admin_groups", "gateway_options"):
+            if isinstance(getattr(self, knob), str):
+                raise HubConfigError(f"configure({knob}=…): asked {getattr(self, knob)!r}; wanted a list of texts")
+        _check_url("url", self.url)
+        if self.connect_url:
+            _check_url("connect_url", self.connect_url)
+        self.caps()
+        if self.has_choice:
+            self.choice()
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether a size is asked for on the spawn page; else sizes are in the kernel picker only."""
+        return bool(self.sizes)
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether the Hub starts the gateway."""
+        return not self.api_token
+
+    def choice(self) -> SizeChoice:
+        """What may be chosen on the spawn page. Raises HubConfigError."""
+        try:
+            return SizeChoice.of(
+                self.sizes, self.default_size, self.custom_sizes, _share("largest_gpus", self.largest_gpus), self.caps()
+            )
+        except SizeChoiceError as error:
+            raise HubConfigError(f"configure(sizes=…): {error}") from None
+
+    def caps(self) -> GpuCaps:
+        """What users and teams may have, as the gateway counts it. Raises HubConfigError."""
+        everybody = _share("user_limit_gpus", self.user_limit_gpus)
+        return GpuCaps(
+            everybody if everybody.hundredths else None,
+            {name: _share(f"user_limits[{name!r}]", gpus) for name, gpus in self.user_limits.items()},
+            {name: _share(f"team_limits[{name!r}]", gpus) for name, gpus in self.team_limits.items()},
+        )
+
+    def command(self) -> list[str]:
+        """What starts the gateway: the Hub's own command where it is managed, else the administrator's."""
+        options = [f"--Aliquot.largest_gpus={self.largest_gpus:g}"]
+        if self.user_limit_gpus:
+            options.append(f"--Aliquot.user_limit_gpus={self.user_limit_gpus:g}")
+        if self.user_limits:
+            options.append(f"--Aliquot.user_limits={dict(self.user_limits)!r}")
+        if self.team_limits:
+            options.append(f"--Aliquot.team_limits={dict(self.team_limits)!r}")
+        if self.has_choice:
+            options.append(f"--Aliquot.presets={[size for size in self.sizes if size != NO_GPU]!r}")
+        return [sys.executable, "-m", "aliquot.gateway.app", "serve", "--hub", *options, *self.gateway_options]
+
+
+def _share(knob: str, gpus: float) -> GpuShare:
+    wanted = "a number of GPUs from 0 to 9999 in steps of 0.01"
+    if isinstance(gpus, bool) or not isinstance(gpus, (int, float)) or not 0 <= gpus <= 9999:
+        raise HubConfigError(f"configure({knob}=…): asked {gpus!r}; wanted {wanted}")
+    if abs(gpus * 100 - round(gpus * 100)) > 1e-6:
+        raise HubConfigError(f"configure({knob}=…): asked {gpus!r}; wanted {wanted}")
+    return GpuShare(round(gpus * 100))
+
+
+def _check_url(knob: str, url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise HubConfigError(f"configure({knob}=…): asked {url!r}; wanted one like http://127.0.0.1:8890")
+    if knob == "url" and parts.port is None:
+        raise HubConfigError(f"configure(url=…): asked {url!r}; wanted its port, too: http://127.0.0.1:8890")

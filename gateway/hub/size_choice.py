@@ -1,0 +1,97 @@
+"""Which GPU sizes a user may choose for a server's kernels, and the check of what was chosen. Pure; it draws no page.
+
+The gateway refuses by the same grammar and caps when a kernel is asked for; here it is said before a server starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from aliquot.gateway.gpu_caps import GpuCaps, first_exceeded
+from aliquot.gateway.size_names import parse_size, size_label, size_suffix
+from aliquot.provisioner.errors import SizeNameError
+from aliquot.provisioner.resources import GpuShare
+
+NO_GPU = "none"
+NO_GPU_LABEL = "No GPU"
+_LONGEST = 40  # of a size that somebody sends; the grammar's own longest is shorter
+
+
+class SizeChoiceError(Exception):
+    """What was asked, what is allowed, what to do: for the page and the API."""
+
+
+@dataclass(frozen=True)
+class SizeChoice:
+    """``sizes``: as they are listed, in their normal form; `none` is always one of them, the first if not placed."""
+
+    sizes: tuple[str, ...]
+    default: str
+    has_custom: bool
+    largest: GpuShare
+    caps: GpuCaps
+
+    @classmethod
+    def of(cls, sizes: Sequence[str], default: str, has_custom: bool, largest: GpuShare, caps: GpuCaps) -> SizeChoice:
+        """Read what an administrator wrote. Raises SizeChoiceError."""
+        listed = tuple(dict.fromkeys(normal_size(size, largest) for size in sizes))
+        if NO_GPU not in listed:
+            listed = (NO_GPU, *listed)
+        choice = cls(listed, normal_size(default, largest), has_custom, largest, caps)
+        if choice.default not in listed:
+            raise SizeChoiceError(f"the default {default!r} is not one of {', '.join(listed)}")
+        return choice
+
+    def offered(self, name: str, teams: Iterable[str]) -> tuple[str, ...]:
+        """The listed sizes that this user's caps allow."""
+        known = tuple(teams)
+        return tuple(size for size in self.sizes if not self._refusal(size, name, known))
+
+    def default_for(self, name: str, teams: Iterable[str]) -> str:
+        """The default, or no GPU where it is more than this user may have."""
+        return self.default if self.default in self.offered(name, teams) else NO_GPU
+
+    def limit_of(self, name: str, teams: Iterable[str]) -> GpuShare:
+        """The most that this user may ask for in one kernel."""
+        own = self.caps.of_user(name)
+        limits = [self.largest, *([] if own is None else [own])]
+        return min([*limits, *(self.caps.teams[team] for team in self.caps.teams_of(teams))])
+
+    def check(self, asked: object, name: str, teams: Iterable[str]) -> str:
+        """The size in its normal form: `KERNEL_GPU` of the user's server. Raises SizeChoiceError."""
+        if asked is None or asked == "":
+            return self.default_for(name, teams)
+        if not isinstance(asked, str) or len(asked) > _LONGEST:
+            raise SizeChoiceError(f"asked {str(asked)[:_LONGEST]!r} as a GPU size; wanted a text such as 0.25")
+        size = normal_size(asked.strip(), self.largest)
+        if size not in self.sizes and not self.has_custom:
+            raise SizeChoiceError(f"asked the GPU size {size}; this Hub has {', '.join(self.sizes)}")
+        if refusal := self._refusal(size, name, tuple(teams)):
+            raise SizeChoiceError(refusal)
+        return size
+
+    def _refusal(self, size: str, name: str, teams: Sequence[str]) -> str:
+        if size == NO_GPU:
+            return ""
+        asked = parse_size(size).gpus
+        use = first_exceeded(self.caps, (), name, teams, asked.hundredths)
+        if use is None:
+            return ""
+        whose = f"the team {use.team} may have {use.limit} together" if use.team else f"{name} may have {use.limit}"
+        return f"asked {asked} GPU; {whose}. Choose a smaller size, or no GPU"
+
+
+def normal_size(size: str, largest: GpuShare | None = None) -> str:
+    """``0.50-LOW`` → ``0.5-low``; `none` stays. Raises SizeChoiceError."""
+    if size.lower() == NO_GPU:
+        return NO_GPU
+    try:
+        return size_suffix(parse_size(size, largest)).removeprefix("gpu-")
+    except SizeNameError as error:
+        raise SizeChoiceError(str(error)) from None
+
+
+def choice_label(size: str) -> str:
+    """What a person reads: ``0.25 GPU · 8 GiB · low``."""
+    return NO_GPU_LABEL if size == NO_GPU else size_label(parse_size(size))

@@ -1,0 +1,152 @@
+"""What the Hub calls when a server is started: the form, what was sent, and the checked size for the server.
+
+An administrator's own form and hooks go on: theirs is asked first, and ours adds to it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aliquot.gateway.hub.options_form import FIELD, read_form, rest_of, size_form
+from aliquot.gateway.hub.settings import HubSettings
+from aliquot.gateway.hub.size_choice import SizeChoice, SizeChoiceError
+from tornado.web import HTTPError
+
+VARIABLE = "KERNEL_GPU"  # of the user's server, whose gateway mode sends it with each kernel it asks for
+# KubeSpawner's name for the text that is typed in place of a listed choice.
+UNLISTED = f"{FIELD}--unlisted-choice"
+
+
+def teams_of(spawner: Any) -> list[str]:
+    """The Hub's groups of the server's user."""
+    return sorted(group.name for group in spawner.user.groups)
+
+
+def asked_size(options: Mapping[str, Any]) -> Any:
+    """What spawn options ask for, of a form, of KubeSpawner's profile, or of the API; unchecked."""
+    return options.get(UNLISTED) or options.get(FIELD)
+
+
+def options_form(choice: SizeChoice) -> Callable[[Any], Any]:
+    """Made of what is set, a text or a function of the spawner; or of the spawner class's own where nothing is."""
+
+    def make(found: Any) -> Any:
+        async def form(spawner: Any) -> str:
+            theirs = spawner.trait_defaults("options_form") if found is None else found
+            if callable(theirs):
+                theirs = theirs(spawner)
+            if inspect.isawaitable(theirs):
+                theirs = await theirs
+            return f"{theirs or ''}{_size_form(choice, spawner)}"
+
+        return form
+
+    return make
+
+
+def options_from_form() -> Callable[[Any], Any]:
+    """Made of what is set. The Hub gives the spawner with a form, and none with a query."""
+
+    def make(found: Any) -> Any:
+        def from_form(form: dict[str, Any], spawner: Any = None) -> Any:
+            theirs = found
+            if theirs in (None, "simple", "passthrough") and spawner is not None:
+                theirs = spawner._validate_options_from_form(_Proposal(theirs)) if theirs else None
+                theirs = theirs or spawner.trait_defaults("options_from_form")
+            rest: Any = rest_of(form)
+            if callable(theirs):
+                has_spawner = "spawner" in inspect.signature(theirs).parameters
+                rest = theirs(rest, spawner=spawner) if has_spawner else theirs(rest)
+            size = read_form(form)
+            return _joined(rest, {} if size is None else {FIELD: size})
+
+        return from_form
+
+    return make
+
+
+def apply_user_options(settings: HubSettings) -> Callable[[Any], Any]:
+    """Made of what is set: a function, or the Hub's table of options and attributes."""
+    choice = settings.choice() if settings.has_choice else None
+
+    def make(found: Any) -> Any:
+        async def apply(spawner: Any, options: dict[str, Any]) -> None:
+            _check_environment(spawner)
+            if choice is not None:
+                _set_size(choice, spawner, options)
+            rest = {name: value for name, value in options.items() if name != FIELD}
+            if callable(found):
+                done = found(spawner, rest)
+                if inspect.isawaitable(done):
+                    await done
+            elif found:
+                # The Hub reads its table from the attribute.
+                spawner.apply_user_options, ours = found, spawner.apply_user_options
+                try:
+                    spawner._apply_user_options_dict(rest)
+                finally:
+                    spawner.apply_user_options = ours
+
+        return apply
+
+    return make
+
+
+class _Proposal:
+    """What traitlets gives to a validator."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _size_form(choice: SizeChoice, spawner: Any) -> str:
+    name, teams = spawner.user.name, teams_of(spawner)
+    try:
+        chosen = choice.check(asked_size(last_options(spawner)), name, teams)
+    except SizeChoiceError:
+        # Caps or sizes have changed since.
+        chosen = choice.default_for(name, teams)
+    return size_form(choice.offered(name, teams), chosen, str(choice.limit_of(name, teams)), choice.has_custom)
+
+
+def last_options(spawner: Any) -> Mapping[str, Any]:
+    """What the user chose last; the Hub's database has it after a restart of the Hub."""
+    stored = getattr(spawner, "orm_spawner", None)
+    return spawner.user_options or getattr(stored, "user_options", None) or {}
+
+
+def _set_size(choice: SizeChoice, spawner: Any, options: Mapping[str, Any]) -> None:
+    try:
+        size = choice.check(asked_size(options), spawner.user.name, teams_of(spawner))
+    except SizeChoiceError as error:
+        raise _refusal(400, str(error)) from None
+    # A new table: the class's own is shared by all its spawners.
+    spawner.environment = {**spawner.environment, VARIABLE: size}
+
+
+def _check_environment(spawner: Any) -> None:
+    if "JUPYTER_GATEWAY_URL" not in spawner.environment:
+        raise _refusal(
+            500,
+            "the Hub's configuration sets the spawner's environment after Aliquot's configure(), and with that takes "
+            "the gateway away; an administrator should call configure() last",
+        )
+
+
+def _refusal(status: int, message: str) -> HTTPError:
+    error = HTTPError(status, "%s", message, reason=None)
+    # What the Hub's spawn page shows; its API shows the other.
+    error.jupyterhub_message = message  # type: ignore[attr-defined]
+    return error
+
+
+def _joined(rest: Any, ours: dict[str, Any]) -> Any:
+    if inspect.isawaitable(rest):
+
+        async def join() -> dict[str, Any]:
+            return {**await rest, **ours}
+
+        return join()
+    return {**rest, **ours}

@@ -1,0 +1,17 @@
+"""One real JupyterHub for all tests of a module, with its real proxy and the gateway as its service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hub_process import HubProcess, hub_problem
+
+
+@pytest.fixture(scope="module")
+def a_hub(request: pytest.FixtureRequest) -> Iterator[HubProcess]:
+    """Users alice (team vision), bob (team speech) and ada (administrator). A module's HUB = {…} has its options."""
+    if problem := hub_problem():
+        pytest.skip(problem)
+    with HubProcess(**getattr(request.module, "HUB", {})) as hub:
+        yield hub

@@ -1,0 +1,267 @@
+"""A JupyterHub of our own: the Hub, its real proxy, the gateway as its service, servers of users; all in one folder.
+
+On the software GPU, on loopback, on free ports. Installs nothing, and ends by pid what it started.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from hub_remains import RunningProcesses
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PROXY = REPOSITORY / "build" / "hub-proxy" / "node_modules" / ".bin" / "configurable-http-proxy"
+BUNDLE = REPOSITORY / "labextension" / "dist"
+PASSWORD = "a password of tests"
+ADMIN = "ada"
+GROUPS = {"vision": ["alice"], "speech": ["bob"]}
+SERVICE = "aliquot"
+START_SECONDS = 120.0
+STOP_SECONDS = 60.0
+
+_CONFIG = """
+import sys
+from aliquot.gateway.hub import configure
+
+c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
+c.JupyterHub.hub_bind_url = "http://127.0.0.1:{hub_port}"
+c.JupyterHub.db_url = "sqlite:///{home}/hub.sqlite"
+c.JupyterHub.cookie_secret_file = "{home}/cookie_secret"
+c.JupyterHub.authenticator_class = "dummy"
+c.DummyAuthenticator.password = "{password}"
+c.Authenticator.allow_all = True
+c.Authenticator.admin_users = {{"ada"}}
+c.JupyterHub.load_groups = {{name: {{"users": users}} for name, users in {groups!r}.items()}}
+c.JupyterHub.spawner_class = "simple"
+c.SimpleLocalProcessSpawner.home_dir_template = "{home}/home/{{username}}"
+c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]
+c.Spawner.args = ["--allow-root"]
+c.Spawner.start_timeout = c.Spawner.http_timeout = {seconds}
+c.Spawner.environment = {{
+    "JUPYTERLAB_WORKSPACES_DIR": "{home}/workspaces",
+    "JUPYTER_CONFIG_DIR": "{home}/config",
+    "JUPYTER_PREFER_ENV_PATH": "0",
+}}
+c.ConfigurableHTTPProxy.command = ["{proxy}"]
+c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy_port}"
+c.ConfigurableHTTPProxy.pid_file = "{home}/proxy.pid"
+c.JupyterHub.services = [{{"name": "tests", "api_token": "{token}"}}]
+c.JupyterHub.load_roles = [{{"name": "tests", "services": ["tests"], "scopes": ["admin:users", "admin:groups",
+    "admin:servers", "tokens", "access:servers", "access:services", "list:services", "read:hub", "inherit"]}}]
+configure(c, url="http://127.0.0.1:{gateway_port}", gateway_options={options!r}, gateway_environment={{
+    "ALIQUOT_RUNTIME_DIR": "{home}/run", "JUPYTER_CONFIG_DIR": "{home}/gateway", "IPYTHONDIR": "{home}/ipython",
+    "JUPYTER_DATA_DIR": "{home}/gateway-data", "JUPYTER_RUNTIME_DIR": "{home}/gateway-run", "HOME": "{home}",
+}}{arguments})
+{more}
+"""
+
+
+class HubProcess:
+    """Use as a context manager. ``arguments`` goes into the call of `configure`, ``more`` follows it in the file.
+
+    ``options`` are the gateway's own (`--Aliquot.…`); its kernels end with it if they say nothing else.
+    """
+
+    def __init__(
+        self, *, arguments: Mapping[str, Any] | None = None, options: tuple[str, ...] = (), more: str = ""
+    ) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+        self.port, hub_port, proxy_port, gateway_port = _free_ports(4)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.gateway_url = f"{self.url}/services/{SERVICE}"
+        self.token = os.urandom(16).hex()
+        self._known = {"alice", "bob", ADMIN}
+        for user in self._known:
+            self._make_home(user)
+        ours = ("--Aliquot.keep_kernels=never", "--Aliquot.driver=softgpu", "--allow-root")
+        text = _CONFIG.format(
+            **{"port": self.port, "hub_port": hub_port, "proxy_port": proxy_port, "gateway_port": gateway_port},
+            **{"home": self.home, "password": PASSWORD, "proxy": PROXY, "token": self.token, "more": more},
+            groups=GROUPS,
+            seconds=int(START_SECONDS),
+            options=[*ours, *options],
+            arguments="".join(f", {name}={value!r}" for name, value in (arguments or {}).items()),
+        )
+        self._config = self.home / "jupyterhub_config.py"
+        self._config.write_text(text)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> HubProcess:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            print(self.log, file=sys.stderr)
+        self.stop()
+
+    @property
+    def log(self) -> str:
+        """What the Hub, its proxy, the gateway and the users' servers said so far."""
+        path = self.home / "log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def api(self, path: str, method: str = "GET", body: Any = None, token: str = "") -> Any:
+        """The Hub's REST API; as the service "tests", which may do all, if no token is given."""
+        return self._ask(f"{self.url}/hub/api/{path}", method, body, token or self.token)
+
+    def gateway(self, path: str, method: str = "GET", body: Any = None, *, token: str) -> Any:
+        """A path of the gateway, through the proxy: `api/kernels`, `aliquot/api/status`."""
+        return self._ask(f"{self.gateway_url}/{path}", method, body, token)
+
+    def server(self, user: str, path: str, method: str = "GET", body: Any = None, *, token: str) -> Any:
+        """A path of the user's own server, through the proxy."""
+        return self._ask(f"{self.url}/user/{user}/{path}", method, body, token)
+
+    def token_of(self, user: str, *scopes: str, expires_in: int | None = None) -> str:
+        """A new API token of the user's; with the scopes of the user if none are named. Revoke it by its `id`."""
+        return str(self.new_token(user, *scopes, expires_in=expires_in)["token"])
+
+    def new_token(self, user: str, *scopes: str, expires_in: int | None = None) -> dict[str, Any]:
+        """The same with all that the Hub says of it: `id`, `token`, `scopes`, `expires_at`."""
+        self.add_user(user)
+        wanted: dict[str, Any] = {"note": "of a test"}
+        if scopes:
+            wanted["scopes"] = list(scopes)
+        if expires_in is not None:
+            wanted["expires_in"] = expires_in
+        made: dict[str, Any] = self.api(f"users/{user}/tokens", "POST", wanted)
+        return made
+
+    def revoke_token(self, user: str, token_id: str) -> None:
+        self.api(f"users/{user}/tokens/{token_id}", "DELETE")
+
+    def add_user(self, user: str) -> None:
+        """A user whom the Hub does not know yet."""
+        if user in self._known:
+            return
+        self._known.add(user)
+        self._make_home(user)
+        try:
+            self.api(f"users/{user}", "POST")
+        except urllib.error.HTTPError as error:
+            if error.code != 409:
+                raise
+
+    def start_server(self, user: str, **options: Any) -> str:
+        """Start the user's server with these options of the spawn form; its address, once it answers."""
+        self.add_user(user)
+        self.api(f"users/{user}/server", "POST", options)
+        self._until(lambda: self._server_of(user).get("ready"), f"the server of {user}")
+        return f"{self.url}/user/{user}/"
+
+    def stop_server(self, user: str) -> None:
+        """As a click on "Stop My Server" does, or the Hub's culler; returns when it is gone."""
+        self.api(f"users/{user}/server", "DELETE")
+        self._until(lambda: not self._server_of(user), f"the end of the server of {user}")
+
+    def wait_for_gateway(self) -> None:
+        """Until it answers through the proxy."""
+
+        def answers() -> bool:
+            try:
+                self._ask(f"{self.gateway_url}/api", "GET", None, self.token)
+            except (urllib.error.HTTPError, OSError) as error:
+                return isinstance(error, urllib.error.HTTPError) and error.code in (401, 403)
+            return True
+
+        self._until(answers, "the gateway")
+
+    def stop(self) -> None:
+        """End all of it, and remove its folder."""
+        process = self._process
+        if process is not None:
+            started = RunningProcesses.below(process.pid, self.home)
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            started.end(self.home / "run" / "agent.json")
+        self._process = None
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _start(self) -> None:
+        command = [sys.executable, "-m", "jupyterhub", f"--config={self._config}"]
+        environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{PROXY.parent}:{os.environ['PATH']}"}
+        with (self.home / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                command, cwd=self.home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self._until(self._hub_answers, "the Hub")
+        self.wait_for_gateway()
+
+    def _hub_answers(self) -> bool:
+        try:
+            self.api("info")
+        except (urllib.error.HTTPError, OSError):
+            return False
+        return True
+
+    def _server_of(self, user: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.api(f"users/{user}")["servers"].get("", {})
+        return found
+
+    def _until(self, claim: Any, what: str) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not claim():
+            assert self._process is not None
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"waited {START_SECONDS:.0f} s for {what}; the Hub said:\n{self.log}")
+            time.sleep(0.2)
+
+    def _make_home(self, user: str) -> None:
+        """With the bundle of this checkout: an older one may be installed in the environment."""
+        extension = self.home / "home" / user / ".local" / "share" / "jupyter" / "labextensions" / "@aliquot" / "lab"
+        if not extension.exists():
+            extension.parent.mkdir(parents=True)
+            extension.symlink_to(BUNDLE)
+
+    def _ask(self, url: str, method: str, body: Any, token: str) -> Any:
+        headers = {"Authorization": f"token {token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data=data, method=method, headers=headers)
+        with urllib.request.urlopen(request, timeout=START_SECONDS) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+
+def _free_ports(count: int) -> list[int]:
+    """All at once, so that none is found twice."""
+    from ports import free_port
+
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return sorted(found)
+
+
+def hub_problem() -> str:
+    """Why no Hub can be started here; empty where it can."""
+    if not PROXY.exists():
+        return "configurable-http-proxy is not installed in build/hub-proxy: it needs Node (tools/setup.py test)"
+    if importlib.util.find_spec("jupyterhub") is None:
+        return "jupyterhub is not installed"
+    return ""

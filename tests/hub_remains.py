@@ -1,0 +1,70 @@
+"""The processes below one that a test started, known by pid and start time; what is left of them is ended by those."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+_END_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class RunningProcesses:
+    """Pid to start time: a pid alone may be somebody else's by now."""
+
+    started: dict[int, int]
+
+    @classmethod
+    def below(cls, root: int, home: Path) -> RunningProcesses:
+        """Descendants of ``root``, and what left it but works in ``home``'s folders (relays, the node agent)."""
+        parents = {pid: found for pid in _pids() if (found := _parent_and_start(pid))}
+        family = {root}
+        while more := {pid for pid, (parent, _) in parents.items() if parent in family} - family:
+            family |= more
+        family |= {pid for pid in parents if _has_folder(pid, home)}
+        return cls({pid: parents[pid][1] for pid in family if pid in parents and pid not in (root, os.getpid())})
+
+    def end(self, agent: Path) -> None:
+        """What still runs: it was asked before by its parents. The agent waits half a minute for others; not here."""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            os.kill(int(json.loads(agent.read_text())["pid"]), signal.SIGTERM)
+        deadline = time.monotonic() + _END_SECONDS
+        while (left := self._left()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _left(self) -> list[int]:
+        return [
+            pid
+            for pid, start in self.started.items()
+            if (found := _parent_and_start(pid)) is not None and found[1] == start
+        ]
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _parent_and_start(pid: int) -> tuple[int, int] | None:
+    """None for one that is gone or dead."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else (int(fields[1]), int(fields[19]))
+
+
+def _has_folder(pid: int, home: Path) -> bool:
+    """Whether its environment names the folder: each program that the Hub starts is told of it."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return f"{home}/".encode() in environment

@@ -1,0 +1,61 @@
+"""Fetches the proxy in front of a JupyterHub, a program of Node's: build/hub-proxy, by the example's lock file.
+
+Who asks for a Hub cannot do without it; tests that need it are skipped, and say so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+LEAST_NODE = 18  # what the locked version asks for
+_FILES = ("package.json", "package-lock.json")
+
+
+class HubProxy:
+    """``run_step`` and ``say`` are those of setup.py."""
+
+    def __init__(self, root: Path, run_step: Callable[[str, Sequence[str]], bool], say: Callable[[str], None]) -> None:
+        self._sources = [root / "examples" / "jupyterhub" / name for name in _FILES]
+        self.folder = root / "build" / "hub-proxy"
+        self._run_step, self._say = run_step, say
+
+    def problem(self) -> str:
+        """Why it cannot be installed here; empty where it can."""
+        node, npm = shutil.which("node"), shutil.which("npm")
+        if node is None or npm is None:
+            missing = " and ".join(name for name, path in (("node", node), ("npm", npm)) if path is None)
+            return f"not found: {missing} (Node {LEAST_NODE} or newer; Debian: apt-get install nodejs npm)"
+        said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+        version = re.match(r"v(\d+)\.", said)
+        if version is None or int(version[1]) < LEAST_NODE:
+            return f"asked Node {LEAST_NODE} or newer, found {said or 'none that runs'} ({node})"
+        return ""
+
+    def install(self) -> str:
+        """Bring it up to date with the lock file. What went wrong, empty when it is there."""
+        digest = hashlib.sha256()
+        for path in self._sources:
+            digest.update(path.read_bytes())
+        stamp, want = self.folder / "setup.stamp", digest.hexdigest()
+        if stamp.exists() and stamp.read_text() == want:
+            return ""
+        if problem := self.problem():
+            return problem
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        for path in self._sources:
+            shutil.copy(path, self.folder)
+        command = ["npm", "ci", "--prefix", str(self.folder), "--ignore-scripts", "--no-audit", "--no-fund"]
+        if not self._run_step("fetching JupyterHub's proxy", command):
+            return "npm ci failed: is the registry of Node's packages reachable?"
+        stamp.write_text(want)
+        return ""
+
+    def install_for_tests(self) -> None:
+        if problem := self.install():
+            self._say(f"[setup] JupyterHub's proxy: {problem}; the tests with a Hub are skipped")
