@@ -30,7 +30,9 @@ from .http_errors import http_error
 from .kernel_records import KernelState
 from .ledger import Asker
 from .managed_kernel import ManagedKernel
+from .requested_size import with_size
 from .resizable_kernels import ResizableKernelManager
+from .sizes import SizedKernelSpecManager
 from .stock_handlers import requested_env
 
 # ZeroMQ's own 100 ms let a kernel that is up wait for its server: 70 ms on average, of a start of 300.
@@ -127,8 +129,9 @@ class AliquotKernelManager(ResizableKernelManager):
         kernel_id = kernel_id or self.new_kernel_id()
         if not KERNEL_ID.fullmatch(kernel_id):
             raise HTTPError(400, f"asked kernel id {kernel_id!r}; an id has 1 to 36 letters, digits, '_', '.', '-'")
-        is_sized = self._check_start(kwargs.get("kernel_name"), user)
-        if self.containers is not None and self.containers.wants(kwargs.get("kernel_name") or self.default_kernel_name):
+        kwargs["kernel_name"] = self._with_requested_size(kwargs["kernel_name"])
+        is_sized = self._check_start(kwargs["kernel_name"], user)
+        if self.containers is not None and self.containers.wants(kwargs["kernel_name"] or self.default_kernel_name):
             kwargs[REQUEST_ENV] = self.containers.allowed_env(requested_env())
         self.owners[kernel_id] = user.name
         try:
@@ -144,6 +147,17 @@ class AliquotKernelManager(ResizableKernelManager):
         return kernel_id
 
     start_kernel = _async_start_kernel
+
+    def _with_requested_size(self, kernel_name: str | None) -> str | None:
+        """The kernelspec in the size that the request's body names, where it has sizes. Raises HTTPError 400."""
+        specs, name = self.kernel_spec_manager, kernel_name or self.default_kernel_name
+        if not isinstance(specs, SizedKernelSpecManager):
+            return kernel_name
+        try:
+            sized = with_size(name, requested_env(), specs.settings.largest())
+        except AliquotError as error:
+            raise http_error(error) from error
+        return sized if sized != name and specs.has_sizes(name) else kernel_name
 
     def _check_start(self, kernel_name: str | None, user: User) -> bool:
         """Whether this kernelspec asks for a grant. Raises HTTPError for what waiting cannot help, and NoSuchKernel."""

@@ -148,6 +148,13 @@ class SizedKernelSpecManager(KernelSpecManager):
             raise NoSuchSize(name, f"asked to remove {name!r}; a size has no folder. Remove {sized.base!r} instead")
         return str(super().remove_kernel_spec(name))
 
+    def has_sizes(self, name: str) -> bool:
+        """Whether this kernelspec, or image that the asker may use, can be had in sizes."""
+        if self._own_image(name) is not None:
+            return True
+        folder = self._find_spec_directory(name.lower())
+        return folder is not None and is_plain(name, folder)
+
     def offered_sizes(self) -> list[OfferedSize]:
         """The sizes that are listed, in the order of the presets on each base."""
         offered = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,13 @@ def test_a_relays_facts_tell_the_start_and_a_record_what_changed_since() -> None
     assert (both.kernelspec, both.label, both.arguments) == ("python3.gpu-0.25", "new.ipynb", {"cwd": "/new"})
     assert read_heritage(None, FACTS).label == "old.ipynb"
     assert read_heritage(RECORD, None).kernelspec == "python3"
+
+
+def test_the_teams_of_a_kernel_are_read_again_and_those_of_an_older_gateway_told_none() -> None:
+    teams = frozenset({"vision", "speech"})
+    assert read_heritage(replace(RECORD, teams=tuple(teams)), None).teams == teams
+    assert read_heritage(None, {**FACTS, "teams": sorted(teams)}).teams == teams
+    assert read_heritage(RECORD, None).teams == read_heritage(None, FACTS).teams == frozenset()
 
 
 def test_facts_that_cannot_be_read_cost_nothing_where_there_is_a_record() -> None:

@@ -1,0 +1,106 @@
+"""KERNEL_GPU: the size that a request for a kernel names in its own body, and that no other request has."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aliquot.gateway.requested_size import with_size
+from aliquot.gateway.size_names import GRAMMAR
+from aliquot.provisioner.container_plan import ContainerPlan
+from aliquot.provisioner.errors import LaunchError, RequestError
+from aliquot.provisioner.resources import GpuShare
+from hypothesis import given, strategies as st
+from jupyter_server.serverapp import ServerApp
+from traitlets.config import Config
+
+from .conftest import Ask
+from .fake_agent import FakeAgent
+
+MOST = GpuShare(800)
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: Config) -> Config:
+    jp_server_config.ImageCatalogue = Config({"images": [{"name": "open", "image": "registry.example/open:1"}]})
+    return jp_server_config
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "want"),
+    [
+        ("python3", "0.25", "python3.gpu-0.25"),
+        ("python3", " 0.5-8g-LOW ", "python3.gpu-0.5-8g-low"),
+        ("python3", "none", "python3"),
+        ("python3", "None", "python3"),
+        ("python3", "", "python3"),
+        ("python3.gpu-1", "0.25", "python3.gpu-1"),
+        ("python3.gpu-nonsense", "0.25", "python3.gpu-nonsense"),
+    ],
+)
+def test_a_plain_name_gets_the_size_and_a_sized_one_keeps_its_own(name: str, asked: str, want: str) -> None:
+    assert with_size(name, {"KERNEL_GPU": asked, "KERNEL_USERNAME": "ada"}, MOST) == want
+    assert with_size(name, {"KERNEL_USERNAME": "ada"}, MOST) == name
+
+
+@given(asked=st.text(max_size=300))
+def test_what_is_no_size_is_refused_in_bounded_words_that_name_the_grammar(asked: str) -> None:
+    said = ""
+    try:
+        name = with_size("python3", {"KERNEL_GPU": asked}, MOST)
+    except RequestError as error:
+        name, said = "", str(error)
+    assert name == "python3" or name.startswith("python3.gpu-") or ("KERNEL_GPU" in said and GRAMMAR in said)
+    assert len(said) < 2000
+
+
+async def start(ask: Ask, who: str, name: str, gpu: str | None = None) -> Any:
+    body: dict[str, Any] = {"name": name} if gpu is None else {"name": name, "env": {"KERNEL_GPU": gpu}}
+    return await ask(who, "POST", "api/kernels", body=body)
+
+
+async def test_requests_at_the_same_time_get_each_their_own_size_and_later_ones_none(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, an_agent: FakeAgent
+) -> None:
+    monkeypatch.setenv("KERNEL_GPU", "4")  # of the gateway's own environment, which is nobody's request
+    await an_agent.start()
+    asked = [("alice", "0.25"), ("bob", "0.5-low"), ("alice", "1"), ("bob", None), ("ada", "none")]
+    answers = await asyncio.gather(*(start(ask, who, "python3", gpu) for who, gpu in asked))
+    names = [answer.json["name"] for answer in answers]
+    assert names == ["python3.gpu-0.25", "python3.gpu-0.5-low", "python3.gpu-1", "python3", "python3"]
+    assert (await start(ask, "alice", "python3")).json["name"] == "python3"
+    session = {"path": "a.ipynb", "type": "notebook", "kernel": {"name": "python3"}}
+    assert (await ask("alice", "POST", "api/sessions", body=session)).json["kernel"]["name"] == "python3"
+    assert (await start(ask, "alice", "python3.gpu-0.75", "0.25")).json["name"] == "python3.gpu-0.75"
+
+
+async def test_a_kernel_keeps_its_size_when_it_is_started_again(ask: Ask, an_agent: FakeAgent) -> None:
+    await an_agent.start()
+    kernel = (await start(ask, "alice", "python3", "0.25")).json
+    restarted = await ask("alice", "POST", "api/kernels", kernel["id"], "restart")
+    assert (restarted.status, restarted.json["name"]) == (200, "python3.gpu-0.25")
+    [told] = (await ask("alice", "GET", "aliquot/api/kernels")).json["kernels"]
+    assert (told["name"], told["gpus"]) == ("python3.gpu-0.25", 0.25)
+
+
+async def test_what_is_no_size_starts_nothing_and_says_what_one_is(ask: Ask) -> None:
+    for asked in ("0.333", "lots", "-1", "9", "0"):
+        answer = await start(ask, "alice", "python3", asked)
+        assert answer.status == 400, asked
+        assert answer.json["message"].startswith("KERNEL_GPU of the request: asked ")
+    assert (await ask("alice", "GET", "api/kernels")).json == []
+
+
+async def test_an_image_of_the_catalogue_gets_the_size_too(
+    ask: Ask, a_server: ServerApp, monkeypatch: pytest.MonkeyPatch, an_agent: FakeAgent
+) -> None:
+    async def refuse(start: Any) -> ContainerPlan:
+        raise LaunchError("no engine here")
+
+    await an_agent.start()
+    answer = await start(ask, "alice", "open", "0.5")
+    assert (answer.status, answer.json["name"]) == (201, "open.gpu-0.5")
+    monkeypatch.setattr(a_server.kernel_manager.containers, "plan", refuse)
+    plain = await start(ask, "alice", "open", "none")
+    assert "no engine here" in plain.json["message"]
