@@ -29,7 +29,7 @@ _PATHS = re.compile(
     r"|api/(?:kernels|sessions|kernelspecs)(?:/.*)?"
     r"|kernelspecs/.*"
     r"|aliquot/.*"
-    r"|login|logout|static/.*|favicon\.ico"
+    r"|login|logout|oauth_callback|static/.*|favicon\.ico"
     r")"
 )
 

@@ -13,6 +13,7 @@ import pwd
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 from aliquot.gateway.access import REFUSAL, may_do, may_reach
@@ -47,7 +48,7 @@ NOBODY = User("", "user")
 
 @dataclass
 class AliquotUser(JupyterUser):
-    """Jupyter's user with a role and teams. Only AliquotIdentityProvider makes one, from its configuration."""
+    """Jupyter's user with a role and teams. Only our identity providers make one, from what they know by themselves."""
 
     role: str = "user"
     # A tuple, for Jupyter answers /api/me with it as JSON.
@@ -158,12 +159,7 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
     async def get_user(self, handler: RequestHandler) -> JupyterUser | None:
         """Who asks. Called by JupyterHandler.prepare for every request: the place of the outer gate, too."""
         user = await self._get_user(handler)
-        if isinstance(user, AliquotUser) and user.role != "admin":
-            jupyter_handler = cast(JupyterHandler, handler)
-            if not may_reach(handler.request.path, jupyter_handler.base_url):
-                # Set as prepare does when it refuses a host: the page of the error asks who is logged in.
-                jupyter_handler.current_user = jupyter_handler._jupyter_current_user = None
-                raise HTTPError(403, REFUSAL)
+        refuse_unreachable(user, cast(JupyterHandler, handler))
         return user
 
     async def get_user_token(self, handler: RequestHandler) -> JupyterUser | None:
@@ -203,6 +199,9 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
                 found = name
         return None if found is None else self._user_named(found)
 
+    def remember_in(self, folder: Path) -> None:
+        """Called by the extension: where this gateway keeps what it knows. Who is configured needs no memory."""
+
     def user_named(self, name: str) -> User:
         """A configured user by name; somebody without role and teams where there is none of that name."""
         entry = self.users.get(name, {})
@@ -214,6 +213,16 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
 
     def _login_mark(self, name: str) -> str:
         return hashlib.sha256(f"login:{name}:{_digest_of(self.users[name])}".encode()).hexdigest()
+
+
+def refuse_unreachable(user: JupyterUser | None, handler: JupyterHandler) -> None:
+    """The outer gate: users come to the paths of kernels, and to no other."""
+    if not isinstance(user, AliquotUser) or user.role == "admin":
+        return
+    if not may_reach(handler.request.path, handler.base_url):
+        # Set as prepare does when it refuses a host: the page of the error asks who is logged in.
+        handler.current_user = handler._jupyter_current_user = None
+        raise HTTPError(403, REFUSAL)
 
 
 class AliquotAuthorizer(Authorizer):

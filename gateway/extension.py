@@ -87,6 +87,8 @@ class AliquotExtension(ExtensionApp):
         self._door = Door()
         self._gateway_url = GatewayClient.instance(parent=server).url or ""
         self._basis = basis = self._make_basis(server)
+        if self._memory.folder is not None and isinstance(server.identity_provider, AliquotIdentityProvider):
+            server.identity_provider.remember_in(self._memory.folder.path)
         asker = askers_by_name(server.identity_provider)
         self._socket = LocalSocket(basis.runtime, basis.admission, self.log, lambda owner: asker(owner).teams)
         basis.admission.observe(basis.watch.refresh)

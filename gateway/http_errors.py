@@ -29,6 +29,9 @@ HTTP_STATUS: dict[type[errors.AliquotError], int] = {
     errors.LaunchError: 500,
     errors.FolderError: 409,
     errors.InterceptionError: 500,
+    errors.HubError: 503,
+    errors.HubAwayError: 503,
+    errors.TooManyTokensError: 429,
     errors.StateError: 500,
 }
 

@@ -23,6 +23,9 @@ AliquotError
  ├── LaunchError             the kernel could not be started                   500
  │    ├── FolderError            a shared folder is not there, or is another    409
  │    └── InterceptionError      the hook does not hold in the kernel           500
+ ├── HubError                the Hub that says whose a token is
+ │    ├── HubAwayError           it does not answer                             503
+ │    └── TooManyTokensError     more wrong tokens came than it is asked about  429
  └── StateError              the gateway's own state cannot be used            500
 """
 
@@ -123,6 +126,18 @@ class FolderError(LaunchError):
 
 class InterceptionError(LaunchError):
     """The self-check found that the hook does not hold in the kernel's process."""
+
+
+class HubError(AliquotError):
+    """JupyterHub, which says whose a token is, was not asked or did not answer."""
+
+
+class HubAwayError(HubError):
+    """It does not answer: nobody is let in on trust."""
+
+
+class TooManyTokensError(HubError):
+    """So many wrong tokens came that no more unknown ones are looked up for a while."""
 
 
 class StateError(AliquotError):

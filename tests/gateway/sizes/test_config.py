@@ -13,6 +13,7 @@ from aliquot.gateway.culling import Culling
 from aliquot.gateway.gpu_caps import GpuCaps
 from aliquot.gateway.history_settings import History
 from aliquot.gateway.host_limits import HostLimits
+from aliquot.gateway.hub_identity import HubIdentityProvider
 from aliquot.gateway.kernel_containers import KernelContainers
 from aliquot.gateway.shared_folder import SharedFolders
 from aliquot.provisioner.provisioner import AliquotProvisioner
@@ -30,6 +31,7 @@ CLASSES = (
     KernelContainers,
     SharedFolders,
     AliquotIdentityProvider,
+    HubIdentityProvider,
     AliquotProvisioner,
 )
 

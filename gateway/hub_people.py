@@ -1,0 +1,67 @@
+"""What the Hub said last of each of its users, for those who are not asking just now. Decides nothing.
+
+Kept in the gateway's folder, so that a restarted gateway knows the teams of those whose kernels it finds again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import OrderedDict
+from pathlib import Path
+
+from aliquot.gateway.auth import User
+
+_MOST_PEOPLE = 20_000
+
+
+class HubPeople:
+    """Users by name. Who was met longest ago is forgotten first."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._users: OrderedDict[str, User] = OrderedDict()
+        self._file: Path | None = None
+
+    def keep_in(self, file: Path) -> None:
+        """Read what an earlier life of this gateway knew, and remember there from now on."""
+        self._file = file
+        try:
+            told = json.loads(file.read_text(encoding="utf-8"))
+            earlier = {name: User(name, "user", frozenset(teams)) for name, teams in told.items()}
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            self._log.warning("hub_people=unreadable file=%s reason=%s", file, error)
+            return
+        self._users = OrderedDict({**earlier, **self._users})
+
+    def meet(self, user: User) -> None:
+        """The Hub told this of who asks."""
+        known = self._users.get(user.name)
+        self._users[user.name] = user
+        self._users.move_to_end(user.name)
+        while len(self._users) > _MOST_PEOPLE:
+            self._users.popitem(last=False)
+        if known is None or known.teams != user.teams:
+            self._save()
+
+    def named(self, name: str) -> User:
+        """Somebody whom the Hub never told of has no teams."""
+        return self._users.get(name, User(name, "user"))
+
+    def _save(self) -> None:
+        """Names and teams alone: who is an administrator is asked anew."""
+        if self._file is None:
+            return
+        told = {name: sorted(user.teams) for name, user in self._users.items()}
+        new = self._file.with_suffix(".new")
+        try:
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                json.dump(told, file)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self._file)
+        except OSError as error:
+            self._log.warning("hub_people=unsaved file=%s reason=%s", self._file, error)

@@ -1,0 +1,53 @@
+"""What JupyterHub's environment says of a service."""
+
+from __future__ import annotations
+
+import pytest
+from aliquot.gateway.commands.command import UsageError
+from aliquot.gateway.hub_service import read_hub_service
+
+ENVIRONMENT = {
+    "JUPYTERHUB_API_TOKEN": "a-secret",
+    "JUPYTERHUB_API_URL": "http://127.0.0.1:8081/hub/api",
+    "JUPYTERHUB_SERVICE_NAME": "aliquot",
+    "JUPYTERHUB_SERVICE_PREFIX": "/services/aliquot/",
+    "JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:8890",
+}
+
+
+def test_the_variables_that_a_hub_needs_are_enough() -> None:
+    service = read_hub_service(dict(ENVIRONMENT))
+    assert (service.ip, service.port, service.prefix) == ("127.0.0.1", 8890, "/services/aliquot/")
+    assert service.scopes == {"access:services!service=aliquot"}
+    assert service.client_id == "service-aliquot"
+    assert service.callback_url == "/services/aliquot/oauth_callback"
+
+
+def test_the_secret_is_taken_out_of_the_environment_and_of_what_is_printed() -> None:
+    environment = dict(ENVIRONMENT)
+    service = read_hub_service(environment)
+    assert service.api_token == "a-secret"
+    assert "a-secret" not in environment.values()
+    assert "a-secret" not in repr(service)
+
+
+@pytest.mark.parametrize("name", sorted(ENVIRONMENT))
+def test_a_missing_variable_is_named(name: str) -> None:
+    environment = {key: value for key, value in ENVIRONMENT.items() if key != name}
+    with pytest.raises(UsageError, match=f"found no {name} in"):
+        read_hub_service(environment)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "want"),
+    [
+        ("JUPYTERHUB_SERVICE_URL", "127.0.0.1:8890", "the address to listen at"),
+        ("JUPYTERHUB_SERVICE_URL", "http://127.0.0.1:many", "the address to listen at"),
+        ("JUPYTERHUB_API_URL", "here", "the Hub's API"),
+        ("JUPYTERHUB_OAUTH_ACCESS_SCOPES", "[]", "a list of scopes"),
+        ("JUPYTERHUB_OAUTH_ACCESS_SCOPES", "access:services", "a list of scopes"),
+    ],
+)
+def test_a_wrong_variable_is_refused_by_its_name(name: str, value: str, want: str) -> None:
+    with pytest.raises(UsageError, match=f"found {name}=.*{want}"):
+        read_hub_service({**ENVIRONMENT, name: value})
