@@ -4,7 +4,18 @@ import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { IHistory, IKernel, IOutlook, IRunningCell, IRunningCells, ISizes, IStatusSource, IWish, StatusError } from './tokens';
+import {
+  IHistory,
+  IKernel,
+  IOutlook,
+  IRunningCell,
+  IRunningCells,
+  IShare,
+  ISizes,
+  IStatusSource,
+  IWish,
+  StatusError
+} from './tokens';
 
 /** An unanswered request is given up after this long, so that a hung server shows as one. */
 const PATIENCE_MS = 15000;
@@ -85,6 +96,25 @@ export class AliquotClient implements IStatusSource {
 
   async keep(kernelId: string): Promise<void> {
     await this._ask('POST', ['kernels', kernelId, 'keep']);
+  }
+
+  /** With whom one's own kernel is shared. */
+  async shares(kernelId: string): Promise<readonly IShare[]> {
+    const found = await this._json('GET', ['kernels', kernelId, 'shares']);
+    if (!Private.isRecord(found) || !Array.isArray(found.shares)) {
+      throw Private.unreadable();
+    }
+    return found.shares as readonly IShare[];
+  }
+
+  /** Shares it with one more, or changes what they may do. */
+  async share(kernelId: string, { kind, name, access }: IShare): Promise<void> {
+    await this._ask('PUT', ['kernels', kernelId, 'shares', `${kind}s`, name], { access });
+  }
+
+  /** Takes it back; what they have open on it closes. */
+  async unshare(kernelId: string, { kind, name }: IShare): Promise<void> {
+    await this._ask('DELETE', ['kernels', kernelId, 'shares', `${kind}s`, name]);
   }
 
   /** The cells that run in a kernel or ended a short while ago, each with what it showed. */
@@ -174,6 +204,9 @@ namespace Private {
       return new StatusError('not-installed', said);
     }
     const message = said || `${response.status} ${response.statusText}`;
+    if (response.status === 429) {
+      return new StatusError('too-many', message);
+    }
     const forbidden = response.status === 401 || response.status === 403;
     return new StatusError(forbidden ? 'forbidden' : 'server', message);
   }

@@ -20,11 +20,6 @@ export function kernelTitle(kernel: IKernel): string {
   return (/\.ipynb$/i.test(label) ? label.split('/').pop() : label) || kernel.name || kernel.id.slice(0, 8);
 }
 
-/** Whether kernels show their owner: as soon as one is not the user's own, as administrators may see. */
-export function showsOwners(status: IStatus): boolean {
-  return status.kernels.some(kernel => kernel.owner !== status.user.name);
-}
-
 /** Why the quota does not hold in a kernel, in the self-check's words; null where it holds or is not known yet. */
 export function interceptionFailure(kernel: IKernel): string | null {
   const match = /^failed(?::\s*(.*))?$/s.exec(kernel.interception);

@@ -2,6 +2,7 @@
 
 import { TranslationBundle } from '@jupyterlab/translation';
 
+import { isSharedWithMe, suffices } from './kernel_access';
 import { formatPart, formatShare } from './quantities';
 import { IKernel } from './tokens';
 
@@ -44,10 +45,20 @@ export function kernelState(kernel: IKernel, trans: TranslationBundle): string {
   }
 }
 
+/** Of somebody else's kernel, whether cells can be run in it; null for one's own. */
+export function kernelShared(kernel: IKernel, trans: TranslationBundle): string | null {
+  if (!isSharedWithMe(kernel)) {
+    return null;
+  }
+  return suffices(kernel, 'write') ? trans.__('shared') : trans.__('shared, read-only');
+}
+
 /** The whole line. */
 export function kernelLine(kernel: IKernel, trans: TranslationBundle): string {
   const memory = kernelMemory(kernel);
-  return [kernelSize(kernel.gpus, trans), ...(memory ? [memory] : []), kernelState(kernel, trans)].join(' · ');
+  const shared = kernelShared(kernel, trans);
+  const parts = [kernelSize(kernel.gpus, trans), memory, kernelState(kernel, trans), shared];
+  return parts.filter(part => part !== null).join(' · ');
 }
 
 /** The same as a sentence, with the reason where there is one. */
@@ -57,6 +68,9 @@ export function kernelHint(kernel: IKernel, trans: TranslationBundle): string {
     said.push(trans.__('%1 of %2 of memory used', ...formatPart(kernel.used_bytes, kernel.quota_bytes)));
   }
   said.push(kernelState(kernel, trans));
+  if (isSharedWithMe(kernel)) {
+    said.push(trans.__('shared by %1', kernel.owner));
+  }
   const reason = kernel.ending?.message ?? kernel.reason;
   return reason ? `${said.join(', ')}. ${reason}` : said.join(', ');
 }

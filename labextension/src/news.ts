@@ -1,5 +1,6 @@
 // What a user is told of their kernels without having asked: each thing once, also over reloads of the page. No DOM.
 
+import { ShareNews, ShareReader } from './share_news';
 import { IEnding, IEndingSoon, IKernel, IMemory, IStatus } from './tokens';
 
 /** Something that happened, or will, to a kernel of this user. */
@@ -10,7 +11,8 @@ export type News =
   /** It runs, and was refused memory that it needed. */
   | { readonly kind: 'short'; readonly key: string; readonly kernel: IKernel; readonly needed: number }
   /** It has what it waited long for. */
-  | { readonly kind: 'served'; readonly key: string; readonly kernel: IKernel };
+  | { readonly kind: 'served'; readonly key: string; readonly kernel: IKernel }
+  | ShareNews;
 
 /** Who waited for less has seen it happen. */
 const LONG_MS = 30000;
@@ -57,9 +59,11 @@ export class NewsReader {
     const found = [...newsOf(status), ...this._served(status, now.getTime())];
     const isPast = (news: News): boolean => news.kind === 'ended' || news.kind === 'restarted';
     const fresh = found.filter(news => !this._told.has(news.key) && !(this._isFirst && isPast(news)));
-    this._told.add(found.map(news => news.key));
+    const shares = this._shares.read(status).filter(({ news, isAgain }) => isAgain || !this._told.has(news.key));
+    const told = [...found, ...shares.map(({ news }) => news)];
+    this._told.add(told.map(news => news.key));
     this._isFirst = false;
-    return fresh;
+    return [...fresh, ...shares.map(({ news }) => news)];
   }
 
   /** Those that waited when last looked at, and do not now. A page that was loaded meanwhile counts from then. */
@@ -79,6 +83,7 @@ export class NewsReader {
     return served;
   }
 
+  private readonly _shares = new ShareReader();
   private readonly _told: Remembered;
   private _isFirst: boolean;
   private _waiting: ReadonlyMap<string, number> = new Map();

@@ -49,17 +49,32 @@ export namespace CommandIDs {
   export const keep = 'aliquot:keep';
   export const restart = 'aliquot:restart-kernel';
   export const shutDown = 'aliquot:shut-down-kernel';
+  export const share = 'aliquot:share-kernel';
+  export const newNotebook = 'aliquot:new-notebook-on';
+  export const follow = 'aliquot:follow-kernel';
   export const history = 'aliquot:show-history';
 }
 
 /** What is asked of a kernel by a command of its own. */
-export type CommandAction = 'open' | 'swapOut' | 'wake' | 'keep' | 'restart' | 'shutDown';
+export type CommandAction =
+  | 'open'
+  | 'newNotebook'
+  | 'follow'
+  | 'swapOut'
+  | 'wake'
+  | 'keep'
+  | 'share'
+  | 'restart'
+  | 'shutDown';
 
 export const ACTION_COMMANDS: Readonly<Record<CommandAction, string>> = {
   open: CommandIDs.openNotebook,
+  newNotebook: CommandIDs.newNotebook,
+  follow: CommandIDs.follow,
   swapOut: CommandIDs.swapOut,
   wake: CommandIDs.wake,
   keep: CommandIDs.keep,
+  share: CommandIDs.share,
   restart: CommandIDs.restart,
   shutDown: CommandIDs.shutDown
 };
@@ -72,7 +87,13 @@ export type IEnding = api.Ending;
 export type IEndingSoon = api.EndingSoon;
 export type IHistory = api.History;
 export type IHistoryFigure = api.HistoryFigure;
-export type IKernel = api.Kernel;
+export type IKernel = api.Kernel & { readonly access?: 'own' | 'write' | 'read'; readonly shares?: readonly IShare[] | null };
+/** With whom a kernel is shared. */
+export interface IShare {
+  readonly kind: 'user' | 'team';
+  readonly name: string;
+  readonly access: 'read' | 'write';
+}
 export type IKernelEvent = api.KernelEvent;
 export type IKernelDevice = api.KernelDevice;
 export type INode = api.Node;
@@ -86,6 +107,7 @@ export type ISeenMessages = api.SeenMessages;
 export type ISize = api.Size;
 export type ISizes = api.Sizes;
 export type IStatus = api.Status;
+export type ITeamQuota = api.TeamQuota;
 export type IUnhookedProcess = api.UnhookedProcess;
 export type IUserQuota = api.UserQuota;
 export type IHostMemory = NonNullable<api.Kernel['host_memory']>;
@@ -103,7 +125,7 @@ export interface IWish {
 }
 
 /** Why there is no status: each kind has its own words and remedy in the panel. */
-export type ProblemKind = 'not-installed' | 'forbidden' | 'unreachable' | 'server';
+export type ProblemKind = 'not-installed' | 'forbidden' | 'too-many' | 'unreachable' | 'server';
 
 /** A failed request for the status. */
 export class StatusError extends Error {

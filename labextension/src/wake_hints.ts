@@ -1,12 +1,14 @@
 // When somebody's turning to a notebook is told to its kernel's node: only where it may spare a wait, and not too often.
 
+import { isSharedWithMe, suffices } from './kernel_access';
 import { IKernel } from './tokens';
 
 /** One for all notebooks of a page. Times are in milliseconds of a clock that never goes back. */
 export class HintRule {
   /** Whether to send a hint now; a yes counts as sent. */
   mayHint(kernel: IKernel | null, user: string, nowMs: number): boolean {
-    if (kernel === null || kernel.owner !== user || !['swapped', 'checkpointed'].includes(kernel.state)) {
+    const mayUse = kernel !== null && (kernel.owner === user || (isSharedWithMe(kernel) && suffices(kernel, 'write')));
+    if (kernel === null || !mayUse || !['swapped', 'checkpointed'].includes(kernel.state)) {
       return false;
     }
     const last = this._last.get(kernel.id);

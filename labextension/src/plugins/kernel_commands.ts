@@ -12,10 +12,11 @@ import { kernelTitle } from '../model';
 import { ACTION_COMMANDS, CommandAction, IKernel, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
 import { actionCaption, actionLabel, obstacleText } from '../widgets/action_words';
 import { contextOf } from '../widgets/open_contexts';
+import { showShareDialog } from '../widgets/share_dialog';
 
 export const kernelCommands: JupyterFrontEndPlugin<void> = {
   id: PluginIDs.kernelCommands,
-  description: 'Adds commands that swap, keep, restart, shut down and open one GPU kernel.',
+  description: 'Adds commands that open, follow, swap, keep, share, restart and shut down one GPU kernel.',
   autoStart: true,
   requires: [IGpuKernels],
   optional: [ISessionContextDialogs, ITranslator],
@@ -29,9 +30,12 @@ export const kernelCommands: JupyterFrontEndPlugin<void> = {
     const asker = dialogs ?? new SessionContextDialogs({ translator: translator ?? nullTranslator });
     const ways: Readonly<Record<CommandAction, (kernel: IKernel) => Promise<unknown>>> = {
       open: kernel => app.commands.execute('docmanager:open', { path: kernel.label }),
+      newNotebook: kernel => app.commands.execute('notebook:create-new', { kernelId: kernel.id }),
+      follow: kernel => follow(app, kernel),
       swapOut: kernel => client.swapOut(kernel.id),
       wake: kernel => client.wake(kernel.id),
       keep: kernel => client.keep(kernel.id),
+      share: kernel => showShareDialog({ kernel, client, model, trans }),
       restart: kernel => restart(app, asker, kernel, trans),
       shutDown: kernel => shutDown(app, kernel, trans)
     };
@@ -64,11 +68,23 @@ export const kernelCommands: JupyterFrontEndPlugin<void> = {
   }
 };
 
+/** Lab's command for the console in front. */
+const SHOW_ALL = 'console:toggle-show-all-kernel-activity';
+
 const ARGUMENTS = {
   type: 'object',
   properties: { kernelId: { type: 'string', description: 'The id of the kernel.' } },
   required: ['kernelId']
 } as const;
+
+/** A console on it that shows what others run in it, too, as far as Lab has consoles. */
+async function follow({ commands }: JupyterFrontEnd, kernel: IKernel): Promise<void> {
+  const kernelPreference = { id: kernel.id, name: kernel.name };
+  await commands.execute('console:create', { kernelPreference, name: kernelTitle(kernel), activate: true });
+  if (commands.hasCommand(SHOW_ALL) && !commands.isToggled(SHOW_ALL)) {
+    await commands.execute(SHOW_ALL);
+  }
+}
 
 /** By Lab's own dialog where the kernel's document is open here, and by one of the same words where it is not. */
 async function restart(

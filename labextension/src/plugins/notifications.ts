@@ -10,7 +10,7 @@ import { GpuKernelsModel, notebookPath } from '../model';
 import { NewsReader } from '../news';
 import { storage } from '../storage';
 import { CommandIDs, IKernel, PLUGIN_ID, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
-import { Announcer } from '../widgets/announce';
+import { Announcer, tellFailure } from '../widgets/announce';
 import { describeMemory } from '../widgets/memory_news';
 import { contextAt } from '../widgets/open_contexts';
 
@@ -39,6 +39,9 @@ export const notifications: JupyterFrontEndPlugin<void> = {
       open: kernel => {
         const found = path(kernel);
         return found === null ? null : () => void app.commands.execute('docmanager:open', { path: found });
+      },
+      openNotebookOn: ({ id }) => {
+        app.commands.execute(CommandIDs.newNotebook, { kernelId: id }).catch(tellFailure);
       },
       isShown: kernel => {
         const current = app.shell.currentWidget;

@@ -9,6 +9,10 @@ export function actionLabel(action: Action, trans: TranslationBundle): string {
   switch (action) {
     case 'open':
       return trans.__('Open Notebook');
+    case 'newNotebook':
+      return trans.__('New Notebook on It');
+    case 'follow':
+      return trans.__('Follow in a Console');
     case 'resize':
       return trans.__('Resize');
     case 'swapOut':
@@ -17,6 +21,8 @@ export function actionLabel(action: Action, trans: TranslationBundle): string {
       return trans.__('Bring Back');
     case 'keep':
       return trans.__('Keep It');
+    case 'share':
+      return trans.__('Share…');
     case 'restart':
       return trans.__('Restart…');
     case 'shutDown':
@@ -29,6 +35,10 @@ export function actionCaption(action: Action, trans: TranslationBundle): string 
   switch (action) {
     case 'open':
       return trans.__('Open the notebook of this kernel');
+    case 'newNotebook':
+      return trans.__('Open a new notebook that is attached to this kernel');
+    case 'follow':
+      return trans.__('Open a console that shows the cells that anybody runs in this kernel, with their output');
     case 'resize':
       return trans.__('Change share, memory limit or class without a restart');
     case 'swapOut':
@@ -37,6 +47,8 @@ export function actionCaption(action: Action, trans: TranslationBundle): string 
       return trans.__('Move its memory back to the GPU as soon as there is room');
     case 'keep':
       return trans.__('Do not end this kernel for now');
+    case 'share':
+      return trans.__('Let another user or a team see this kernel, or use it');
     case 'restart':
       return trans.__('Restart the kernel at its size; all variables are lost');
     case 'shutDown':
@@ -70,12 +82,18 @@ export function obstacleText(why: Obstacle, kernel: IKernel, trans: TranslationB
       return trans.__('Nobody is about to end it.');
     case 'not-mine':
       return trans.__('It is a kernel of %1.', kernel.owner);
+    case 'not-shareable':
+      return trans.__('Another program started it: no notebook can be attached to it.');
     case 'of-age':
       return trans.__('It is ended for its age, which nobody can change.');
     case 'of-another-program':
       return trans.__('Another program started it: end it there.');
+    case 'owners-alone':
+      return trans.__('It is a kernel of %1, who alone can do this.', kernel.owner);
     case 'pending':
       return trans.__('It waits for room and has not started.');
+    case 'read-only':
+      return trans.__('%1 shares it with you read-only.', kernel.owner);
     case 'starting':
       return trans.__('It is starting.');
     case 'wanted':

@@ -7,10 +7,12 @@ import * as React from 'react';
 
 import { move, obstacle } from '../action_rules';
 import { AliquotClient } from '../client';
+import { isSharedWithMe, suffices } from '../kernel_access';
 import { GpuKernelsModel, kernelTitle } from '../model';
 import { ACTION_COMMANDS, CommandAction, IKernel, IStatus } from '../tokens';
 import { actionCaption, actionLabel, failureText, obstacleText } from './action_words';
 import { ResizeForm } from './resize_form';
+import { sharedHint } from './share_words';
 
 /** The part of Lab's command registry that is needed. */
 export interface ICommands {
@@ -49,7 +51,11 @@ export function KernelActions(props: IKernelActionsProps): JSX.Element {
   const offered = actionsOf(kernel, props.withoutOpen ?? false).filter(one => commands.hasCommand(ACTION_COMMANDS[one]));
   return (
     <div className="aliquot-Actions" role="group" aria-label={trans.__('Actions for %1', kernelTitle(kernel))}>
-      <Resize {...props} />
+      {isSharedWithMe(kernel) ? (
+        <p className="aliquot-Resize-outlook">{sharedHint(kernel, trans)}</p>
+      ) : (
+        <Resize {...props} />
+      )}
       <div className="aliquot-Actions-row">
         {offered.map(action => (
           <ActionButton key={action} {...{ action, kernel, status, trans, underWay }} run={() => void run(action)} />
@@ -77,7 +83,19 @@ function Resize(props: IKernelActionsProps): JSX.Element | null {
   return <p className="aliquot-Resize-outlook">{trans.__('No resize now: %1', obstacleText(why, kernel, trans))}</p>;
 }
 
+/** Of one that was shared, what comes with it; why the rest is missing is said beside it. */
+function ofShared(kernel: IKernel, withoutOpen: boolean): CommandAction[] {
+  const found: CommandAction[] = withoutOpen ? [] : ['newNotebook', 'follow'];
+  if (suffices(kernel, 'write')) {
+    found.push(...(kernel.gpus > 0 && move(kernel) === 'wake' ? (['wake'] as const) : []), 'restart');
+  }
+  return found;
+}
+
 function actionsOf(kernel: IKernel, withoutOpen: boolean): CommandAction[] {
+  if (isSharedWithMe(kernel)) {
+    return ofShared(kernel, withoutOpen);
+  }
   const found: CommandAction[] = withoutOpen ? [] : ['open'];
   if (kernel.gpus > 0) {
     found.push(move(kernel));
@@ -85,7 +103,7 @@ function actionsOf(kernel: IKernel, withoutOpen: boolean): CommandAction[] {
   if (kernel.ending_soon) {
     found.push('keep');
   }
-  return [...found, 'restart', 'shutDown'];
+  return [...found, 'share', 'restart', 'shutDown'];
 }
 
 interface IActionButtonProps {

@@ -3,6 +3,7 @@
 import { Notification } from '@jupyterlab/apputils';
 import { TranslationBundle } from '@jupyterlab/translation';
 
+import { suffices } from '../kernel_access';
 import { GpuKernelsModel, kernelTitle } from '../model';
 import { News, NewsReader, newsOf } from '../news';
 import { formatTime } from '../quantities';
@@ -75,6 +76,11 @@ export class Announcer {
       Notification.warning(message, { autoClose: false });
     } else if (news.kind === 'served') {
       Notification.success(trans.__('%1 has its GPU now.', title), { autoClose: false, actions: this._toNotebook(news.kernel) });
+    } else if (news.kind === 'shared') {
+      Notification.info(this._ofShare(news.kernel), { autoClose: false, actions: this._toShared(news.kernel) });
+    } else if (news.kind === 'unshared') {
+      const message = trans.__('%1 of %2 is not shared with you any more, or has ended.', title, news.kernel.owner);
+      Notification.info(message, { autoClose: false });
     } else {
       void this._tellOfMemory(news, status);
     }
@@ -102,7 +108,8 @@ export class Announcer {
       this._warn(message, [this._toPanel()], all);
     } else {
       const options = { autoClose: false, actions: [this._toPanel()] } as const;
-      Notification.emit(message, kind === 'served' ? 'success' : 'warning', { ...options, actions: [...options.actions] });
+      const look = kind === 'served' ? 'success' : kind === 'shared' || kind === 'unshared' ? 'info' : 'warning';
+      Notification.emit(message, look, { ...options, actions: [...options.actions] });
     }
   }
 
@@ -117,6 +124,10 @@ export class Announcer {
         return trans.__('%1 of your kernels will be ended soon.', count);
       case 'short':
         return trans.__('%1 of your kernels ran out of their GPU memory.', count);
+      case 'shared':
+        return trans.__('%1 kernels are shared with you.', count);
+      case 'unshared':
+        return trans.__('%1 kernels are not shared with you any more, or have ended.', count);
       case 'served':
         return trans.__('%1 of your kernels have their GPU now.', count);
     }
@@ -156,6 +167,20 @@ export class Announcer {
     return { label: this._options.trans.__('Show GPU kernels'), callback: () => this._options.showPanel() };
   }
 
+  private _ofShare(kernel: IKernel): string {
+    const { trans } = this._options;
+    const title = kernelTitle(kernel);
+    return suffices(kernel, 'write')
+      ? trans.__('%1 shares %2 with you: you can run cells in it.', kernel.owner, title)
+      : trans.__('%1 shares %2 with you, read-only.', kernel.owner, title);
+  }
+
+  private _toShared(kernel: IKernel): Notification.IAction[] {
+    const { trans, openNotebookOn } = this._options;
+    const open = { label: trans.__('Open a notebook on it'), callback: () => openNotebookOn(kernel) };
+    return [...(suffices(kernel, 'write') ? [open] : []), this._toPanel()];
+  }
+
   private _toNotebook(kernel: IKernel): Notification.IAction[] {
     const { trans, open } = this._options;
     return open(kernel) ? [{ label: trans.__('Open its notebook'), callback: () => open(kernel)?.() }] : [];
@@ -173,6 +198,8 @@ export namespace Announcer {
     readonly showPanel: () => void;
     /** What to do to open its notebook; null where it has none that is this user's. */
     readonly open: (kernel: IKernel) => (() => void) | null;
+    /** A new notebook, on a kernel that was shared. */
+    readonly openNotebookOn: (kernel: IKernel) => void;
     /** Whether the user looks at this kernel's notebook. */
     readonly isShown: (kernel: IKernel) => boolean;
     /** What is said of kernels that want for memory, or ended. Never rejects. */

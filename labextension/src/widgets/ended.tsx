@@ -4,7 +4,8 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import { closeIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { kernelTitle, showsOwners } from '../model';
+import { isSharedWithMe, showsOwners } from '../kernel_access';
+import { kernelTitle } from '../model';
 import { formatTime } from '../quantities';
 import { IKernel, IStatus } from '../tokens';
 
@@ -38,7 +39,9 @@ export function EndedList({ kernels, status, trans, dismiss }: IEndedProps): JSX
               <closeIcon.react tag="span" width="12px" />
             </button>
           </div>
-          {showsOwners(status) && <p className="aliquot-Item-line aliquot-mod-quiet">{kernel.owner}</p>}
+          {(showsOwners(status) || isSharedWithMe(kernel)) && (
+            <p className="aliquot-Item-line aliquot-mod-quiet">{kernel.owner}</p>
+          )}
           <p className="aliquot-Item-line">{kernel.ending?.message}</p>
         </li>
       ))}

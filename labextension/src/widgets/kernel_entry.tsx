@@ -7,6 +7,7 @@ import * as React from 'react';
 import { AliquotClient } from '../client';
 import { hasTime } from '../compute';
 import { kernelParts } from '../device_parts';
+import { accessTo } from '../kernel_access';
 import { GpuKernelsModel, kernelTitle } from '../model';
 import { formatLike, formatPart } from '../quantities';
 import { ACTION_COMMANDS, IKernel, IKernelDevice } from '../tokens';
@@ -17,6 +18,7 @@ import { Facts } from './facts';
 import { kernelDetails, kernelFacts, sizeText } from './kernel_words';
 import { KernelNotices } from './kernel_notices';
 import { isRunning } from './residency';
+import { accessName } from './share_words';
 
 /** What all entries share, the same object for the life of the panel. */
 export interface IKernelTools {
@@ -58,6 +60,7 @@ export const KernelEntry = React.memo(function KernelEntry(props: IKernelEntryPr
           <ellipsesIcon.react tag="span" width="16px" />
         </button>
       </div>
+      <Whose kernel={kernel} trans={trans} />
       {isRunning(kernel) && kernel.gpus > 0 && <MemoryBar kernel={kernel} trans={trans} />}
       <div className="aliquot-Item-lines">
         {isRunning(kernel) && kernel.gpus > 0 && <p className="aliquot-Item-line">{usedText(kernel, trans)}</p>}
@@ -110,6 +113,16 @@ function KernelTitle({ kernel, tools, isMine }: IKernelEntryProps): JSX.Element 
     >
       {title}
     </button>
+  );
+}
+
+/** Of one that was shared: by whom, and how far. */
+function Whose({ kernel, trans }: IFiguresProps): JSX.Element | null {
+  const access = accessTo(kernel);
+  return access === 'own' ? null : (
+    <p className="aliquot-Item-line aliquot-Shared-whose">
+      {trans.__('of %1', kernel.owner)} <span className="aliquot-Shared-access">{accessName(access, trans)}</span>
+    </p>
   );
 }
 

@@ -6,6 +6,7 @@ import { kernelParts } from '../device_parts';
 import { formatBytes, formatPart, formatSeconds, formatShare, formatTime } from '../quantities';
 import { IHostMemory, IKernel } from '../tokens';
 import { residencyFacts, residencyState } from './residency';
+import { sharedText } from './share_words';
 
 export function sizeText(kernel: IKernel, trans: TranslationBundle): string {
   if (kernel.gpus === 0) {
@@ -18,6 +19,10 @@ export function sizeText(kernel: IKernel, trans: TranslationBundle): string {
 /** In sight always: state and what is out of the ordinary. */
 export function kernelFacts(kernel: IKernel, showsDevice: boolean, trans: TranslationBundle): string[] {
   const said = [stateText(kernel, trans)];
+  const shared = sharedText(kernel, trans);
+  if (shared !== null) {
+    said.push(shared);
+  }
   if (kernel.workload_class === 'opportunistic') {
     said.push(trans.__('opportunistic'));
   }

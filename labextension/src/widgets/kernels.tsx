@@ -1,15 +1,16 @@
 // The list of kernels that hold, or wait for, a part of a GPU: the asker's own, and for who sees those of others, by
-// owner.
+// owner; then what others share.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
+import { divideShared, showsOwners } from '../kernel_access';
 import { byOwner } from '../kernel_groups';
-import { showsOwners } from '../model';
 import { IKernel, IStatus } from '../tokens';
 import { IKernelTools, KernelEntry } from './kernel_entry';
 import { QueueLine } from './queue';
 import { QuotaLine } from './quota';
+import { SharedKernels } from './shared_kernels';
 import { OwnerGroup } from './users';
 
 interface IKernelsProps {
@@ -21,6 +22,7 @@ interface IKernelsProps {
 
 export function KernelList({ kernels, status, tools }: IKernelsProps): JSX.Element {
   const { trans } = tools;
+  const { listed, shared } = divideShared(kernels);
   const entry = (kernel: IKernel): JSX.Element => (
     <KernelEntry
       key={kernel.id}
@@ -33,17 +35,18 @@ export function KernelList({ kernels, status, tools }: IKernelsProps): JSX.Eleme
     <>
       <QuotaLine quota={status.user.quota ?? null} trans={trans} />
       <QueueLine status={status} kernels={kernels} trans={trans} />
-      {kernels.length === 0 ? (
+      {listed.length === 0 ? (
         <NoKernels trans={trans} />
       ) : showsOwners(status) ? (
-        byOwner(kernels, status.user.name).map(group => (
+        byOwner(listed, status.user.name).map(group => (
           <OwnerGroup key={group.owner} group={group} trans={trans} entry={entry} />
         ))
       ) : (
         <ul className="aliquot-List" aria-label={trans.__('GPU kernels')}>
-          {kernels.map(entry)}
+          {listed.map(entry)}
         </ul>
       )}
+      <SharedKernels kernels={shared} {...{ trans, entry }} />
     </>
   );
 }

@@ -62,6 +62,8 @@ function explain(problem: StatusError, trans: TranslationBundle): string {
       );
     case 'forbidden':
       return trans.__('The server does not let you see its GPUs: %1', problem.message);
+    case 'too-many':
+      return trans.__('The server answers this page more slowly for a while: %1', problem.message);
     case 'unreachable':
       return trans.__('The server does not answer. The figures below are the last known ones; trying again.');
     case 'server':

@@ -1,4 +1,4 @@
-"use strict";(self.rspackChunk_aliquot_lab=self.rspackChunk_aliquot_lab||[]).push([["labextension_style_index_js"],{"./labextension/style/index.js"(o,e,t){var a=t("./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"),i=t.n(a),r=t("./node_modules/style-loader/dist/runtime/styleDomAPI.js"),l=t.n(r),n=t("./node_modules/style-loader/dist/runtime/insertBySelector.js"),s=t.n(n),d=t("./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"),u=t.n(d),p=t("./node_modules/style-loader/dist/runtime/insertStyleElement.js"),c=t.n(p),m=t("./node_modules/style-loader/dist/runtime/styleTagTransform.js"),h=t.n(m),f=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"),x={};x.styleTagTransform=h(),x.setAttributes=u(),x.insert=s().bind(null,"head"),x.domAPI=l(),x.insertStyleElement=c(),i()(f.A,x),f.A&&f.A.locals&&f.A.locals},"./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* What may be asked of a kernel: the form of its size, and its buttons. */
+"use strict";(self.rspackChunk_aliquot_lab=self.rspackChunk_aliquot_lab||[]).push([["labextension_style_index_js"],{"./labextension/style/index.js"(o,e,a){var t=a("./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"),i=a.n(t),r=a("./node_modules/style-loader/dist/runtime/styleDomAPI.js"),l=a.n(r),n=a("./node_modules/style-loader/dist/runtime/insertBySelector.js"),s=a.n(n),d=a("./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"),u=a.n(d),p=a("./node_modules/style-loader/dist/runtime/insertStyleElement.js"),c=a.n(p),m=a("./node_modules/style-loader/dist/runtime/styleTagTransform.js"),h=a.n(m),f=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"),x={};x.styleTagTransform=h(),x.setAttributes=u(),x.insert=s().bind(null,"head"),x.domAPI=l(),x.insertStyleElement=c(),i()(f.A,x),f.A&&f.A.locals&&f.A.locals},"./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* What may be asked of a kernel: the form of its size, and its buttons. */
 
 .aliquot-Actions {
   display: flex;
@@ -144,7 +144,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   min-width: 28px;
   color: var(--jp-ui-font-color2);
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* Bars: one whole, divided. Parts differ in pattern: solid is in use within guarantees, upright lines beyond them,
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* Bars: one whole, divided. Parts differ in pattern: solid is in use within guarantees, upright lines beyond them,
    slanted lines are promised and not used, level lines are in host memory. Mine is the brand's colour, others' is grey. */
 
 .aliquot-Bar {
@@ -235,7 +235,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   outline-offset: -1px;
   border-radius: var(--jp-border-radius);
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* What a cell waits for, between its input and its output: the sign under the prompt, the words under the code. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* What a cell waits for, between its input and its output: the sign under the prompt, the words under the code. */
 
 .aliquot-CellBadge {
   display: flex;
@@ -312,7 +312,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 .jp-Cell-outputWrapper:has(.aliquot-mod-told):not(:has(.jp-OutputArea-child:not(.aliquot-mod-told))) {
   display: none;
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* What is said in a cell's output that the kernel did not say. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* What is said in a cell's output that the kernel did not say. */
 
 .aliquot-remark {
   color: var(--jp-ui-font-color2);
@@ -320,7 +320,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   font-style: italic;
   padding-left: var(--jp-code-padding);
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* The devices: lines of the last minutes, and the short form where there are many. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* The devices: lines of the last minutes, and the short form where there are many. */
 
 .aliquot-Sparklines {
   display: grid;
@@ -398,7 +398,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-Node {
   padding: 0 12px 8px;
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* The history: charts in colours that stand out from both themes' background, and the tables below them. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* The history: charts in colours that stand out from both themes' background, and the tables below them. */
 
 .aliquot-History {
   display: flex;
@@ -634,8 +634,8 @@ input.jp-mod-styled.aliquot-Slider-number {
   gap: 12px;
   margin: 12px 0 0;
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=t.n(r),n=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/panel.css"),s=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/notice.css"),d=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"),u=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"),p=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"),c=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/kernels.css"),m=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"),h=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"),f=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"),x=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"),v=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"),b=t("./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"),g=l()(i());g.i(n.A),g.i(s.A),g.i(d.A),g.i(u.A),g.i(p.A),g.i(c.A),g.i(m.A),g.i(h.A),g.i(f.A),g.i(x.A),g.i(v.A),g.i(b.A),g.push([o.id,`/* Only theme variables in all of these: they follow every theme, light or dark. */
-`,""]),t.d(e,{},{A:g})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* An entry of a list: a device or a kernel. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=a.n(r),n=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/panel.css"),s=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/notice.css"),d=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"),u=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"),p=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"),c=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/kernels.css"),m=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"),h=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"),f=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/share.css"),x=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"),v=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"),g=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"),b=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"),q=l()(i());q.i(n.A),q.i(s.A),q.i(d.A),q.i(u.A),q.i(p.A),q.i(c.A),q.i(m.A),q.i(h.A),q.i(f.A),q.i(x.A),q.i(v.A),q.i(g.A),q.i(b.A),q.push([o.id,`/* Only theme variables in all of these: they follow every theme, light or dark. */
+`,""]),a.d(e,{},{A:q})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* An entry of a list: a device or a kernel. */
 
 .aliquot-List {
   margin: 0;
@@ -777,7 +777,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-Item > .aliquot-Notice {
   margin-top: 6px;
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/kernels.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* The kernels: quota, owners, and what is folded behind an entry. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/kernels.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* The kernels: quota, owners, and what is folded behind an entry. */
 
 .aliquot-Quota {
   padding: 6px 12px 4px;
@@ -839,7 +839,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-List.aliquot-mod-ended {
   border-top: var(--jp-border-width) solid var(--jp-border-color2);
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* A kernel's GPU in its notebook: the line in toolbar and status bar, and the window that it opens. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* A kernel's GPU in its notebook: the line in toolbar and status bar, and the window that it opens. */
 
 .aliquot-KernelItem {
   font-variant-numeric: tabular-nums;
@@ -928,7 +928,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   outline: var(--jp-focus-outline-width, 2px) solid var(--jp-focus-outline-color, var(--jp-brand-color1));
   outline-offset: 2px;
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/notice.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* Sentences that ask for attention. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/notice.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* Sentences that ask for attention. */
 
 .aliquot-Notice {
   display: flex;
@@ -981,7 +981,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-Notice-action:focus-visible {
   outline: var(--jp-focus-outline-width, 2px) solid var(--jp-focus-outline-color, var(--jp-brand-color1));
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/panel.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* The sidebar panel as a whole. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/panel.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* The sidebar panel as a whole. */
 
 .aliquot-Panel .jp-SidePanel-header:empty {
   display: none;
@@ -1017,7 +1017,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-Queue {
   padding-block: 4px;
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"(o,e,t){var a=t("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=t.n(a),r=t("./node_modules/css-loader/dist/runtime/api.js"),l=(t.n(r))()(i());l.push([o.id,`/* The dialog in which a kernel and its size are picked. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* The dialog in which a kernel and its size are picked. */
 
 .aliquot-KernelDialog .jp-Dialog-content {
   width: min(560px, calc(100vw - 32px));
@@ -1154,4 +1154,100 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-SizeForm-outlook[data-outcome='never'] {
   border-left-color: var(--jp-error-color1);
 }
-`,""]),t.d(e,{},{A:l})},"./node_modules/css-loader/dist/runtime/api.js"(o){o.exports=function(o){var e=[];return e.toString=function(){return this.map(function(e){var t="",a=void 0!==e[5];return e[4]&&(t+="@supports (".concat(e[4],") {")),e[2]&&(t+="@media ".concat(e[2]," {")),a&&(t+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),t+=o(e),a&&(t+="}"),e[2]&&(t+="}"),e[4]&&(t+="}"),t}).join("")},e.i=function(o,t,a,i,r){"string"==typeof o&&(o=[[null,o,void 0]]);var l={};if(a)for(var n=0;n<this.length;n++){var s=this[n][0];null!=s&&(l[s]=!0)}for(var d=0;d<o.length;d++){var u=[].concat(o[d]);a&&l[u[0]]||(void 0!==r&&(void 0===u[5]||(u[1]="@layer".concat(u[5].length>0?" ".concat(u[5]):""," {").concat(u[1],"}")),u[5]=r),t&&(u[2]&&(u[1]="@media ".concat(u[2]," {").concat(u[1],"}")),u[2]=t),i&&(u[4]?(u[1]="@supports (".concat(u[4],") {").concat(u[1],"}"),u[4]=i):u[4]="".concat(i)),e.push(u))}},e}},"./node_modules/css-loader/dist/runtime/noSourceMaps.js"(o){o.exports=function(o){return o[1]}},"./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"(o){var e=[];function t(o){for(var t=-1,a=0;a<e.length;a++)if(e[a].identifier===o){t=a;break}return t}function a(o,a){for(var i={},r=[],l=0;l<o.length;l++){var n=o[l],s=a.base?n[0]+a.base:n[0],d=i[s]||0,u="".concat(s," ").concat(d);i[s]=d+1;var p=t(u),c={css:n[1],media:n[2],sourceMap:n[3],supports:n[4],layer:n[5]};if(-1!==p)e[p].references++,e[p].updater(c);else{var m=function(o,e){var t=e.domAPI(e);return t.update(o),function(e){e?(e.css!==o.css||e.media!==o.media||e.sourceMap!==o.sourceMap||e.supports!==o.supports||e.layer!==o.layer)&&t.update(o=e):t.remove()}}(c,a);a.byIndex=l,e.splice(l,0,{identifier:u,updater:m,references:1})}r.push(u)}return r}o.exports=function(o,i){var r=a(o=o||[],i=i||{});return function(o){o=o||[];for(var l=0;l<r.length;l++){var n=t(r[l]);e[n].references--}for(var s=a(o,i),d=0;d<r.length;d++){var u=t(r[d]);0===e[u].references&&(e[u].updater(),e.splice(u,1))}r=s}}},"./node_modules/style-loader/dist/runtime/insertBySelector.js"(o){var e={};o.exports=function(o,t){var a=function(o){if(void 0===e[o]){var t=document.querySelector(o);if(window.HTMLIFrameElement&&t instanceof window.HTMLIFrameElement)try{t=t.contentDocument.head}catch(o){t=null}e[o]=t}return e[o]}(o);if(!a)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");a.appendChild(t)}},"./node_modules/style-loader/dist/runtime/insertStyleElement.js"(o){o.exports=function(o){var e=document.createElement("style");return o.setAttributes(e,o.attributes),o.insert(e,o.options),e}},"./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"(o,e,t){o.exports=function(o){var e=t.nc;e&&o.setAttribute("nonce",e)}},"./node_modules/style-loader/dist/runtime/styleDomAPI.js"(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=o.insertStyleElement(o);return{update:function(t){var a,i,r;a="",t.supports&&(a+="@supports (".concat(t.supports,") {")),t.media&&(a+="@media ".concat(t.media," {")),(i=void 0!==t.layer)&&(a+="@layer".concat(t.layer.length>0?" ".concat(t.layer):""," {")),a+=t.css,i&&(a+="}"),t.media&&(a+="}"),t.supports&&(a+="}"),(r=t.sourceMap)&&"u">typeof btoa&&(a+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(r))))," */")),o.styleTagTransform(a,e,o.options)},remove:function(){var o;null===(o=e).parentNode||o.parentNode.removeChild(o)}}}},"./node_modules/style-loader/dist/runtime/styleTagTransform.js"(o){o.exports=function(o,e){if(e.styleSheet)e.styleSheet.cssText=o;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(o))}}}}]);
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/share.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* Kernels that are shared: the dialog, and those of others in the list. */
+
+.aliquot-ShareDialog .jp-Dialog-content {
+  width: min(480px, calc(100vw - 32px));
+  max-height: min(720px, calc(100vh - 32px));
+}
+
+.aliquot-Share,
+.aliquot-Share-form {
+  display: flex;
+  flex-direction: column;
+  gap: 10px;
+  line-height: 1.4;
+}
+
+.aliquot-Share p {
+  margin: 0;
+}
+
+.aliquot-Share-choice > legend {
+  padding: 0 0 4px;
+}
+
+.aliquot-Share-choice + .aliquot-Share-name,
+input.jp-mod-styled.aliquot-Share-name {
+  width: 100%;
+  margin: 0;
+}
+
+.jp-Button.aliquot-Action.aliquot-Share-send {
+  align-self: flex-start;
+  padding: 0 16px;
+}
+
+.aliquot-Share-said {
+  min-height: 1.4em;
+}
+
+.aliquot-Share-heading {
+  margin: 0;
+  padding-top: 10px;
+  border-top: var(--jp-border-width) solid var(--jp-border-color2);
+  font-size: var(--jp-ui-font-size1);
+}
+
+.aliquot-Share-nobody {
+  color: var(--jp-ui-font-color2);
+}
+
+.aliquot-Share-list {
+  display: flex;
+  flex-direction: column;
+  margin: 0;
+  padding: 0;
+  list-style: none;
+}
+
+.aliquot-Share-list > li {
+  display: flex;
+  align-items: center;
+  gap: 8px;
+  min-height: 32px;
+}
+
+.aliquot-Share-who {
+  flex: 1 1 auto;
+  min-width: 0;
+  overflow-wrap: anywhere;
+}
+
+.aliquot-Share-may,
+.aliquot-Shared-access {
+  flex: 0 0 auto;
+  padding: 0 6px;
+  border: var(--jp-border-width) solid var(--jp-border-color1);
+  border-radius: 10px;
+  font-size: var(--jp-ui-font-size0);
+  line-height: 18px;
+}
+
+.aliquot-Shared {
+  border-top: var(--jp-border-width) solid var(--jp-border-color2);
+}
+
+.aliquot-Shared-heading {
+  margin: 0;
+  padding: 8px 12px 0;
+  font-size: var(--jp-ui-font-size1);
+  font-weight: 600;
+}
+
+.aliquot-Shared-whose {
+  display: flex;
+  flex-wrap: wrap;
+  gap: 4px 8px;
+}
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/runtime/api.js"(o){o.exports=function(o){var e=[];return e.toString=function(){return this.map(function(e){var a="",t=void 0!==e[5];return e[4]&&(a+="@supports (".concat(e[4],") {")),e[2]&&(a+="@media ".concat(e[2]," {")),t&&(a+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),a+=o(e),t&&(a+="}"),e[2]&&(a+="}"),e[4]&&(a+="}"),a}).join("")},e.i=function(o,a,t,i,r){"string"==typeof o&&(o=[[null,o,void 0]]);var l={};if(t)for(var n=0;n<this.length;n++){var s=this[n][0];null!=s&&(l[s]=!0)}for(var d=0;d<o.length;d++){var u=[].concat(o[d]);t&&l[u[0]]||(void 0!==r&&(void 0===u[5]||(u[1]="@layer".concat(u[5].length>0?" ".concat(u[5]):""," {").concat(u[1],"}")),u[5]=r),a&&(u[2]&&(u[1]="@media ".concat(u[2]," {").concat(u[1],"}")),u[2]=a),i&&(u[4]?(u[1]="@supports (".concat(u[4],") {").concat(u[1],"}"),u[4]=i):u[4]="".concat(i)),e.push(u))}},e}},"./node_modules/css-loader/dist/runtime/noSourceMaps.js"(o){o.exports=function(o){return o[1]}},"./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"(o){var e=[];function a(o){for(var a=-1,t=0;t<e.length;t++)if(e[t].identifier===o){a=t;break}return a}function t(o,t){for(var i={},r=[],l=0;l<o.length;l++){var n=o[l],s=t.base?n[0]+t.base:n[0],d=i[s]||0,u="".concat(s," ").concat(d);i[s]=d+1;var p=a(u),c={css:n[1],media:n[2],sourceMap:n[3],supports:n[4],layer:n[5]};if(-1!==p)e[p].references++,e[p].updater(c);else{var m=function(o,e){var a=e.domAPI(e);return a.update(o),function(e){e?(e.css!==o.css||e.media!==o.media||e.sourceMap!==o.sourceMap||e.supports!==o.supports||e.layer!==o.layer)&&a.update(o=e):a.remove()}}(c,t);t.byIndex=l,e.splice(l,0,{identifier:u,updater:m,references:1})}r.push(u)}return r}o.exports=function(o,i){var r=t(o=o||[],i=i||{});return function(o){o=o||[];for(var l=0;l<r.length;l++){var n=a(r[l]);e[n].references--}for(var s=t(o,i),d=0;d<r.length;d++){var u=a(r[d]);0===e[u].references&&(e[u].updater(),e.splice(u,1))}r=s}}},"./node_modules/style-loader/dist/runtime/insertBySelector.js"(o){var e={};o.exports=function(o,a){var t=function(o){if(void 0===e[o]){var a=document.querySelector(o);if(window.HTMLIFrameElement&&a instanceof window.HTMLIFrameElement)try{a=a.contentDocument.head}catch(o){a=null}e[o]=a}return e[o]}(o);if(!t)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");t.appendChild(a)}},"./node_modules/style-loader/dist/runtime/insertStyleElement.js"(o){o.exports=function(o){var e=document.createElement("style");return o.setAttributes(e,o.attributes),o.insert(e,o.options),e}},"./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"(o,e,a){o.exports=function(o){var e=a.nc;e&&o.setAttribute("nonce",e)}},"./node_modules/style-loader/dist/runtime/styleDomAPI.js"(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=o.insertStyleElement(o);return{update:function(a){var t,i,r;t="",a.supports&&(t+="@supports (".concat(a.supports,") {")),a.media&&(t+="@media ".concat(a.media," {")),(i=void 0!==a.layer)&&(t+="@layer".concat(a.layer.length>0?" ".concat(a.layer):""," {")),t+=a.css,i&&(t+="}"),a.media&&(t+="}"),a.supports&&(t+="}"),(r=a.sourceMap)&&"u">typeof btoa&&(t+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(r))))," */")),o.styleTagTransform(t,e,o.options)},remove:function(){var o;null===(o=e).parentNode||o.parentNode.removeChild(o)}}}},"./node_modules/style-loader/dist/runtime/styleTagTransform.js"(o){o.exports=function(o,e){if(e.styleSheet)e.styleSheet.cssText=o;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(o))}}}}]);
