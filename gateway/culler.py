@@ -37,11 +37,21 @@ class Kernels(Protocol):
 
     def get_kernel(self, kernel_id: str) -> Any: ...
 
+    def owner_of(self, kernel_id: str) -> str | None: ...
+
     def kernel_state(self, kernel_id: str) -> tuple[str, str]: ...
 
     def connections(self, kernel_id: str) -> int: ...
 
     async def end_kernel(self, kernel_id: str, asked: Asked, now: bool = False) -> None: ...
+
+
+class Servers(Protocol):
+    """Who of the Hub's users has a server."""
+
+    def gone_since(self, user: str) -> float | None:
+        """Seconds since the epoch; None for a user who has one, and while that cannot be known."""
+        ...
 
 
 class GpuUse:
@@ -80,9 +90,12 @@ def _used(kernel: KernelStatus) -> tuple[float, int, int]:
 
 
 class Culler:
-    """Made by the extension. ``gpu`` is fed with the node's views."""
+    """Made by the extension. ``servers``: of a gateway that is a service of a Hub."""
 
-    def __init__(self, kernels: Kernels, policy: Policy, clock: Clock, log: logging.Logger) -> None:
+    def __init__(
+        self, kernels: Kernels, policy: Policy, clock: Clock, log: logging.Logger, servers: Servers | None = None
+    ) -> None:
+        self._servers = servers
         self._kernels = kernels
         self._policy = policy
         self._clock = clock
@@ -179,9 +192,14 @@ class Culler:
             is_busy=is_busy,
             connections=self._kernels.connections(kernel_id),
             idle=_own_idle_seconds(kernel),
+            server_gone=self._server_gone(kernel_id),
         )
         is_low = request is not None and request.workload_class is WorkloadClass.OPPORTUNISTIC
         return replace(facts, is_opportunistic=is_low)
+
+    def _server_gone(self, kernel_id: str) -> float | None:
+        owner = self._kernels.owner_of(kernel_id)
+        return None if self._servers is None or owner is None else self._servers.gone_since(owner)
 
     def _work(self, kernel_id: str, kernel: Any) -> tuple[bool, float] | None:
         """Whether it works, waiting for input included, and when it last did."""

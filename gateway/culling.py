@@ -28,12 +28,17 @@ class Culling(Configurable):
     max_age_seconds = Float(0.0, help="End a kernel so long after its start, once its work is done; 0 for never.").tag(
         config=True
     )
+    server_gone_seconds = Float(
+        0.0,
+        help="Under `aliquot serve --hub`: end a kernel so long after its user's last server in the Hub has gone, once "
+        "its work is done and while nobody is connected to it; 0 for never.",
+    ).tag(config=True)
     warning_seconds = Float(
         300.0, help="How long before its end a kernel's owner is told of it, 1 or more; 0 to end it untold."
     ).tag(config=True)
     connected = Bool(True, help="Whether kernels are ended, too, to which a browser tab is connected.").tag(config=True)
 
-    @validate("idle_seconds", "max_age_seconds")
+    @validate("idle_seconds", "max_age_seconds", "server_gone_seconds")
     def _is_not_negative(self, proposal: dict[str, Any]) -> float:
         return self._seconds(proposal, least=0.0)
 
@@ -64,6 +69,7 @@ class Policy:
     idle: float = 0.0
     opportunistic_idle: float = 0.0
     max_age: float = 0.0
+    server_gone: float = 0.0
     warning: float = 300.0
     ends_connected: bool = True
     ends_busy: bool = False
@@ -74,7 +80,8 @@ class Policy:
 class KernelFacts:
     """What is known of one kernel that runs. Times in seconds since the epoch.
 
-    ``active``: when it last worked, used its GPU or was kept by its owner; ``idle``: its kernelspec's own time.
+    ``active``: when it last worked, used its GPU or was kept by its owner; ``idle``: its kernelspec's own time;
+    ``server_gone``: since when its owner has no server in the Hub, None where they have one or nobody knows.
     """
 
     id: str
@@ -84,6 +91,7 @@ class KernelFacts:
     connections: int = 0
     is_opportunistic: bool = False
     idle: float | None = None
+    server_gone: float | None = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,8 @@ def read_policy(knobs: Culling, jupyter: Any) -> Policy:
     is_jupyters = not knobs.idle_seconds and jupyter.cull_idle_timeout > 0
     idle = float(jupyter.cull_idle_timeout) if is_jupyters else knobs.idle_seconds
     opportunistic = idle if knobs.opportunistic_idle_seconds < 0 else knobs.opportunistic_idle_seconds
-    times = [seconds for seconds in (idle, opportunistic, knobs.max_age_seconds, knobs.warning_seconds) if seconds > 0]
+    known = (idle, opportunistic, knobs.max_age_seconds, knobs.server_gone_seconds, knobs.warning_seconds)
+    times = [seconds for seconds in known if seconds > 0]
     look = min([15.0, *(seconds / 10 for seconds in times)])
     if is_jupyters and jupyter.cull_interval > 0:
         look = min(look, jupyter.cull_interval)
@@ -119,6 +128,7 @@ def read_policy(knobs: Culling, jupyter: Any) -> Policy:
         idle=idle,
         opportunistic_idle=opportunistic,
         max_age=knobs.max_age_seconds,
+        server_gone=knobs.server_gone_seconds,
         warning=knobs.warning_seconds,
         ends_connected=jupyter.cull_connected if is_jupyters else knobs.connected,
         ends_busy=is_jupyters and jupyter.cull_busy,
@@ -173,6 +183,11 @@ def _due(kernel: KernelFacts, policy: Policy) -> _Due | None:
         at = max(kernel.started + policy.max_age, kernel.active + policy.warning)
         text = duration_text(policy.max_age)
         causes.append(_Due(at, f"kernels are ended {text} after their start", f"{text} after its start", False))
+    if policy.server_gone > 0 and kernel.server_gone is not None and not (kernel.is_busy or kernel.connections):
+        at = max(kernel.server_gone, kernel.active) + policy.server_gone
+        text = duration_text(policy.server_gone)
+        reason = f"kernels are ended {text} after their user's server has gone"
+        causes.append(_Due(at, reason, f"{text} after its user's server had gone", can_keep=True))
     return min(causes, key=lambda due: due.at, default=None)
 
 

@@ -167,7 +167,7 @@ class AliquotExtension(ExtensionApp):
         await self._start_socket()
         await self._basis.watch.start()
         if self._own is not None:
-            await self._own.culler.start()
+            await self._own.start_culling()
 
     async def stop_extension(self) -> None:
         """Called before the server ends its kernels; they end here first, for they give their grants back to us."""

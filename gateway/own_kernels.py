@@ -15,6 +15,7 @@ from aliquot.gateway.culling import Culling, read_policy
 from aliquot.gateway.gateway_folder import boot_id
 from aliquot.gateway.gateway_memory import orphan_seconds
 from aliquot.gateway.host_limits import HostLimits, node_totals
+from aliquot.gateway.hub_servers import hub_servers
 from aliquot.gateway.interception_guard import GuardRules, InterceptionGuard
 from aliquot.gateway.kernel_containers import KernelContainers
 from aliquot.gateway.kernel_endings import KernelEndings
@@ -60,7 +61,9 @@ class OwnKernels:
         rules = GuardRules(knobs.require_interception, knobs.unhooked_process_policy == "end")
         self._guard = InterceptionGuard(manager, log, rules)
         basis.watch.listen(self._guard.look)
-        self.culler = Culler(manager, read_policy(Culling(parent=server), manager), basis.clock, log)
+        culling = read_policy(Culling(parent=server), manager)
+        self._servers = hub_servers(server.identity_provider, culling, basis.clock, log)
+        self.culler = Culler(manager, culling, basis.clock, log, self._servers)
         basis.watch.listen(self.culler.watch)
 
     def listed(self, admission: AdmissionSnapshot) -> tuple[LocalKernel, ...]:
@@ -95,12 +98,20 @@ class OwnKernels:
             return ("Kernels of this server's last life could not be taken over: see its log.",)
         return ()
 
+    async def start_culling(self) -> None:
+        """Look for kernels that nobody uses."""
+        if self._servers is not None:
+            self._servers.start()
+        await self.culler.start()
+
     async def stop(self, *, leaves_kernels: bool) -> None:
         """End them, or leave them as they are, and then what serves them."""
         log = self._basis.log
         if self._adoption is not None:
             await within_patience("adoption", self._adoption.stop(), log)
         await within_patience("culler", self.culler.stop(), log)
+        if self._servers is not None:
+            await within_patience("hub_servers", self._servers.stop(), log)
         await within_patience("interception_guard", self._guard.stop(), log)
         if leaves_kernels:
             await self.manager.leave_kernels()

@@ -205,7 +205,10 @@ class HubProcess:
 
     def _start(self) -> None:
         command = [sys.executable, "-m", "jupyterhub", f"--config={self._config}"]
-        environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{PROXY.parent}:{os.environ['PATH']}"}
+        temporary = self.home / "tmp"
+        temporary.mkdir()
+        # The folder's name in the environment is how what it starts is known again, should the Hub die.
+        environment = {**os.environ, "TMPDIR": f"{temporary}/"}
         with (self.home / "log").open("wb") as log:
             self._process = subprocess.Popen(
                 command, cwd=self.home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log

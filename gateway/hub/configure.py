@@ -6,7 +6,15 @@ from typing import Any
 
 from aliquot.gateway.hub import sections, spawn
 from aliquot.gateway.hub.profiles import profile_list
-from aliquot.gateway.hub.scopes import ADMIN_ROLE, ADMIN_SCOPE, CUSTOM_SCOPES, USER_SCOPES, access_scope
+from aliquot.gateway.hub.scopes import (
+    ADMIN_ROLE,
+    ADMIN_SCOPE,
+    CUSTOM_SCOPES,
+    SERVICE_ROLE,
+    SERVICE_SCOPES,
+    USER_SCOPES,
+    access_scope,
+)
 from aliquot.gateway.hub.service import check_reach, server_environment, server_token_scopes, service_entry
 from aliquot.gateway.hub.settings import HubConfigError, HubSettings
 from traitlets.config import Config
@@ -60,6 +68,8 @@ def _add_scopes(c: Config, wanted: HubSettings) -> None:
         admins |= set((found._update or ()) if isinstance(found, LazyConfigValue) else found or ())
     members = {"users": sorted(admins), "groups": list(wanted.admin_groups)}
     sections.add_role(c, ADMIN_ROLE, [ADMIN_SCOPE], **members)
+    if wanted.minutes_without_server:
+        sections.add_role(c, SERVICE_ROLE, SERVICE_SCOPES, services=[wanted.name])
 
 
 def _add_choice(c: Config, wanted: HubSettings, spawner: str) -> None:

@@ -11,6 +11,9 @@ CUSTOM_SCOPES = {
 # What a server's token has where nobody chose otherwise: the Hub's own role "server".
 SERVER_SCOPES = ("users:activity!user", "access:servers!server")
 USER_SCOPES = ("self",)
+# Only for a gateway that ends kernels some time after their user's server has gone.
+SERVICE_ROLE = "aliquot-gateway"
+SERVICE_SCOPES = ("list:users", "read:servers")
 
 
 def access_scope(service: str) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from aliquot.gateway.hub.scopes import SERVER_SCOPES, server_scopes
 from aliquot.gateway.hub.settings import HubConfigError, HubSettings
 
+_START_SECONDS = 120
 _LOOPBACK = ("localhost", "127.", "::1")
 
 
@@ -17,9 +18,17 @@ def service_entry(settings: HubSettings) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": settings.name, "url": settings.url, "display": False}
     if settings.is_managed:
         entry |= {"command": settings.command(), "environment": dict(settings.gateway_environment)}
+        entry |= _patience()
     else:
         entry["api_token"] = settings.api_token
     return entry
+
+
+def _patience() -> dict[str, int]:
+    """A Hub that cannot reach a service it started ends; one on a busy machine takes a while. Known since Hub 6."""
+    from jupyterhub.services.service import Service  # type: ignore[import-untyped]  # it carries no types
+
+    return {"timeout": _START_SECONDS} if Service.class_traits().get("timeout") else {}
 
 
 def server_environment(settings: HubSettings) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,9 @@ class HubSettings:
     """The arguments of `configure`; docs/how-to/jupyterhub.md tells what each is for.
 
     ``url``: where the gateway listens; ``connect_url``: how users' servers reach it, if not by that. ``api_token``:
-    of a gateway that the administrator starts; without one the Hub starts it. Limits are in GPUs, 0 for none.
+    of a gateway that the administrator starts; without one the Hub starts it. Limits are in GPUs; an
+    ``user_limit_gpus`` of 0 is none. ``keep_kernels``: whether they outlive their user's server (always), end with it
+    (never), or as the server's own signal has it (auto); ``minutes_without_server``: for how long, 0 for ever.
     """
 
     sizes: Sequence[str] = ("0.25", "0.5", "1", "0.25-low")
@@ -43,6 +46,7 @@ class HubSettings:
     gateway_options: Sequence[str] = ()
     gateway_environment: Mapping[str, str] = field(default_factory=dict)
     keep_kernels: str = "always"
+    minutes_without_server: float = 0.0
 
     def __post_init__(self) -> None:
         if not _SERVICE_NAME.fullmatch(self.name):
@@ -53,6 +57,9 @@ class HubSettings:
         for knob in ("sizes", "admin_groups", "gateway_options"):
             if isinstance(getattr(self, knob), str):
                 raise HubConfigError(f"configure({knob}=…): asked {getattr(self, knob)!r}; wanted a list of texts")
+        if not (isinstance(self.minutes_without_server, (int, float)) and 0 <= self.minutes_without_server < math.inf):
+            found = self.minutes_without_server
+            raise HubConfigError(f"configure(minutes_without_server=…): asked {found!r}; wanted a number, 0 or more")
         _check_url("url", self.url)
         if self.connect_url:
             _check_url("connect_url", self.connect_url)
@@ -98,7 +105,9 @@ class HubSettings:
         if self.team_limits:
             options.append(f"--Aliquot.team_limits={dict(self.team_limits)!r}")
         if self.has_choice:
-            options.append(f"--Aliquot.presets={[size for size in self.sizes if size != NO_GPU]!r}")
+            options += [f"--Aliquot.presets={size}" for size in self.sizes if size != NO_GPU]
+        if self.minutes_without_server:
+            options.append(f"--Culling.server_gone_seconds={60 * self.minutes_without_server:g}")
         return [sys.executable, "-m", "aliquot.gateway.app", "serve", "--hub", *options, *self.gateway_options]
 
 

@@ -6,7 +6,7 @@ An administrator's own form and hooks go on: theirs is asked first, and ours add
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aliquot.gateway.hub.options_form import FIELD, read_form, rest_of, size_form
@@ -117,13 +117,22 @@ def last_options(spawner: Any) -> Mapping[str, Any]:
     return spawner.user_options or getattr(stored, "user_options", None) or {}
 
 
-def _set_size(choice: SizeChoice, spawner: Any, options: Mapping[str, Any]) -> None:
+def _set_size(choice: SizeChoice, spawner: Any, options: dict[str, Any]) -> None:
     try:
         size = choice.check(asked_size(options), spawner.user.name, teams_of(spawner))
     except SizeChoiceError as error:
         raise _refusal(400, str(error)) from None
-    # A new table: the class's own is shared by all its spawners.
+    # A new table: others may hold the one that is there.
     spawner.environment = {**spawner.environment, VARIABLE: size}
+    if spawner.has_trait("profile_list"):
+        _choose_in_profile(options, size, choice.offered(spawner.user.name, teams_of(spawner)))
+
+
+def _choose_in_profile(options: dict[str, Any], size: str, offered: Sequence[str]) -> None:
+    """KubeSpawner takes a listed choice by one name, any other by another, and knows no second way to write a size."""
+    options.pop(UNLISTED, None)
+    options.pop(FIELD, None)
+    options[FIELD if size in offered else UNLISTED] = size
 
 
 def _check_environment(spawner: Any) -> None:

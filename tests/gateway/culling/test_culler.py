@@ -57,6 +57,9 @@ class Kernels:
     def kernel_state(self, kernel_id: str) -> tuple[str, str]:
         return self.state, ""
 
+    def owner_of(self, kernel_id: str) -> str | None:
+        return "alice"
+
     def connections(self, kernel_id: str) -> int:
         return 0
 

@@ -59,6 +59,19 @@ def test_whatever_happens_after_the_announcement_takes_it_back() -> None:
     assert again["k1"].at == 7000.0
 
 
+def test_a_kernel_is_ended_some_time_after_its_users_server_has_gone() -> None:
+    policy = Policy(server_gone=600.0, warning=300.0)
+    left = replace(IDLE, server_gone=1000.0)
+    assert look(replace(IDLE, server_gone=None), 9000.0, {}, policy) == Decision({})
+    assert look(left, 1299.0, {}, policy) == Decision({})
+    told = look(left, 1300.0, {}, policy).announced
+    assert (told["k1"].at, told["k1"].can_keep) == (1600.0, True)
+    assert told["k1"].reason == "kernels are ended 10 min after their user's server has gone"
+    for change in ({"server_gone": None}, {"is_busy": True}, {"connections": 1}, {"active": 1500.0}):
+        assert look(replace(left, **change), 1600.0, told, policy) == Decision({}), change
+    assert look(left, 1600.0, told, policy).ends[0].ending == "10 min after its user's server had gone"
+
+
 @pytest.mark.parametrize(
     ("change", "policy", "want"),
     [

@@ -1,0 +1,186 @@
+"""What configure() makes of a Hub's configuration: it adds, it never takes away, and it refuses what clashes."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
+from aliquot.gateway.hub import HubConfigError, configure
+from aliquot.gateway.hub.scopes import ADMIN_SCOPE
+from traitlets.config import Config
+
+ACCESS = "access:services!service=aliquot"
+
+
+def a_spawner(base_url: str = "/hub/", **more: Any) -> SimpleNamespace:
+    return SimpleNamespace(hub=SimpleNamespace(base_url=base_url), api_token="a-token-of-the-server", **more)
+
+
+def role(c: Config, name: str) -> dict[str, Any]:
+    (found,) = [role for role in c.JupyterHub.load_roles if role["name"] == name]
+    return found
+
+
+def service(c: Config) -> dict[str, Any]:
+    (found,) = [service for service in c.JupyterHub.services if service["name"] == "aliquot"]
+    return found
+
+
+def test_one_line_adds_the_service_its_scopes_and_what_a_server_needs() -> None:
+    c = Config()
+    c.Authenticator.admin_users = {"ada"}
+    configure(c)
+    assert service(c)["command"][1:5] == ["-m", "aliquot.gateway.app", "serve", "--hub"]
+    assert role(c, "user") == {"name": "user", "scopes": ["self", ACCESS]}
+    assert role(c, "aliquot-admin") == {"name": "aliquot-admin", "scopes": [ADMIN_SCOPE], "users": ["ada"]}
+    assert ADMIN_SCOPE in c.JupyterHub.custom_scopes
+    assert c.Spawner.server_token_scopes == ["users:activity!user", "access:servers!server", ACCESS, ADMIN_SCOPE]
+    environment = c.Spawner.environment
+    assert environment["JUPYTER_GATEWAY_URL"](a_spawner()) == "http://127.0.0.1:8890/services/aliquot"
+    assert environment["JUPYTER_GATEWAY_URL"](a_spawner("/at/hub/")) == "http://127.0.0.1:8890/at/services/aliquot"
+    assert environment["JUPYTER_GATEWAY_AUTH_TOKEN"](a_spawner()) == "a-token-of-the-server"
+    assert c.Spawner.args == ["--Aliquot.keep_kernels=always"]
+
+
+def test_caps_are_written_once_and_handed_to_the_gateway() -> None:
+    c = Config()
+    configure(c, user_limit_gpus=0.5, user_limits={"alice": 1.0}, team_limits={"vision": 2}, gateway_options=["--x=1"])
+    command = service(c)["command"]
+    assert {"--Aliquot.user_limit_gpus=0.5", "--Aliquot.user_limits={'alice': 1.0}"} <= set(command)
+    assert {"--Aliquot.team_limits={'vision': 2}", "--Aliquot.largest_gpus=8", "--x=1"} <= set(command)
+    assert [word for word in command if "presets" in word] == [
+        f"--Aliquot.presets={size}" for size in ("0.25", "0.5", "1", "0.25-low")
+    ]
+
+
+def test_a_gateway_that_the_administrator_starts_is_given_its_token_and_no_command() -> None:
+    c = Config()
+    wanted = configure(c, api_token="a-long-random-text", url="http://10.0.0.7:8890")
+    assert service(c) == {
+        "name": "aliquot",
+        "url": "http://10.0.0.7:8890",
+        "display": False,
+        "api_token": "a-long-random-text",
+    }
+    assert "--hub" in wanted.command()
+
+
+def test_what_an_administrator_has_set_stays() -> None:
+    c = Config()
+    c.JupyterHub.services = [{"name": "culler", "command": ["cull"]}]
+    c.JupyterHub.load_roles = [{"name": "user", "scopes": ["self", "shares!user"]}, {"name": "culler", "scopes": []}]
+    c.JupyterHub.custom_scopes = {"custom:mine:all": {"description": "of another"}}
+    c.Spawner.environment = {"LANG": "de_DE.UTF-8"}
+    c.Spawner.args = ["--ServerApp.max_body_size=1"]
+    c.Spawner.server_token_scopes = ["users:activity!user"]
+    configure(c)
+    assert [one["name"] for one in c.JupyterHub.services] == ["culler", "aliquot"]
+    assert role(c, "user")["scopes"] == ["self", "shares!user", ACCESS]
+    assert role(c, "culler") == {"name": "culler", "scopes": []}
+    assert set(c.JupyterHub.custom_scopes) == {"custom:mine:all", ADMIN_SCOPE}
+    assert c.Spawner.environment["LANG"] == "de_DE.UTF-8"
+    assert c.Spawner.args == ["--ServerApp.max_body_size=1", "--Aliquot.keep_kernels=always"]
+    assert c.Spawner.server_token_scopes == ["users:activity!user", ACCESS, ADMIN_SCOPE]
+
+
+def test_what_was_appended_and_not_assigned_stays_too() -> None:
+    c = Config()
+    c.JupyterHub.services.append({"name": "culler"})
+    c.JupyterHub.load_roles.append({"name": "culler", "scopes": ["read:users"]})
+    c.Spawner.environment.update({"LANG": "C.UTF-8"})
+    c.Authenticator.admin_users.add("ada")
+    configure(c)
+    assert [one["name"] for one in c.JupyterHub.services.get_value([])] == ["culler", "aliquot"]
+    assert role(c, "culler")["scopes"] == ["read:users"]
+    assert role(c, "aliquot-admin")["users"] == ["ada"]
+    assert set(c.Spawner.environment.get_value({})) > {"LANG", "JUPYTER_GATEWAY_URL"}
+
+
+def test_scopes_for_all_users_that_stand_beside_the_roles_are_added_to() -> None:
+    c = Config()
+    c.JupyterHub.extra_user_scopes = ["shares!user"]
+    configure(c)
+    assert c.JupyterHub.extra_user_scopes == ["shares!user", ACCESS]
+    assert "user" not in [one["name"] for one in c.JupyterHub.load_roles]
+
+
+def test_a_section_of_the_spawners_own_class_is_added_to_as_well() -> None:
+    c = Config()
+    c.DockerSpawner.environment = {"LANG": "C.UTF-8"}
+    c.DockerSpawner.args = ["--debug"]
+    configure(c, sizes=())
+    assert "JUPYTER_GATEWAY_URL" in c.DockerSpawner.environment
+    assert "JUPYTER_GATEWAY_URL" in c.Spawner.environment
+    assert c.DockerSpawner.args == ["--debug", "--Aliquot.keep_kernels=always"]
+
+
+def test_a_function_for_the_scopes_of_a_servers_token_is_asked_first() -> None:
+    async def scopes(spawner: Any) -> list[str]:
+        return ["users:activity!user", "shares!user"]
+
+    c = Config()
+    c.Spawner.server_token_scopes = scopes
+    configure(c)
+    want = ["users:activity!user", "shares!user", ACCESS, ADMIN_SCOPE]
+    assert asyncio.run(c.Spawner.server_token_scopes(a_spawner())) == want
+
+
+@pytest.mark.parametrize(
+    ("before", "arguments", "message"),
+    [
+        ("c.JupyterHub.services = [{'name': 'aliquot'}]", {}, "has a service 'aliquot' already"),
+        ("c.Spawner.environment = {'JUPYTER_GATEWAY_URL': 'http://x'}", {}, "'JUPYTER_GATEWAY_URL' already"),
+        ("c.Spawner.args = 'x'", {}, "to which nothing can be added"),
+        ("c.JupyterHub.spawner_class = 'docker'", {}, "is the container itself"),
+        ("c.JupyterHub.spawner_class = 'docker'", {"url": "http://0.0.0.0:8890"}, "no address to connect to"),
+        ("", {"sizes": ["0.25", "nine"]}, "'nine' is no number of GPUs"),
+        ("", {"sizes": ["16"]}, "more than the 8 GPUs"),
+        ("", {"sizes": "0.25"}, "wanted a list of texts"),
+        ("", {"default_size": "0.3"}, "is not one of none, 0.25"),
+        ("", {"user_limits": {"alice": "1"}}, r"user_limits\['alice'\].*wanted a number of GPUs"),
+        ("", {"team_limits": {"vision": 0.123}}, "in steps of 0.01"),
+        ("", {"url": "127.0.0.1:8890"}, "wanted one like"),
+        ("", {"url": "http://127.0.0.1"}, "wanted its port"),
+        ("", {"keep_kernels": "sometimes"}, "wanted one of always, auto, never"),
+        ("", {"minutes_without_server": -1}, "0 or more"),
+        ("", {"name": "a/b"}, "lower-case letters"),
+    ],
+)
+def test_what_cannot_be_is_told_when_the_hub_starts(before: str, arguments: dict[str, Any], message: str) -> None:
+    c = Config()
+    exec(before, {"c": c})
+    with pytest.raises(HubConfigError, match=message):
+        configure(c, **arguments)
+
+
+def test_kernels_without_a_server_are_ended_by_a_gateway_that_may_ask_who_has_one() -> None:
+    c = Config()
+    configure(c, minutes_without_server=90)
+    assert "--Culling.server_gone_seconds=5400" in service(c)["command"]
+    want = {"name": "aliquot-gateway", "scopes": ["list:users", "read:servers"], "services": ["aliquot"]}
+    assert role(c, "aliquot-gateway") == want
+    without = Config()
+    configure(without)
+    assert "aliquot-gateway" not in [one["name"] for one in without.JupyterHub.load_roles]
+
+
+def test_without_sizes_the_spawn_page_stays_as_it_is() -> None:
+    c = Config()
+    configure(c, sizes=())
+    assert "options_form" not in c.Spawner
+    assert "options_from_form" not in c.Spawner
+    assert not any("presets" in word for word in service(c)["command"])
+
+
+def test_the_hubs_process_is_given_no_jupyter_server() -> None:
+    """It would cost the Hub its memory, and its event loop the import."""
+    code = "import sys, aliquot.gateway.hub; print(sorted({name.split('.')[0] for name in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "aliquot" in loaded
+    assert not [name for name in ("jupyter_server", "jupyter_client", "zmq", "docker") if f"'{name}'" in loaded]
