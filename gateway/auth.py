@@ -142,6 +142,11 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
         """Called by Jupyter Server; without it an empty server token would mean access for everybody."""
         return self.has_users or bool(super().auth_enabled)
 
+    @default("cookie_options")
+    def _own_cookie_options(self) -> dict[str, Any]:
+        """Not sent along with what other sites ask for: some browsers would, unless told."""
+        return {"samesite": "Lax"} if self.has_users else {}
+
     @default("updatable_fields")
     def _own_updatable_fields(self) -> list[str]:
         fields: list[str] = [] if self.has_users else self._default_updatable_fields()

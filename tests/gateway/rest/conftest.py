@@ -83,6 +83,14 @@ def a_server(jp_serverapp: ServerApp) -> ServerApp:
 Ask = Callable[..., Any]
 
 
+def write_light_spec(kernels: Path, **more: Any) -> None:
+    """A kernelspec "light", whose kernel starts at once, and answers nothing."""
+    folder = kernels / "light"
+    folder.mkdir(parents=True)
+    spec = {"argv": ["/bin/sleep", "1000"], "display_name": "light", "language": "none", **more}
+    (folder / "kernel.json").write_text(json.dumps(spec))
+
+
 @pytest.fixture
 def an_agent(runtime_dir: Path, jp_asyncio_loop: asyncio.AbstractEventLoop) -> Iterator[FakeAgent]:
     """A node agent that a test starts, or not. It outlives the server, as a real one does."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ from aliquot.gateway.managed_kernel import ManagedKernel
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
-from .conftest import TOKENS, USERS, Ask
+from .conftest import TOKENS, USERS, Ask, write_light_spec
 
 MORE = ("carol", "dave")
 SECRETS = {
@@ -34,10 +33,7 @@ def users(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
 @pytest.fixture
 def jp_server_config(jp_server_config: Config, jp_data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     """A kernel that starts at once, and what a Hub gives its services."""
-    folder = jp_data_dir / "kernels" / "light"
-    folder.mkdir(parents=True)
-    spec = {"argv": ["/bin/sleep", "1000"], "display_name": "light", "language": "none", "env": {"OF_THE_SPEC": "yes"}}
-    (folder / "kernel.json").write_text(json.dumps(spec))
+    write_light_spec(jp_data_dir / "kernels", env={"OF_THE_SPEC": "yes"})
     for name in ("JUPYTERHUB_API_TOKEN", "JUPYTER_GATEWAY_AUTH_TOKEN", "KERNEL_USERNAME"):
         monkeypatch.setenv(name, "the server's own")
     return jp_server_config
