@@ -207,6 +207,12 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
     def remember_in(self, folder: Path) -> None:
         """Called by the extension: where this gateway keeps what it knows. Who is configured needs no memory."""
 
+    async def start(self) -> None:
+        """Called by the extension once the server's loop runs. Users of the configuration change with a restart."""
+
+    async def stop(self) -> None:
+        """Called by the extension."""
+
     def user_named(self, name: str) -> User:
         """A configured user by name; somebody without role and teams where there is none of that name."""
         entry = self.users.get(name, {})

@@ -17,7 +17,8 @@ from jupyter_server.base.websocket import WebSocketMixin
 from jupyter_server.gateway.gateway_client import GatewayClient
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, WebSocketHandler
 
-_TRY_AGAIN = 1013  # the code of RFC 6455's registry for a server that closes and may be asked anew
+# Codes of RFC 6455's registry: a server that closes and may be asked anew, and one that will not have the asker.
+_TRY_AGAIN, _REFUSED = 1013, 1008
 
 
 class EventsHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
@@ -71,6 +72,7 @@ class RemoteEventsHandler(EventsHandler):
     """
 
     _upstream: WebSocketClientConnection | None = None
+    _why = (_TRY_AGAIN, "the gateway closed the stream")
     _is_over = False
 
     @ws_authenticated
@@ -106,11 +108,13 @@ class RemoteEventsHandler(EventsHandler):
             pass
         finally:
             self._leave()
-        self.close(_TRY_AGAIN, "the gateway closed the stream")
+        self.close(*self._why)
 
     def _leave(self) -> None:
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
+            if upstream.close_code == _REFUSED and upstream.close_reason:
+                self._why = (_REFUSED, upstream.close_reason)
             upstream.close()
 
 

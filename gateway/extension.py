@@ -164,6 +164,8 @@ class AliquotExtension(ExtensionApp):
             await self._basis.admission.start()
         finally:
             self._door.open()
+        if isinstance(serverapp.identity_provider, AliquotIdentityProvider):
+            await serverapp.identity_provider.start()
         await self._start_socket()
         await self._basis.watch.start()
         if self._own is not None:
@@ -178,6 +180,8 @@ class AliquotExtension(ExtensionApp):
         self._memory.tell_stopping()
         if self._events is not None:
             self._events.close()
+        if isinstance(basis.server.identity_provider, AliquotIdentityProvider):
+            await within_patience("identity", basis.server.identity_provider.stop(), self.log)
         if self._gateway is not None:
             await self._gateway.stop()
         await within_patience("local_socket", self._socket.stop(), self.log)

@@ -12,23 +12,32 @@ import asyncio
 import math
 from collections.abc import Awaitable
 from pathlib import Path
+from types import MethodType
 from typing import Any, cast
 
 from aliquot.gateway.auth import AliquotIdentityProvider, AliquotUser, User, refuse_unreachable
 from aliquot.gateway.clock import SystemClock
 from aliquot.gateway.http_errors import http_error
+from aliquot.gateway.hub.scopes import ADMIN_SCOPE
 from aliquot.gateway.hub_login import HUB_LOGIN_HANDLERS
 from aliquot.gateway.hub_people import HubPeople
-from aliquot.gateway.hub_service import ADMIN_SCOPE, HubService
+from aliquot.gateway.hub_service import HubService
+from aliquot.gateway.hub_sockets import HubSockets
 from aliquot.gateway.token_checks import CheckLimits, Model, TokenChecks
 from aliquot.provisioner.errors import HubAwayError, HubError
 from jupyter_server import CallContext
-from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from jupyterhub.services.auth import HubOAuth
 from jupyterhub.singleuser.extension import JupyterHubIdentityProvider
 from tornado.web import HTTPError, RequestHandler
 from tornado.websocket import WebSocketHandler
 from traitlets import Float, Instance, Int, TraitError, default, validate
+
+UNKNOWN_TOKEN = (
+    "JupyterHub does not know this token: it was revoked, or its time is over. Log in again, or restart your server "
+    "from the Hub's control panel"
+)
+NO_ACCESS = "%s may not use the service %r: this token has no scope %s. Ask the Hub's administrator"
 
 
 class HubTokens(HubOAuth):
@@ -124,6 +133,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
                 "are the Hub's. Remove them, or start it without --hub"
             )
         self.people = HubPeople(self.log)
+        self.sockets = HubSockets(self.user_with, self.recheck_seconds, SystemClock(), self.log)
 
     @default("hub")
     def _hub_of_the_server(self) -> HubService:
@@ -172,7 +182,45 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
             raise http_error(error) from error
         user = None if found is None else self._met(found.hub_user)
         refuse_unreachable(user, handler)
+        if user is None:
+            self._tell_refused(handler)
+        elif isinstance(handler, WebSocketHandler):
+            is_explicit = getattr(handler, "_token_authenticated", False)
+            token = str(self.hub_auth.get_token(handler, in_cookie=not is_explicit))
+            self.sockets.watch(handler, token, self.user_of_model(found.hub_user))
         return user
+
+    def _tell_refused(self, handler: JupyterHandler) -> None:
+        """Jupyter answers a bare 403 to who comes with a token that is nobody's. Who brings none may log in."""
+        method = getattr(handler, str(handler.request.method).lower(), None)
+        if getattr(method, "__allow_unauthenticated", False) or not self.hub_auth.get_token(handler, in_cookie=False):
+            return
+        handler.current_user = handler._jupyter_current_user = None
+        if isinstance(handler, WebSocketHandler):
+            # In words that its program can read: of a handler of pages it would be a page.
+            handler.write_error = MethodType(APIHandler.write_error, handler)  # type: ignore[method-assign]
+        model: Model | None = getattr(handler, "_cached_hub_user", None)
+        if model is None:
+            raise HTTPError(403, UNKNOWN_TOKEN)
+        who, wanted = self.user_of_model(model).name, " or ".join(sorted(self.hub_auth.access_scopes))
+        raise HTTPError(403, NO_ACCESS % (who, self.hub.name, wanted))
+
+    async def user_with(self, token: str, within_seconds: float) -> User | None:
+        """Whose token this is, if they may come here. Raises HubError."""
+        model = await self.hub_auth.checks.model_of(token, within_seconds=within_seconds)
+        if model is None or not self.hub_auth.check_scopes(self.hub_auth.access_scopes, model):
+            return None
+        user = self.user_of_model(model)
+        self.people.meet(user)
+        return user
+
+    async def start(self) -> None:
+        """Called by the extension once the server's loop runs."""
+        self.sockets.start()
+
+    async def stop(self) -> None:
+        """Called by the extension."""
+        await self.sockets.stop()
 
     def _met(self, model: Model) -> AliquotUser:
         user = self.user_of_model(model)

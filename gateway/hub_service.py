@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from aliquot.gateway.commands.command import UsageError
-
-# Whose token carries it sees all. Declared by the Hub's configuration (aliquot.gateway.hub), granted to its admins.
-ADMIN_SCOPE = "custom:aliquot:admin"
+from aliquot.gateway.hub.scopes import access_scope
 
 _NEEDED = (
     "JUPYTERHUB_API_TOKEN",
@@ -105,7 +103,7 @@ def _scopes(environment: Mapping[str, str], name: str) -> frozenset[str]:
     """One rule whatever is set: without a scope that must be had, every token of the Hub would do."""
     told = environment.get("JUPYTERHUB_OAUTH_ACCESS_SCOPES")
     if not told:
-        return frozenset({f"access:services!service={name}"})
+        return frozenset({access_scope(name)})
     try:
         scopes = json.loads(told)
     except ValueError:

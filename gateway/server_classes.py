@@ -16,6 +16,7 @@ from aliquot.gateway.mixed_kernels import MixedKernelManager, MixedWebsocketConn
 from aliquot.gateway.own_kernelspecs import MixedKernelSpecManager
 from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager
 from aliquot.gateway.remote_sessions import RemoteSessionManager
+from aliquot.gateway.remote_sockets import RemoteWebsocketConnection
 from aliquot.gateway.sessions import OwnedSessionManager
 from aliquot.gateway.sizes import SizedKernelSpecManager
 from aliquot.gateway.websocket import KernelWebsocketConnection
@@ -34,6 +35,7 @@ KERNEL_CLASSES: dict[str, type] = {
 REMOTE_CLASSES: dict[str, type] = {
     "kernel_manager_class": AliquotRemoteKernelManager,
     "session_manager_class": RemoteSessionManager,
+    "kernel_websocket_connection_class": RemoteWebsocketConnection,
 }
 # With kernels of the server's own beside the gateway's. They are put in place together or not at all.
 MIXED_CLASSES: dict[str, type] = {

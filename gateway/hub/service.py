@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from aliquot.gateway.hub.scopes import SERVER_SCOPES, server_scopes
+from aliquot.gateway.hub.scopes import ADMIN_SCOPE, SERVER_SCOPES, server_scopes
 from aliquot.gateway.hub.settings import HubConfigError, HubSettings
 
 _START_SECONDS = 120
@@ -16,6 +16,8 @@ _LOOPBACK = ("localhost", "127.", "::1")
 def service_entry(settings: HubSettings) -> dict[str, Any]:
     """An entry of `c.JupyterHub.services`."""
     entry: dict[str, Any] = {"name": settings.name, "url": settings.url, "display": False}
+    # Whom a browser's login makes an administrator; the Hub leaves it out for all others.
+    entry["oauth_client_allowed_scopes"] = [ADMIN_SCOPE]
     if settings.is_managed:
         entry |= {"command": settings.command(), "environment": dict(settings.gateway_environment)}
         entry |= _patience()

@@ -1,0 +1,97 @@
+"""Websockets that a Hub's token opened, and their end when it may open them no more. Asks through the same memory.
+
+A request is checked when it comes; a socket would live on for days after its token was revoked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from weakref import WeakKeyDictionary
+
+from aliquot.gateway.auth import User
+from aliquot.gateway.clock import Clock
+from aliquot.provisioner.errors import HubAwayError, HubError
+from tornado.websocket import WebSocketHandler
+
+# How old may an answer be, in parts of the time within which sockets have to close; and how often it is looked.
+_AGE, _LOOK = 0.7, 0.1
+
+# Codes of RFC 6455's registry, with what a page can show; a reason has 123 bytes at most.
+NO_MORE = (1008, "JupyterHub no longer accepts this token: log in again, or restart your server from the Hub")
+MAY_LESS = (1013, "what you may do on this gateway has changed: open it again")
+HUB_AWAY = (1013, "JupyterHub has not answered for too long: open it again when it is back")
+
+# Whose a token is, by an answer not older than so many seconds; None: nobody's, or of somebody who may not come.
+AskUser = Callable[[str, float], Awaitable[User | None]]
+
+
+class HubSockets:
+    """One loop of looks at all that are open, each token once a look."""
+
+    def __init__(self, ask: AskUser, recheck_seconds: float, clock: Clock, log: logging.Logger) -> None:
+        self._ask = ask
+        self._recheck_seconds = recheck_seconds
+        self._clock = clock
+        self._log = log
+        self._sockets: WeakKeyDictionary[WebSocketHandler, tuple[str, User]] = WeakKeyDictionary()
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self, socket: WebSocketHandler, token: str, user: User) -> None:
+        """This token, then this user's, asks to open a socket."""
+        self._sockets[socket] = (token, user)
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="aliquot-hub-sockets")
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _run(self) -> None:
+        while True:
+            await self._clock.sleep(self._recheck_seconds * _LOOK)
+            try:
+                await self.look()
+            except Exception:
+                self._log.exception("hub_sockets=failed; they are looked at again")
+
+    async def look(self) -> None:
+        """Close those whose token may open them no more."""
+        by_token: dict[str, list[tuple[WebSocketHandler, User]]] = {}
+        for socket, (token, user) in list(self._sockets.items()):
+            # One whose handshake goes on, or that is closed, has none.
+            if socket.ws_connection is not None:
+                by_token.setdefault(token, []).append((socket, user))
+        await asyncio.gather(*(self._look_at(token, sockets) for token, sockets in by_token.items()))
+
+    async def _look_at(self, token: str, sockets: list[tuple[WebSocketHandler, User]]) -> None:
+        try:
+            found = await self._ask(token, self._recheck_seconds * _AGE)
+        except HubAwayError:
+            for socket, user in sockets:
+                self._close(socket, user, HUB_AWAY)
+            return
+        except HubError as error:
+            self._log.warning("hub_sockets=unchecked reason=%s", error)
+            return
+        for socket, was in sockets:
+            if found is None or found.name != was.name:
+                self._close(socket, was, NO_MORE)
+            elif may_less(was, found):
+                # What is open was allowed to somebody who may do more; opened again, it is judged anew.
+                self._close(socket, was, MAY_LESS)
+
+    def _close(self, socket: WebSocketHandler, user: User, why: tuple[int, str]) -> None:
+        self._log.info("socket=closed user=%s path=%s code=%d %s", user.name, socket.request.path, *why)
+        socket.close(*why)
+
+
+def may_less(was: User, now: User) -> bool:
+    """Whether somebody lost a role or a team."""
+    return (was.is_admin and not now.is_admin) or bool(was.teams - now.teams)

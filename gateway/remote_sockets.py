@@ -1,0 +1,40 @@
+"""A browser's websocket to a kernel on the gateway, as Jupyter Server has it, and its end when the gateway refuses it.
+
+Jupyter's own tries five times and then drops in silence what the browser sends, which would wait for ever.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# Jupyter Server's websocket connection carries no types.
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aliquot.gateway.gateway_questions import gateway_words
+from jupyter_server.gateway.connections import GatewayWebSocketConnection
+from tornado.httpclient import HTTPClientError
+
+_REFUSED = 1008
+_LONGEST_REASON_BYTES = 123
+_FORBIDDEN = 403
+
+
+class RemoteWebsocketConnection(GatewayWebSocketConnection):
+    """Made by KernelWebsocketHandler for each socket of a server in gateway mode."""
+
+    def _connection_done(self, fut: asyncio.Future[Any]) -> None:
+        """Called when the gateway answered the handshake, the first one or that after a loss."""
+        super()._connection_done(fut)
+        error = None if self.disconnected or fut.cancelled() else fut.exception()
+        if isinstance(error, HTTPClientError) and error.code == _FORBIDDEN:
+            self.disconnected = True
+            reason = gateway_words(error) or "the gateway refuses this kernel"
+            self.log.warning("kernel=%s socket=closed the gateway says: %s", self.kernel_id, reason)
+            self.websocket_handler.close(_REFUSED, fitting(reason))
+
+
+def fitting(reason: str) -> str:
+    """As much of it as fits the last frame of a websocket."""
+    if len(reason.encode()) <= _LONGEST_REASON_BYTES:
+        return reason
+    return reason.encode()[: _LONGEST_REASON_BYTES - 3].decode(errors="ignore") + "…"
