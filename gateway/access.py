@@ -1,11 +1,31 @@
 """What somebody who is no administrator may reach on a server of several users: two tables and their reading.
 
-Everything that is not in a table is refused, handlers of other extensions included. Whose kernel it is, auth.py asks.
+Everything that is not in a table is refused, handlers of other extensions included. What somebody may do with one
+kernel is an Access, the levels of which are here; who has which, auth.py decides.
 """
 
 from __future__ import annotations
 
 import re
+from enum import IntEnum
+
+
+class Access(IntEnum):
+    """What somebody may do with a kernel; each level has all of those below it."""
+
+    NONE = 0
+    # See it and its output.
+    READ = 1
+    # Run code in it, interrupt and restart it.
+    WRITE = 2
+    # End it, change its size, share it.
+    OWN = 3
+
+    @property
+    def word(self) -> str:
+        """As REST says it."""
+        return self.name.lower()
+
 
 REFUSAL = (
     "This server gives its users kernels; files, terminals and pages belong to its administrators. "

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from aliquot.gateway.access import REFUSAL, may_do, may_reach
+from aliquot.gateway.access import REFUSAL, Access, may_do, may_reach
+from aliquot.gateway.kernel_shares import Shares, too_little
 from jupyter_server import CallContext
 from jupyter_server.auth import Authorizer, IdentityProvider, PasswordIdentityProvider, User as JupyterUser
 from jupyter_server.base.handlers import JupyterHandler
@@ -56,10 +57,14 @@ class AliquotUser(JupyterUser):
 
 
 class KernelOwners(Protocol):
-    """The part of a kernel manager that knows whose kernel it is."""
+    """The part of a kernel manager that knows whose kernel it is, and with whom it is shared."""
 
     def owner_of(self, kernel_id: str) -> str | None:
         """The owner's name; None for a kernel that is not there."""
+        ...
+
+    def shares_of(self, kernel_id: str) -> Shares:
+        """None for a kernel that is not there, or not shared."""
         ...
 
 
@@ -253,10 +258,12 @@ class AliquotAuthorizer(Authorizer):
             # Its answers are made for the asker, and know kernels that this server did not start.
             return True
         kernel_id = handler.path_kwargs.get("kernel_id")
-        if kernel_id is not None and not owns(asker, handler.kernel_manager, kernel_id):
-            raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+        if kernel_id is not None:
+            # POST interrupts and restarts; the websocket, a GET, is told its own limits.
+            needed = _NEEDED.get(handler.request.method or "", Access.OWN)
+            require_access(asker, handler.kernel_manager, kernel_id, needed)
         session_id = handler.path_kwargs.get("session_id")
-        if session_id is not None and not await _owns_session(asker, handler, session_id):
+        if session_id is not None and not await _has_session(handler, session_id):
             raise HTTPError(404, f"Session not found: session_id={session_id!r}")
         if resource == "kernels" and handler.request.method == "POST" and kernel_id is None:
             self._refuse_taken_id(asker, handler)
@@ -265,25 +272,44 @@ class AliquotAuthorizer(Authorizer):
     def _refuse_taken_id(self, asker: User, handler: JupyterHandler) -> None:
         """A start at an id of the client's choice must not hand out the kernel that already has it."""
         wanted = (handler.get_json_body() or {}).get("kernel_id")
-        if wanted is not None and wanted in handler.kernel_manager and not owns(asker, handler.kernel_manager, wanted):
+        if wanted is None or wanted not in handler.kernel_manager:
+            return
+        if access_of(asker, handler.kernel_manager, wanted) is Access.NONE:
             raise HTTPError(409, f"Kernel already exists: {wanted}")
 
 
-def owns(asker: User, kernel_manager: object, kernel_id: str) -> bool:
-    """Whether this kernel is the asker's to use. A kernel manager that knows no owners gives users nothing."""
+def access_of(asker: User, kernel_manager: object, kernel_id: str) -> Access:
+    """What the asker may do with this kernel. A kernel manager that knows no owners gives users nothing."""
     if asker.is_admin:
-        return True
-    if not hasattr(kernel_manager, "owner_of"):
-        return False
-    return bool(asker.name) and cast(KernelOwners, kernel_manager).owner_of(kernel_id) == asker.name
+        return Access.OWN
+    if not asker.name or not hasattr(kernel_manager, "owner_of"):
+        return Access.NONE
+    manager = cast(KernelOwners, kernel_manager)
+    return manager.shares_of(kernel_id).access(asker.name, asker.teams, manager.owner_of(kernel_id))
 
 
-async def _owns_session(asker: User, handler: JupyterHandler, session_id: str) -> bool:
+def require_access(asker: User, kernel_manager: object, kernel_id: str, needed: Access) -> Access:
+    """What the asker may do. Raises HTTPError: 404 for what he may not see, 403 for what he may not do with it."""
+    access = access_of(asker, kernel_manager, kernel_id)
+    if access is Access.NONE:
+        raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+    if access < needed:
+        owner = cast(KernelOwners, kernel_manager).owner_of(kernel_id) or ""
+        raise HTTPError(403, too_little(access, needed, owner, kernel_id))
+    return access
+
+
+# By the method of a request for one kernel; all others are the owner's.
+_NEEDED = {"GET": Access.READ, "HEAD": Access.READ, "POST": Access.WRITE}
+
+
+async def _has_session(handler: JupyterHandler, session_id: str) -> bool:
+    """The session manager knows whose it is."""
     try:
-        model: dict[str, Any] = await handler.session_manager.get_session(session_id=session_id)  # type: ignore[no-untyped-call]
+        await handler.session_manager.get_session(session_id=session_id)  # type: ignore[no-untyped-call]
     except HTTPError:
         return False
-    return owns(asker, handler.kernel_manager, model["kernel"]["id"])
+    return True
 
 
 def _check_user(name: object, entry: object) -> None:

@@ -12,6 +12,7 @@ from aliquot.gateway.history_handlers import HistoryHandler
 from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.kernel_handlers import KERNEL_HANDLERS
 from aliquot.gateway.outlook_handlers import OutlookHandler
+from aliquot.gateway.share_handlers import SHARE_HANDLERS
 from aliquot.gateway.shared_folder import read_folder
 from aliquot.gateway.size_names import PATTERN, STEP, describe_grammar
 from aliquot.gateway.sizes import OfferedSize, SizedKernelSpecManager
@@ -120,6 +121,7 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/sizes", SizesHandler),
     (r"/aliquot/api/outlook", OutlookHandler),
     *KERNEL_HANDLERS,
+    *SHARE_HANDLERS,
     (r"/aliquot/api/events", EventsHandler),
     (r"/aliquot/api/history", HistoryHandler),
     (r"/aliquot/api/folders", FoldersHandler),

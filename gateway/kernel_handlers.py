@@ -1,6 +1,6 @@
-"""REST for one kernel under /aliquot/api: what it has, and what its owner may ask of it while it runs.
+"""REST for one kernel under /aliquot/api: what it has, and what may be asked of it while it runs, and by whom.
 
-Whose kernel it is, is checked here: somebody else's answers exactly as one that does not exist.
+What each of them needs is checked here: a kernel that the asker may not see answers as one that does not exist.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import contextlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-from aliquot.gateway.auth import owns
+from aliquot.gateway.access import Access
+from aliquot.gateway.auth import require_access
 from aliquot.gateway.handler_base import AliquotHandler
 from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.kernel_cells import NOTHING
@@ -38,13 +39,15 @@ class OneKernelHandler(AliquotHandler):
                 return report
         raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
 
-    def changes_of(self, kernel_id: str) -> KernelChanges:
-        """What changes this kernel. Raises HTTPError: 404 as report does, 409 for one that does not run."""
+    def changes_of(self, kernel_id: str, needed: Access = Access.OWN) -> KernelChanges:
+        """What changes this kernel. Raises HTTPError: 404 as report does, 403 for who may not, 409 where none runs."""
+        if kernel_id in self.kernel_manager:
+            require_access(self.asker, self.kernel_manager, kernel_id, needed)
         try:
             state = str(self.report(kernel_id)["state"])
         except HTTPError:
-            # A plain kernel is not told of, and is its owner's all the same: he hears that it has no GPU.
-            if kernel_id not in self.kernel_manager or not owns(self.asker, self.kernel_manager, kernel_id):
+            # A plain kernel is not told of, and has an owner all the same: he hears that it has no GPU.
+            if kernel_id not in self.kernel_manager:
                 raise
             state = "resident"
         if state not in _RUNNING:
@@ -54,6 +57,12 @@ class OneKernelHandler(AliquotHandler):
         if self.sources.changes is None:
             raise HTTPError(409, "asked a change of a kernel; this server's kernels are another gateway's: ask there")
         return self.sources.changes
+
+    def need(self, kernel_id: str, access: Access) -> None:
+        """Of a kernel of this server. Raises HTTPError 404, or 403 for who may see it and no more."""
+        if kernel_id not in self.kernel_manager:
+            raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+        require_access(self.asker, self.kernel_manager, kernel_id, access)
 
     def asking(self, kernel_id: str) -> AbstractContextManager[None]:
         """Around what the asker wants of it: events say whose doing it is."""
@@ -131,7 +140,7 @@ class WakeHandler(OneKernelHandler):
     @authorized
     async def post(self, kernel_id: str) -> None:
         with told_as_http():
-            await self.changes_of(kernel_id).wake(kernel_id)
+            await self.changes_of(kernel_id, Access.WRITE).wake(kernel_id)
         self.set_status(202)
         self.answer(self.report(kernel_id))
 
@@ -143,19 +152,18 @@ class HintHandler(OneKernelHandler):
     @authorized
     async def post(self, kernel_id: str) -> None:
         with told_as_http():
-            await self.changes_of(kernel_id).hint(kernel_id)
+            await self.changes_of(kernel_id, Access.WRITE).hint(kernel_id)
         self.set_status(204)
         self.finish()
 
 
-class KeepHandler(AliquotHandler):
+class KeepHandler(OneKernelHandler):
     """A kernel that would be ended for want of use is to stay. Somebody else's is not there."""
 
     @authenticated
     @authorized
     async def post(self, kernel_id: str) -> None:
-        if kernel_id not in self.kernel_manager or not owns(self.asker, self.kernel_manager, kernel_id):
-            raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+        self.need(kernel_id, Access.OWN)
         refusal = None if self.sources.keep is None else self.sources.keep(kernel_id)
         if refusal is not None:
             raise HTTPError(409, refusal)
@@ -163,14 +171,13 @@ class KeepHandler(AliquotHandler):
         self.finish()
 
 
-class CellsHandler(AliquotHandler):
+class CellsHandler(OneKernelHandler):
     """What its cells showed that run, or ended a short while ago. Somebody else's kernel is not there."""
 
     @authenticated
     @authorized
     async def get(self, kernel_id: str) -> None:
-        if kernel_id not in self.kernel_manager or not owns(self.asker, self.kernel_manager, kernel_id):
-            raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+        self.need(kernel_id, Access.READ)
         links: RelayLinks | None = getattr(self.kernel_manager, "links", None)
         link = None if links is None else links.get(kernel_id)
         report = NOTHING if link is None else await link.cells(_ATTACH_SECONDS)
@@ -185,15 +192,15 @@ class CellsHandler(AliquotHandler):
         return wish == "no"
 
 
-_KERNEL = r"/aliquot/api/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)"
+KERNEL = r"/aliquot/api/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)"
 
 KERNEL_HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/kernels", KernelsHandler),
-    (_KERNEL, KernelHandler),
-    (f"{_KERNEL}/cells", CellsHandler),
-    (f"{_KERNEL}/keep", KeepHandler),
-    (f"{_KERNEL}/resize", ResizeHandler),
-    (f"{_KERNEL}/swap-out", SwapOutHandler),
-    (f"{_KERNEL}/wake", WakeHandler),
-    (f"{_KERNEL}/hint", HintHandler),
+    (KERNEL, KernelHandler),
+    (f"{KERNEL}/cells", CellsHandler),
+    (f"{KERNEL}/keep", KeepHandler),
+    (f"{KERNEL}/resize", ResizeHandler),
+    (f"{KERNEL}/swap-out", SwapOutHandler),
+    (f"{KERNEL}/wake", WakeHandler),
+    (f"{KERNEL}/hint", HintHandler),
 )

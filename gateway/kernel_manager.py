@@ -24,14 +24,15 @@ from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 from tornado.web import HTTPError
 from traitlets import Bool, default
 
-from .auth import User, current_user
+from .access import Access
+from .auth import User, access_of, current_user
 from .container_plans import REQUEST_ENV, ContainerPlanner
 from .http_errors import http_error
 from .kernel_records import KernelState
 from .ledger import Asker
 from .managed_kernel import ManagedKernel
 from .requested_size import with_size
-from .resizable_kernels import ResizableKernelManager
+from .shared_kernels import SharedKernelManager
 from .sizes import SizedKernelSpecManager
 from .stock_handlers import requested_env
 
@@ -39,7 +40,7 @@ from .stock_handlers import requested_env
 _TRY_AGAIN_MILLISECONDS = 10
 
 
-class AliquotKernelManager(ResizableKernelManager):
+class AliquotKernelManager(SharedKernelManager):
     """Jupyter's kernel manager, with owners and grants. ``admission`` is the extension's; None: it is not loaded."""
 
     use_pending_kernels = Bool(
@@ -65,10 +66,6 @@ class AliquotKernelManager(ResizableKernelManager):
         return "aliquot.gateway.managed_kernel.ManagedKernel"
 
     # ---- what others ask
-
-    def owner_of(self, kernel_id: str) -> str | None:
-        """Whose kernel it is; None for one that is not there. Asked by the authorizer."""
-        return self.owners.get(kernel_id)
 
     def kernel_state(self, kernel_id: str) -> tuple[str, str]:
         """Where it is in its life (pending, starting, resident, ended), and why. Raises HTTPError 404."""
@@ -99,12 +96,6 @@ class AliquotKernelManager(ResizableKernelManager):
             model["execution_state"], model["reason"] = "starting", waiting
         return model
 
-    def list_kernels(self) -> list[dict[str, Any]]:
-        """Called by GET /api/kernels: a user's own kernels, all of them for an administrator."""
-        user = current_user()
-        kernels: list[dict[str, Any]] = super().list_kernels()
-        return kernels if user.is_admin else [k for k in kernels if self.owners.get(k["id"]) == user.name]
-
     @property
     def has_images(self) -> bool:
         """Whether kernels may have been started in containers. Asked by adoption."""
@@ -121,7 +112,7 @@ class AliquotKernelManager(ResizableKernelManager):
         """Called by POST /api/kernels and by sessions. Raises HTTPError for what could never start."""
         user = current_user()
         if kernel_id is not None and kernel_id in self:
-            if not user.is_admin and self.owners.get(kernel_id) != user.name:
+            if access_of(user, self, kernel_id) is Access.NONE:
                 raise HTTPError(409, f"Kernel already exists: {kernel_id}")
             return str(await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs))
         # A name of no letters is none: sessions take it so, and Jupyter's own manager would fail on it.
@@ -275,7 +266,7 @@ class AliquotKernelManager(ResizableKernelManager):
         if self.endings is not None:
             self.endings.expect(kernel_id, asked)
         try:
-            await self._async_shutdown_kernel(kernel_id, now=now)
+            await self._end(kernel_id, now=now)
         finally:
             if self.endings is not None:
                 self.endings.unexpect(kernel_id)
@@ -285,8 +276,17 @@ class AliquotKernelManager(ResizableKernelManager):
     ) -> None:
         """Called by DELETE /api/kernels/{id}, by culling and by sessions. Returns when it has ended, with its grant.
 
-        Asked twice, it ends once, and both are answered then.
+        For the session of who does not own it, it stays.
         """
+        if self.may_end(kernel_id):
+            await self._end(kernel_id, now, restart)
+        else:
+            self.log.info("kernel=%s left=running reason=%s does not own it", kernel_id, current_user().name)
+
+    shutdown_kernel = _async_shutdown_kernel
+
+    async def _end(self, kernel_id: str, now: bool | None = False, restart: bool | None = False) -> None:
+        """Asked twice, it ends once, and both are answered then."""
         stopping = self._stopping.get(kernel_id)
         if stopping is None:
             self._check_kernel_id(kernel_id)
@@ -295,8 +295,6 @@ class AliquotKernelManager(ResizableKernelManager):
             self._stopping[kernel_id] = stopping
             stopping.add_done_callback(lambda _: self._stopping.pop(kernel_id, None))
         await asyncio.shield(stopping)
-
-    shutdown_kernel = _async_shutdown_kernel
 
     def _asked(self, kernel_id: str) -> Asked | None:
         if self.endings is None:

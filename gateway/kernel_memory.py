@@ -19,6 +19,7 @@ from aliquot.provisioner.relay.records import UnreadableRecordError, read_relay_
 from aliquot.provisioner.resources import Grant, Request
 
 from .kernel_records import KernelRecord, KernelRecords, KernelState
+from .kernel_shares import UNSHARED, Shares
 
 FACTS_VERSION = 1
 
@@ -53,6 +54,7 @@ class Remembered(Protocol):
     queued_at: float
     start_arguments: dict[str, Any]
     wish: SizeWish | None
+    shares: Shares
 
     @property
     def label(self) -> str:
@@ -94,6 +96,7 @@ class KernelMemory:
             label=kernel.label,
             arguments=lasting_arguments(kernel.start_arguments),
             wish={} if kernel.wish is None else kernel.wish.record(),
+            shares=kernel.shares,
             ended_for={} if asked is None else {"code": asked.code.value, "message": asked.message, "by": asked.by},
         )
         self._records.write(record)
@@ -143,6 +146,8 @@ class Heritage:
     grant: Mapping[str, Any] | None = None
     spec: Mapping[str, Any] | None = None
     teams: frozenset[str] = frozenset()
+    # A record alone has them.
+    shares: Shares = UNSHARED
 
 
 def read_heritage(record: KernelRecord | None, facts: Mapping[str, Any] | None) -> Heritage:
@@ -154,14 +159,16 @@ def read_heritage(record: KernelRecord | None, facts: Mapping[str, Any] | None) 
         if facts is not None:
             found = _read_facts(facts)
             # A record is written again when the notebook gets another name.
-            return found if record is None else replace(found, label=record.label, arguments=record.arguments)
+            if record is None:
+                return found
+            return replace(found, label=record.label, arguments=record.arguments, shares=record.shares)
     except (KeyError, TypeError, ValueError) as error:
         if record is None:
             names = sorted(facts or ())
             raise StateError(f"the facts of a relay of ours cannot be read: {error!r} in {names}") from error
     assert record is not None  # without facts there is one
     told = (record.owner, record.kernelspec, record.label, record.queued_at, record.arguments)
-    return Heritage(*told, teams=frozenset(record.teams))
+    return Heritage(*told, teams=frozenset(record.teams), shares=record.shares)
 
 
 def _read_facts(facts: Mapping[str, Any]) -> Heritage:

@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from aliquot.gpu_hook.paths import KERNEL_ID
+from aliquot.provisioner.errors import RequestError
+
+from .kernel_shares import UNSHARED, Shares, read_shares
 
 _VERSION = 1
 _SUFFIX = ".json"
@@ -55,6 +58,7 @@ class KernelRecord:
     wish: Mapping[str, Any] = field(default_factory=dict)
     # Those of its owner when it was asked for.
     teams: tuple[str, ...] = ()
+    shares: Shares = UNSHARED
 
 
 class RecordError(Exception):
@@ -79,7 +83,7 @@ class KernelRecords:
         # Not synced: kernels do not outlive a power cut, so their records need not.
         try:
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-                json.dump({"version": _VERSION, **asdict(record)}, file)
+                json.dump({"version": _VERSION, **asdict(record), "shares": record.shares.report()}, file)
             os.replace(new, self._path(record.kernel_id))
         except OSError as error:
             self._report(f"the record of kernel {record.kernel_id} cannot be written: {error}")
@@ -150,8 +154,18 @@ def _read(path: Path) -> KernelRecord:
             ended_for={str(key): str(value) for key, value in data["ended_for"].items()},
             wish=dict(data.get("wish", {})),
             teams=tuple(str(team) for team in data.get("teams", ())),
+            shares=read_shares(data.get("shares", ())),
         )
-    except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
+    except (
+        OSError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RequestError,
+    ) as error:
         raise RecordError(f"{error!r}") from error
     if f"{record.kernel_id}{_SUFFIX}" != path.name or not KERNEL_ID.fullmatch(record.kernel_id):
         raise RecordError(f"it is of another kernel, {record.kernel_id!r}")

@@ -44,7 +44,7 @@ class LastingKernelManager(RelayedKernelManager):
         assert isinstance(kernel, ManagedKernel)  # adoption is made for this class alone
         self.owners[kernel_id] = heritage.owner
         self._introduce(kernel, kernel_id, live_arguments(heritage.arguments))
-        kernel.queued_at, kernel.teams = heritage.queued_at, heritage.teams
+        kernel.queued_at, kernel.teams, kernel.shares = heritage.queued_at, heritage.teams, heritage.shares
         return kernel
 
     def begin(self, kernel_id: str, kernel: ManagedKernel, first: Awaitable[None] | None = None) -> None:

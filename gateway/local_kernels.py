@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from aliquot.gateway.activity import Activity
 from aliquot.gateway.admission import AdmissionSnapshot
 from aliquot.gateway.culling import Announcement
+from aliquot.gateway.kernel_shares import Shares
 from aliquot.gateway.request_queue import QueueEntry
 from aliquot.gateway.status import PLAIN, LocalKernel
 from aliquot.provisioner.errors import RequestError
@@ -30,6 +31,10 @@ class KernelManagers(Protocol):
 
     def owner_of(self, kernel_id: str) -> str | None:
         """The owner's name."""
+        ...
+
+    def shares_of(self, kernel_id: str) -> Shares:
+        """With whom it is shared."""
         ...
 
     def kernel_state(self, kernel_id: str) -> tuple[str, str | None]:
@@ -55,13 +60,12 @@ def local_kernels(
 
     A plain kernel is among them as soon as there is something to tell about it.
     """
-    queue = {entry.kernel_id: entry for entry in snapshot.starts}
+    queue, found = {entry.kernel_id: entry for entry in snapshot.starts}, []
     holdings = {holding.grant.kernel_id: holding for holding in snapshot.holdings}
-    found = []
     for kernel_id in manager.list_kernel_ids():
         kernel = manager.get_kernel(kernel_id)
         request, last_crash = request_of(kernel), getattr(kernel, "last_crash", None)
-        if request is None and last_crash is None and kernel_id not in announced:
+        if request is None and not (last_crash or kernel_id in announced or getattr(kernel, "was_shared", False)):
             continue
         state, reason = manager.kernel_state(kernel_id)
         waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
@@ -82,6 +86,7 @@ def local_kernels(
                 ending_soon=announced.get(kernel_id),
                 dropped_messages=manager.dropped_messages(kernel_id),
                 activity=manager.activity_of(kernel_id),
+                shares=manager.shares_of(kernel_id),
             )
         )
     return tuple(found)

@@ -38,6 +38,7 @@ from .container_plans import (
 from .kernel_environment import without_servers_own
 from .kernel_memory import KernelMemory, SizeWish
 from .kernel_records import KernelState
+from .kernel_shares import Shares
 from .ledger import Asker
 
 _ASKING = "asking for a GPU"
@@ -67,6 +68,11 @@ class ManagedKernel(ServerKernelManager):
         self._grant: Grant | None = None
         # The size that it waits for while it runs.
         self.wish: SizeWish | None = None
+        self.shares = Shares()
+        # Also of one that is no longer: what was told of it is told on.
+        self.was_shared = False
+        # Where it was in its life when that was last noted; None: it is to be forgotten.
+        self._noted: KernelState | None = KernelState.RUNNING
         # How its process ended, once it did; why it was last restarted without anybody asking for it.
         self.process_end: ProcessEnd | None = None
         self.last_crash: Ending | None = None
@@ -97,8 +103,15 @@ class ManagedKernel(ServerKernelManager):
 
     def note(self, state: KernelState, asked: Asked | None = None) -> None:
         """Let a later gateway know where it is in its life."""
+        self._noted = state
         if self.memory is not None:
             self.memory.note(self, state, asked)
+
+    def take_shares(self, shares: Shares) -> None:
+        """It is shared so, for a later gateway, too. One that ends needs no note of it any more."""
+        self.shares, self.was_shared = shares, self.was_shared or bool(shares)
+        if self._noted not in (None, KernelState.ENDING):
+            self.note(self._noted)
 
     @property
     def grant(self) -> Grant | None:
@@ -265,6 +278,7 @@ class ManagedKernel(ServerKernelManager):
         if self.has_kernel:
             await self._async_kill_kernel()
         await self._async_cleanup_resources(restart=False)
+        self._noted = None
         if self.memory is not None:
             self.memory.forget(self.kernel_id)
         self.execution_state = "dead"

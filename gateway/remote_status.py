@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from aliquot.gateway.event_handlers import RemoteEventsHandler
 from aliquot.gateway.gateway_questions import ask_gateway, ask_gateway_for_text
@@ -26,6 +26,7 @@ from aliquot.gateway.kernel_handlers import (
 )
 from aliquot.gateway.local_kernels import session_labels
 from aliquot.gateway.outlook_handlers import OutlookHandler
+from aliquot.gateway.share_handlers import ShareHandler, SharesHandler
 from aliquot.gateway.stock_handlers import read_body, with_cause
 from jupyter_server.auth.decorator import authorized
 from tornado.escape import url_escape
@@ -111,6 +112,33 @@ class RemoteKeepHandler(KeepHandler):
     @authorized
     async def post(self, kernel_id: str) -> None:
         await _post(self, kernel_id, "keep")
+
+
+class RemoteSharesHandler(SharesHandler):
+    """With whom one of them is shared."""
+
+    @authenticated
+    @authorized
+    async def get(self, kernel_id: str) -> None:
+        check_owner(self)
+        self.answer(await ask_gateway(f"{_kernel(kernel_id)}/shares"))
+
+
+class RemoteShareHandler(ShareHandler):
+    """One user or team of the gateway's."""
+
+    @authenticated
+    @authorized
+    async def put(self, kernel_id: str, kind: str, name: str) -> None:
+        check_owner(self)
+        body = json.dumps(read_body(self.get_json_body))
+        self.answer(await ask_gateway(_share(kernel_id, kind, name), method="PUT", body=body))
+
+    @authenticated
+    @authorized
+    async def delete(self, kernel_id: str, kind: str, name: str) -> None:
+        check_owner(self)
+        self.answer(await ask_gateway(_share(kernel_id, kind, name), method="DELETE"))
 
 
 class RemoteCellsHandler(CellsHandler):
@@ -204,6 +232,8 @@ def remote_handlers(routes: tuple[tuple[str, type[RequestHandler]], ...]) -> lis
         RemoteKernelsHandler,
         RemoteKernelHandler,
         RemoteKeepHandler,
+        RemoteSharesHandler,
+        RemoteShareHandler,
         RemoteCellsHandler,
         RemoteResizeHandler,
         RemoteSwapOutHandler,
@@ -220,6 +250,10 @@ def remote_handlers(routes: tuple[tuple[str, type[RequestHandler]], ...]) -> lis
 
 def _kernel(kernel_id: str) -> str:
     return f"kernels/{url_escape(kernel_id)}"
+
+
+def _share(kernel_id: str, kind: str, name: str) -> str:
+    return f"{_kernel(kernel_id)}/shares/{kind}/{quote(name, safe='')}"
 
 
 async def _post(handler: AliquotHandler, kernel_id: str, verb: str) -> None:

@@ -1,4 +1,4 @@
-"""Sessions with owners: a session belongs to whoever owns its kernel. Keeps no owners of its own.
+"""Sessions with owners: a session belongs to whoever owns its kernel, or to the guest who made it for a shared one.
 
 Their table is a file where the gateway has a state folder; without one, or when its disk is full, it is in memory.
 """
@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aliquot.gateway.auth import User, current_user, owns
+from aliquot.gateway.access import Access
+from aliquot.gateway.auth import User, access_of, current_user
+from aliquot.gateway.guest_sessions import GuestSessions
 from aliquot.gateway.sizes import NoSuchBase
 from aliquot.gateway.stock_handlers import told
 from aliquot.provisioner.errors import AliquotError
@@ -79,7 +81,9 @@ class PatientCursor:
 
 
 class OwnedSessionManager(SessionManager):
-    """Shows users their own sessions, and never binds a session to somebody else's kernel."""
+    """Shows users their own sessions, and never binds a session to a kernel that its user may not see."""
+
+    _guests: GuestSessions | None = None
 
     @property
     def cursor(self) -> PatientCursor:
@@ -103,11 +107,20 @@ class OwnedSessionManager(SessionManager):
         self.connection.close()
         self.database_filepath, self._connection = _IN_MEMORY, memory
 
+    @property
+    def guests(self) -> GuestSessions:
+        """Sessions on shared kernels; their table is made when it is first looked at."""
+        if self._guests is None:
+            self.cursor.execute("SELECT 1 FROM session LIMIT 1")
+            self._guests = GuestSessions(self.cursor)
+        return self._guests
+
     async def list_sessions(self) -> list[dict[str, Any]]:
         """The asker's sessions; all of them for an administrator. Called by GET /api/sessions."""
         asker = current_user()
         sessions: list[dict[str, Any]] = await super().list_sessions()  # type: ignore[no-untyped-call]
-        return [session for session in sessions if owns(asker, self.kernel_manager, session["kernel"]["id"])]
+        guests = self.guests.all()
+        return [session for session in sessions if self._may_see(asker, session, guests)]
 
     async def session_exists(self, path: str) -> bool:
         """Whether the asker has a session for this path. Called by POST /api/sessions.
@@ -124,7 +137,7 @@ class OwnedSessionManager(SessionManager):
                 raise HTTPError(404, f"Session not found: path={kwargs['path']!r}")
             return found
         session: dict[str, Any] = await super().get_session(**kwargs)  # type: ignore[no-untyped-call]
-        if not owns(current_user(), self.kernel_manager, session["kernel"]["id"]):
+        if not self._may_see(current_user(), session, self.guests.all()):
             wanted = ", ".join(f"{column}={value!r}" for column, value in kwargs.items())
             raise HTTPError(404, f"Session not found: {wanted}")
         return session
@@ -132,7 +145,7 @@ class OwnedSessionManager(SessionManager):
     async def create_session(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Start or bind a kernel. Called by POST /api/sessions, whose body may name a kernel by its id."""
         kernel_id = kwargs.get("kernel_id")
-        if kernel_id is not None and self._is_of_somebody_else(kernel_id):
+        if kernel_id is not None and self._is_out_of_reach(kernel_id):
             raise DuplicateKernelError(f"Kernel already exists: {kernel_id}")
         try:
             session: dict[str, Any] = await super().create_session(*args, **kwargs)
@@ -141,29 +154,69 @@ class OwnedSessionManager(SessionManager):
             raise told(error) from error
         return session
 
-    async def update_session(self, session_id: str, **kwargs: Any) -> None:
-        """Change a session. Called by PATCH, whose body may name a kernel by its id."""
-        kernel_id = kwargs.get("kernel_id")
-        if kernel_id is not None and self._is_of_somebody_else(kernel_id):
-            raise HTTPError(400, f"No such kernel: {kernel_id}")
-        await super().update_session(session_id, **kwargs)  # type: ignore[no-untyped-call]
+    async def save_session(
+        self, session_id: str, path: Any = None, name: Any = None, type: Any = None, kernel_id: Any = None
+    ) -> dict[str, Any]:
+        """Called by create_session when the kernel is known."""
+        self._note_guest(session_id, kernel_id)
+        saved: dict[str, Any] = await super().save_session(session_id, path, name, type, kernel_id)  # type: ignore[no-untyped-call]
+        return saved
 
-    def _is_of_somebody_else(self, kernel_id: str) -> bool:
-        return kernel_id in self.kernel_manager and not owns(current_user(), self.kernel_manager, kernel_id)
+    async def update_session(self, session_id: str, **kwargs: Any) -> None:
+        """Change a session. Called by PATCH, whose body may name a kernel by its id, and which then ends the other."""
+        kernel_id = kwargs.get("kernel_id")
+        if kernel_id is not None:
+            if self._is_out_of_reach(kernel_id):
+                raise HTTPError(400, f"No such kernel: {kernel_id}")
+            await self._spare_kernel_of(session_id)
+        await super().update_session(session_id, **kwargs)  # type: ignore[no-untyped-call]
+        if kernel_id is not None:
+            self._note_guest(session_id, kernel_id)
+
+    async def delete_session(self, session_id: str) -> None:
+        """Called by DELETE, which ends the kernel; that of a guest's session stays."""
+        await self._spare_kernel_of(session_id)
+        await super().delete_session(session_id)  # type: ignore[no-untyped-call]
+        self.guests.note(session_id, None)
+
+    async def _spare_kernel_of(self, session_id: str) -> None:
+        if session_id in self.guests.all():
+            session = await self.get_session(session_id=session_id)
+            self.kernel_manager.spare(session["kernel"]["id"])
+
+    def _is_out_of_reach(self, kernel_id: str) -> bool:
+        reach = access_of(current_user(), self.kernel_manager, kernel_id)
+        return kernel_id in self.kernel_manager and reach is Access.NONE
+
+    def _note_guest(self, session_id: str, kernel_id: str) -> None:
+        owner, asker = self._owner_of(kernel_id), current_user()
+        self.guests.note(session_id, None if owner in (None, asker.name) else asker.name)
+
+    def _may_see(self, asker: User, session: dict[str, Any], guests: dict[str, str]) -> bool:
+        kernel_id = session["kernel"]["id"]
+        if access_of(asker, self.kernel_manager, kernel_id) is Access.NONE:
+            return False
+        return asker.is_admin or guests.get(session["id"], self._owner_of(kernel_id)) == asker.name
 
     async def _own_session(self, path: str) -> dict[str, Any] | None:
-        asker = current_user()
+        asker, guests = current_user(), self.guests.all()
         self.cursor.execute("SELECT * FROM session WHERE path=?", (path,))
         for row in self.cursor.fetchall():
-            if self._is_own(asker, row["kernel_id"]):
+            if self._is_own(asker, row, guests):
                 # Tolerated: its kernel may have been culled, which ends the session here and now.
                 model: dict[str, Any] | None = await self.row_to_model(row, tolerate_culled=True)  # type: ignore[no-untyped-call]
                 if model is not None:
                     return model
         return None
 
-    def _is_own(self, asker: User, kernel_id: str) -> bool:
-        """Stricter than `owns`: an administrator may see everybody's sessions, but is not handed them for a path."""
-        owner_of = getattr(self.kernel_manager, "owner_of", None)
-        owner = owner_of(kernel_id) if owner_of is not None else None
+    def _is_own(self, asker: User, row: sqlite3.Row, guests: dict[str, str]) -> bool:
+        """Stricter than _may_see: an administrator sees everybody's sessions, but is not handed them for a path."""
+        if access_of(asker, self.kernel_manager, row["kernel_id"]) is Access.NONE:
+            return False
+        owner = guests.get(row["session_id"], self._owner_of(row["kernel_id"]))
         return owner == asker.name or (owner is None and asker.is_admin)
+
+    def _owner_of(self, kernel_id: str) -> str | None:
+        owner_of = getattr(self.kernel_manager, "owner_of", None)
+        found: str | None = owner_of(kernel_id) if owner_of is not None else None
+        return found

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from aliquot.gateway.access import Access
 from aliquot.gateway.activity import Activity
 from aliquot.gateway.auth import User
 from aliquot.gateway.clock import iso
@@ -16,6 +17,7 @@ from aliquot.gateway.culling import Announcement
 from aliquot.gateway.device_reports import device_reports
 from aliquot.gateway.endings import EndedKernel
 from aliquot.gateway.gpu_caps import GpuCaps
+from aliquot.gateway.kernel_shares import UNSHARED, Shares
 from aliquot.gateway.kernel_usage import granted_usage, idle_since, kernel_usage
 from aliquot.gateway.ledger import LedgerSnapshot
 from aliquot.gateway.planner import Pending
@@ -59,6 +61,7 @@ class LocalKernel:
     dropped_messages: Mapping[str, int] | None = None
     activity: Activity | None = None
     needed_bytes: int | None = None
+    shares: Shares = UNSHARED
 
 
 @dataclass(frozen=True)
@@ -130,11 +133,16 @@ def kernel_reports(scene: Scene, who: User, ended: int | None = None) -> list[Re
     known = {kernel.kernel_id: kernel for kernel in scene.node.status.kernels} if scene.node.status else {}
     local = {kernel.id for kernel in scene.kernels}
     why = {kernel.id: kernel.ending for kernel in scene.ended}
-    reports = [_local_kernel(_with_ending(kernel, why), known.get(kernel.id)) for kernel in scene.kernels]
-    reports += [_foreign_kernel(kernel) for kernel in known.values() if kernel.kernel_id not in local]
-    gone = [kernel for kernel in scene.ended if kernel.id not in local and _may_see(who, kernel.owner)]
-    seen = [report for report in reports if _may_see(who, report["owner"])]
-    seen += [_local_kernel(_as_local(kernel), None) for kernel in gone[:ended]]
+    seen = []
+    for kernel in scene.kernels:
+        if access := access_for(who, kernel.owner, kernel.shares):
+            seen.append(
+                {**_local_kernel(_with_ending(kernel, why), known.get(kernel.id)), **_told(access, kernel.shares)}
+            )
+    others = [kernel for kernel in known.values() if kernel.kernel_id not in local and access_for(who, kernel.owner)]
+    seen += [{**_foreign_kernel(kernel), **_told(Access.OWN)} for kernel in others]
+    gone = [kernel for kernel in scene.ended if kernel.id not in local and access_for(who, kernel.owner)]
+    seen += [{**_local_kernel(_as_local(kernel), None), **_told(Access.OWN)} for kernel in gone[:ended]]
     for report in seen:
         resize = scene.resizes.get(report["id"])
         report["resize"] = None if resize is None else resize_report(resize)
@@ -147,8 +155,14 @@ def _with_ending(kernel: LocalKernel, why: Mapping[str, Ending]) -> LocalKernel:
     return kernel if ending is None else replace(kernel, reason=ending.message, ending=ending)
 
 
-def _may_see(who: User, owner: str) -> bool:
-    return who.is_admin or bool(who.name and owner == who.name)
+def access_for(who: User, owner: str, shares: Shares = UNSHARED) -> Access:
+    """What this user may do with a kernel of this owner."""
+    return Access.OWN if who.is_admin else shares.access(who.name, who.teams, owner)
+
+
+def _told(access: Access, shares: Shares = UNSHARED) -> Report:
+    """With whom a kernel is shared is told to its owner alone."""
+    return {"access": access.word, "shares": shares.report() if access is Access.OWN else None}
 
 
 def _as_local(ended: EndedKernel) -> LocalKernel:

@@ -308,6 +308,8 @@ _EXAMPLE: dict[str, Any] = {
             "id": "k-1",
             "name": "python3.gpu-0.25",
             "owner": "ada",
+            "access": "own",
+            "shares": [],
             "label": "models/train.ipynb",
             "gpus": 0.25,
             "memory_limit_bytes": None,

@@ -1,0 +1,81 @@
+"""The part of the kernel manager that knows whose kernels are, and with whom they are shared.
+
+What somebody may do with one, auth.access_of decides from what is told here. Ending is the owner's: what Jupyter does
+by itself to the kernel of a session that goes, it does to nobody else's.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# Jupyter Server's kernel managers carry no types.
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jupyter_server import CallContext
+
+from .access import Access
+from .auth import access_of, current_user
+from .kernel_shares import Shares
+from .managed_kernel import ManagedKernel
+from .resizable_kernels import ResizableKernelManager
+
+_SPARED = "aliquot_spared_kernel"
+
+
+class SharedKernelManager(ResizableKernelManager):
+    """Shares are kept with their kernel, and end with it."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._share_observers: list[Callable[[str], None]] = []
+
+    def owner_of(self, kernel_id: str) -> str | None:
+        """Whose kernel it is; None for one that is not there. Asked by the authorizer."""
+        return self.owners.get(kernel_id)
+
+    def shares_of(self, kernel_id: str) -> Shares:
+        """With whom it is shared. Asked by the authorizer."""
+        kernel = self._kernels.get(kernel_id)
+        return kernel.shares if isinstance(kernel, ManagedKernel) else Shares()
+
+    def share(self, kernel_id: str, shares: Shares) -> None:
+        """From now on it is shared so, and with nobody else."""
+        kernel = self.get_kernel(kernel_id)
+        assert isinstance(kernel, ManagedKernel)  # kernel_manager_class makes no other
+        kernel.take_shares(shares)
+        self.log.info("kernel=%s shared=%s by=%s", kernel_id, shares.report(), current_user().name)
+        for observer in self._share_observers:
+            observer(kernel_id)
+
+    def observe_shares(self, observer: Callable[[str], None]) -> None:
+        """Call this after each change of them, with the kernel's id."""
+        self._share_observers.append(observer)
+
+    def list_kernels(self) -> list[dict[str, Any]]:
+        """Called by GET /api/kernels: the kernels that the asker may see."""
+        user = current_user()
+        kernels: list[dict[str, Any]] = super().list_kernels()
+        return [kernel for kernel in kernels if access_of(user, self, kernel["id"]) is not Access.NONE]
+
+    def kernel_model(self, kernel_id: str) -> dict[str, Any]:
+        """Called by Jupyter's handlers for each kernel they show. One that is shared with the asker says so."""
+        model: dict[str, Any] = super().kernel_model(kernel_id)
+        access = access_of(current_user(), self, kernel_id)
+        if access in (Access.READ, Access.WRITE):
+            model["access"], model["owner"] = access.word, self.owner_of(kernel_id)
+        return model
+
+    def update_env(self, *, kernel_id: str, env: dict[str, str]) -> None:
+        """Called by PATCH /api/sessions/{id}: what somebody else's session is called is nothing to the kernel."""
+        if access_of(current_user(), self, kernel_id) is Access.OWN:
+            super().update_env(kernel_id=kernel_id, env=env)
+
+    def spare(self, kernel_id: str) -> None:
+        """What the request that is served now does by itself ends it not: it is of a session that is a guest's."""
+        CallContext.set(_SPARED, kernel_id)
+
+    def may_end(self, kernel_id: str) -> bool:
+        """Whether who asks now may end it; the server itself may."""
+        if CallContext.get(_SPARED) == kernel_id:
+            return False
+        return access_of(current_user(), self, kernel_id) is Access.OWN
