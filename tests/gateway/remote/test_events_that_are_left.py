@@ -44,6 +44,8 @@ class Handler(event_handlers.RemoteEventsHandler):
 class Gateway:
     """Answers the handshake when it is let."""
 
+    close_code = close_reason = None
+
     def __init__(self) -> None:
         self.asked, self.answers, self.left = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
