@@ -116,6 +116,17 @@ class MetricsHandler(AliquotHandler):
         self.finish(self.sources.metrics.text(), set_content_type=CONTENT_TYPE_LATEST)
 
 
+class NothingHandler(AliquotHandler):
+    """What is no path of ours, in JSON like all that is: Jupyter answers it with a page."""
+
+    async def prepare(self, **how: Any) -> None:
+        """Called by tornado, before any method."""
+        await super().prepare(**how)
+        if not self.current_user:
+            raise HTTPError(403)
+        raise HTTPError(404, f"asked {self.request.path}; found no such path: docs/reference/rest-api.md has them all")
+
+
 HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/status", StatusHandler),
     (r"/aliquot/api/sizes", SizesHandler),
@@ -127,6 +138,7 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/folders", FoldersHandler),
     (r"/aliquot/api/folders/(?P<name>[^/]+)", FolderHandler),
     (r"/aliquot/api/metrics", MetricsHandler),
+    (r"/aliquot/api(?:/.*)?", NothingHandler),  # the last: it takes what no other does
 )
 
 
