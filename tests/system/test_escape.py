@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from aliquot.gpu_hook.paths import native_dir
 
 MIB = 1 << 20
 CLIENT = """
@@ -24,6 +28,54 @@ child = subprocess.Popen(["env", "-i", state, {sys.executable!r}, "-c", {CLIENT!
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 print(child.stdout.readline())
 """
+
+
+STATIC = """
+#include <stdio.h>
+int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *);
+int cuMemAlloc_v2(unsigned long long *, unsigned long);
+int main(void) {
+  void *context;
+  unsigned long long pointer;
+  if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) return 1;
+  if (cuMemAlloc_v2(&pointer, 64 << 20)) return 2;
+  puts("there");
+  fflush(stdout);
+  getchar();
+  return 0;
+}
+"""
+# The loader's variables are there, and there is no loader.
+RUN_STATIC = """
+import os, subprocess
+child = subprocess.Popen([{program!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+print(child.stdout.readline())
+"""
+
+
+@pytest.fixture(scope="module")
+def a_static_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the software GPU's driver inside, as one may link a library that talks to NVIDIA's device files itself."""
+    built = native_dir().resolve().parent / "gpu_hook" / "softgpu" / "CMakeFiles"
+    parts = [part for name in ("machine", "cuda") for part in (built / f"softgpu_{name}.dir").rglob("*.o")]
+    if not parts:
+        pytest.skip("the software GPU was not built here: its object files are not beside it")
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler, "a C compiler is needed: install gcc"
+    program = tmp_path_factory.mktemp("static") / "past"
+    program.with_suffix(".c").write_text(STATIC)
+    command = [compiler, "-static", "-o", program, program.with_suffix(".c"), *parts, "-lpthread", "-lm", "-ldl"]
+    subprocess.run([*map(str, command)], check=True, timeout=120)
+    return program
+
+
+def test_a_static_program_with_a_driver_of_its_own_is_shown(a_server, eventually, a_static_program) -> None:
+    kernel = a_server.start("python3.gpu-0.25")
+    assert kernel.run(RUN_STATIC.format(program=str(a_static_program))).text.strip() == "there"
+    (found,) = eventually(lambda: kernel.on_node()["unhooked_processes"])
+    assert (found["used_bytes"], found["charged_bytes"], found["why"]) == (64 * MIB, 0, "not registered")
+    kernel.end()
+    eventually(lambda: a_server.status()["devices"][0]["used_bytes"] == 0)
 
 
 def test_an_escaped_process_is_shown_with_its_kernel_which_runs_on(a_server, eventually) -> None:
