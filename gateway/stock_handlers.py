@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from aliquot.gateway.auth import user_of
+from aliquot.gateway.browser_frames import why_unreadable
 from aliquot.gateway.gateway_questions import gateway_words
 from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.remote_kernels import OWN_KERNELS, OWNER_HEADER
@@ -153,6 +154,19 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
     @ws_authenticated
     async def get(self, kernel_id: str) -> None:
         await with_cause(super().get, kernel_id)
+
+    def on_message(self, ws_message: str | bytes) -> None:
+        """Called by tornado with what the browser sent. What is no message ends its socket, and nothing else."""
+        why = why_unreadable(ws_message, self.selected_subprotocol)
+        if not why:
+            try:
+                super().on_message(ws_message)  # type: ignore[no-untyped-call]
+            except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+                why = f"it cannot be read: {type(error).__name__}"
+                self.log.debug("websocket=closing", exc_info=True)
+        if why:
+            self.log.warning("kernel=%s websocket=closed reason=no message of Jupyter's: %s", self.kernel_id, why)
+            self.close(1007, f"no Jupyter message: {why}"[:120])
 
 
 def replacements() -> list[tuple[str, type[RequestHandler]]]:
