@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from hub_remains import RunningProcesses
+from quick_start import python_m
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PROXY = REPOSITORY / "build" / "hub-proxy" / "node_modules" / ".bin" / "configurable-http-proxy"
@@ -34,7 +35,6 @@ START_SECONDS = 120.0
 STOP_SECONDS = 60.0
 
 _CONFIG = """
-import sys
 from aliquot.gateway.hub import configure
 
 c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
@@ -48,13 +48,14 @@ c.Authenticator.admin_users = {{"ada"}}
 c.JupyterHub.load_groups = {{name: {{"users": users}} for name, users in {groups!r}.items()}}
 c.JupyterHub.spawner_class = "simple"
 c.SimpleLocalProcessSpawner.home_dir_template = "{home}/home/{{username}}"
-c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]
+c.Spawner.cmd = {server!r}
 c.Spawner.args = ["--allow-root"]
 c.Spawner.start_timeout = c.Spawner.http_timeout = {seconds}
 c.Spawner.environment = {{
     "JUPYTERLAB_WORKSPACES_DIR": "{home}/workspaces",
     "JUPYTER_CONFIG_DIR": "{home}/config",
     "JUPYTER_PREFER_ENV_PATH": "0",
+    "JUPYTERHUB_SINGLEUSER_APP": "{app}",
 }}
 c.ConfigurableHTTPProxy.command = ["{proxy}"]
 c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy_port}"
@@ -71,13 +72,19 @@ configure(c, url="http://127.0.0.1:{gateway_port}", gateway_options={options!r},
 
 
 class HubProcess:
-    """Use as a context manager. ``arguments`` goes into the call of `configure`, ``more`` follows it in the file.
+    """Use as a context manager. ``with_lab``: users' servers have JupyterLab, which makes them start late.
 
-    ``options`` are the gateway's own (`--Aliquot.…`); its kernels end with it if they say nothing else.
+    ``arguments`` goes into the call of `configure`, ``more`` follows it in the file; ``options`` are the
+    gateway's own (`--Aliquot.…`); its kernels end with it if they say nothing else.
     """
 
     def __init__(
-        self, *, arguments: Mapping[str, Any] | None = None, options: tuple[str, ...] = (), more: str = ""
+        self,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        options: tuple[str, ...] = (),
+        more: str = "",
+        with_lab: bool = True,
     ) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
         self.port, hub_port, proxy_port, gateway_port = _free_ports(4)
@@ -91,6 +98,8 @@ class HubProcess:
         text = _CONFIG.format(
             **{"port": self.port, "hub_port": hub_port, "proxy_port": proxy_port, "gateway_port": gateway_port},
             **{"home": self.home, "password": PASSWORD, "proxy": PROXY, "token": self.token, "more": more},
+            app="jupyterlab.labapp.LabApp" if with_lab else "jupyter_server.serverapp.ServerApp",
+            server=python_m("jupyterhub.singleuser"),
             groups=GROUPS,
             seconds=int(START_SECONDS),
             options=[*ours, *options],
@@ -164,11 +173,15 @@ class HubProcess:
                 raise
 
     def start_server(self, user: str, **options: Any) -> str:
-        """Start the user's server with these options of the spawn form; its address, once it answers."""
+        """Start the user's server with these options, without any with the last ones; its address, once it answers."""
         self.add_user(user)
-        self.api(f"users/{user}/server", "POST", options)
-        self._until(lambda: self._server_of(user).get("ready"), f"the server of {user}")
+        self.api(f"users/{user}/server", "POST", options or None)
+        self.wait_for_server(user)
         return f"{self.url}/user/{user}/"
+
+    def wait_for_server(self, user: str) -> None:
+        """Until the user's server answers, whoever started it."""
+        self._until(lambda: self._server_of(user).get("ready"), f"the server of {user}")
 
     def stop_server(self, user: str) -> None:
         """As a click on "Stop My Server" does, or the Hub's culler; returns when it is gone."""

@@ -97,7 +97,8 @@ class HubSettings:
 
     def command(self) -> list[str]:
         """What starts the gateway: the Hub's own command where it is managed, else the administrator's."""
-        options = [f"--Aliquot.largest_gpus={self.largest_gpus:g}"]
+        # A Hub that restarts stops its services as Ctrl-C does, which is nobody's wish to lose kernels.
+        options = ["--Aliquot.keep_kernels=always", f"--Aliquot.largest_gpus={self.largest_gpus:g}"]
         if self.user_limit_gpus:
             options.append(f"--Aliquot.user_limit_gpus={self.user_limit_gpus:g}")
         if self.user_limits:
@@ -108,7 +109,10 @@ class HubSettings:
             options += [f"--Aliquot.presets={size}" for size in self.sizes if size != NO_GPU]
         if self.minutes_without_server:
             options.append(f"--Culling.server_gone_seconds={60 * self.minutes_without_server:g}")
-        return [sys.executable, "-m", "aliquot.gateway.app", "serve", "--hub", *options, *self.gateway_options]
+        # An option that is there twice is an error: the administrator's own counts.
+        theirs = {option.partition("=")[0] for option in self.gateway_options}
+        ours = [option for option in options if option.partition("=")[0] not in theirs]
+        return [sys.executable, "-m", "aliquot.gateway.app", "serve", "--hub", *ours, *self.gateway_options]
 
 
 def _share(knob: str, gpus: float) -> GpuShare:

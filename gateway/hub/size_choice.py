@@ -9,12 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from aliquot.gateway.gpu_caps import GpuCaps, first_exceeded
-from aliquot.gateway.size_names import parse_size, size_label, size_suffix
+from aliquot.gateway.size_names import describe_grammar, parse_size, size_label, size_suffix
 from aliquot.provisioner.errors import SizeNameError
 from aliquot.provisioner.resources import GpuShare
 
 NO_GPU = "none"
 NO_GPU_LABEL = "No GPU"
+GRAMMAR = f"A size is <gpus>[-<n>g][-low], such as 0.25, 2.5-low or 0.5-8g, or {NO_GPU}"
 _LONGEST = 40  # of a size that somebody sends; the grammar's own longest is shorter
 
 
@@ -89,7 +90,8 @@ def normal_size(size: str, largest: GpuShare | None = None) -> str:
     try:
         return size_suffix(parse_size(size, largest)).removeprefix("gpu-")
     except SizeNameError as error:
-        raise SizeChoiceError(str(error)) from None
+        found = str(error).removesuffix(describe_grammar(largest))
+        raise SizeChoiceError(f"{found}{GRAMMAR}") from None
 
 
 def choice_label(size: str) -> str:

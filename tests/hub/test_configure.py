@@ -53,10 +53,19 @@ def test_caps_are_written_once_and_handed_to_the_gateway() -> None:
     configure(c, user_limit_gpus=0.5, user_limits={"alice": 1.0}, team_limits={"vision": 2}, gateway_options=["--x=1"])
     command = service(c)["command"]
     assert {"--Aliquot.user_limit_gpus=0.5", "--Aliquot.user_limits={'alice': 1.0}"} <= set(command)
+    assert "--Aliquot.keep_kernels=always" in command, "a Hub that restarts ends nobody's kernels"
     assert {"--Aliquot.team_limits={'vision': 2}", "--Aliquot.largest_gpus=8", "--x=1"} <= set(command)
     assert [word for word in command if "presets" in word] == [
         f"--Aliquot.presets={size}" for size in ("0.25", "0.5", "1", "0.25-low")
     ]
+
+
+def test_the_administrators_own_option_for_the_gateway_counts() -> None:
+    c = Config()
+    configure(c, gateway_options=["--Aliquot.keep_kernels=never", "--Aliquot.presets=2"])
+    command = service(c)["command"]
+    assert [word for word in command if "keep_kernels" in word] == ["--Aliquot.keep_kernels=never"]
+    assert [word for word in command if "presets" in word] == ["--Aliquot.presets=2"]
 
 
 def test_a_gateway_that_the_administrator_starts_is_given_its_token_and_no_command() -> None:
@@ -67,6 +76,7 @@ def test_a_gateway_that_the_administrator_starts_is_given_its_token_and_no_comma
         "url": "http://10.0.0.7:8890",
         "display": False,
         "api_token": "a-long-random-text",
+        "oauth_client_allowed_scopes": [ADMIN_SCOPE],
     }
     assert "--hub" in wanted.command()
 

@@ -1,0 +1,195 @@
+"""The choice on the spawn page, as values and as the Hub calls it: also beside what an administrator has there."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
+from aliquot.gateway.hub import configure
+from aliquot.gateway.hub.options_form import CUSTOM_PATTERN, read_form, size_form
+from aliquot.gateway.hub.settings import HubSettings
+from aliquot.gateway.hub.size_choice import SizeChoice, SizeChoiceError
+from jupyterhub.spawner import Spawner
+from tornado.web import HTTPError
+from traitlets.config import Config
+
+CAPS = HubSettings(user_limits={"alice": 0.5, "carol": 0}, team_limits={"speech": 0.25})
+
+
+def a_spawner(c: Config, name: str = "alice", teams: tuple[str, ...] = (), cls: type = Spawner) -> Any:
+    """As the Hub makes one, but for its user and its database."""
+    spawner = cls(config=c)
+    spawner.user = SimpleNamespace(name=name, groups=[SimpleNamespace(name=team) for team in teams])
+    spawner.hub = SimpleNamespace(base_url="/hub/")
+    return spawner
+
+
+def configured(before: str = "", **settings: Any) -> Config:
+    c = Config()
+    exec(before, {"c": c})
+    configure(c, **settings)
+    return c
+
+
+def choice_of(settings: HubSettings) -> SizeChoice:
+    return settings.choice()
+
+
+@pytest.mark.parametrize(
+    ("asked", "want"),
+    [
+        ("0.25", "0.25"),
+        (" 0.50 ", "0.5"),
+        ("0.5-8G-LOW", "0.5-8g-low"),
+        ("none", "none"),
+        (None, "none"),
+        ("", "none"),
+        ("0.33", "0.33"),
+    ],
+)
+def test_a_size_is_kept_in_its_normal_form(asked: Any, want: str) -> None:
+    assert choice_of(HubSettings()).check(asked, "alice", []) == want
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "teams", "message"),
+    [
+        ("0.6", "alice", [], "alice may have 0.5"),
+        ("0.01", "carol", [], "carol may have 0"),
+        ("0.26", "bob", ["speech", "vision"], "the team speech may have 0.25 together"),
+        ("9", "bob", [], "more than the 8 GPUs"),
+        ("0", "bob", [], "nothing to run on"),
+        ("all", "bob", [], "no number of GPUs"),
+        (["0.25"], "bob", [], "wanted a text such as 0.25"),
+        ("1" * 41, "bob", [], "wanted a text such as 0.25"),
+    ],
+)
+def test_a_size_beyond_grammar_or_caps_is_refused(asked: Any, name: str, teams: list[str], message: str) -> None:
+    with pytest.raises(SizeChoiceError, match=re.escape(message)):
+        choice_of(CAPS).check(asked, name, teams)
+
+
+def test_only_listed_sizes_count_where_there_is_no_field_for_others() -> None:
+    choice = choice_of(HubSettings(custom_sizes=False))
+    assert choice.check("0.25", "alice", []) == "0.25"
+    with pytest.raises(SizeChoiceError, match="this Hub has none, "):
+        choice.check("0.3", "alice", [])
+
+
+def test_a_default_that_the_user_may_not_have_is_no_gpu() -> None:
+    choice = choice_of(HubSettings(default_size="1", user_limits={"alice": 0.5}))
+    assert (choice.default_for("alice", []), choice.default_for("bob", [])) == ("none", "1")
+
+
+def test_the_form_names_each_control_and_marks_the_choice() -> None:
+    page = size_form(["none", "0.25"], "0.3", "0.5", has_custom=True)
+    inputs = re.findall(r'<input [^>]*id="([^"]*)"', page)
+    labelled = set(re.findall(r'<label [^>]*for="([^"]*)"', page))
+    assert labelled | {"aliquot-gpu-custom-size"} == set(inputs)
+    assert 'aria-label="Another GPU size"' in page
+    assert (page.count(" checked"), 'id="aliquot-gpu-custom" value="custom" checked' in page) == (1, True)
+    assert "<script" not in page
+    assert "{" not in page, "KubeSpawner's pages are templates"
+    described = re.findall(r'aria-describedby="([^"]*)"', page)
+    assert all(f'id="{name}"' in page for name in described)
+
+
+def test_what_stands_in_the_field_is_text_and_no_markup() -> None:
+    page = size_form(["none"], '"><script>alert(1)</script>', "0.5", has_custom=True)
+    assert "<script>" not in page
+
+
+def test_the_fields_pattern_takes_the_grammars_sizes() -> None:
+    pattern = re.compile(CUSTOM_PATTERN)
+    assert all(pattern.fullmatch(size) for size in ("0.25", "2.5", "8", "0.5-8g", "0.25-low", "0.5-16G-LOW"))
+    assert not any(pattern.fullmatch(size) for size in ("", "-1", "0.333", "0.5-low-8g", "none", "1g"))
+
+
+@pytest.mark.parametrize(
+    ("form", "want"),
+    [
+        ({"gpu": ["0.25"], "gpu-custom": ["3"]}, "0.25"),
+        ({"gpu": ["custom"], "gpu-custom": ["0.3"]}, "0.3"),
+        ({"gpu": ["custom"]}, ""),
+        ({}, None),
+    ],
+)
+def test_the_marked_choice_counts(form: dict[str, list[str]], want: str | None) -> None:
+    assert read_form(form) == want
+
+
+def test_the_chosen_size_reaches_the_server_and_a_second_start_chooses_anew() -> None:
+    c = configured()
+    spawner = a_spawner(c)
+    asyncio.run(spawner._run_apply_user_options({"gpu": "0.50"}))
+    assert spawner.environment["KERNEL_GPU"] == "0.5"
+    asyncio.run(spawner._run_apply_user_options({}))
+    assert spawner.environment["KERNEL_GPU"] == "none"
+    with pytest.raises(HTTPError) as caught:
+        asyncio.run(spawner._run_apply_user_options({"gpu": "80%s"}))
+    assert (caught.value.status_code, "80%s" in caught.value.jupyterhub_message) == (400, True)
+
+
+def test_a_configuration_that_takes_the_gateway_away_again_is_told() -> None:
+    c = configured()
+    c.Spawner.environment = {"LANG": "C"}
+    with pytest.raises(HTTPError, match=re.escape("call configure() last")):
+        asyncio.run(a_spawner(c)._run_apply_user_options({}))
+
+
+def test_without_a_choice_no_size_is_sent() -> None:
+    spawner = a_spawner(configured(sizes=()))
+    asyncio.run(spawner._run_apply_user_options({"gpu": "0.5"}))
+    assert "KERNEL_GPU" not in spawner.environment
+    assert asyncio.run(spawner.get_options_form()) == ""
+
+
+THEIR_OWN = """
+c.Spawner.options_form = "<input name='image'>"
+c.Spawner.options_from_form = lambda form: {"image": form["image"][0].upper()}
+async def apply(spawner, options):
+    spawner.environment = {**spawner.environment, "IMAGE": options["image"], "SEEN": ",".join(options)}
+c.Spawner.apply_user_options = apply
+"""
+
+
+def test_an_administrators_own_form_and_hook_go_on() -> None:
+    spawner = a_spawner(configured(THEIR_OWN))
+    page = asyncio.run(spawner.get_options_form())
+    assert page.startswith("<input name='image'><fieldset")
+    options = spawner.run_options_from_form({"image": ["torch"], "gpu": ["0.25"], "gpu-custom": [""]})
+    assert options == {"image": "TORCH", "gpu": "0.25"}
+    asyncio.run(spawner._run_apply_user_options(options))
+    assert (spawner.environment["IMAGE"], spawner.environment["KERNEL_GPU"]) == ("TORCH", "0.25")
+    assert spawner.environment["SEEN"] == "image", "theirs is given its own options"
+
+
+def test_a_table_of_options_and_the_simple_reading_of_forms_go_on() -> None:
+    before = 'c.Spawner.apply_user_options = {"dir": "notebook_dir"}\nc.Spawner.options_from_form = "simple"'
+    spawner = a_spawner(configured(before))
+    options = spawner.run_options_from_form({"dir": ["/data"], "gpu": ["0.25"]})
+    assert options == {"dir": "/data", "gpu": "0.25"}
+    for _ in range(2):
+        asyncio.run(spawner._run_apply_user_options(options))
+        assert (spawner.notebook_dir, spawner.environment["KERNEL_GPU"]) == ("/data", "0.25")
+
+
+def test_a_query_is_read_without_a_spawner() -> None:
+    spawner = a_spawner(configured())
+    assert spawner.options_from_query({"gpu": ["0.5"], "other": ["1"]}) == {"gpu": "0.5", "other": ["1"]}
+
+
+def test_the_form_shows_what_was_chosen_last_if_it_still_may_be() -> None:
+    c = configured(user_limits={"alice": 0.5})
+    spawner = a_spawner(c)
+    spawner.user_options = {"gpu": "0.25"}
+    assert 'value="0.25" checked' in asyncio.run(spawner.get_options_form())
+    spawner.user_options = {"gpu": "1"}
+    page = asyncio.run(spawner.get_options_form())
+    assert 'value="none" checked' in page
+    assert 'value="1"' not in page

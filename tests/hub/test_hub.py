@@ -1,0 +1,98 @@
+"""A real Hub: the size is chosen on its page, and kernels outlive their user's server."""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.error
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hub_kernels import run_cell
+from hub_process import PASSWORD, HubProcess
+from hub_visitor import Visitor
+
+HUB = {
+    "with_lab": False,
+    # A server that is gone is announced at the next look; the announced end is an hour away, and so never here.
+    "arguments": {"user_limits": {"alice": 0.5}, "team_limits": {"speech": 0.25}, "minutes_without_server": 0.1},
+    "options": ("--Culling.warning_seconds=3600",),
+}
+SECONDS = 120.0
+
+
+def until(claim: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + SECONDS
+    while not (found := claim()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return found
+
+
+def refusal(hub: HubProcess, user: str, **options: Any) -> tuple[int, str]:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        hub.start_server(user, **options)
+    return caught.value.code, caught.value.read().decode()
+
+
+def sizes_on(page: str) -> list[str]:
+    return re.findall(r'name="gpu" id="[^"]*" value="([^"]*)"', page)
+
+
+def test_a_size_that_the_user_may_not_have_is_refused_by_page_and_api(a_hub: HubProcess) -> None:
+    code, text = refusal(a_hub, "alice", gpu="1")
+    assert (code, "alice may have 0.5" in text) == (400, True), text
+    code, text = refusal(a_hub, "bob", gpu="0.5")
+    assert (code, "the team speech may have 0.25 together" in text) == (400, True), text
+    for wrong in ("0.333", "-1", "9", "<b>", ["0.25"], {"gpus": 1}, 0.25, "0" * 5000):
+        code, text = refusal(a_hub, "alice", gpu=wrong)
+        assert code == 400, wrong
+        assert "gpu-" not in text, "a form knows sizes, not kernelspec names"
+    alice = Visitor(a_hub.url, "alice", PASSWORD)
+    status, page = alice.get("hub/spawn")
+    assert (status, sizes_on(page)) == (200, ["none", "0.25", "0.5", "0.25-low", "custom"])
+    status, page = alice.post("hub/spawn", **{"gpu": "custom", "gpu-custom": "0.75"})
+    assert "alice may have 0.5" in page
+    assert sizes_on(page), "the form is there again"
+
+
+def test_a_servers_kernels_outlive_it_and_have_the_size_of_the_spawn_page(a_hub: HubProcess) -> None:
+    alice = Visitor(a_hub.url, "alice", PASSWORD)
+    alice.post("hub/spawn", **{"gpu": "custom", "gpu-custom": "0.30"})
+    a_hub.wait_for_server("alice")
+    token = a_hub.token_of("alice")
+    made = a_hub.server("alice", "api/kernels", "POST", {"name": "python3"}, token=token)
+    (kernel,) = a_hub.gateway("api/kernels", token=token)
+    assert (kernel["id"], kernel["name"]) == (made["id"], "python3.gpu-0.3")
+    server = f"{a_hub.url}/user/alice"
+    run_cell(server, token, kernel["id"], "kept = 6 * 7")
+
+    a_hub.stop_server("alice")
+    report = until(lambda: soon_ending(a_hub, token, kernel["id"]))
+    assert "after their user's server has gone" in report["reason"]
+    assert [one["id"] for one in a_hub.gateway("api/kernels", token=token)] == [kernel["id"]]
+
+    # Without options: the last choice counts.
+    a_hub.start_server("alice")
+    assert [one["id"] for one in a_hub.server("alice", "api/kernels", token=token)] == [kernel["id"]]
+    assert run_cell(server, token, kernel["id"], "print(kept)") == "42\n"
+    until(lambda: soon_ending(a_hub, token, kernel["id"]) is None)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        a_hub.server("alice", "api/kernels", "POST", {"name": "python3"}, token=token)
+    assert caught.value.code == 403, "the last choice was sent again, and twice 0.3 is more than alice may have"
+    a_hub.server("alice", f"api/kernels/{kernel['id']}", "DELETE", token=token)
+
+
+def test_the_page_shows_the_last_choice(a_hub: HubProcess) -> None:
+    alice = Visitor(a_hub.url, "alice", PASSWORD)
+    a_hub.stop_server("alice")
+    _, page = alice.get("hub/spawn")
+    assert 'id="aliquot-gpu-custom" value="custom" checked' in page
+    assert 'aria-describedby="aliquot-gpu-grammar" value="0.3"' in page
+
+
+def soon_ending(hub: HubProcess, token: str, kernel_id: str) -> dict[str, Any] | None:
+    (report,) = [one for one in hub.gateway("aliquot/api/status", token=token)["kernels"] if one["id"] == kernel_id]
+    found: dict[str, Any] | None = report["ending_soon"]
+    return found

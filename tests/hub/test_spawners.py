@@ -1,0 +1,160 @@
+"""KubeSpawner's and DockerSpawner's own classes with the choice in them; no cluster and no engine is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
+from aliquot.gateway.hub import HubConfigError, configure
+from tornado.web import HTTPError
+from traitlets.config import Config
+
+REACHED = {"url": "http://0.0.0.0:8890", "connect_url": "http://hub:8890"}
+
+
+def a_user(name: str = "alice", *teams: str) -> Any:
+    return SimpleNamespace(name=name, id=7, url="/user/alice/", groups=[SimpleNamespace(name=team) for team in teams])
+
+
+@pytest.fixture
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The class looks for a cluster's configuration when it is made; what is tested here asks none."""
+    pytest.importorskip("kubespawner", reason="jupyterhub-kubespawner is not installed")
+    import kubespawner.spawner
+
+    monkeypatch.setattr(kubespawner.spawner, "load_config", lambda *args, **kwargs: None)
+    monkeypatch.setattr(kubespawner.spawner, "shared_client", lambda *args, **kwargs: None)
+
+
+def a_kube_spawner(c: Config, user: Any) -> Any:
+    import kubespawner
+
+    hub = SimpleNamespace(
+        base_url="/hub/", public_host="", url="http://hub:8081/hub/", api_url="http://hub:8081/hub/api"
+    )
+    spawner = kubespawner.KubeSpawner(config=c, user=user, hub=hub, _mock=True)
+    spawner.api_token = "a-token-of-the-server"
+    return spawner
+
+
+def kube_config(before: str = "", **settings: Any) -> Config:
+    c = Config()
+    c.JupyterHub.spawner_class = "kubespawner.KubeSpawner"
+    exec(before, {"c": c})
+    configure(c, **REACHED, **settings)
+    return c
+
+
+def choose(spawner: Any, options: dict[str, Any]) -> str:
+    """What the Hub and KubeSpawner do with options before the pod is made; the size in the pod's environment."""
+
+    async def apply() -> None:
+        spawner.user_options = options
+        await spawner._run_apply_user_options(spawner.user_options)
+        await spawner.load_user_options()
+
+    asyncio.run(apply())
+    return str(spawner.environment["KERNEL_GPU"])
+
+
+@pytest.mark.usefixtures("no_cluster")
+def test_a_profile_of_kubespawner_has_the_sizes_that_the_user_may_have() -> None:
+    spawner = a_kube_spawner(kube_config(user_limits={"alice": 0.5}), a_user())
+    page = asyncio.run(spawner.get_options_form())
+    select = re.search(r'<select name="profile-option-jupyterlab--gpu".*?</select>', page, re.DOTALL)
+    assert select is not None
+    assert re.findall(r'value="([^"]*)"', select[0]) == ["none", "0.25", "0.5", "0.25-low", "unlisted-choice"]
+    assert 'data-name="profile-option-jupyterlab--gpu--unlisted-choice"' in page
+
+
+@pytest.mark.parametrize(
+    ("form", "want"),
+    [
+        ({"profile": ["jupyterlab"], "profile-option-jupyterlab--gpu": ["0.25-low"]}, "0.25-low"),
+        ({"profile": ["jupyterlab"], "profile-option-jupyterlab--gpu--unlisted-choice": ["0.3-8g"]}, "0.3-8g"),
+        ({"profile": ["jupyterlab"]}, "none"),
+    ],
+)
+@pytest.mark.usefixtures("no_cluster")
+def test_what_is_chosen_in_a_profile_reaches_the_pod(form: dict[str, list[str]], want: str) -> None:
+    spawner = a_kube_spawner(kube_config(), a_user())
+    assert choose(spawner, spawner.run_options_from_form(form)) == want
+
+
+@pytest.mark.parametrize(
+    ("options", "want"),
+    [({"gpu": "0.50"}, "0.5"), ({"profile": "jupyterlab", "gpu": "0.31"}, "0.31"), ({}, "none")],
+)
+@pytest.mark.usefixtures("no_cluster")
+def test_options_of_the_api_reach_the_pod_as_well(options: dict[str, Any], want: str) -> None:
+    assert choose(a_kube_spawner(kube_config(), a_user()), dict(options)) == want
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"profile": "jupyterlab", "gpu": "1"},
+        {"profile": "jupyterlab", "gpu--unlisted-choice": "0.75"},
+        {"profile": "jupyterlab", "gpu": "0.25", "gpu--unlisted-choice": "{user.name}"},
+    ],
+)
+@pytest.mark.usefixtures("no_cluster")
+def test_a_profile_is_no_way_round_the_caps(options: dict[str, Any]) -> None:
+    spawner = a_kube_spawner(kube_config(team_limits={"vision": 0.5}), a_user("alice", "vision"))
+    with pytest.raises(HTTPError) as caught:
+        choose(spawner, options)
+    assert caught.value.status_code == 400
+
+
+@pytest.mark.usefixtures("no_cluster")
+def test_the_pods_environment_has_the_gateway_and_no_gpu() -> None:
+    spawner = a_kube_spawner(kube_config(), a_user())
+    choose(spawner, {"gpu": "0.25"})
+    expanded = {name: value(spawner) if callable(value) else value for name, value in spawner.environment.items()}
+    assert expanded["JUPYTER_GATEWAY_URL"] == "http://hub:8890/services/aliquot"
+    assert expanded["JUPYTER_GATEWAY_AUTH_TOKEN"] == "a-token-of-the-server"
+    assert (spawner.extra_resource_limits, spawner.extra_resource_guarantees) == ({}, {})
+
+
+@pytest.mark.usefixtures("no_cluster")
+def test_profiles_that_are_there_get_the_option_beside_their_own() -> None:
+    before = """c.KubeSpawner.profile_list = [
+        {"display_name": "Small", "slug": "small", "kubespawner_override": {"cpu_limit": 1}},
+        {"display_name": "Big", "slug": "big", "profile_options": {"image": {"display_name": "Image", "choices":
+            {"torch": {"display_name": "Torch", "kubespawner_override": {"image": "torch:2"}}}}}}]"""
+    spawner = a_kube_spawner(kube_config(before), a_user())
+    assert choose(spawner, {"profile": "big", "image": "torch", "gpu": "0.5"}) == "0.5"
+    assert spawner.image == "torch:2"
+    assert choose(spawner, {"profile": "small", "gpu": "0.25"}) == "0.25"
+    assert spawner.cpu_limit == 1
+
+
+def test_an_option_of_that_name_in_a_profile_clashes() -> None:
+    with pytest.raises(HubConfigError, match="has an option 'gpu' already"):
+        kube_config('c.KubeSpawner.profile_list = [{"display_name": "Mine", "profile_options": {"gpu": {}}}]')
+
+
+def test_dockerspawners_choice_of_images_stays_beside_the_sizes() -> None:
+    dockerspawner = pytest.importorskip("dockerspawner", reason="dockerspawner is not installed")
+    c = Config()
+    c.JupyterHub.spawner_class = dockerspawner.DockerSpawner
+    c.DockerSpawner.allowed_images = ["one:1", "two:2"]
+    c.DockerSpawner.environment = {"LANG": "C.UTF-8"}
+    configure(c, **REACHED, user_limits={"alice": 0.5})
+    spawner = dockerspawner.DockerSpawner(config=c)
+    spawner.user, spawner.hub = a_user(), SimpleNamespace(base_url="/hub/")
+    page = asyncio.run(spawner.get_options_form())
+    assert "two:2" in page
+    assert 'name="gpu"' in page
+    options = spawner.run_options_from_form({"image": ["two:2"], "gpu": ["0.25"]})
+    assert options == {"image": "two:2", "gpu": "0.25"}
+    asyncio.run(spawner._run_apply_user_options(options))
+    assert (spawner.environment["KERNEL_GPU"], spawner.environment["LANG"]) == ("0.25", "C.UTF-8")
+    assert spawner.extra_host_config == {}, "the server itself is given no device"
+    with pytest.raises(HTTPError):
+        asyncio.run(spawner._run_apply_user_options({"image": "two:2", "gpu": "1"}))
