@@ -25,6 +25,7 @@ from .admission_values import AdmissionSettings, AdmissionSnapshot, Agent
 from .clock import Clock
 from .ledger import Asker, Holding, Ledger
 from .planner import Admit, Pending, plan
+from .releases import Releases
 from .request_queue import QueueEntry, RequestQueue, Waiting
 from .size_changes import held_of
 
@@ -47,8 +48,9 @@ class Admission:
         self._log = log or logging.getLogger(__name__)
         self._ledger = Ledger()
         self._queue = RequestQueue()
-        # What the agent must still hear of. The future, if any, waits until the ledger has forgotten it.
-        self._releases: dict[str, asyncio.Future[None] | None] = {}
+        # What the agent must still hear of.
+        self._releases = Releases(agent, self._log)
+        self._began = clock.wall()
         self._seen_connections = 0
         self._work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -83,13 +85,18 @@ class Admission:
         self._ledger.commit(granted=[replace(holding, is_confirmed=False)])
         self._work.set()
 
-    def check(self, asker: Asker, request: Request, before: Grant | None = None) -> None:
+    def check(
+        self, asker: Asker, request: Request, before: Grant | None = None, waits_since: float | None = None
+    ) -> None:
         """Refuse what waiting cannot help; raises what check_request raises.
 
         The class of a kernel that is to start is its owner's matter, that of one that changes its asker's.
         """
         if before is None:
             self._settings.check_class(asker.owner, request, asker.kernelspec)
+            # One that a gateway before us had queued has its place.
+            if waits_since is None or waits_since >= self._began:
+                self._settings.check_queue(asker, self._queue.pending())
         check_request(self._ledger.snapshot(), self._queue.pending(), self._settings.caps, asker, request, before)
 
     def submit(
@@ -107,7 +114,7 @@ class Admission:
         if kernel_id in self._queue or self._holds(kernel_id):
             raise GrantError(f"asked a grant for kernel {kernel_id}; it waits for one or holds one already")
         try:
-            self.check(asker, request)
+            self.check(asker, request, waits_since=waits_since)
         except AliquotError:
             self._queue.outcomes["refused"] += 1
             raise
@@ -133,9 +140,7 @@ class Admission:
         self.withdraw(kernel_id)
         if kernel_id not in self._ledger.snapshot().holdings:
             return
-        done = self._releases.get(kernel_id)
-        if done is None:
-            done = self._releases[kernel_id] = asyncio.get_running_loop().create_future()
+        done = self._releases.ask(kernel_id)
         if self._task is None:
             await self._finish_releases()
         self._work.set()
@@ -276,21 +281,9 @@ class Admission:
                 break
 
     async def _finish_releases(self) -> None:
-        """The ledger forgets first. An agent that is away hears of it when it is back, before anything else."""
+        """The ledger forgets first."""
         self._ledger.commit(released=self._releases)
-        for kernel_id, done in list(self._releases.items()):
-            try:
-                await self._agent.release(kernel_id)
-            except AgentUnavailableError as error:
-                self._releases[kernel_id] = None
-                self._log.info("kernel=%s release=later reason=%s", kernel_id, error)
-            except AliquotError as error:
-                self._releases.pop(kernel_id, None)
-                self._log.error("kernel=%s release=refused reason=%s", kernel_id, error)
-            else:
-                self._releases.pop(kernel_id, None)
-            if done is not None and not done.done():
-                done.set_result(None)
+        await self._releases.tell_agent()
 
     async def _renew_holdings(self) -> None:
         if self._seen_connections != self._agent.connections:
@@ -330,7 +323,7 @@ class Admission:
         except AgentUnavailableError as error:
             # It may have reserved before it went; should its asker leave meanwhile, nobody else would release that.
             if not waiting.is_growth:
-                self._releases.setdefault(admit.kernel_id, None)
+                self._releases.add(admit.kernel_id)
             self._wait_for_agent(error)
             return False
         except AliquotError as error:
@@ -360,7 +353,7 @@ class Admission:
             self._log.info("kernel=%s granted=%s owner=%s", grant.kernel_id, grant.request.gpus, grant.owner)
             return
         # Its asker left while the agent reserved it.
-        self._releases.setdefault(grant.kernel_id, None)
+        self._releases.add(grant.kernel_id)
         self._work.set()
 
     def _deliver_size(self, waiting: Waiting, grant: Grant) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -43,12 +43,21 @@ def allow_all_classes(owner: str, request: Request, kernelspec: str) -> None:
     """Without a policy everybody may have every class."""
 
 
+# Raises LimitError where no more of this asker may wait beside what waits.
+QueueCheck = Callable[[Asker, Sequence[Pending]], None]
+
+
+def allow_any_queue(asker: Asker, pending: Sequence[Pending]) -> None:
+    """Without limits everybody may wait."""
+
+
 @dataclass(frozen=True)
 class AdmissionSettings:
     """``caps``: what users and teams may hold and wait for in all. Times in seconds; None: no limit."""
 
     caps: GpuCaps = field(default_factory=GpuCaps)
     check_class: ClassCheck = allow_all_classes
+    check_queue: QueueCheck = allow_any_queue
     queue_timeout_seconds: float | None = None
     agent_loss_seconds: float = 30.0
     # The agent tells when room returns; this bounds the harm of an event that was missed.

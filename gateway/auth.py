@@ -18,6 +18,7 @@ from typing import Any, Protocol, cast
 
 from aliquot.gateway.access import REFUSAL, Access, may_do, may_reach
 from aliquot.gateway.kernel_shares import Shares, too_little
+from aliquot.gateway.request_gate import admit
 from jupyter_server import CallContext
 from jupyter_server.auth import Authorizer, IdentityProvider, PasswordIdentityProvider, User as JupyterUser
 from jupyter_server.base.handlers import JupyterHandler
@@ -232,7 +233,9 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
 
 
 def refuse_unreachable(user: JupyterUser | None, handler: JupyterHandler) -> None:
-    """The outer gate: users come to the paths of kernels, and to no other."""
+    """The outer gate: nobody comes too fast, and users come to the paths of kernels, and to no other."""
+    if user is None or (isinstance(user, AliquotUser) and user.role != "admin"):
+        admit(handler, "" if user is None else user.username)
     if not isinstance(user, AliquotUser) or user.role == "admin":
         return
     if not may_reach(handler.request.path, handler.base_url):

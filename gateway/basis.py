@@ -12,6 +12,7 @@ from aliquot.gateway.config import Aliquot
 from aliquot.gateway.endings import Endings
 from aliquot.gateway.folders import Folders
 from aliquot.gateway.gateway_memory import GatewayMemory
+from aliquot.gateway.limit_guard import LimitGuard
 from aliquot.gateway.local_kernels import session_labels
 from aliquot.gateway.node_watch import NodeWatch
 from aliquot.gpu_hook.paths import RuntimeDir
@@ -33,6 +34,7 @@ class Basis:
     watch: NodeWatch
     folders: Folders
     endings: Endings
+    limits: LimitGuard
 
     def labels(self) -> dict[str, str]:
         """Kernel id to its notebook's path."""

@@ -28,6 +28,8 @@ from aliquot.gateway.kernel_changes import KernelChanges
 from aliquot.gateway.kernel_containers import KernelContainers
 from aliquot.gateway.kernel_events import KernelEvents
 from aliquot.gateway.kernel_manager import AliquotKernelManager
+from aliquot.gateway.limit_guard import LimitGuard
+from aliquot.gateway.limits import Limits
 from aliquot.gateway.local_socket import LocalSocket
 from aliquot.gateway.metrics import ServerMetrics
 from aliquot.gateway.node_watch import NodeWatch
@@ -38,6 +40,7 @@ from aliquot.gateway.patience import within_patience
 from aliquot.gateway.remarks import gateway_mode, replaced_classes
 from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager
 from aliquot.gateway.remote_status import remote_handlers
+from aliquot.gateway.request_gate import install
 from aliquot.gateway.scene_maker import SceneMaker
 from aliquot.gateway.server_classes import replace_stock_classes
 from aliquot.gateway.shared_folder import SharedFolders
@@ -62,6 +65,7 @@ class AliquotExtension(ExtensionApp):
         HostLimits,
         ImageCatalogue,
         KernelContainers,
+        Limits,
         SharedFolders,
         AliquotProvisioner,
     ]
@@ -101,6 +105,9 @@ class AliquotExtension(ExtensionApp):
             self.log.warning("%s", remark)
         self._scenes = SceneMaker(basis, self._own, is_remote=bool(self._gateway_url), remarks=remarks)
         self.settings[SETTING] = self._sources(basis)
+        # A user's own server in gateway mode is its user's; the gateway has the limits.
+        if self._gateway is None:
+            install(server, basis.limits, has_files="contents" in server.default_services)
         self._is_made = True
         self._door.watch(server)
 
@@ -108,6 +115,8 @@ class AliquotExtension(ExtensionApp):
         knobs, clock, folder = Aliquot(parent=server), SystemClock(), self._memory.folder
         runtime = RuntimeDir(Path(knobs.runtime_dir)) if knobs.runtime_dir else find_runtime_dir()
         link = AgentLink(runtime.path, clock, agent_starter(runtime, knobs) if knobs.start_agent else None, self.log)
+        asker = askers_by_name(server.identity_provider)
+        limits = LimitGuard(Limits(parent=server), clock, lambda name: asker(name).is_admin, self.log)
         return Basis(
             server=server,
             knobs=knobs,
@@ -116,10 +125,11 @@ class AliquotExtension(ExtensionApp):
             memory=self._memory,
             runtime=runtime,
             link=link,
-            admission=Admission(link, clock, admission_settings(server, knobs), self.log),
+            admission=Admission(link, clock, admission_settings(server, knobs, limits), self.log),
             watch=NodeWatch(runtime.path, clock, knobs.status_refresh_seconds, self.log),
             folders=shared_folders(server, knobs, None if folder is None else folder.path, self.log),
             endings=Endings(None if folder is None else folder.endings, clock, self.log),
+            limits=limits,
         )
 
     def _sources(self, basis: Basis) -> Sources:
@@ -206,12 +216,13 @@ class AliquotExtension(ExtensionApp):
         return self.serverapp
 
 
-def admission_settings(server: ServerApp, knobs: Aliquot) -> AdmissionSettings:
+def admission_settings(server: ServerApp, knobs: Aliquot, limits: LimitGuard) -> AdmissionSettings:
     """What admission refuses and for how long requests wait."""
     policy, asker = knobs.class_policy(), askers_by_name(server.identity_provider)
     return AdmissionSettings(
         caps=knobs.gpu_caps(),
         check_class=lambda owner, request, kernelspec: policy.check(asker(owner), request, kernelspec=kernelspec),
+        check_queue=limits.check_queue,
         queue_timeout_seconds=knobs.queue_timeout_seconds or None,
     )
 

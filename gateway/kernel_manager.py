@@ -30,6 +30,7 @@ from .container_plans import REQUEST_ENV, ContainerPlanner
 from .http_errors import http_error
 from .kernel_records import KernelState
 from .ledger import Asker
+from .limit_guard import LimitGuard
 from .managed_kernel import ManagedKernel
 from .requested_size import with_size
 from .shared_kernels import SharedKernelManager
@@ -50,6 +51,7 @@ class AliquotKernelManager(SharedKernelManager):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.containers: ContainerPlanner | None = None
+        self.limits: LimitGuard | None = None
         self.container_runtime: ContainerRuntime | None = None
         self.hides_servers_env = False
         self._ending: set[asyncio.Task[None]] = set()
@@ -153,6 +155,9 @@ class AliquotKernelManager(SharedKernelManager):
     def _check_start(self, kernel_name: str | None, user: User) -> bool:
         """Whether this kernelspec asks for a grant. Raises HTTPError for what waiting cannot help, and NoSuchKernel."""
         try:
+            if self.limits is not None:
+                has = sum(owner == user.name for owner in self.owners.values())
+                self.limits.check_kernels(user.name, has, is_admin=user.is_admin)
             specs = cast(KernelSpecManager, self.kernel_spec_manager)
             name = kernel_name or self.default_kernel_name
             spec = specs.get_kernel_spec(name)

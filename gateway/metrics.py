@@ -90,6 +90,12 @@ class ServerMetrics(Collector):
         for code, number in scene.endings.items():
             endings.add_metric([code], float(number))
         yield endings
+        refusals = CounterMetricFamily(
+            "aliquot_limit_refusals", "What c.Limits refused, or held back, by its knob.", labels=["limit"]
+        )
+        for limit, number in scene.refusals.items():
+            refusals.add_metric([limit], float(number))
+        yield refusals
 
 
 def _device_metrics(report: Report) -> Iterator[Metric]:

@@ -44,7 +44,7 @@ class OwnKernels:
         self._adoption: Adoption | None = None
         # Kernels without a grant, whose folder would tell it, have their relays where ours are looked for.
         manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(basis.runtime.path)}}))
-        manager.admission = basis.admission
+        manager.admission, manager.limits = basis.admission, basis.limits
         manager.hides_servers_env = tells_people_apart(server.identity_provider)
         basis.admission.observe_resizes(manager.take_outcome)
         folder = basis.memory.folder

@@ -44,6 +44,7 @@ class SceneMaker:
             resizes=admission.resizes,
             ledger=admission.ledger,
             pending=admission.pending,
+            refusals=self._basis.limits.counts(),
             caps=self._basis.knobs.gpu_caps(),
             grants=not self._is_remote,
         )

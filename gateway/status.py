@@ -78,7 +78,8 @@ class Scene:
 
     ``resizes``: changes of running kernels' sizes that wait for room, by kernel.
     ``ledger``, ``pending`` and ``caps``: as admission has them; ``grants``: whether this server grants.
-    ``counts`` and ``endings``: how requests left the queue, and kernels ended, since the server started.
+    ``counts`` and ``endings``: how requests left the queue, and kernels ended, since the server started; ``refusals``:
+    how often each of c.Limits refused something, or held it back.
     """
 
     version: str
@@ -93,6 +94,7 @@ class Scene:
     pending: tuple[Pending, ...] = ()
     caps: GpuCaps = field(default_factory=GpuCaps)
     grants: bool = True
+    refusals: Mapping[str, int] = field(default_factory=dict)
 
 
 def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:

@@ -14,6 +14,7 @@ from aliquot.gateway.auth import user_of
 from aliquot.gateway.browser_frames import why_unreadable
 from aliquot.gateway.gateway_questions import gateway_words
 from aliquot.gateway.http_errors import http_error
+from aliquot.gateway.message_limits import MessagePace, explain_large_messages, message_pace
 from aliquot.gateway.remote_kernels import OWN_KERNELS, OWNER_HEADER
 from aliquot.provisioner.errors import AliquotError
 from jupyter_client.jsonutil import json_default
@@ -151,12 +152,33 @@ class SessionHandler(sessions.SessionHandler):
 class ChannelsHandler(websocket.KernelWebsocketHandler):
     """The WebSocket /api/kernels/{id}/channels: one that waits with its kernel hears why the kernel never started."""
 
+    _pace: MessagePace | None = None
+
     @ws_authenticated
     async def get(self, kernel_id: str) -> None:
         await with_cause(super().get, kernel_id)
 
-    def on_message(self, ws_message: str | bytes) -> None:
-        """Called by tornado with what the browser sent. What is no message ends its socket, and nothing else."""
+    async def open(self, kernel_id: str) -> None:
+        """Called by tornado."""
+        self._pace = message_pace(self, user_of(self).name)
+        await super().open(kernel_id)  # type: ignore[no-untyped-call]
+
+    def on_message(self, ws_message: str | bytes) -> Awaitable[None] | None:
+        """Called by tornado, which reads no more of the socket until what is returned is done."""
+        seconds = 0.0 if self._pace is None else self._pace.delay()
+        if seconds:
+            return self._handle_later(seconds, ws_message)
+        self._handle(ws_message)
+        return None
+
+    async def _handle_later(self, seconds: float, ws_message: str | bytes) -> None:
+        assert self._pace is not None  # it said how long
+        await self._pace.wait(seconds)
+        if self.connection is not None:
+            self._handle(ws_message)
+
+    def _handle(self, ws_message: str | bytes) -> None:
+        """What the browser sent. What is no message ends its socket, and nothing else."""
         why = why_unreadable(ws_message, self.selected_subprotocol)
         if not why:
             try:
@@ -167,6 +189,10 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
         if why:
             self.log.warning("kernel=%s websocket=closed reason=no message of Jupyter's: %s", self.kernel_id, why)
             self.close(1007, f"no Jupyter message: {why}"[:120])
+
+    def get_websocket_protocol(self) -> Any:
+        """Called by tornado: a message that is too large closes the socket, and the reason says what is."""
+        return explain_large_messages(super().get_websocket_protocol(), self, user_of(self).name)
 
 
 def replacements() -> list[tuple[str, type[RequestHandler]]]:

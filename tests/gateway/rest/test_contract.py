@@ -244,7 +244,7 @@ async def test_a_size_that_cannot_be_is_refused_wherever_it_is_asked(
 
 
 def test_every_status_of_our_errors_is_one_that_clients_know() -> None:
-    assert set(HTTP_STATUS.values()) <= {400, 403, 404, 409, 410, 500, 502, 503}
+    assert set(HTTP_STATUS.values()) <= {400, 403, 404, 409, 410, 429, 500, 502, 503}
 
 
 def test_the_page_on_rest_names_every_path() -> None:

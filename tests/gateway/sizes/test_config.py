@@ -15,6 +15,7 @@ from aliquot.gateway.history_settings import History
 from aliquot.gateway.host_limits import HostLimits
 from aliquot.gateway.hub_identity import HubIdentityProvider
 from aliquot.gateway.kernel_containers import KernelContainers
+from aliquot.gateway.limits import Limits
 from aliquot.gateway.shared_folder import SharedFolders
 from aliquot.provisioner.provisioner import AliquotProvisioner
 from aliquot.provisioner.resources import GpuShare
@@ -29,6 +30,7 @@ CLASSES = (
     ImageCatalogue,
     HostLimits,
     KernelContainers,
+    Limits,
     SharedFolders,
     AliquotIdentityProvider,
     HubIdentityProvider,

@@ -1,0 +1,59 @@
+"""The knobs against abuse: how much of a server one user, or somebody unknown, may ask for. Refuses nothing itself.
+
+Defaults are far above what people with many notebooks need. GPUs are capped elsewhere, by c.Aliquot.user_limit_gpus.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from traitlets import Float, Int, TraitError, validate
+from traitlets.config import Configurable
+
+
+class Limits(Configurable):
+    """0 stands for no limit. Counts and rates are not for administrators, sizes are for everybody."""
+
+    kernels_per_user = Int(
+        100, help="How many kernels one user may have at once, those without a GPU and those that wait included."
+    ).tag(config=True)
+    queued_per_user = Int(50, help="How many kernels of one user may wait for a GPU at once.").tag(config=True)
+    queue_length = Int(1000, help="How many kernels of all users may wait for a GPU at once.").tag(config=True)
+    requests_per_second = Float(
+        100.0,
+        help="How many requests a second one user may make over time, opened websockets included; and, of those who "
+        "are not logged in, one address.",
+    ).tag(config=True)
+    requests_burst = Int(
+        2000, help="How many requests may come at once, before requests_per_second holds: pages load many files."
+    ).tag(config=True)
+    message_bytes = Int(
+        10 << 20, help="The largest message that a client may send on a websocket, to a kernel for example."
+    ).tag(config=True)
+    messages_per_second = Float(
+        1000.0,
+        help="How many messages a second one websocket to a kernel may send over time, after a burst of as many. More "
+        "are read later: they wait with their sender, and none is lost.",
+    ).tag(config=True)
+    body_bytes = Int(
+        1 << 20,
+        help="The largest body of a request for kernels, sessions or Aliquot's own API; on `aliquot serve`, of every "
+        "request. Elsewhere c.ServerApp.max_body_size holds.",
+    ).tag(config=True)
+
+    @validate(
+        "kernels_per_user",
+        "queued_per_user",
+        "queue_length",
+        "requests_per_second",
+        "requests_burst",
+        "message_bytes",
+        "messages_per_second",
+        "body_bytes",
+    )
+    def _is_not_negative(self, proposal: dict[str, Any]) -> float:
+        name, value = proposal["trait"].name, proposal["value"]
+        if not 0 <= value < math.inf:
+            raise TraitError(f"c.Limits.{name}: asked {value!r}; wanted a number, 0 or more; 0 for no limit")
+        return value  # type: ignore[no-any-return]  # int or float, as the trait is

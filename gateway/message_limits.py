@@ -1,0 +1,95 @@
+"""Messages of clients on websockets: those that come too fast are read later, one that is too large ends its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from aliquot.gateway.limit_guard import MESSAGE, MESSAGES, SETTING, LimitGuard
+from aliquot.gateway.token_buckets import TokenBucket
+from aliquot.gpu_hook.waiting import within
+from tornado.iostream import StreamClosedError
+from tornado.web import RequestHandler
+
+# Of websockets: the status, and the bytes of its reason.
+_TOO_BIG, _LONGEST_REASON = 1009, 123
+_DRAIN_SECONDS = 5.0
+_DRAIN_BYTES = 1 << 16
+
+
+class MessagePace:
+    """Of one websocket: what comes too fast is read later."""
+
+    def __init__(self, guard: LimitGuard, who: str) -> None:
+        self._guard = guard
+        self._who = who
+        self._rate = guard.limits.messages_per_second
+        self._burst = max(1.0, self._rate)
+        self._bucket = TokenBucket(self._burst, guard.clock.now())
+
+    def delay(self) -> float:
+        """How long to wait before the message that has come is handed on; 0: not at all."""
+        return self._bucket.take(self._rate, self._burst, self._guard.clock.now())
+
+    async def wait(self, seconds: float) -> None:
+        """Until its turn. Nothing more is read of this socket meanwhile."""
+        self._guard.note(MESSAGES, self._who)
+        while seconds:
+            await self._guard.clock.sleep(seconds)
+            seconds = self.delay()
+
+
+def message_pace(handler: RequestHandler, who: str) -> MessagePace | None:
+    """Of the websocket that this handler opens; None: without limit."""
+    guard: LimitGuard | None = handler.settings.get(SETTING)
+    return MessagePace(guard, who) if guard is not None and guard.limits.messages_per_second else None
+
+
+def explain_large_messages(protocol: Any, handler: RequestHandler, who: str) -> Any:
+    """Let tornado's protocol of a websocket say why it closes one whose client sent too much, and count that."""
+    guard: LimitGuard | None = handler.settings.get(SETTING)
+    if protocol is None or guard is None:
+        return protocol
+    ending = _Ending(protocol, guard, who)
+    protocol.close, protocol._abort = ending.close, ending.abort
+    return protocol
+
+
+class _Ending:
+    """How one websocket ends. tornado resets the connection of a client that still sends, who then hears no reason."""
+
+    def __init__(self, protocol: Any, guard: LimitGuard, who: str) -> None:
+        self._protocol = protocol
+        self._guard = guard
+        self._who = who
+        self._close, self._abort = protocol.close, protocol._abort
+        self._is_too_big = False
+        self._draining: asyncio.Task[None] | None = None
+
+    def close(self, code: int | None = None, reason: str | None = None) -> None:
+        """Called by tornado, and by handlers."""
+        if code == _TOO_BIG and not self._is_too_big:
+            self._is_too_big = True
+            self._guard.note(MESSAGE, self._who)
+            most = self._guard.limits.message_bytes
+            reason = f"message too big: at most {most} bytes (c.Limits.{MESSAGE}); send it in parts"[:_LONGEST_REASON]
+        self._close(code, reason)
+
+    def abort(self) -> None:
+        """Called by tornado, at once after a message that is too large."""
+        if not self._is_too_big or self._protocol.stream.closed():
+            self._abort()
+        elif self._draining is None:
+            # What follows is the rest of that message, and no frame.
+            self._protocol.client_terminated = True
+            self._draining = asyncio.create_task(self._drain(), name="aliquot-large-message")
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(asyncio.TimeoutError, StreamClosedError):
+            await within(self._read_all(), _DRAIN_SECONDS)
+        self._abort()
+
+    async def _read_all(self) -> None:
+        while True:
+            await self._protocol.stream.read_bytes(_DRAIN_BYTES, partial=True)

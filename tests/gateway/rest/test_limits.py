@@ -1,0 +1,149 @@
+"""Limits against abuse, at the doors of a real server: each says what was asked, what there is, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from jupyter_server.serverapp import ServerApp
+from traitlets.config import Config
+
+from .conftest import TOKENS, Ask
+from .fake_agent import FakeAgent
+
+WAITS = {"name": "python3.gpu-0.25"}
+BURST = 30
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: Config) -> Config:
+    jp_server_config.Limits = Config(
+        {
+            "kernels_per_user": 4,
+            "queued_per_user": 3,
+            "queue_length": 5,
+            # None comes back while a test runs.
+            "requests_per_second": 0.001,
+            "requests_burst": BURST,
+            "message_bytes": 20_000,
+            "body_bytes": 5_000,
+        }
+    )
+    return jp_server_config
+
+
+async def refusals(ask: Ask, limit: str) -> float:
+    text = (await ask("ada", "GET", "aliquot/api/metrics")).body.decode()
+    line = next(line for line in text.splitlines() if line.startswith(f'aliquot_limit_refusals_total{{limit="{limit}"'))
+    return float(line.split()[-1])
+
+
+async def test_kernels_and_places_in_the_queue_are_counted_and_users_hear_of_their_own_only(
+    ask: Ask, an_agent: FakeAgent
+) -> None:
+    await an_agent.start()  # it has no room: kernels wait
+    for _ in range(3):
+        assert (await ask("alice", "POST", "api/kernels", body=WAITS)).status == 201
+    own = await ask("alice", "POST", "api/kernels", body=WAITS)
+    assert own.status == 403
+    assert own.json["message"].startswith("asked a GPU for one more kernel; 3 of alice wait for one")
+    assert (await ask("alice", "POST", "api/kernels", body={"name": "python3"})).status == 201, "one without a GPU"
+    session = {"path": "a.ipynb", "type": "notebook", "kernel": {"name": "python3"}}
+    for path, body in (("api/kernels", {"name": "python3"}), ("api/sessions", session)):
+        full = await ask("alice", "POST", path, body=body)
+        assert (full.status, "alice has 4, and may have 4 at once" in full.json["message"]) == (403, True), path
+    for _ in range(2):
+        assert (await ask("bob", "POST", "api/kernels", body=WAITS)).status == 201
+    everybodys = await ask("bob", "POST", "api/kernels", body=WAITS)
+    assert everybodys.status == 403
+    assert everybodys.json["message"].startswith("asked a GPU for one more kernel; 5 kernels wait for one")
+    assert "alice" not in everybodys.json["message"]
+    assert (await ask("ada", "POST", "api/kernels", body=WAITS)).status == 201, "an administrator's waits beside them"
+    for limit, count in {"queued_per_user": 1, "kernels_per_user": 2, "queue_length": 1}.items():
+        assert await refusals(ask, limit) == count, limit
+
+
+async def test_who_asks_too_often_hears_when_to_come_again_and_is_alone_with_it(
+    ask: Ask, a_server: ServerApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    statuses = [(await ask("alice", "GET", "api/kernels")).status for _ in range(BURST)]
+    assert set(statuses) == {200}
+    for path in ("api/kernels", "aliquot/api/status", "login", "api/kernels/x/channels"):
+        refused = await ask("alice", "GET", path)
+        assert (refused.status, refused.media_type) == (429, "application/json"), path
+        assert 900 <= int(refused.headers["Retry-After"]) <= 1000
+        assert refused.json["message"].startswith(f"asked more than 0.001 requests a second, after {BURST} at once")
+        assert "found too many from alice. Try again in" in refused.json["message"]
+    assert (await ask("alice", "POST", "api/kernels", body={"name": "python3"})).status == 429
+    assert (await ask("alice", "WEBSOCKET", "aliquot/api/events")).status == 429
+    assert (await ask("bob", "GET", "api/kernels")).status == 200
+    assert (await ask("nobody", "GET", "api")).status == 200, "the version is for everybody"
+    for _ in range(2 * BURST):
+        assert (await ask("ada", "GET", "api/kernels")).status == 200
+    assert await refusals(ask, "requests_per_second") == 6
+    assert len([one for one in caplog.records if "limit=requests_per_second" in one.getMessage()]) == 1
+    assert not [one for one in caplog.records if "429" in one.getMessage()], "no line for each"
+
+
+async def test_the_unknown_are_counted_by_their_address(ask: Ask) -> None:
+    answers = [(await ask("nobody", "GET", "api/kernels")).status for _ in range(BURST + 2)]
+    assert answers == [403] * BURST + [429] * 2
+    wrong = await ask("nobody", "GET", "api/kernels", headers={"Authorization": "token wrong"})
+    assert (wrong.status, "from this address" in wrong.json["message"]) == (429, True)
+    assert (await ask("alice", "GET", "api/kernels")).status == 200, "who has a token is no stranger"
+
+
+async def test_a_body_that_is_too_large_is_refused_before_it_is_read(ask: Ask) -> None:
+    large = json.dumps({"name": "python3", "path": "x" * 6000}).encode()
+    for who in ("alice", "ada", "nobody"):
+        for method, path in (("POST", "api/kernels"), ("POST", "api/sessions"), ("PUT", "aliquot/api/folders/x")):
+            answer = await ask(who, method, path, body=large)
+            assert answer.status == 413, (who, path)
+            assert f"a body of {len(large)} bytes; at most 5000 are read here (c.Limits.body_bytes)" in str(answer.json)
+    assert await refusals(ask, "body_bytes") == 9
+    # Files are uploads of administrators, for which Jupyter has a limit of its own.
+    body = {"type": "file", "format": "text", "content": "x" * 6000}
+    assert (await ask("ada", "PUT", "api/contents/large.txt", body=body)).status == 201
+
+
+async def a_socket(ask: Ask, jp_ws_fetch: Any) -> Any:
+    kernel = (await ask("alice", "POST", "api/kernels", body={"name": "python3"})).json["id"]
+    headers = {"Authorization": f"token {TOKENS['alice']}"}
+    return await jp_ws_fetch("api", "kernels", kernel, "channels", headers=headers)
+
+
+def kernel_info(padding: str = "") -> str:
+    header = {"msg_id": f"m{len(padding)}", "msg_type": "kernel_info_request", "session": "s", "version": "5.3"}
+    parts = {"parent_header": {}, "metadata": {"x": padding}, "content": {}, "buffers": [], "channel": "shell"}
+    return json.dumps({"header": {**header, "username": "", "date": "2024-01-01T00:00:00Z"}, **parts})
+
+
+async def test_a_message_that_is_too_large_closes_its_socket_and_says_why(ask: Ask, jp_ws_fetch: Any) -> None:
+    socket = await a_socket(ask, jp_ws_fetch)
+    await socket.write_message(kernel_info("x" * 15_000))
+    while "kernel_info_reply" not in (message := await asyncio.wait_for(socket.read_message(), 60)):
+        assert message is not None
+    await socket.write_message(kernel_info("x" * 6_000_000))
+    while await asyncio.wait_for(socket.read_message(), 60) is not None:
+        pass
+    assert socket.close_code == 1009
+    assert socket.close_reason == "message too big: at most 20000 bytes (c.Limits.message_bytes); send it in parts"
+    assert await refusals(ask, "message_bytes") == 1
+
+
+async def test_messages_that_come_too_fast_are_read_later_and_none_is_lost(
+    ask: Ask, jp_ws_fetch: Any, a_server: ServerApp
+) -> None:
+    a_server.web_app.settings["aliquot_limits"].limits.messages_per_second = 20.0
+    socket = await a_socket(ask, jp_ws_fetch)
+    for number in range(30):
+        await socket.write_message(kernel_info("x" * number))
+    seen = set()
+    while len(seen) < 30:
+        message = json.loads(await asyncio.wait_for(socket.read_message(), 60))
+        if message["msg_type"] == "kernel_info_reply":
+            seen.add(message["parent_header"]["msg_id"])
+    assert await refusals(ask, "messages_per_second") > 0
+    socket.close()
