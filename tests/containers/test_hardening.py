@@ -163,6 +163,38 @@ def test_a_fork_bomb_is_stopped_and_the_kernel_lives(a_kernel: Any) -> None:
     assert probe("answer = 'lives'") == "lives"
 
 
+def test_it_fills_its_own_shared_memory_and_nobody_elses(a_kernel: Any, kernels: ContainerKernels) -> None:
+    _, probe = a_kernel
+    fill = (
+        "written, block = 0, b'x' * (1 << 20)\n"
+        "try:\n"
+        "    with open('/dev/shm/full', 'wb', buffering=0) as file:\n"
+        "        while written < 200:\n"
+        "            file.write(block)\n"
+        "            written += 1\n"
+        "    answer = 'not stopped'\n"
+        "except OSError as error:\n"
+        "    answer = [error.strerror, written]\n"
+    )
+    why, mebibytes = probe(fill)
+    assert (why, 0 < mebibytes <= 32) == ("No space left on device", True)
+    other = kernels.run(a_plan(kernels.engine, limits=LIMITS))
+    assert other.execute("import os; print(os.listdir('/dev/shm'))") == "[]"
+    assert probe("os.unlink('/dev/shm/full')\nanswer = 'lives'") == "lives"
+
+
+def test_it_sees_no_process_but_its_own(a_kernel: Any) -> None:
+    _, probe = a_kernel
+    seen = probe(
+        "answer = []\n"
+        "for name in os.listdir('/proc'):\n"
+        "    if name.isdigit():\n"
+        "        answer.append(open(f'/proc/{name}/cmdline').read().replace('\\0', ' '))\n"
+    )
+    assert 0 < len(seen) < 8
+    assert not [words for words in seen if "pytest" in words or "relay" in words.split("/")[-1]]
+
+
 def test_a_named_network_that_reaches_nowhere_is_the_kernels_when_it_is_asked(kernels: ContainerKernels) -> None:
     client = kernels.engine.client()
     network = client.networks.create(f"aqn-{os.getpid()}", driver="bridge", internal=True)

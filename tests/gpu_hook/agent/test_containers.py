@@ -80,3 +80,23 @@ def test_a_process_that_the_agent_cannot_see_is_told_so(
     assert refusal.reason is RefusalReason.PEER
     assert "host's pid namespace" in refusal.text
     assert "reason=PEER" in an_idle_node.log()
+
+
+def test_another_user_is_turned_away_from_the_agents_own_socket(a_node: Any, a_holder: Any) -> None:
+    """The folder is private already; this is the second lock."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can play another user")
+    socket = a_node.folder / "agent.sock"
+    code = (
+        "import os, socket, sys\nsock = socket.socket(socket.AF_UNIX); os.chdir(sys.argv[1]); os.setuid(65534)\n"
+        "sock.connect('agent.sock')\n"
+        'try:\n    sock.sendall(b\'{"op": "status"}\\n\'); print(sock.makefile().readline())\n'
+        "except OSError as error:\n    print(type(error).__name__)\n"
+    )
+    socket.chmod(0o666)
+    socket.parent.chmod(0o755)
+    assert a_holder.reserve()["ok"]
+    peer = subprocess.run([sys.executable, "-c", code, str(socket.parent)], capture_output=True, text=True, check=True)
+    assert "kernels" not in peer.stdout
+    a_node.until(lambda: "event=turned_away" in a_node.log())
+    assert a_node.kernel()["pids"] == []
