@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from aliquot.gateway.access import Access
+from aliquot.gateway.auth import access_of
 from aliquot.gateway.kernel_changes import Wish, read_wish
 from aliquot.gateway.kernel_handlers import OneKernelHandler, told_as_http
 from aliquot.gateway.outlook import LARGEST, Outlook
@@ -38,6 +40,9 @@ class OutlookHandler(OneKernelHandler):
             if kernel_id is None:
                 if replaces is not None:
                     self.report(replaces)
+                    if access_of(self.asker, self.kernel_manager, replaces) < Access.OWN:
+                        # A guest's notebook leaves it as it is, and its room with it.
+                        replaces = None
                 found = await self._outlooks().of_new(self.asker, _new_request(wish), replaces)
             else:
                 self.changes_of(kernel_id)

@@ -19,13 +19,8 @@ from tornado.web import HTTPError, RequestHandler, authenticated
 _KINDS = {"users": "user", "teams": "team"}
 
 
-class SharesHandler(OneKernelHandler):
-    """With whom a kernel is shared."""
-
-    @authenticated
-    @authorized
-    async def get(self, kernel_id: str) -> None:
-        self.answer({"shares": self.shares(kernel_id).report()})
+class _KernelSharesHandler(OneKernelHandler):
+    """What both have in common, and no method of HTTP."""
 
     def shares(self, kernel_id: str) -> Shares:
         """Raises HTTPError: 404 and 403 as for every kernel, 409 for one that nobody here can share."""
@@ -56,7 +51,16 @@ class SharesHandler(OneKernelHandler):
         self.answer({"shares": shares.report()})
 
 
-class ShareHandler(SharesHandler):
+class SharesHandler(_KernelSharesHandler):
+    """With whom a kernel is shared."""
+
+    @authenticated
+    @authorized
+    async def get(self, kernel_id: str) -> None:
+        self.answer({"shares": self.shares(kernel_id).report()})
+
+
+class ShareHandler(_KernelSharesHandler):
     """One user or team."""
 
     @authenticated

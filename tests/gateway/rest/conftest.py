@@ -23,7 +23,7 @@ from .fake_agent import FakeAgent
 ROOT = Path(__file__).resolve().parents[3]
 SERVER = json.loads((ROOT / "jupyter-config" / "server-config" / "aliquot.json").read_text())["ServerApp"]
 
-TOKENS = {"alice": "a-token-of-alice", "bob": "a-token-of-bob", "ada": "a-token-of-ada", "nobody": ""}
+TOKENS = {who: f"a-token-of-{who}" for who in ("alice", "bob", "carol", "rita", "wanda", "ada")} | {"nobody": ""}
 USERS = {
     "alice": {"token": TOKENS["alice"]},
     "bob": {"token": TOKENS["bob"], "role": "user"},
