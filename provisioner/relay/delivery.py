@@ -1,7 +1,8 @@
 """Which link gets which message, and when a message is done with. Decides only: sending is the links' matter.
 
 A reply belongs to one session, and the session to the link that attached it last; iopub goes to every link that has a
-session. Each link has at most a window of bytes on its way.
+session. A link of guests gets iopub, too, and nothing is kept for it, or done with because of it. Each link has at most
+a window of bytes on its way.
 """
 
 from __future__ import annotations
@@ -16,15 +17,20 @@ WINDOW_BYTES = 8 << 20
 
 
 class LinkState:
-    """One link: its sessions, what it is yet to get, and what it got and did not acknowledge, in order."""
+    """One link: its sessions, what it is yet to get, and what it got and did not acknowledge, in order.
 
-    __slots__ = ("in_flight", "in_flight_bytes", "sessions", "todo")
+    ``shown``: of a link of guests, the last iopub message that it was given; none comes to it twice.
+    """
+
+    __slots__ = ("in_flight", "in_flight_bytes", "is_of_guests", "sessions", "shown", "todo")
 
     def __init__(self) -> None:
         self.sessions: set[str] = set()
         self.todo: deque[int] = deque()
         self.in_flight: dict[int, int] = {}
         self.in_flight_bytes = 0
+        self.is_of_guests = False
+        self.shown = 0
 
 
 class Delivery:
@@ -35,12 +41,13 @@ class Delivery:
         self._window = window_bytes
         self._links: dict[int, LinkState] = {}
         self._listening: tuple[int, ...] = ()
+        self._watching: tuple[int, ...] = ()
         self._owners: dict[str, int] = {}
 
     @property
     def listening(self) -> tuple[int, ...]:
         """Links with a session."""
-        return self._listening
+        return (*self._listening, *self._watching)
 
     def link_came(self, link: int) -> None:
         self._links[link] = LinkState()
@@ -54,13 +61,14 @@ class Delivery:
             self.detach(link, session)
         del self._links[link]
 
-    def attach(self, link: int, session: str) -> None:
-        """From now on the session is this link's."""
+    def attach(self, link: int, session: str, *, is_guest: bool = False) -> None:
+        """From now on the session is this link's. A link with a guest's session is a link of guests."""
         before = self._owners.get(session)
         if before is not None and before != link:
             self.detach(before, session)
         self._owners[session] = link
         self._links[link].sessions.add(session)
+        self._links[link].is_of_guests |= is_guest
         self._find_listening()
         self._line_up(link)
 
@@ -84,7 +92,7 @@ class Delivery:
     def added(self, entry: Entry) -> None:
         """A new message: line it up for whom it concerns."""
         if entry.session is None:
-            for link in self._listening:
+            for link in self.listening:
                 self._links[link].todo.append(entry.seq)
         elif (owner := self._owners.get(entry.session)) is not None:
             self._links[owner].todo.append(entry.seq)
@@ -100,6 +108,8 @@ class Delivery:
             if state.in_flight and state.in_flight_bytes + entry.size > self._window:
                 return None
             state.todo.popleft()
+            if entry.session is None:
+                state.shown = entry.seq
             state.in_flight[entry.seq] = entry.size
             state.in_flight_bytes += entry.size
             entry.flights += 1
@@ -126,6 +136,8 @@ class Delivery:
         return True
 
     def _heard(self, link: int, entry: Entry) -> None:
+        if entry.session is None and self._links[link].is_of_guests:
+            return
         if entry.session is not None or self._listening == (link,):
             self._store.remove(entry.seq)
             return
@@ -154,10 +166,14 @@ class Delivery:
     def _is_for(self, link: int, state: LinkState, entry: Entry) -> bool:
         if entry.seq in state.in_flight or (entry.acknowledged and link in entry.acknowledged):
             return False
-        return bool(state.sessions) if entry.session is None else entry.session in state.sessions
+        if entry.session is not None:
+            return entry.session in state.sessions
+        return bool(state.sessions) and not (state.is_of_guests and entry.seq <= state.shown)
 
     def _find_listening(self) -> None:
-        self._listening = tuple(link for link, state in self._links.items() if state.sessions)
+        busy = {link: state.is_of_guests for link, state in self._links.items() if state.sessions}
+        self._listening = tuple(link for link, is_of_guests in busy.items() if not is_of_guests)
+        self._watching = tuple(link for link, is_of_guests in busy.items() if is_of_guests)
 
 
 def _up_to(in_flight: dict[int, int], seq: int) -> Sequence[Any]:

@@ -174,9 +174,12 @@ class RelayLink:
         """Requests of which the relay has not said that it took them: after a loss, send them on the next link."""
         return tuple(self._sent)
 
-    def attach(self, session: str) -> None:
-        """Ask for what waits, and comes, for this session; the last link to attach a session has it."""
-        self._write({"op": "attach", "session": session})
+    def attach(self, session: str, *, is_guest: bool = False) -> None:
+        """Ask for what waits, and comes, for this session; the last link to attach a session has it.
+
+        With a guest's session the link takes no iopub message from those for whom it is kept.
+        """
+        self._write({"op": "attach", "session": session, **({"guest": True} if is_guest else {})})
 
     def detach(self, session: str) -> None:
         """From now on it is kept for who attaches next; without any session iopub is, too."""

@@ -144,7 +144,7 @@ class Links:
         if self._store.dropped_messages:
             peer.say(self._dropped())
         session = _session(record)
-        self._delivery.attach(number, session)
+        self._delivery.attach(number, session, is_guest=record.header.get("guest") is True)
         peer.say({"op": "attached", "session": session})
         self._owner.attached()
         self._push(number)
