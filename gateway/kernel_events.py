@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from aliquot.gateway.access import Access
 from aliquot.gateway.auth import User
 from aliquot.gateway.kernel_news import Report, by_id, kernel_news
-from aliquot.gateway.status import Scene, kernel_reports
+from aliquot.gateway.kernel_shares import read_shares
+from aliquot.gateway.status import Scene, access_for, kernel_reports
 from jupyter_events import EventLogger
 
 SCHEMA = Path(__file__).parent / "kernel_event.yaml"
@@ -50,7 +52,9 @@ class KernelEvents:
     def __init__(self, scene: Callable[[], Scene], log: logging.Logger) -> None:
         self._scene = scene
         self._log = log
+        # Every kernel as it was at the last look, and at the one before.
         self._before: Mapping[str, Report] = {}
+        self._last: Mapping[str, Report] = {}
         self._listeners: set[Listener] = set()
         # Who last asked a change of a kernel, while somebody listens.
         self._askers: dict[str, str] = {}
@@ -59,7 +63,7 @@ class KernelEvents:
         self._logger.add_listener(schema_id=_SCHEMA_ID, listener=self._deliver)
 
     def listen(self, user: User) -> Listener:
-        """From now on this user hears of his kernels, an administrator of all. To be given back with forget."""
+        """From now on this user hears of the kernels that he may see. To be given back with forget."""
         if not self._listeners:
             self._before = self._look()
         listener = Listener(user)
@@ -94,6 +98,7 @@ class KernelEvents:
         if not self._listeners:
             return
         before, self._before = self._before, self._look()
+        self._last = before
         news = kernel_news(before, self._before, self._askers)
         self._askers = {one: asker for one, asker in self._askers.items() if one in self._before}
         for data in news:
@@ -104,6 +109,13 @@ class KernelEvents:
 
     async def _deliver(self, logger: EventLogger, schema_id: str, data: Event) -> None:
         """Called by the logger with what it has found to be of the schema."""
+        looks = [self._before.get(data["kernel_id"]), self._last.get(data["kernel_id"])]
+        told = [look for look in looks if look is not None]
+        # Who lost it hears of that alone; of one that is gone, those who could see it.
         for listener in list(self._listeners):
-            if listener.user.is_admin or (listener.user.name and listener.user.name == data["owner"]):
+            if any(_may_hear(listener.user, look) for look in (told if data["kind"] == "shared" else told[:1])):
                 listener.put({"schema_id": schema_id, **data})
+
+
+def _may_hear(user: User, report: Report) -> bool:
+    return access_for(user, report["owner"], read_shares(report["shares"] or ())) is not Access.NONE

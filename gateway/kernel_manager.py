@@ -82,8 +82,8 @@ class AliquotKernelManager(SharedKernelManager):
         return "resident" if kernel.ready.done() or kernel_id in self._stopping else "starting", kernel.reason
 
     def connections(self, kernel_id: str) -> int:
-        """How many browsers and other clients look at it through this server."""
-        return int(self._kernel_connections.get(kernel_id, 0))
+        """How many browsers and other clients of its owner's look at it through this server. Asked by the culler."""
+        return int(self._kernel_connections.get(kernel_id, 0)) - self.guests_of(kernel_id)
 
     def initialize_culler(self) -> None:
         """Called by Jupyter at each start. Its culler goes by `execution_state`; where ours is, it stays out."""

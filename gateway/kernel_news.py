@@ -56,6 +56,8 @@ def _of_one(was: Report | None, now: Report) -> list[News]:
     if is_held_out(now["devices"]) != is_held_out(was["devices"]):
         why = held_back_text(now["devices"])
         news.append({**_data(now, "held_out", state), "reason": why or now["reason"]})
+    if now["shares"] != was["shares"]:
+        news.append(_data(now, "shared", state))
     resize = _resized(was, now)
     if resize is not None:
         news.append({**_data(now, "resize", state), "resize": resize})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -50,6 +51,12 @@ class OwnGateway:
             return cls(str(server["url"]), str(server["token"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise NoGatewayHere(f"no gateway of yours is found at {runtime.path}: {error}") from error
+
+    @classmethod
+    def elsewhere(cls, environ: Mapping[str, str]) -> OwnGateway | None:
+        """The one that Jupyter's own variables name, as in a terminal of a server in gateway mode; None without."""
+        url, token = environ.get("JUPYTER_GATEWAY_URL", ""), environ.get("JUPYTER_GATEWAY_AUTH_TOKEN", "")
+        return cls(url.rstrip("/") + "/", token) if url and token else None
 
     def ask(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> Any:
         """The answer's JSON, None for an empty one. Raises GatewayRefusal, and NoGatewayHere where none answers."""

@@ -73,8 +73,14 @@ class KernelLink(LinkListener):
         log: logging.Logger,
         name: str,
         cells: KernelCells | None = None,
+        *,
+        is_of_guests: bool = False,
     ) -> None:
-        """``cells``: what keeps what passes for pages that come back; None: nothing does."""
+        """``cells``: what keeps what passes for pages that come back; None: nothing does.
+
+        ``is_of_guests``: what its sockets take the relay keeps all the same, for sockets of the kernel's owner.
+        """
+        self._is_of_guests = is_of_guests
         self._connect = connect
         self._changed = changed
         self._log = log
@@ -154,7 +160,7 @@ class KernelLink(LinkListener):
             self._epoch, self._deliveries, self._told_cells = link.epoch, Deliveries(), -1
         self._deliveries.begin()
         for session in self._ports:
-            link.attach(session)
+            link.attach(session, is_guest=self._is_of_guests)
         while self._unsent:
             link.send(*self._unsent.popleft())
         self._is_up.set()
@@ -208,7 +214,7 @@ class KernelLink(LinkListener):
         self._shut_session(port.port_session)
         self._ports[port.port_session] = port
         if self._link is not None:
-            self._link.attach(port.port_session)
+            self._link.attach(port.port_session, is_guest=self._is_of_guests)
         elif not await self.wait_until_up(seconds):
             self._log.warning("relay_link=%s websocket=waiting the relay does not answer", self._name)
 
@@ -252,7 +258,7 @@ class KernelLink(LinkListener):
         for session in self._ports:
             link.detach(session)
         for session in self._ports:
-            link.attach(session)
+            link.attach(session, is_guest=self._is_of_guests)
 
     # ---- what the relay says
 
@@ -276,12 +282,14 @@ class KernelLink(LinkListener):
                 self._is_attached.set()
         elif isinstance(event, Dropped):
             self.counts.relay = event.messages
-        elif isinstance(event, KnownCells) and self._cells is not None:
+        elif isinstance(event, KnownCells) and self._cells is not None and not self._is_of_guests:
             self._cells.knows(event.cells, time.time())
 
     def _tell_cells(self, message: LinkMessage) -> None:
         """Once, though it may come again; before the sockets have it, so that nobody misses it between the two."""
-        if self._cells is not None and message.session is None and message.seq > self._told_cells:
+        if self._cells is None or self._is_of_guests:
+            return  # the other link tells all of it, in order
+        if message.session is None and message.seq > self._told_cells:
             self._told_cells = message.seq
             self._cells.told(message.frames, time.time())
 

@@ -1,4 +1,5 @@
-"""The links to the relays of this server's kernels, one each, from a kernel's start or adoption to its end.
+"""The links to the relays of this server's kernels, from a kernel's start or adoption to its end: one each, and another
+for its guests once there are some.
 
 Kernels without a relay have none.
 """
@@ -18,6 +19,7 @@ from aliquot.provisioner.relay.records import UnreadableRecordError
 
 from .activity import Activity
 from .cell_outputs import CellOutputs
+from .kernel_cells import KernelCells
 from .relay_link import DropCounts, KernelLink
 
 Changed = Callable[[str, KernelLink], None]
@@ -31,6 +33,9 @@ class RelayLinks:
         self._log = log
         self._outputs = outputs
         self._links: dict[str, KernelLink] = {}
+        self._folders: dict[str, Path] = {}
+        # Made when the first guest comes.
+        self._guests: dict[str, KernelLink] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def get(self, kernel_id: str) -> KernelLink | None:
@@ -42,26 +47,45 @@ class RelayLinks:
         link = self._links.get(kernel_id)
         if link is None:
             cells = None if self._outputs is None else self._outputs.open(kernel_id)
-            link = KernelLink(
-                lambda listener: connect(relay, listener),
-                lambda link: changed(kernel_id, link),
-                self._log,
-                kernel_id,
-                cells,
-            )
-            self._links[kernel_id] = link
-            link.start()
+            link = self._make(kernel_id, relay, lambda link: changed(kernel_id, link), cells)
+            self._links[kernel_id], self._folders[kernel_id] = link, relay
+        return link
+
+    def of_guests(self, kernel_id: str) -> KernelLink | None:
+        """The link for sockets of others than the kernel's owner; None for a kernel without a relay."""
+        link, relay = self._guests.get(kernel_id), self._folders.get(kernel_id)
+        if link is None and relay is not None:
+            cells = None if self._outputs is None else self._outputs.get(kernel_id)
+            link = self._make(kernel_id, relay, lambda link: None, cells, is_of_guests=True)
+            self._guests[kernel_id] = link
+        return link
+
+    def _make(
+        self,
+        kernel_id: str,
+        relay: Path,
+        changed: Callable[[KernelLink], None],
+        cells: KernelCells | None,
+        *,
+        is_of_guests: bool = False,
+    ) -> KernelLink:
+        link = KernelLink(
+            lambda listener: connect(relay, listener), changed, self._log, kernel_id, cells, is_of_guests=is_of_guests
+        )
+        link.start()
         return link
 
     def close(self, kernel_id: str) -> None:
         """At the kernel's end. Idempotent."""
-        link = self._links.pop(kernel_id, None)
+        links = [self._links.pop(kernel_id, None), self._guests.pop(kernel_id, None)]
+        self._folders.pop(kernel_id, None)
         if self._outputs is not None:
             self._outputs.close(kernel_id)
-        if link is not None:
-            closing = asyncio.ensure_future(link.close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+        for link in links:
+            if link is not None:
+                closing = asyncio.ensure_future(link.close())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
 
     async def stop(self) -> None:
         """At the server's end; the relays go on."""

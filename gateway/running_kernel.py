@@ -62,11 +62,12 @@ class RunningKernel:
         self.kernel_id = kernel_id
 
     @classmethod
-    def find(cls, runtime: RuntimeDir, word: str, servers: Path | None = None) -> RunningKernel:
-        """Raises AliquotError."""
-        gateway: OwnGateway | None = None
+    def find(
+        cls, runtime: RuntimeDir, word: str, servers: Path | None = None, gateway: OwnGateway | None = None
+    ) -> RunningKernel:
+        """``gateway``: the one to ask, where it is known. Raises AliquotError."""
         try:
-            gateway = OwnGateway.find(runtime, servers)
+            gateway = gateway or OwnGateway.find(runtime, servers)
             kernels = gateway.ask("status")["kernels"]
         except NoGatewayHere:
             gateway, kernels = None, _known_to_agent(runtime)
@@ -98,6 +99,21 @@ class RunningKernel:
         if self._gateway is None:
             raise ChangeError("asked to withdraw a change of size; no gateway runs here, and without one nothing waits")
         self._ask("DELETE", "/resize")
+
+    def shares(self) -> Report:
+        """With whom it is shared. Raises AliquotError."""
+        return self._ask_shares("GET")
+
+    def share(self, kind: str, name: str, access: str | None) -> Report:
+        """With one of ``users`` or ``teams``; None takes it back. Raises AliquotError."""
+        more, body = f"/{kind}/{quote(name, safe='')}", None if access is None else {"access": access}
+        return self._ask_shares("DELETE" if access is None else "PUT", more, body)
+
+    def _ask_shares(self, method: str, more: str = "", body: Any = None) -> Report:
+        if self._gateway is None:
+            raise ChangeError("asked the shares of a kernel; no gateway runs here, and it alone knows users")
+        found: Report = self._ask(method, f"/shares{more}", body)
+        return found
 
     def move(self, verb: str) -> None:
         """``swap-out`` or ``wake``. Raises AliquotError."""

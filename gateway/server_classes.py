@@ -18,8 +18,8 @@ from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager
 from aliquot.gateway.remote_sessions import RemoteSessionManager
 from aliquot.gateway.remote_sockets import RemoteWebsocketConnection
 from aliquot.gateway.sessions import OwnedSessionManager
+from aliquot.gateway.shared_sockets import SharedWebsocketConnection
 from aliquot.gateway.sizes import SizedKernelSpecManager
-from aliquot.gateway.websocket import KernelWebsocketConnection
 from aliquot.provisioner.grant_record import PROVISIONER_NAME
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_server.gateway.gateway_client import GatewayClient
@@ -30,7 +30,7 @@ KERNEL_CLASSES: dict[str, type] = {
     "kernel_manager_class": AliquotKernelManager,
     "kernel_spec_manager_class": SizedKernelSpecManager,
     "session_manager_class": OwnedSessionManager,
-    "kernel_websocket_connection_class": KernelWebsocketConnection,
+    "kernel_websocket_connection_class": SharedWebsocketConnection,
 }
 REMOTE_CLASSES: dict[str, type] = {
     "kernel_manager_class": AliquotRemoteKernelManager,

@@ -8,6 +8,7 @@ by itself to the kernel of a session that goes, it does to nobody else's.
 # Jupyter Server's kernel managers carry no types.
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from .auth import access_of, current_user
 from .kernel_shares import Shares
 from .managed_kernel import ManagedKernel
 from .resizable_kernels import ResizableKernelManager
+from .shared_sockets import look_at_sockets
 
 _SPARED = "aliquot_spared_kernel"
 
@@ -27,7 +29,8 @@ class SharedKernelManager(ResizableKernelManager):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._share_observers: list[Callable[[str], None]] = []
+        self._share_observers: list[Callable[[str], None]] = [look_at_sockets]
+        self._guests: Counter[str] = Counter()
 
     def owner_of(self, kernel_id: str) -> str | None:
         """Whose kernel it is; None for one that is not there. Asked by the authorizer."""
@@ -50,6 +53,20 @@ class SharedKernelManager(ResizableKernelManager):
     def observe_shares(self, observer: Callable[[str], None]) -> None:
         """Call this after each change of them, with the kernel's id."""
         self._share_observers.append(observer)
+
+    def guest_came(self, kernel_id: str) -> None:
+        """A websocket of somebody else's opened. Who looks at another's kernel does not keep it from being culled."""
+        self._guests[kernel_id] += 1
+
+    def guest_went(self, kernel_id: str) -> None:
+        """It closed."""
+        self._guests[kernel_id] -= 1
+        if self._guests[kernel_id] <= 0:
+            del self._guests[kernel_id]
+
+    def guests_of(self, kernel_id: str) -> int:
+        """How many websockets of others than its owner there are."""
+        return self._guests.get(kernel_id, 0)
 
     def list_kernels(self) -> list[dict[str, Any]]:
         """Called by GET /api/kernels: the kernels that the asker may see."""

@@ -21,8 +21,6 @@ from aliquot.provisioner.relay.messages import read_date
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from tornado.websocket import WebSocketClosedError
 
-from .access import Access
-from .auth import access_of, user_of
 from .relay_link import KernelLink
 from .relay_links import RelayLinks
 
@@ -141,18 +139,6 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
     def _find_link(self) -> KernelLink | None:
         links: RelayLinks | None = getattr(self.multi_kernel_manager, "links", None)
         return None if links is None else links.get(self.kernel_id)
-
-    # ---- what it may say
-
-    @property
-    def access(self) -> Access:
-        """What its user may do with the kernel now: shares change while it is open."""
-        return access_of(user_of(self.websocket_handler), self.multi_kernel_manager, self.kernel_id)
-
-    def handle_incoming_message(self, incoming_msg: str) -> None:
-        """Called for each message of the browser's."""
-        if self.access >= Access.WRITE:
-            super().handle_incoming_message(incoming_msg)
 
     # ---- closing
 

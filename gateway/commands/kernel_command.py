@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from aliquot.gateway.commands.command import JSON_FLAG, Command, UsageError
+from aliquot.gateway.own_gateway import OwnGateway
 from aliquot.gateway.running_kernel import RunningKernel
 from aliquot.gateway.tables import printable
 from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
@@ -31,10 +33,11 @@ class KernelCommand(Command):
             raise UsageError(f"found {len(self.extra_args)} words; write: {self.usage}")
         return list(self.extra_args)
 
-    def kernel(self, word: str) -> RunningKernel:
-        """Raises AliquotError."""
+    def kernel(self, word: str, *, is_remote: bool = False) -> RunningKernel:
+        """``is_remote``: where a server in gateway mode has its kernels they are meant. Raises AliquotError."""
         runtime = RuntimeDir(Path(self.runtime_dir).absolute()) if self.runtime_dir else find_runtime_dir()
-        return RunningKernel.find(runtime, word)
+        gateway = OwnGateway.elsewhere(os.environ) if is_remote and not self.runtime_dir else None
+        return RunningKernel.find(runtime, word, gateway=gateway)
 
     def tell(self, report: dict[str, Any], text: str) -> None:
         """One line for people, or the kernel's report for programs."""

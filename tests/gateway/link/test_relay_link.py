@@ -23,7 +23,7 @@ class PlayedRelay:
         self.asked: list[tuple[Any, ...]] = []
         self.untaken: tuple[SentRequest, ...] = ()
 
-    def attach(self, session: str) -> None:
+    def attach(self, session: str, *, is_guest: bool = False) -> None:
         self.asked.append(("attach", session))
 
     def detach(self, session: str) -> None:

@@ -1,0 +1,88 @@
+"""What a websocket of somebody who may only look is answered: pure, from a message's header to Jupyter's messages.
+
+Two questions go to the kernel, made anew so that nothing else of them does. All others are answered at once, as by a
+kernel that refuses, so that a cell ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ASKABLE = frozenset({"kernel_info_request", "comm_info_request"})
+ENAME = "ReadOnlyKernel"
+_HEADER = ("msg_id", "session", "username", "date", "version", "msg_type")
+_LONGEST = 256
+_ASKS = "_request"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A message for the asker's socket alone."""
+
+    channel: str
+    msg_type: str
+    content: dict[str, Any]
+
+
+def question(channel: str, header: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The message to forward; None for what is not for who may only look."""
+    if channel not in ("shell", "control") or header.get("msg_type") not in ASKABLE:
+        return None
+    told = {name: header[name] for name in _HEADER if isinstance(header.get(name), str)}
+    if len(told) < len(_HEADER) - 2 or any(len(text) > _LONGEST for text in told.values()):
+        return None  # version and date may be missing
+    target = content.get("target_name")
+    asked = {"target_name": target} if isinstance(target, str) and len(target) <= _LONGEST else {}
+    return {"header": told, "parent_header": {}, "metadata": {}, "content": asked}
+
+
+def refusal(owner: str) -> str:
+    """What a cell shows."""
+    return f"shared with you read-only by {owner}: you see what it shows, and run nothing in it"
+
+
+def answers(channel: str, header: Mapping[str, Any], content: Mapping[str, Any], said: str) -> list[Answer]:
+    """In their order. A message that no kernel answers is not answered here."""
+    msg_type = header.get("msg_type")
+    if not isinstance(msg_type, str) or channel not in ("shell", "control"):
+        return []
+    error = {"ename": ENAME, "evalue": said, "traceback": [f"{ENAME}: {said}"]}
+    found = [Answer("iopub", "status", {"execution_state": "busy"})]
+    if msg_type == "execute_request" and not content.get("silent"):
+        found.append(Answer("iopub", "error", error))
+    if msg_type == "comm_open":
+        found.append(Answer("iopub", "comm_close", {"comm_id": str(content.get("comm_id"))[:_LONGEST], "data": {}}))
+    if msg_type.endswith(_ASKS):
+        reply = {"status": "error", **error, **_more(msg_type, content, said)}
+        found.append(Answer(channel, msg_type.removesuffix(_ASKS) + "_reply", reply))
+    return [*found, Answer("iopub", "status", {"execution_state": "idle"})]
+
+
+def _more(msg_type: str, content: Mapping[str, Any], said: str) -> dict[str, Any]:
+    if msg_type == "execute_request":
+        return {"execution_count": None, "user_expressions": {}, "payload": []}
+    if msg_type == "debug_request":  # the debugger's protocol has another form for what was refused
+        told = {"type": "response", "success": False, "message": said, "body": {}}
+        return {**told, "request_seq": content.get("seq"), "command": content.get("command")}
+    return {}
+
+
+class Allowance:
+    """How often something may be done: ``most`` at once, and ``each_second`` again. Time is an argument."""
+
+    def __init__(self, most: float, each_second: float) -> None:
+        self._most = most
+        self._each_second = each_second
+        self._left = most
+        self._looked = 0.0
+
+    def takes_one(self, now: float) -> bool:
+        """Whether there was one left."""
+        self._left = min(self._most, self._left + max(0.0, now - self._looked) * self._each_second)
+        self._looked = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
