@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo lab test check soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-gpu test-gpu screenshot labextension clean
+.PHONY: help demo lab hub test check soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -14,6 +14,10 @@ demo: ## Three real notebooks share one GPU: quota, out-of-memory, kill -9 (exit
 lab: ## JupyterLab with Aliquot
 	@$(PYTHON) tools/setup.py lab
 	@$(BIN)/aliquot lab
+
+hub: ## JupyterHub with two users, two teams and caps on the software GPU (needs Node); ARGS=--check tries it, and ends
+	@$(PYTHON) tools/setup.py hub
+	@$(BIN)/python examples/jupyterhub/start.py $(ARGS)
 
 test: check ## All that CI runs: the checks, then every test (no GPU needed); WORKERS is how many files run at once
 	@# They wait more than they compute: more workers than the two cores that CI has.
