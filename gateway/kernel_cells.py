@@ -316,15 +316,18 @@ class CellsReport:
     cells: list[tuple[dict[str, Any], list[tuple[Any, ...]]]]
     seen: dict[str, Any]
 
-    def text(self, *, is_brief: bool = False) -> str:
-        """JSON; brief: without messages. Takes a while for much output, and touches nothing that changes."""
+    def text(self, *, is_brief: bool = False, is_own: bool = True) -> str:
+        """JSON; brief: without messages; ``is_own``: for the kernel's owner.
+
+        Takes a while for much output, and touches nothing that changes.
+        """
         cells = []
         for told, values in ((told, [] if is_brief else values) for told, values in self.cells):
             read = [read_message(value, told["msg_id"]) for value in values]
             messages = [message for message in read if message is not None]
             omitted = told["omitted_messages"] + len(read) - len(messages)
             cells.append({**told, "omitted_messages": omitted, "messages": messages})
-        return json.dumps({"cells": cells, "seen": self.seen})
+        return json.dumps({"is_own": is_own, "cells": cells, "seen": self.seen})
 
 
 def _id(header: dict[str, Any]) -> str:

@@ -182,7 +182,9 @@ class CellsHandler(OneKernelHandler):
         link = None if links is None else links.get(kernel_id)
         report = NOTHING if link is None else await link.cells(_ATTACH_SECONDS)
         # Off the loop: it may be much.
-        self.answer_text(await asyncio.to_thread(report.text, is_brief=self.is_brief()))
+        owner_of = getattr(self.kernel_manager, "owner_of", None)
+        is_own = owner_of is None or owner_of(kernel_id) == self.asker.name
+        self.answer_text(await asyncio.to_thread(report.text, is_brief=self.is_brief(), is_own=is_own))
 
     def is_brief(self) -> bool:
         """Whether the messages are to be left out. Raises HTTPError."""

@@ -32,7 +32,7 @@ export type Remark = { readonly kind: 'omitted'; readonly messages: number } | {
 /** Where it is shown. Cells are named by their ids in the notebook. */
 export interface IStage {
   /** Takes the cell for this run: its outputs go, it is shown as running. False: it runs something newer. */
-  take(cellId: string, run: IRunningCell): boolean;
+  take(cellId: string, run: IRunningCell, isTrusted: boolean): boolean;
   show(cellId: string, message: IPublished): void;
   remark(cellId: string, remark: Remark): void;
   ask(cellId: string, question: NonNullable<IRunningCell['input']>): void;
@@ -76,7 +76,7 @@ export class ComingBack {
   begin(answer: IRunningCells, notebook: IOpenedNotebook): void {
     const taken: [IRunningCell, IRun][] = [];
     for (const [cell, opened] of match(answer.cells, notebook)) {
-      if (this._stage.take(opened.id, cell)) {
+      if (this._stage.take(opened.id, cell, answer.is_own)) {
         const mayLack = cell.omitted_messages;
         const run = { cellId: opened.id, code: opened.code, executionCount: null, mayLack, isOpen: true, isAsking: false };
         this._runs.set(cell.msg_id, run);

@@ -27,7 +27,7 @@ function aRun(msg_id, messages = [], changes = {}) {
 
 function anAnswer(...cells) {
   const ids = cells.flatMap(cell => cell.messages.map(message => message.header.msg_id));
-  return { cells, seen: { ranges: {}, ids } };
+  return { is_own: true, cells, seen: { ranges: {}, ids } };
 }
 
 function aCell(id, changes = {}) {
@@ -43,8 +43,8 @@ class AStage {
   told = [];
   busy = new Set();
 
-  take(cell) {
-    this.told.push(`${cell} taken`);
+  take(cell, run, isTrusted) {
+    this.told.push(`${cell} taken${isTrusted ? '' : ' without trust'}`);
     return !this.busy.has(cell);
   }
   show(cell, { header, content }) {
@@ -77,6 +77,12 @@ test('a cell shows what was kept, then what comes, and is over with its count', 
   story.hear(idle('a'));
   assert.deepEqual(stage.told, ['cell-a taken', 'cell-a kept', 'cell-a live', 'cell-a over 4']);
   assert.equal(story.isWaiting, false);
+});
+
+test('what the kernel of somebody else showed is not trusted', () => {
+  const kept = anAnswer(aRun('a', [input('a'), stream('a', 'kept')]));
+  const { stage } = comeBack({ ...kept, is_own: false }, aNotebook(['cell-a']));
+  assert.deepEqual(stage.told, ['cell-a taken without trust', 'cell-a kept']);
 });
 
 test('what came while the answer was under way is shown once, and in its place', () => {

@@ -41,7 +41,8 @@ export class CellOutputs implements IStage {
     return { cells, savedAt, hasLastingIds: nbformat > 4 || nbformatMinor >= IDS_SINCE };
   }
 
-  take(cellId: string, run: IRunningCell): boolean {
+  /** Scripts of an output run in a cell that is trusted: this page's user did not run what somebody else's kernel shows. */
+  take(cellId: string, run: IRunningCell, isTrusted: boolean): boolean {
     const cell = this._cell(cellId);
     // A run that this page asked for, and that its connection did not lose, is newer, or is shown by Lab itself.
     if (cell === undefined || (cell.outputArea.future && !cell.outputArea.future.isDisposed)) {
@@ -55,7 +56,7 @@ export class CellOutputs implements IStage {
     });
     sharedModel.transact(() => cell.model.clearExecution(), false);
     cell.outputHidden = false;
-    cell.model.trusted = true;
+    cell.model.trusted = isTrusted;
     cell.outputArea.future = future;
     cell.model.executionState = 'running';
     this._futures.set(cellId, future);

@@ -64,6 +64,15 @@ async def test_an_administrator_may_end_anybodys_kernel(ask: Ask) -> None:
     assert (await ask("alice", "GET", "api/kernels", kernel)).status == 404
 
 
+async def test_what_a_kernel_showed_is_told_as_ones_own_to_its_owner_alone(ask: Ask) -> None:
+    kernel = await start_kernel(ask, "alice")
+    share = ("PUT", "aliquot/api/kernels", kernel, "shares/users/bob")
+    assert (await ask("alice", *share, body={"access": "write"})).status == 200
+    for who, is_own in (("alice", True), ("bob", False), ("ada", False)):
+        answer = await ask(who, "GET", "aliquot/api/kernels", kernel, "cells")
+        assert (answer.status, answer.json["is_own"]) == (200, is_own), who
+
+
 async def test_identity_is_the_tokens_whatever_the_client_says(ask: Ask) -> None:
     said = {"X-Forwarded-User": "ada", "Remote-User": "ada", "Cookie": "username=ada"}
     body = {"name": "python3", "env": {"KERNEL_USERNAME": "ada"}, "username": "ada"}

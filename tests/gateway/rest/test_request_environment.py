@@ -106,7 +106,7 @@ async def test_four_requests_at_once_leave_nothing_in_each_others_kernels(
 
     # Whoever restarts it: what is replayed is the owner's.
     for who in ("alice", "ada"):
-        assert (await ask(who, "POST", f"api/kernels/{kernels['alice']}/restart")).status == 200
+        assert (await ask(who, "POST", f"api/kernels/{kernels['alice']}/restart", body={})).status == 200
         assert foreign(environment(kernels["alice"])) == {}
 
 
@@ -117,13 +117,13 @@ async def test_a_kernel_bears_its_owners_notebook_whoever_else_opens_it(ask: Ask
     other = {"path": "salaries.ipynb", "name": "salaries.ipynb"}
     renamed = await ask("ada", "PATCH", "api/sessions", adas.json["id"], body=other)
     assert (adas.status, renamed.status) == (201, 200)
-    assert (await ask("alice", "POST", f"api/kernels/{kernel}/restart")).status == 200
+    assert (await ask("alice", "POST", f"api/kernels/{kernel}/restart", body={})).status == 200
     assert os.path.basename(environment(kernel)["JPY_SESSION_NAME"]) == "own.ipynb"
     alices = (await ask("alice", "GET", "api/sessions")).json
     mine = next(session["id"] for session in alices if session["path"] == "own.ipynb")
     changed = await ask("alice", "PATCH", "api/sessions", mine, body={"path": "new.ipynb", "name": "new.ipynb"})
     assert changed.status == 200
-    assert (await ask("alice", "POST", f"api/kernels/{kernel}/restart")).status == 200
+    assert (await ask("alice", "POST", f"api/kernels/{kernel}/restart", body={})).status == 200
     assert os.path.basename(environment(kernel)["JPY_SESSION_NAME"]) == "new.ipynb"
 
 
