@@ -15,7 +15,7 @@ GROUPS = {
     "gpu_hook/sanitized/": "sanitized",
     **{f"gpu_hook/hook/test_{name}.py": "hook programs" for name in ("board_notices", "copying", "sanitized")},
 }
-FIRST = ("containers", "system", "labextension")  # long ones: at the end the workers have short ones to share
+FIRST = ("containers", "system", "labextension", "hub")  # long ones: at the end the workers have short ones to share
 sys.path.insert(0, str(HERE))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; what tests start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -102,7 +102,8 @@ class HubProcess:
             server=python_m("jupyterhub.singleuser"),
             groups=GROUPS,
             seconds=int(START_SECONDS),
-            options=[*ours, *options],
+            # An option that is there twice is an error.
+            options=[*(one for one in ours if one.partition("=")[0] not in str(options)), *options],
             arguments="".join(f", {name}={value!r}" for name, value in (arguments or {}).items()),
         )
         self._config = self.home / "jupyterhub_config.py"
@@ -188,6 +189,13 @@ class HubProcess:
         self.api(f"users/{user}/server", "DELETE")
         self._until(lambda: not self._server_of(user), f"the end of the server of {user}")
 
+    def restart(self) -> None:
+        """The Hub ends what it started, and starts again at the same place."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(STOP_SECONDS)
+        self._start()
+
     def wait_for_gateway(self) -> None:
         """Until it answers through the proxy."""
 
@@ -219,10 +227,10 @@ class HubProcess:
     def _start(self) -> None:
         command = [sys.executable, "-m", "jupyterhub", f"--config={self._config}"]
         temporary = self.home / "tmp"
-        temporary.mkdir()
+        temporary.mkdir(exist_ok=True)
         # The folder's name in the environment is how what it starts is known again, should the Hub die.
         environment = {**os.environ, "TMPDIR": f"{temporary}/"}
-        with (self.home / "log").open("wb") as log:
+        with (self.home / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=self.home, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )

@@ -29,9 +29,14 @@ def configure(c: Config, **settings: Any) -> HubSettings:
     _add_service(c, wanted)
     _add_scopes(c, wanted)
     for section in sections.sections_of(c, "Spawner", "environment"):
+        if wanted.has_choice and spawn.VARIABLE in sections.dict_in(c, section, "environment"):
+            raise HubConfigError(
+                f"c.{section}.environment sets {spawn.VARIABLE}, which the spawn page chooses; take it away, or call "
+                "configure(sizes=())"
+            )
         sections.add_to_dict(c, section, "environment", server_environment(wanted))
     for section in sections.sections_of(c, "Spawner", "args"):
-        # Of no meaning to a server without Aliquot, which warns of it.
+        # A server without Aliquot passes over it.
         sections.add_to_list(c, section, "args", [f"--Aliquot.keep_kernels={wanted.keep_kernels}"])
     sections.compose(c, "Spawner", "server_token_scopes", server_token_scopes(wanted))
     sections.compose(c, "Spawner", "apply_user_options", spawn.apply_user_options(wanted))

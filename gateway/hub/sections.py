@@ -36,13 +36,16 @@ def add_to_list(c: Config, section: str, knob: str, items: Iterable[Any], before
     c[section][knob] = [*known, *(item for item in items if item not in known)]
 
 
+def dict_in(c: Config, section: str, knob: str) -> Mapping[str, Any]:
+    """What is set or appended there."""
+    found = found_in(c, section, knob)
+    known: Mapping[str, Any] = (found._update if isinstance(found, LazyConfigValue) else found) or {}
+    return known
+
+
 def add_to_dict(c: Config, section: str, knob: str, items: Mapping[str, Any]) -> None:
     """Raises HubConfigError where a key is there already with another value."""
-    found = found_in(c, section, knob)
-    if isinstance(found, LazyConfigValue):
-        known: Mapping[str, Any] = found._update or {}
-    else:
-        known = found or {}
+    found, known = found_in(c, section, knob), dict_in(c, section, knob)
     for key, value in items.items():
         if key in known and known[key] != value:
             raise HubConfigError(

@@ -146,6 +146,7 @@ def test_a_function_for_the_scopes_of_a_servers_token_is_asked_first() -> None:
     [
         ("c.JupyterHub.services = [{'name': 'aliquot'}]", {}, "has a service 'aliquot' already"),
         ("c.Spawner.environment = {'JUPYTER_GATEWAY_URL': 'http://x'}", {}, "'JUPYTER_GATEWAY_URL' already"),
+        ("c.Spawner.environment = {'KERNEL_GPU': '1'}", {}, "which the spawn page chooses"),
         ("c.Spawner.args = 'x'", {}, "to which nothing can be added"),
         ("c.JupyterHub.spawner_class = 'docker'", {}, "is the container itself"),
         ("c.JupyterHub.spawner_class = 'docker'", {"url": "http://0.0.0.0:8890"}, "no address to connect to"),

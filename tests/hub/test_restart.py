@@ -1,0 +1,23 @@
+"""A Hub that restarts, and its gateway with it: kernels go on, and their users' next servers find them."""
+
+from __future__ import annotations
+
+import pytest
+from hub_kernels import run_cell
+from hub_process import HubProcess
+
+HUB = {"with_lab": False, "options": ("--Aliquot.keep_kernels=always",)}
+
+
+@pytest.mark.soak
+def test_kernels_outlive_their_hub_and_its_gateway(a_hub: HubProcess) -> None:
+    a_hub.start_server("alice", gpu="0.25")
+    token = a_hub.token_of("alice")
+    kernel = a_hub.server("alice", "api/kernels", "POST", {"name": "python3"}, token=token)
+    server = f"{a_hub.url}/user/alice"
+    run_cell(server, token, kernel["id"], "kept = 6 * 7")
+    a_hub.restart()
+    a_hub.start_server("alice")
+    assert [one["id"] for one in a_hub.server("alice", "api/kernels", token=token)] == [kernel["id"]]
+    assert run_cell(server, token, kernel["id"], "print(kept)") == "42\n"
+    a_hub.server("alice", f"api/kernels/{kernel['id']}", "DELETE", token=token)
