@@ -1,36 +1,59 @@
-"""A browser without a screen: cookies, the login form and the forms of the Hub's pages."""
+"""Somebody with a browser's cookies and no browser: follows redirections, logs in to the Hub, says yes to it."""
 
 from __future__ import annotations
 
-import http.cookiejar
+import re
 import urllib.error
 import urllib.parse
 import urllib.request
+from http.cookiejar import CookieJar
+from typing import NamedTuple
+
+_NAVIGATION = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "same-origin", "User-Agent": "a visitor"}
+
+
+class Page(NamedTuple):
+    """What came, and from where after all redirections."""
+
+    status: int
+    url: str
+    text: str
 
 
 class Visitor:
-    """Logs in at once."""
+    """One browser."""
 
-    def __init__(self, url: str, user: str, password: str) -> None:
-        self._url = url
-        self._cookies = http.cookiejar.CookieJar()
-        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self._cookies))
-        self.get("hub/login")
-        status, page = self.post("hub/login", username=user, password=password)
-        assert status == 200, page
+    def __init__(self) -> None:
+        self.cookies = CookieJar()
+        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self.cookies))
 
-    def get(self, path: str) -> tuple[int, str]:
-        return self._ask(urllib.request.Request(f"{self._url}/{path}"))
-
-    def post(self, path: str, **fields: str) -> tuple[int, str]:
-        """A form with the token against forged requests, which the page has in a hidden field."""
-        told = {cookie.name: cookie.value or "" for cookie in self._cookies if cookie.path == "/hub/"}
-        form = urllib.parse.urlencode({**fields, "_xsrf": told["_xsrf"]}).encode()
-        return self._ask(urllib.request.Request(f"{self._url}/{path}", data=form, method="POST"))
-
-    def _ask(self, request: urllib.request.Request) -> tuple[int, str]:
+    def go(self, url: str, form: dict[str, str] | None = None, **headers: str) -> Page:
+        """Open a page, or send a form."""
+        data = None if form is None else urllib.parse.urlencode(form).encode()
+        told = {**_NAVIGATION, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        request = urllib.request.Request(url, data=data, headers=told)
         try:
-            with self._opener.open(request, timeout=120) as answer:
-                return answer.status, answer.read().decode()
+            with self._opener.open(request, timeout=90) as answer:
+                return Page(answer.status, answer.url, answer.read().decode(errors="replace"))
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            return Page(error.code, error.url or url, error.read().decode(errors="replace"))
+
+    def log_in(self, url: str, user: str, password: str) -> Page:
+        """Open a page of a service of the Hub, and do what the Hub asks for on the way."""
+        page = self.go(url)
+        if "/hub/login" in page.url:
+            page = self.go(page.url, {"username": user, "password": password, "_xsrf": _xsrf(page)})
+        if "/oauth2/authorize" in page.url:
+            scopes = re.findall(r'name="scopes"[^>]*value="([^"]+)"', page.text)
+            page = self.go(page.url, {"_xsrf": _xsrf(page), **({"scopes": scopes[0]} if scopes else {})})
+        return page
+
+    def cookie(self, name: str, path: str) -> str:
+        """Its value; empty where there is none."""
+        return next((c.value or "" for c in self.cookies if c.name == name and c.path == path), "")
+
+
+def _xsrf(page: Page) -> str:
+    found = re.search(r'name="_xsrf"\s+value="([^"]+)"', page.text) or re.search(r"_xsrf=([^\"&]+)", page.text)
+    assert found is not None, page
+    return urllib.parse.unquote(found[1].replace("&amp;", "&"))

@@ -7,7 +7,7 @@ import re
 from tornado.routing import PathMatches, Rule
 
 NOTHING = "00000000-0000-0000-0000-000000000000"
-# Held to their own table, access_rows.py.
+# Held to their own table, tests/access_rows.py.
 KERNELS = re.compile(r"/(api/?|api/(status|me|spec.yaml|security/.*|(kernels|sessions|kernelspecs).*)|kernelspecs/.*)")
 _VALUES = {"kernel_id": NOTHING, "session_id": NOTHING, "action": "restart", "kind": "users"}
 

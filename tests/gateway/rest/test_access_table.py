@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
+from access_rows import ROLES, TABLE, Row
 from jupyter_server.serverapp import ServerApp
 from tornado.web import RequestHandler
 from tornado.websocket import WebSocketHandler
 
-from .access_rows import ROLES, TABLE, Row
 from .conftest import ROOT, TOKENS, Answer, Ask
 from .routes import KERNELS, NOTHING, routes, sample
 from .test_contract import until

@@ -1,0 +1,137 @@
+"""The question to the Hub: every answer that is none means that it is away, and nobody is let in for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from aliquot.gateway.hub_identity import HubIdentityProvider, HubTokens
+from aliquot.gateway.hub_service import HubService
+from aliquot.provisioner.errors import HubAwayError
+from jupyterhub.httpclient import JupyterHubHTTPClient
+from ports import free_port
+from tornado.httpserver import HTTPServer
+from tornado.web import Application, RequestHandler
+from traitlets import TraitError
+from traitlets.config import Config
+
+SERVICE = HubService(
+    name="aliquot",
+    prefix="/services/aliquot/",
+    ip="127.0.0.1",
+    port=8890,
+    api_url="http://127.0.0.1:8081/hub/api",
+    api_token="a-secret",
+    scopes=frozenset({"access:services!service=aliquot"}),
+    client_id="service-aliquot",
+    callback_url="/services/aliquot/oauth_callback",
+)
+
+
+class UserOfToken(RequestHandler):
+    """Answers as a Hub does, and as one that has its troubles."""
+
+    async def get(self) -> None:
+        token = self.request.headers["Authorization"].removeprefix("token ")
+        if token == "never":
+            await asyncio.Event().wait()
+        elif token.isdigit():
+            self.set_status(int(token))
+            self.finish({"message": "no"})
+        else:
+            self.finish({"name": "alice"} if token == "alice" else "no JSON")
+
+
+def with_hub(scenario: Callable[[HubTokens], Awaitable[None]], *, listens: bool = True) -> None:
+    async def run() -> None:
+        port = free_port()
+        server = HTTPServer(Application([("/hub/api/user", UserOfToken)]))
+        if listens:
+            server.listen(port, "127.0.0.1")
+        api = f"http://127.0.0.1:{port}/hub/api"
+        tokens = HubTokens(api_url=api, api_token="a-secret", oauth_client_id="service-aliquot")
+        tokens.answer_seconds = 1.0
+        try:
+            await scenario(tokens)
+        finally:
+            server.stop()
+            await JupyterHubHTTPClient.loop_instance().close()
+            await server.close_all_connections()
+
+    asyncio.run(run())
+
+
+def test_a_token_is_whose_the_hub_says_it_is_and_nobodys_where_it_forbids() -> None:
+    async def scenario(tokens: HubTokens) -> None:
+        assert await tokens.ask("alice") == {"name": "alice"}
+        assert await tokens.ask("403") is None
+
+    with_hub(scenario)
+
+
+@pytest.mark.parametrize("token", ["500", "502", "404", "400", "garbage", "never"])
+def test_a_hub_that_answers_otherwise_or_not_at_all_is_away(token: str) -> None:
+    async def scenario(tokens: HubTokens) -> None:
+        with pytest.raises(HubAwayError):
+            await tokens.ask(token)
+
+    with_hub(scenario)
+
+
+def test_a_hub_that_does_not_listen_is_away() -> None:
+    async def scenario(tokens: HubTokens) -> None:
+        with pytest.raises(HubAwayError):
+            await tokens.ask("alice")
+
+    with_hub(scenario, listens=False)
+
+
+def test_nothing_that_blocks_the_loop_is_called() -> None:
+    async def scenario(tokens: HubTokens) -> None:
+        with pytest.raises(RuntimeError, match="without blocking"):
+            tokens.user_for_token("alice")
+
+    with_hub(scenario)
+
+
+def provider(**knobs: Any) -> HubIdentityProvider:
+    return HubIdentityProvider(hub=SERVICE, config=Config(knobs))
+
+
+@pytest.mark.parametrize(
+    ("model", "want"),
+    [
+        ({"kind": "user", "name": "alice", "groups": ["vision"], "scopes": []}, ("alice", "user", {"vision"})),
+        ({"kind": "user", "name": "ada", "groups": [], "scopes": ["custom:aliquot:admin"]}, ("ada", "admin", set())),
+        # An administrator of the Hub, whose token does not carry our scope.
+        ({"kind": "user", "name": "ada", "groups": [], "admin": True, "scopes": ["self"]}, ("ada", "user", set())),
+        # No user of a Hub can have a name with a slash.
+        ({"kind": "service", "name": "alice", "scopes": []}, ("service/alice", "user", set())),
+    ],
+)
+def test_a_user_is_what_the_hub_says(model: dict[str, Any], want: tuple[str, str, set[str]]) -> None:
+    user = provider().user_of_model(model)
+    assert (user.name, user.role, user.teams) == want
+
+
+def test_the_servers_own_users_token_and_password_count_for_nothing() -> None:
+    found = provider(IdentityProvider={"token": "t"}, PasswordIdentityProvider={"hashed_password": "p"})
+    assert (found.token, found.hashed_password, found.auth_enabled) == ("", "", True)
+    with pytest.raises(TraitError, match="its users are the Hub's"):
+        provider(AliquotIdentityProvider={"users": {"alice": {"token": "t"}}})
+
+
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [
+        ("recheck_seconds", 0.0),
+        ("hub_away_seconds", -1.0),
+        ("hub_answer_seconds", float("inf")),
+        ("remembered_tokens", 0),
+    ],
+)
+def test_a_wrong_knob_is_refused_by_its_name(knob: str, value: float) -> None:
+    with pytest.raises(TraitError, match=f"c.HubIdentityProvider.{knob}: asked"):
+        provider(HubIdentityProvider={knob: value})

@@ -1,0 +1,61 @@
+"""What a browser hears of a kernel that the gateway does not let its user have any more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aliquot.gateway.remote_sockets import RemoteWebsocketConnection, fitting
+from tornado.httpclient import HTTPClientError
+
+WORDS = "JupyterHub does not know this token"
+
+
+class Refused(RemoteWebsocketConnection):
+    """Without a kernel and a browser behind it."""
+
+    def __init__(self) -> None:
+        self.closed: list[tuple[int, str]] = []
+        self.__dict__["handler"] = SimpleNamespace(close=lambda code, reason: self.closed.append((code, reason)))
+
+    websocket_handler = property(lambda self: self.__dict__["handler"])
+    log = logging.getLogger(__name__)  # type: ignore[assignment]
+    kernel_id = "k"
+    disconnected = False  # type: ignore[assignment]
+
+
+def refusal(code: int, body: bytes) -> HTTPClientError:
+    return HTTPClientError(code, "no", SimpleNamespace(body=body))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "want"),
+    [
+        (refusal(403, b'{"message": "%s"}' % WORDS.encode()), [(1008, WORDS)]),
+        (refusal(403, b"<html>"), [(1008, "the gateway refuses this kernel")]),
+        (refusal(503, b"{}"), []),
+        (ConnectionRefusedError(), []),
+    ],
+)
+def test_a_refusal_ends_the_browsers_socket_in_the_gateways_words_and_a_loss_is_tried_again(
+    error: Exception, want: list[tuple[int, str]]
+) -> None:
+    async def scenario() -> Refused:
+        handshake: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        handshake.set_exception(error)
+        connection = Refused()
+        connection._connection_done(handshake)
+        return connection
+
+    connection = asyncio.run(scenario())
+    assert (connection.closed, connection.disconnected) == (want, bool(want))
+
+
+@pytest.mark.parametrize("reason", ["short", "é" * 100, "x" * 123, "x" * 124])
+def test_a_reason_fits_the_last_frame(reason: str) -> None:
+    told = fitting(reason)
+    assert len(told.encode()) <= 123
+    assert told == reason or (told.endswith("…") and reason.startswith(told[:-1]))
