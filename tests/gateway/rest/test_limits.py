@@ -142,7 +142,7 @@ async def test_messages_that_come_too_fast_are_read_later_and_none_is_lost(
         await socket.write_message(kernel_info("x" * number))
     seen = set()
     while len(seen) < 30:
-        message = json.loads(await asyncio.wait_for(socket.read_message(), 60))
+        message = json.loads(await asyncio.wait_for(socket.read_message(), 90))
         if message["msg_type"] == "kernel_info_reply":
             seen.add(message["parent_header"]["msg_id"])
     assert await refusals(ask, "messages_per_second") > 0
