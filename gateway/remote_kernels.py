@@ -117,8 +117,11 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
     async def _ask_for(self, kernel_id: str) -> dict[str, Any] | None:
         try:
             model: dict[str, Any] | None = await self._kernels[kernel_id].refresh_model()
-        except HTTPError:
-            model = None
+        except HTTPError as error:
+            # A gateway that answers no question just now, for there were too many, has not said that it ended.
+            self.log.warning("kernel=%s as_heard_last reason=%s", kernel_id, error)
+            kernel = self._kernels.get(kernel_id)
+            return None if kernel is None else kernel.kernel
         if model is None:
             self.log.info("kernel=%s ended=on_gateway", kernel_id)
             self.remove_kernel(kernel_id)

@@ -127,3 +127,19 @@ def test_kernels_count_for_the_teams_that_their_owner_was_in_when_they_were_aske
         }
 
     play(scene, devices=2, caps=GpuCaps(teams={"vision": GpuShare(100)}))
+
+
+def test_what_a_gateway_before_us_had_queued_keeps_its_place_and_what_is_new_has_to_fit_the_queue(play: Any) -> None:
+    def is_full(asker: Asker, pending: Any) -> None:
+        raise errors.LimitError("the queue is full")
+
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        old = admission.submit(an_asker("old", "ada"), Request(GpuShare(50)), waits_since=clock.wall() - 5)
+        with pytest.raises(errors.LimitError, match="the queue is full"):
+            admission.submit(an_asker("new", "ada"), Request(GpuShare(10)), waits_since=clock.wall())
+        with pytest.raises(errors.LimitError, match="the queue is full"):
+            admission.check(an_asker("new", "ada"), Request(GpuShare(10)))
+        await old
+        assert isinstance(await admission.resize("old", Request(GpuShare(60))), Grant), "it runs, and waits for nobody"
+
+    play(scene, devices=2, check_queue=is_full)

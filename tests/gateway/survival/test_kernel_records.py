@@ -22,6 +22,7 @@ RECORD = KernelRecord(
     boot_id="b",
     label="a.ipynb",
     arguments={"cwd": "/tmp", "env": {"JPY_SESSION_NAME": "a.ipynb"}},
+    teams=("speech", "vision"),
 )
 
 

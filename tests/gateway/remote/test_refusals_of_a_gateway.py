@@ -1,0 +1,59 @@
+"""A gateway that refuses since it was asked too much: its words reach people, and no kernel is taken for ended."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from typing import Any
+
+import pytest
+from aliquot.gateway import gateway_questions
+from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager
+from aliquot.gateway.stock_handlers import with_cause
+from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
+from tornado.web import HTTPError
+
+SAID = "asked more than 100 requests a second, after 2000 at once; found too many from alice. Try again in 1 s"
+
+
+def refusal() -> HTTPError:
+    """As Jupyter's client of a gateway raises it."""
+    body = io.BytesIO(json.dumps({"message": SAID, "reason": None}).encode())
+    response = HTTPResponse(HTTPRequest("http://gateway"), 429, buffer=body)
+    error = HTTPError(429, "Error from Gateway: ...")
+    error.__cause__ = HTTPClientError(429, "Too Many Requests", response)
+    return error
+
+
+async def refuse(*_: Any, **__: Any) -> Any:
+    raise refusal()
+
+
+def test_questions_and_starts_are_answered_with_the_gateways_status_and_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_questions, "gateway_request", refuse)
+    for asked in (gateway_questions.ask_gateway("status"), with_cause(refuse)):
+        with pytest.raises(HTTPError) as told:
+            asyncio.run(asked)
+        assert (told.value.status_code, told.value.log_message) == (429, SAID)
+
+
+def test_a_kernel_is_not_taken_for_ended_by_a_gateway_that_refuses_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Kernel:
+        kernel = {"id": "k", "name": "python3"}
+
+        async def refresh_model(self) -> Any:
+            return await answer()
+
+    manager = AliquotRemoteKernelManager()
+    manager._kernels["k"] = Kernel()
+    answer: Any = refuse
+    assert asyncio.run(manager._ask_for("k")) == Kernel.kernel
+    assert "k" in manager._kernels
+
+    async def gone() -> None:
+        return None
+
+    answer = gone
+    assert asyncio.run(manager._ask_for("k")) is None
+    assert "k" not in manager._kernels
