@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo lab hub test check soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-gpu test-gpu screenshot labextension clean
+.PHONY: help demo lab hub test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -21,19 +21,40 @@ hub: ## JupyterHub with two users, two teams and caps on the software GPU (needs
 
 test: check ## All that CI runs: the checks, then every test (no GPU needed); WORKERS is how many files run at once
 	@# They wait more than they compute: more workers than the two cores that CI has.
-	@$(BIN)/pytest -n $(or $(WORKERS),3) --dist loadgroup --no-loadscope-reorder
+	@$(BIN)/pytest -n $(or $(WORKERS),4) --dist loadgroup --no-loadscope-reorder $(CHECKED:%=--ignore=%) tests
+
+# Tests that are checks: `make test` runs them once.
+CHECKED := tests/house tests/gpu_hook/hook/test_binaries.py
 
 check: ## Lint, types, import contracts, house rules, the C code under a second compiler, entry points of CUDA's releases, oldest glibc
 	@$(PYTHON) tools/setup.py test
+	@$(MAKE) --no-print-directory --jobs=$(or $(WORKERS),3) --output-sync=target check-all
+
+# In the order of what takes longest.
+check-all: check-types check-labextension check-clang check-lint check-imports check-headers check-house
+
+check-lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+check-types:
 	$(BIN)/mypy
+
+check-imports:
 	$(BIN)/lint-imports
+
+check-clang:
 	tools/check-clang
+
+check-headers:
 	$(BIN)/python tools/check-entry-points
 	$(BIN)/python tools/check-nvml
+
+check-labextension:
 	tools/check-labextension
-	$(BIN)/pytest -q tests/house tests/gpu_hook/hook/test_binaries.py
+
+check-house: check-labextension # which writes what this reads
+	$(BIN)/pytest -q $(CHECKED)
 
 soak: ## Long fuzzing, kill -9 by the hundreds, Jupyter's own test suites; ALIQUOT_SOAK is the factor (minutes)
 	@$(PYTHON) tools/setup.py test --upstream

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
+import aliquot.gateway.commands.late_grammar  # noqa: F401 (a second of each worker's start)
 import pytest
 
 HERE = Path(__file__).parent
@@ -19,6 +21,17 @@ FIRST = ("containers", "system", "labextension", "hub")  # long ones: at the end
 sys.path.insert(0, str(HERE))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; what tests start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure() -> None:
+    """Called by pytest, before it reads tests. How long an example takes says how busy the machine is, and no more."""
+    if importlib.util.find_spec("hypothesis") is None:
+        return
+    from hypothesis import HealthCheck, settings
+
+    patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("patient", parent=patient)
+    settings.load_profile("patient")
 
 
 @pytest.hookimpl(optionalhook=True)  # a GPU machine has pytest alone
