@@ -160,6 +160,8 @@ class AliquotExtension(ExtensionApp):
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called once the server's loop runs. Without an agent plain kernels work, and the status says why."""
+        if isinstance(serverapp.identity_provider, AliquotIdentityProvider):
+            await serverapp.identity_provider.start()
         kernels = self._own or self._gateway
         if kernels is not None:
             kernels.policy.watch(serverapp)
@@ -174,8 +176,6 @@ class AliquotExtension(ExtensionApp):
             await self._basis.admission.start()
         finally:
             self._door.open()
-        if isinstance(serverapp.identity_provider, AliquotIdentityProvider):
-            await serverapp.identity_provider.start()
         await self._start_socket()
         await self._basis.watch.start()
         if self._own is not None:

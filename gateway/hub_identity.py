@@ -133,7 +133,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
                 "are the Hub's. Remove them, or start it without --hub"
             )
         self.people = HubPeople(self.log)
-        self.sockets = HubSockets(self.user_with, self.recheck_seconds, SystemClock(), self.log)
+        self.sockets = HubSockets(self.user_with, self.recheck_seconds, self.people, SystemClock(), self.log)
 
     @default("hub")
     def _hub_of_the_server(self) -> HubService:
@@ -179,6 +179,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         except HubError as error:
             # Set as prepare does when it refuses a host: the page of the error asks who is logged in.
             handler.current_user = handler._jupyter_current_user = None
+            _answer_in_words(handler)
             raise http_error(error) from error
         user = None if found is None else self._met(found.hub_user)
         refuse_unreachable(user, handler)
@@ -196,9 +197,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         if getattr(method, "__allow_unauthenticated", False) or not self.hub_auth.get_token(handler, in_cookie=False):
             return
         handler.current_user = handler._jupyter_current_user = None
-        if isinstance(handler, WebSocketHandler):
-            # In words that its program can read: of a handler of pages it would be a page.
-            handler.write_error = MethodType(APIHandler.write_error, handler)  # type: ignore[method-assign]
+        _answer_in_words(handler)
         model: Model | None = getattr(handler, "_cached_hub_user", None)
         if model is None:
             raise HTTPError(403, UNKNOWN_TOKEN)
@@ -260,6 +259,12 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         if not least <= value < math.inf:
             raise TraitError(f"c.HubIdentityProvider.{name}: asked {value!r}; wanted a number, {least} or more")
         return value  # type: ignore[no-any-return]  # int or float, as the trait is
+
+
+def _answer_in_words(handler: JupyterHandler) -> None:
+    """So that the program behind a websocket can read why it is refused: Jupyter would answer with a page."""
+    if isinstance(handler, WebSocketHandler):
+        handler.write_error = MethodType(APIHandler.write_error, handler)  # type: ignore[method-assign]
 
 
 def _refuse_to_block(sync: bool) -> None:

@@ -5,6 +5,7 @@ Kept in the gateway's folder, so that a restarted gateway knows the teams of tho
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -23,6 +24,7 @@ class HubPeople:
         self._log = log
         self._users: OrderedDict[str, User] = OrderedDict()
         self._file: Path | None = None
+        self._is_unsaved = False
 
     def keep_in(self, file: Path) -> None:
         """Read what an earlier life of this gateway knew, and remember there from now on."""
@@ -44,24 +46,27 @@ class HubPeople:
         self._users.move_to_end(user.name)
         while len(self._users) > _MOST_PEOPLE:
             self._users.popitem(last=False)
-        if known is None or known.teams != user.teams:
-            self._save()
+        self._is_unsaved |= known is None or known.teams != user.teams
 
     def named(self, name: str) -> User:
         """Somebody whom the Hub never told of has no teams."""
         return self._users.get(name, User(name, "user"))
 
-    def _save(self) -> None:
-        """Names and teams alone: who is an administrator is asked anew."""
-        if self._file is None:
+    async def save(self) -> None:
+        """Write what changed since it was called last. Names and teams alone: who is an administrator is asked anew."""
+        if self._file is None or not self._is_unsaved:
             return
+        self._is_unsaved = False
         told = {name: sorted(user.teams) for name, user in self._users.items()}
-        new = self._file.with_suffix(".new")
+        await asyncio.to_thread(self._write, self._file, told)
+
+    def _write(self, file: Path, told: dict[str, list[str]]) -> None:
+        new = file.with_suffix(".new")
         try:
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                json.dump(told, file)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self._file)
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as written:
+                json.dump(told, written)
+                written.flush()
+                os.fsync(written.fileno())
+            new.replace(file)
         except OSError as error:
-            self._log.warning("hub_people=unsaved file=%s reason=%s", self._file, error)
+            self._log.warning("hub_people=unsaved file=%s reason=%s", file, error)

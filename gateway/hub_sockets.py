@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from aliquot.gateway.auth import User
 from aliquot.gateway.clock import Clock
+from aliquot.gateway.hub_people import HubPeople
 from aliquot.provisioner.errors import HubAwayError, HubError
 from tornado.websocket import WebSocketHandler
 
@@ -31,9 +32,12 @@ AskUser = Callable[[str, float], Awaitable[User | None]]
 class HubSockets:
     """One loop of looks at all that are open, each token once a look."""
 
-    def __init__(self, ask: AskUser, recheck_seconds: float, clock: Clock, log: logging.Logger) -> None:
+    def __init__(
+        self, ask: AskUser, recheck_seconds: float, people: HubPeople, clock: Clock, log: logging.Logger
+    ) -> None:
         self._ask = ask
         self._recheck_seconds = recheck_seconds
+        self._people = people
         self._clock = clock
         self._log = log
         self._sockets: WeakKeyDictionary[WebSocketHandler, tuple[str, User]] = WeakKeyDictionary()
@@ -52,12 +56,14 @@ class HubSockets:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        await self._people.save()
 
     async def _run(self) -> None:
         while True:
             await self._clock.sleep(self._recheck_seconds * _LOOK)
             try:
                 await self.look()
+                await self._people.save()
             except Exception:
                 self._log.exception("hub_sockets=failed; they are looked at again")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def test_a_restarted_gateway_knows_the_teams_and_asks_anew_who_is_an_administrat
     people = HubPeople(LOG)
     people.keep_in(tmp_path / "people.json")
     people.meet(ALICE)
+    asyncio.run(people.save())
     assert (tmp_path / "people.json").stat().st_mode & 0o777 == 0o600
     again = HubPeople(LOG)
     again.keep_in(tmp_path / "people.json")

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from aliquot.gateway.auth import User
 from aliquot.gateway.clock import SystemClock
+from aliquot.gateway.hub_people import HubPeople
 from aliquot.gateway.hub_sockets import HUB_AWAY, MAY_LESS, NO_MORE, HubSockets
 from aliquot.provisioner.errors import HubAwayError, TooManyTokensError
 from tornado.websocket import WebSocketHandler
@@ -43,7 +44,7 @@ def look(was: User, answer: User | Exception | None, **kind: bool) -> tuple[ASoc
         return answer
 
     async def scenario() -> ASocket:
-        sockets, socket = HubSockets(ask, 30.0, SystemClock(), LOG), ASocket(**kind)
+        sockets, socket = HubSockets(ask, 30.0, HubPeople(LOG), SystemClock(), LOG), ASocket(**kind)
         sockets.watch(cast(WebSocketHandler, socket), "a-token", was)
         await sockets.look()
         return socket
@@ -83,7 +84,7 @@ def test_sockets_of_one_token_are_one_question() -> None:
         return None
 
     async def scenario() -> list[ASocket]:
-        watched, found = HubSockets(ask, 30.0, SystemClock(), LOG), [ASocket() for _ in range(5)]
+        watched, found = HubSockets(ask, 30.0, HubPeople(LOG), SystemClock(), LOG), [ASocket() for _ in range(5)]
         for socket in found:
             watched.watch(cast(WebSocketHandler, socket), "a-token", ALICE)
         await watched.look()
