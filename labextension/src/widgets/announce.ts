@@ -77,10 +77,10 @@ export class Announcer {
     } else if (news.kind === 'served') {
       Notification.success(trans.__('%1 has its GPU now.', title), { autoClose: false, actions: this._toNotebook(news.kernel) });
     } else if (news.kind === 'shared') {
-      Notification.info(this._ofShare(news.kernel), { autoClose: false, actions: this._toShared(news.kernel) });
+      this._tellOfShare(news.kernel, this._ofShare(news.kernel), this._toShared(news.kernel));
     } else if (news.kind === 'unshared') {
       const message = trans.__('%1 of %2 is not shared with you any more, or has ended.', title, news.kernel.owner);
-      Notification.info(message, { autoClose: false });
+      this._tellOfShare(news.kernel, message, []);
     } else {
       void this._tellOfMemory(news, status);
     }
@@ -167,6 +167,12 @@ export class Announcer {
     return { label: this._options.trans.__('Show GPU kernels'), callback: () => this._options.showPanel() };
   }
 
+  /** In the place of what was said of it before. */
+  private _tellOfShare({ id }: IKernel, message: string, actions: Notification.IAction[]): void {
+    Notification.dismiss(this._shares.get(id) ?? 'none');
+    this._shares.set(id, Notification.info(message, { autoClose: false, actions }));
+  }
+
   private _ofShare(kernel: IKernel): string {
     const { trans } = this._options;
     const title = kernelTitle(kernel);
@@ -187,6 +193,8 @@ export class Announcer {
   }
 
   private readonly _standing = new Map<string, readonly string[]>();
+  /** The last notification about each kernel of others. */
+  private readonly _shares = new Map<string, string>();
   private readonly _reclaimed = new Map<string, number>();
 }
 
