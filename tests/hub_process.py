@@ -98,7 +98,7 @@ class HubProcess:
         text = _CONFIG.format(
             **{"port": self.port, "hub_port": hub_port, "proxy_port": proxy_port, "gateway_port": gateway_port},
             **{"home": self.home, "password": PASSWORD, "proxy": PROXY, "token": self.token, "more": more},
-            app="jupyterlab.labapp.LabApp" if with_lab else "jupyter_server.serverapp.ServerApp",
+            app="" if with_lab else "jupyter_server.serverapp.ServerApp",
             server=python_m("jupyterhub.singleuser"),
             groups=GROUPS,
             seconds=int(START_SECONDS),
