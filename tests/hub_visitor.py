@@ -53,6 +53,25 @@ class Visitor:
         return next((c.value or "" for c in self.cookies if c.name == name and c.path == path), "")
 
 
+class HubUser:
+    """Somebody who is logged in to the Hub itself, and fills in forms of its pages."""
+
+    def __init__(self, url: str, user: str, password: str) -> None:
+        self._url = url
+        self._visitor = Visitor()
+        page = self._visitor.log_in(f"{url}/hub/home", user, password)
+        assert page.status == 200, page
+
+    def get(self, path: str) -> tuple[int, str]:
+        page = self._visitor.go(f"{self._url}/{path}")
+        return page.status, page.text
+
+    def post(self, path: str, **fields: str) -> tuple[int, str]:
+        """A form with the token against forged requests, which the page has in a hidden field."""
+        page = self._visitor.go(f"{self._url}/{path}", {**fields, "_xsrf": self._visitor.cookie("_xsrf", "/hub/")})
+        return page.status, page.text
+
+
 def _xsrf(page: Page) -> str:
     found = re.search(r'name="_xsrf"\s+value="([^"]+)"', page.text) or re.search(r"_xsrf=([^\"&]+)", page.text)
     assert found is not None, page

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hub_kernels import run_cell
 from hub_process import PASSWORD, HubProcess
-from hub_visitor import Visitor
+from hub_visitor import HubUser
 
 HUB = {
     "with_lab": False,
@@ -49,7 +49,7 @@ def test_a_size_that_the_user_may_not_have_is_refused_by_page_and_api(a_hub: Hub
         code, text = refusal(a_hub, "alice", gpu=wrong)
         assert code == 400, wrong
         assert "gpu-" not in text, "a form knows sizes, not kernelspec names"
-    alice = Visitor(a_hub.url, "alice", PASSWORD)
+    alice = HubUser(a_hub.url, "alice", PASSWORD)
     status, page = alice.get("hub/spawn")
     assert (status, sizes_on(page)) == (200, ["none", "0.25", "0.5", "0.25-low", "custom"])
     status, page = alice.post("hub/spawn", **{"gpu": "custom", "gpu-custom": "0.75"})
@@ -58,7 +58,7 @@ def test_a_size_that_the_user_may_not_have_is_refused_by_page_and_api(a_hub: Hub
 
 
 def test_a_servers_kernels_outlive_it_and_have_the_size_of_the_spawn_page(a_hub: HubProcess) -> None:
-    alice = Visitor(a_hub.url, "alice", PASSWORD)
+    alice = HubUser(a_hub.url, "alice", PASSWORD)
     alice.post("hub/spawn", **{"gpu": "custom", "gpu-custom": "0.30"})
     a_hub.wait_for_server("alice")
     token = a_hub.token_of("alice")
@@ -67,6 +67,9 @@ def test_a_servers_kernels_outlive_it_and_have_the_size_of_the_spawn_page(a_hub:
     assert (kernel["id"], kernel["name"]) == (made["id"], "python3.gpu-0.3")
     server = f"{a_hub.url}/user/alice"
     run_cell(server, token, kernel["id"], "kept = 6 * 7")
+    ours = "('JUPYTERHUB_', 'JUPYTER_GATEWAY_', 'JUPYTER_TOKEN', 'KERNEL_')"
+    code = f"import os; print([name for name in os.environ if name.startswith({ours})])"
+    assert run_cell(server, token, kernel["id"], code) == "[]\n", "neither the service's nor the server's tokens"
 
     a_hub.stop_server("alice")
     report = until(lambda: soon_ending(a_hub, token, kernel["id"]))
@@ -85,7 +88,7 @@ def test_a_servers_kernels_outlive_it_and_have_the_size_of_the_spawn_page(a_hub:
 
 
 def test_the_page_shows_the_last_choice(a_hub: HubProcess) -> None:
-    alice = Visitor(a_hub.url, "alice", PASSWORD)
+    alice = HubUser(a_hub.url, "alice", PASSWORD)
     a_hub.stop_server("alice")
     _, page = alice.get("hub/spawn")
     assert 'id="aliquot-gpu-custom" value="custom" checked' in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -16,6 +17,7 @@ from .conftest import TOKENS, USERS, Answer, Ask, write_light_spec
 from .test_ownership import NOTHING
 
 MARKUP = "<img src=x onerror=alert(1)>\"'><script>alert(2)</script>"
+IN_PATH = MARKUP.replace("/", "|")
 UP = ("../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "....//", "%252e%252e%252f", "..%c0%af", "/")
 REPEATING: tuple[tuple[str, str, Any], ...] = (
     ("GET", "api/kernels/{x}", None),
@@ -46,6 +48,16 @@ def folder_of(pid: int) -> str:
     return os.path.realpath(f"/proc/{pid}/cwd")
 
 
+async def raw(port: int, path: str, who: str) -> tuple[int, bytes]:
+    """The status and all of the answer to a path that no client of ours has rewritten."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    token = f"Authorization: token {TOKENS[who]}\r\n" if TOKENS[who] else ""
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{token}Connection: close\r\n\r\n".encode())
+    answer = await asyncio.wait_for(reader.read(), 60)
+    writer.close()
+    return int(answer.split(b" ", 2)[1]), answer
+
+
 def as_text(answer: Answer) -> bool:
     """Whether no browser takes it for a page: what it is is said, is believed, and may load nothing."""
     policy = answer.headers.get("Content-Security-Policy", "")
@@ -63,20 +75,36 @@ async def test_markup_in_names_is_text_in_every_answer(ask: Ask) -> None:
             assert (answer.status, as_text(answer)) == (200, True), path
 
 
+async def test_markup_in_the_name_of_a_share_is_text(ask: Ask) -> None:
+    kernel = (await ask("alice", "POST", "api/kernels", body={"name": "light"})).json["id"]
+    shares = f"aliquot/api/kernels/{kernel}/shares"
+    named = [IN_PATH, "bob\r\nSet-Cookie: a=b", "bob\0", "b\u200bob"]
+    for name in named:
+        answer = await ask("alice", "PUT", f"{shares}/users/{name}", body={"access": "read"})
+        assert answer.status in (200, 400, 404), (name, answer)
+        assert as_text(answer) or answer.status == 404, name
+        assert "Set-Cookie: a=b" not in str(answer.headers)
+    told = await ask("alice", "GET", shares)
+    assert as_text(told)
+    assert {share["name"] for share in told.json["shares"]} <= {named[0]}, "names that can be printed"
+    assert (await ask("bob", "GET", "api/kernels", kernel)).status == 404
+
+
 async def test_an_error_that_repeats_markup_is_no_page_of_it(ask: Ask) -> None:
     for method, path, body in REPEATING:
         filled = None if body is None else {name: value.format(x=MARKUP) for name, value in body.items()}
-        answer = await ask("ada", method, path.format(x=quote(MARKUP, safe=""), n=NOTHING), body=filled)
+        answer = await ask("ada", method, path.format(x=IN_PATH, n=NOTHING), body=filled)
         assert 400 <= answer.status < 500, (path, answer)
         assert as_text(answer) or b"<img src=x" not in answer.body, path
 
 
-async def test_a_page_of_an_error_shows_markup_as_text(ask: Ask) -> None:
+async def test_a_page_of_an_error_shows_markup_as_text(ask: Ask, jp_http_port: int, jp_base_url: str) -> None:
+    await ask("nobody", "GET", "api")
     for path in ("no/{x}", "kernelspecs/{x}/logo.png", "kernelspecs/python3/{x}", "login?next={x}"):
         for who in ("nobody", "alice"):
-            answer = await ask(who, "GET", path.format(x=quote(MARKUP, safe="")))
-            assert b"<img src=x" not in answer.body, path
-            assert b"<script>alert" not in answer.body, path
+            _, answer = await raw(jp_http_port, jp_base_url + path.format(x=quote(MARKUP, safe="")), who)
+            assert b"<img src=x" not in answer, path
+            assert b"<script>alert" not in answer, path
 
 
 async def test_every_answer_says_its_type_and_frames_nowhere_else(ask: Ask) -> None:
@@ -89,14 +117,15 @@ async def test_every_answer_says_its_type_and_frames_nowhere_else(ask: Ask) -> N
             assert "Content-Type" in headers, path
 
 
-async def test_no_path_leads_out_of_its_folder(ask: Ask) -> None:
+async def test_no_path_leads_out_of_its_folder(ask: Ask, jp_http_port: int, jp_base_url: str) -> None:
+    await ask("nobody", "GET", "api")
     places = ("kernelspecs/python3/{}", "kernelspecs/{}", "static/{}", "custom/{}", "aliquot/api/{}", "api/{}")
     asked = [place.format("".join([up] * 12) + "etc/passwd") for up in UP for place in places]
     for path in asked:
         for who in ("nobody", "alice"):
-            answer = await ask(who, "GET", path)
-            assert answer.status in (302, 400, 403, 404), (path, answer.status)
-            assert b"root:" not in answer.body, path
+            status, answer = await raw(jp_http_port, jp_base_url + path, who)
+            assert status in (301, 302, 400, 403, 404), (path, status)
+            assert b"root:" not in answer, path
 
 
 async def test_a_sessions_path_opens_no_folder(ask: Ask, a_server: ServerApp) -> None:
