@@ -87,7 +87,7 @@ class HubProcess:
         with_lab: bool = True,
     ) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
-        self.port, hub_port, proxy_port, gateway_port = _free_ports(4)
+        self.port, self.hub_port, proxy_port, self.gateway_port = _free_ports(4)
         self.url = f"http://127.0.0.1:{self.port}"
         self.gateway_url = f"{self.url}/services/{SERVICE}"
         self.token = os.urandom(16).hex()
@@ -96,7 +96,12 @@ class HubProcess:
             self._make_home(user)
         ours = ("--Aliquot.keep_kernels=never", "--Aliquot.driver=softgpu", "--allow-root")
         text = _CONFIG.format(
-            **{"port": self.port, "hub_port": hub_port, "proxy_port": proxy_port, "gateway_port": gateway_port},
+            **{
+                "port": self.port,
+                "hub_port": self.hub_port,
+                "proxy_port": proxy_port,
+                "gateway_port": self.gateway_port,
+            },
             **{"home": self.home, "password": PASSWORD, "proxy": PROXY, "token": self.token, "more": more},
             app="" if with_lab else "jupyter_server.serverapp.ServerApp",
             server=python_m("jupyterhub.singleuser"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from hub_kernels import run_cell
 from hub_process import HubProcess
@@ -10,6 +12,7 @@ HUB = {"with_lab": False, "options": ("--Aliquot.keep_kernels=always",)}
 
 
 @pytest.mark.soak
+@pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="starts a whole Hub twice: make soak")
 def test_kernels_outlive_their_hub_and_its_gateway(a_hub: HubProcess) -> None:
     a_hub.start_server("alice", gpu="0.25")
     token = a_hub.token_of("alice")
