@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 
 from aliquot.gpu_hook.waiting import within
@@ -26,6 +26,7 @@ _LONGEST_SLEEP_SECONDS = 1.0  # who waits is told every second; idleness shows b
 _SHORTEST_SLEEP_SECONDS = 0.02
 _CHECKPOINT_RETRY_SECONDS = 60.0
 _RETRY_SECONDS = 1.0  # after a move that failed and does not say when to try again
+_SURE_SECONDS = 5.0  # that others hold what kernels need: a move that a busy machine draws out spoils looks at devices
 
 Tell = Callable[[str], None]
 
@@ -54,6 +55,7 @@ class LeaseKeeper:
         self._checkpoint_after = checkpoint_after_seconds  # None: never
         self._records: dict[str, LeaseRecord] = {}
         self._waits: dict[str, Wait] = {}
+        self._doubts: dict[str, float] = {}  # kernel -> since when others than kernels seem to hold what it wants
         self._told: dict[str, tuple[object, float]] = {}  # kernel -> what was told of it, when
         self._moves: set[asyncio.Task[None]] = set()
         self._wanted = asyncio.Event()
@@ -66,7 +68,7 @@ class LeaseKeeper:
 
     def remove(self, kernel_id: str) -> None:
         """It ended: what it had is free for others."""
-        for known in (self._records, self._waits, self._told):
+        for known in (self._records, self._waits, self._doubts, self._told):
             known.pop(kernel_id, None)
         self._tell(kernel_id)
         self.hurry()
@@ -188,16 +190,31 @@ class LeaseKeeper:
             )
             wanted = {h.uuid: h.wanted_bytes for h in view.holdings if h.wanted_bytes}
             if view.state is not State.RESIDENT or not wanted or not is_hopeless:
+                self._doubts.pop(view.kernel_id, None)
                 continue
             desks = self._records[view.kernel_id].kernel.desks
             held = self._held(views)
             # What others than kernels have of a device is an estimate: what kernels do not have, its driver may grant.
             if all(held.get(uuid, 0) + amount <= self.room.memory_bytes(uuid) for uuid, amount in wanted.items()):
                 desks.give_room()
+            elif waits[view.kernel_id].reason is Reason.STUCK and self._is_doubtful(view, wanted, views, now):
+                continue
             else:
                 log.info("event=no_room_ever kernel=%s wanted=%s", view.kernel_id, wanted)
                 desks.refuse_room()
             waits.pop(view.kernel_id, None)
+
+    def _is_doubtful(self, view: KernelView, wanted: Mapping[str, int], views: list[KernelView], now: float) -> bool:
+        """Whether only what others seem to have of a device is in the way, and that not for long yet."""
+        left = {uuid: self.room.memory_bytes(uuid) - amount for uuid, amount in wanted.items()}
+        for one in views:
+            may_leave = one is not view and one.movable_at < NEVER
+            for h in one.holdings:
+                if h.uuid in left:
+                    left[h.uuid] -= h.held_bytes - (h.elastic_bytes if may_leave else 0)
+        if any(amount < 0 for amount in left.values()):
+            return False
+        return now - self._doubts.setdefault(view.kernel_id, now) < _SURE_SECONDS
 
     def _prepare(self, waits: dict[str, Wait]) -> None:
         """Who has to leave when its hold or turn is over then leaves without waiting for host memory."""

@@ -96,6 +96,39 @@ def test_what_only_others_seem_to_have_is_left_to_the_driver(play: Any) -> None:
     play(scenario)
 
 
+def test_what_others_seem_to_have_for_a_moment_refuses_nobody(play: Any) -> None:
+    """A move that takes long is on the device before it is booked: it looks like somebody else's memory."""
+
+    async def scenario(node: ANode) -> None:
+        idle, grower = node.kernel("idle", 400), node.kernel("grower", 500)
+        node.look(others=400 * MIB)
+        grower.grow(300 * MIB)
+        await node.turn(later=40)
+        await node.turn(later=4)
+        assert grower.desks.answers == []
+        node.look()
+        await node.turn()
+        assert idle.residency.state is KernelState.SWAPPING_OUT
+        await node.finish(idle)
+        assert grower.desks.answers == ["given"]
+
+    play(scenario)
+
+
+def test_what_others_have_refuses_who_needs_it(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        idle, grower = node.kernel("idle", 400), node.kernel("grower", 500)
+        node.look(others=400 * MIB)
+        grower.grow(300 * MIB)
+        await node.turn(later=40)
+        assert grower.desks.answers == []
+        await node.turn(later=6)
+        assert grower.desks.answers == ["refused"]
+        assert idle.residency.state is KernelState.RESIDENT
+
+    play(scenario)
+
+
 def test_growth_for_which_the_host_has_no_memory_is_refused_in_the_end(play: Any) -> None:
     async def scenario(node: ANode) -> None:
         node.host_room = 100 * MIB
