@@ -10,6 +10,7 @@ from aliquot.gateway.admission import AdmissionSnapshot
 from aliquot.gateway.culling import Announcement
 from aliquot.gateway.kernel_shares import Shares
 from aliquot.gateway.request_queue import QueueEntry
+from aliquot.gateway.sessions import OwnedSessionManager
 from aliquot.gateway.status import PLAIN, LocalKernel
 from aliquot.provisioner.errors import RequestError
 from aliquot.provisioner.grant_record import stanza_request
@@ -99,9 +100,11 @@ def waiting_elsewhere(snapshot: AdmissionSnapshot, known: Iterable[LocalKernel])
 
 
 def session_labels(sessions: SessionManager) -> dict[str, str]:
-    """Kernel id to the notebook's path, from the table of sessions."""
-    sessions.cursor.execute("SELECT kernel_id, path FROM session")
-    return {row["kernel_id"]: row["path"] or "" for row in sessions.cursor.fetchall()}
+    """Kernel id to its owner's notebook, from the table of sessions; what a guest's is called is nothing to others."""
+    guests = sessions.guests.all() if isinstance(sessions, OwnedSessionManager) else {}
+    sessions.cursor.execute("SELECT session_id, kernel_id, path FROM session")
+    rows = [row for row in sessions.cursor.fetchall() if row["session_id"] not in guests]
+    return {row["kernel_id"]: row["path"] or "" for row in rows}
 
 
 def request_of(kernel: Any) -> Request | None:

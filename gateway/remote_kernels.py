@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from jupyter_server import CallContext
 from jupyter_server.gateway.gateway_client import gateway_request
 from jupyter_server.gateway.managers import GatewayKernelManager, GatewayMappingKernelManager
 from jupyter_server.utils import url_path_join
@@ -23,6 +24,8 @@ from traitlets import default
 # In the answer of a gateway of ours to a question for the asker's own kernels; other gateways list everybody's.
 OWNER_HEADER = "Aliquot-Owner"
 OWN_KERNELS = {"owner": "me"}
+# In a request's context: the kernel that it must not end by itself, for its session is a guest's.
+SPARED_KERNEL = "aliquot_spared_kernel"
 
 _NOT_FOUND = 404
 _FIRST_RETRY_SECONDS = 0.5
@@ -54,15 +57,36 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
             if not known:
                 self.remove_kernel(found)
             raise HTTPError(_NOT_FOUND, f"Kernel does not exist: {found}")
-        self._started.add(found)
+        if not self.is_of_another(found):
+            self._started.add(found)
         return found
+
+    def is_of_another(self, kernel_id: str) -> bool:
+        """Whether it is a kernel that somebody else shares with this server's user: nothing here ends it by itself."""
+        kernel = self._kernels.get(kernel_id)
+        model = None if kernel is None else kernel.kernel
+        return isinstance(model, dict) and "owner" in model
+
+    def spare(self, kernel_id: str) -> None:
+        """What the request that is served now does by itself ends it not."""
+        CallContext.set(SPARED_KERNEL, kernel_id)
+
+    async def shutdown_kernel(self, kernel_id: str, now: bool = False, restart: bool = False) -> None:
+        """Called by DELETE /api/kernels/{id}, which the gateway refuses to guests, and by sessions and culling."""
+        if CallContext.get(SPARED_KERNEL) != kernel_id:
+            await super().shutdown_kernel(kernel_id, now=now, restart=restart)
+
+    async def cull_kernel_if_idle(self, kernel_id: str) -> None:
+        """Called by Jupyter's culler."""
+        if not self.is_of_another(kernel_id):
+            await super().cull_kernel_if_idle(kernel_id)
 
     async def list_kernels(self, **kwargs: Any) -> list[dict[str, Any]]:
         """Called by GET /api/kernels, and before culling."""
         return await self.list_gateway_kernels(**kwargs)
 
     async def list_gateway_kernels(self, **kwargs: Any) -> list[dict[str, Any]]:
-        """What the gateway has for this user."""
+        """What the gateway has for this user: kernels of his own, and those that others share with him."""
         response = await gateway_request(url_concat(self.kernels_url, OWN_KERNELS), method="GET")
         if OWNER_HEADER not in response.headers:
             # Some other gateway, on which kernels that we do not know may be anybody's.
@@ -98,7 +122,8 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
             self.log.info("kernels=%d left=running gateway=%s", len(self._kernels), self.kernels_url)
             self._kernels.clear()
             return
-        ours = sorted((self._started | self.kernels_of_sessions()) & set(self._kernels))
+        used = (self._started | self.kernels_of_sessions()) & set(self._kernels)
+        ours = sorted(kernel_id for kernel_id in used if not self.is_of_another(kernel_id))
         stops = [self.shutdown_kernel(kernel_id, now=now) for kernel_id in ours]
         ends = await asyncio.gather(*stops, return_exceptions=True)
         for kernel_id, error in zip(ours, ends, strict=True):

@@ -34,6 +34,24 @@ class RemoteSessionManager(GatewaySessionManager):
         await self._know_kernels(path=path)
         return bool(await super().session_exists(path))
 
+    async def update_session(self, session_id: str, **kwargs: Any) -> None:
+        """Called by PATCH, which ends the kernel that the session had before, unless it is somebody else's."""
+        if kwargs.get("kernel_id") is not None:
+            self._spare_kernel_of(session_id)
+        await super().update_session(session_id, **kwargs)
+
+    async def delete_session(self, session_id: str) -> None:
+        """Called by DELETE, which ends the kernel, unless it is somebody else's."""
+        await self._know_kernels(session_id=session_id)
+        self._spare_kernel_of(session_id)
+        await super().delete_session(session_id)
+
+    def _spare_kernel_of(self, session_id: str) -> None:
+        manager = self.kernel_manager
+        for kernel_id in self._kernels_of({"session_id": session_id}):
+            if isinstance(manager, AliquotRemoteKernelManager) and manager.is_of_another(kernel_id):
+                manager.spare(kernel_id)
+
     async def _know_kernels(self, **wanted: Any) -> None:
         manager = self.kernel_manager
         if not isinstance(manager, AliquotRemoteKernelManager) or manager.is_known:

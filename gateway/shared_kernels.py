@@ -15,13 +15,12 @@ from typing import Any
 from jupyter_server import CallContext
 
 from .access import Access
-from .auth import access_of, current_user
+from .auth import User, access_of, current_user
 from .kernel_shares import Shares
 from .managed_kernel import ManagedKernel
+from .remote_kernels import SPARED_KERNEL
 from .resizable_kernels import ResizableKernelManager
 from .shared_sockets import look_at_sockets
-
-_SPARED = "aliquot_spared_kernel"
 
 
 class SharedKernelManager(ResizableKernelManager):
@@ -40,6 +39,10 @@ class SharedKernelManager(ResizableKernelManager):
         """With whom it is shared. Asked by the authorizer."""
         kernel = self._kernels.get(kernel_id)
         return kernel.shares if isinstance(kernel, ManagedKernel) else Shares()
+
+    def concerns(self, user: User, kernel_id: str) -> bool:
+        """Whether it is his or shared with him by name: an administrator may see more. Asked by GET ?owner=me."""
+        return self.shares_of(kernel_id).access(user.name, user.teams, self.owner_of(kernel_id)) is not Access.NONE
 
     def share(self, kernel_id: str, shares: Shares) -> None:
         """From now on it is shared so, and with nobody else."""
@@ -75,11 +78,11 @@ class SharedKernelManager(ResizableKernelManager):
         return [kernel for kernel in kernels if access_of(user, self, kernel["id"]) is not Access.NONE]
 
     def kernel_model(self, kernel_id: str) -> dict[str, Any]:
-        """Called by Jupyter's handlers for each kernel they show. One that is shared with the asker says so."""
+        """Called by Jupyter's handlers for each kernel they show. One that is another's than the asker's says so."""
         model: dict[str, Any] = super().kernel_model(kernel_id)
-        access = access_of(current_user(), self, kernel_id)
-        if access in (Access.READ, Access.WRITE):
-            model["access"], model["owner"] = access.word, self.owner_of(kernel_id)
+        user, owner = current_user(), self.owner_of(kernel_id)
+        if owner != user.name:
+            model["access"], model["owner"] = access_of(user, self, kernel_id).word, owner
         return model
 
     def update_env(self, *, kernel_id: str, env: dict[str, str]) -> None:
@@ -89,10 +92,10 @@ class SharedKernelManager(ResizableKernelManager):
 
     def spare(self, kernel_id: str) -> None:
         """What the request that is served now does by itself ends it not: it is of a session that is a guest's."""
-        CallContext.set(_SPARED, kernel_id)
+        CallContext.set(SPARED_KERNEL, kernel_id)
 
     def may_end(self, kernel_id: str) -> bool:
         """Whether who asks now may end it; the server itself may."""
-        if CallContext.get(_SPARED) == kernel_id:
+        if CallContext.get(SPARED_KERNEL) == kernel_id:
             return False
         return access_of(current_user(), self, kernel_id) is Access.OWN

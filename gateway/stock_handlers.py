@@ -98,19 +98,27 @@ class KernelsHandler(kernels.MainKernelHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        """With `?owner=me` an administrator's own kernels alone: what the servers in gateway mode of a user ask."""
+        """With `?owner=me` those of the asker and shared with him: what the servers in gateway mode of a user ask."""
         manager: Any = self.kernel_manager
-        if not hasattr(manager, "owner_of") or self.get_query_argument("owner", "") != OWN_KERNELS["owner"]:
+        if not hasattr(manager, "concerns") or self.get_query_argument("owner", "") != OWN_KERNELS["owner"]:
             await with_cause(super().get)
             return
-        owner = user_of(self).name
-        listed = [model for model in manager.list_kernels() if manager.owner_of(model["id"]) == owner]
+        user, owner = user_of(self), user_of(self).name
+        listed = [model for model in manager.list_kernels() if manager.concerns(user, model["id"])]
         self.set_header(OWNER_HEADER, quote(owner))
         self.finish(json.dumps(listed, default=json_default))
 
     @authenticated
     async def post(self) -> None:
         await with_cause(super().post)
+
+
+class KernelHandler(kernels.KernelHandler):
+    """GET and DELETE /api/kernels/{id}."""
+
+    @authenticated
+    async def delete(self, kernel_id: str) -> None:
+        await with_cause(super().delete, kernel_id)
 
 
 class KernelActionHandler(kernels.KernelActionHandler):
@@ -199,6 +207,7 @@ def replacements() -> list[tuple[str, type[RequestHandler]]]:
     """Route and handler, the routes as Jupyter wrote them."""
     ours = (
         KernelsHandler,
+        KernelHandler,
         KernelActionHandler,
         ChannelsHandler,
         KernelSpecHandler,

@@ -153,3 +153,36 @@ def test_changes_and_events_are_passed_on_to_the_gateway(
         assert stream.connected
     finally:
         stream.close()
+
+
+def test_a_kernel_that_is_shared_is_used_from_another_users_server_and_outlives_it(
+    a_gateway: Server, own_servers: Callable[..., list[Server]]
+) -> None:
+    hers, his = own_servers("alice", "bob")
+    kernel_id = a_session(hers)["kernel"]["id"]
+    share = f"aliquot/api/kernels/{kernel_id}/shares/users/bob"
+    assert his.kernels() == []
+    assert hers.ask("PUT", share, {"access": "write"}).body["shares"][0]["name"] == "bob"
+    assert his.kernels() == [kernel_id], "what is shared with its user is in the server's list"
+    body = {"path": "b.ipynb", "name": "b.ipynb", "type": "notebook", "kernel": {"id": kernel_id}}
+    session = his.ask("POST", "api/sessions", body).body
+    assert (session["kernel"]["id"], session["kernel"]["owner"]) == (kernel_id, "alice")
+    assert his.execute(kernel_id, "x = 42\nprint('x is', x)", until="\n") == "x is 42\n"
+    told = his.ask("GET", f"aliquot/api/kernels/{kernel_id}").body
+    assert (told["access"], told["owner"], told["shares"]) == ("write", "alice", None)
+    refused = his.ask("DELETE", f"api/kernels/{kernel_id}")
+    assert (refused.status, "shared with you to use by alice" in refused.body) == (403, True)
+    assert his.ask("DELETE", f"api/sessions/{session['id']}").status == 204
+    session = his.ask("POST", "api/sessions", body).body
+    other = his.ask("PATCH", f"api/sessions/{session['id']}", {"kernel": {"name": "python3"}}).body["kernel"]["id"]
+    back = his.ask("PATCH", f"api/sessions/{session['id']}", {"kernel": {"id": kernel_id}}).body["kernel"]
+    assert (back["id"], his.until(lambda: other not in his.kernels())) == (kernel_id, True), "his own kernel ended"
+    assert his.ask("POST", "api/shutdown", {}).status == 200
+    his.wait()
+    assert a_gateway.kernels() == [kernel_id], "his server's stop ends what is his alone"
+    his.start()
+    [found] = his.ask("GET", "api/sessions").body
+    assert found["kernel"]["id"] == kernel_id
+    assert hers.ask("DELETE", share).status == 200
+    his.until(lambda: his.kernels() == [] and his.ask("GET", "api/sessions").body == [])
+    assert hers.execute(kernel_id, "print('still', x)", until="\n") == "still 42\n"

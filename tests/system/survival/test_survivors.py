@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-USERS = {"alice": "token-of-alice", "bob": "token-of-bob", "ada": "token-of-ada"}
+USERS = {name: f"token-of-{name}" for name in ("alice", "bob", "carol", "ada")}
 ADA = USERS["ada"]
 
 
@@ -68,6 +68,9 @@ def before(scene: Scene, world: Any) -> None:
     for owner, name in (("bob", "first in line"), ("alice", "second in line")):
         scene.kernels[name] = gateway.start_kernel("python3.gpu-1", USERS[owner])
         world.wait_until(lambda name=name: position(gateway, scene.kernels[name]))  # type: ignore[misc]
+    for name, access in (("holder", "read"), ("second in line", "write")):
+        path = f"/aliquot/api/kernels/{scene.kernels[name]}/shares/users/carol"
+        gateway.call("PUT", path, {"access": access}, USERS["alice"])
     asking = scene.tabs["asker"].execute("print('hello', input('who? '))", stdin=True)
     scene.messages["asking"] = asking
     scene.tabs["asker"].find(asking, "input_request")
@@ -101,6 +104,15 @@ def test_kernels_have_their_ids_and_owners(scene: Scene) -> None:
     for user, kernels in want.items():
         listed = scene.gateway.call("GET", "/api/kernels", None, USERS[user])
         assert {kernel["id"] for kernel in listed} == kernels
+
+
+def test_what_was_shared_still_is_also_of_a_kernel_that_waits(scene: Scene) -> None:
+    listed = scene.gateway.call("GET", "/api/kernels", None, USERS["carol"])
+    told = {kernel["id"]: (kernel["owner"], kernel["access"]) for kernel in listed}
+    assert told == {
+        scene.kernels["holder"]: ("alice", "read"),
+        scene.kernels["second in line"]: ("alice", "write"),
+    }
 
 
 def test_nobody_reaches_somebody_elses(scene: Scene, world: Any) -> None:
