@@ -111,9 +111,10 @@ class KernelEvents:
         """Called by the logger with what it has found to be of the schema."""
         looks = [self._before.get(data["kernel_id"]), self._last.get(data["kernel_id"])]
         told = [look for look in looks if look is not None]
-        # Who lost it hears of that alone; of one that is gone, those who could see it.
+        # Who lost it hears of that alone; of its end, those who could see it: shares end with it.
+        is_last = data["kind"] == "shared" or data["state"] == "ended"
         for listener in list(self._listeners):
-            if any(_may_hear(listener.user, look) for look in (told if data["kind"] == "shared" else told[:1])):
+            if any(_may_hear(listener.user, look) for look in (told if is_last else told[:1])):
                 listener.put({"schema_id": schema_id, **data})
 
 

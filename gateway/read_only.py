@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .access import Access
+
 ASKABLE = frozenset({"kernel_info_request", "comm_info_request"})
 ENAME = "ReadOnlyKernel"
 _HEADER = ("msg_id", "session", "username", "date", "version", "msg_type")
@@ -38,8 +40,10 @@ def question(channel: str, header: Mapping[str, Any], content: Mapping[str, Any]
     return {"header": told, "parent_header": {}, "metadata": {}, "content": asked}
 
 
-def refusal(owner: str) -> str:
+def refusal(owner: str, access: Access = Access.READ) -> str:
     """What a cell shows."""
+    if access is Access.WRITE:
+        return f"shared with you to use by {owner}, who alone ends it"
     return f"shared with you read-only by {owner}: you see what it shows, and run nothing in it"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import struct
 import time
 from typing import Any
 
@@ -38,6 +39,8 @@ _MOST_QUESTIONS, _QUESTIONS_EACH_SECOND = 30, 5
 _MOST_REFUSED, _REFUSED_EACH_SECOND = 400, 50
 _MOST_UNREAD = 400
 _LONGEST_READ = 1 << 20
+# What is raised where somebody sends what is no message.
+UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError, struct.error)
 
 
 class SharedWebsocketConnection(KernelWebsocketConnection):
@@ -108,15 +111,24 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
     def handle_incoming_message(self, incoming_msg: Any) -> None:
         """Called for each message of the browser's."""
         access = self.access
-        if access >= Access.WRITE:
+        if access is Access.OWN or (access is Access.WRITE and not self._ends_it(incoming_msg)):
             super().handle_incoming_message(incoming_msg)
-        elif access is Access.READ and self.channels:
-            self._answer(incoming_msg)
+        elif access is not Access.NONE and self.channels:
+            self._answer(incoming_msg, access)
 
-    def _answer(self, said: Any) -> None:
+    def _ends_it(self, said: Any) -> bool:
+        """Whether it asks the kernel to end, which is its owner's to do."""
         try:
+            return self._read(said)[1].get("msg_type") == "shutdown_request"
+        except UNREADABLE:
+            return False  # Jupyter's own says what is wrong
+
+    def _answer(self, said: Any, access: Access) -> None:
+        try:
+            if len(said) > _LONGEST_READ:
+                raise ValueError(f"it has {len(said)} bytes; who may only look needs no more than {_LONGEST_READ}")
             channel, header, content = self._read(said)
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        except UNREADABLE as error:
             self.log.warning("kernel=%s request=dropped it is no Jupyter message: %r", self.kernel_id, error)
             self._tire()
             return
@@ -125,14 +137,12 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
             self.session.send(self.channels[channel], asked)
             return
         if self._tire():
-            why = refusal(self._owner) if asked is None else "asked too often: try again in a few seconds"
+            why = refusal(self._owner, access) if asked is None else "asked too often: try again in a few seconds"
             for answer in answers(channel, header, content, why):
                 self._tell(answer, header)
 
     def _read(self, said: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
         """Channel, header and content. Raises what is raised for what is no message."""
-        if len(said) > _LONGEST_READ:
-            raise ValueError(f"it has {len(said)} bytes; who may only look needs no more than {_LONGEST_READ}")
         if self.subprotocol == _V1:
             channel, parts = deserialize_msg_from_ws_v1(said)
             header, content = json.loads(parts[0]), json.loads(parts[3])

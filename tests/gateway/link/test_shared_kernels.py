@@ -45,7 +45,8 @@ class SharedHouse(House):
         return Browser(connect, self.kernel_id, protocol, session)
 
     async def ask(self, name: str, method: str, *path: str, body: Any = None) -> tuple[int, Any]:
-        sent = None if body is None else json.dumps(body)
+        # A POST without a body would be chunked, and its length unknown.
+        sent = json.dumps(body) if body is not None else "{}" if method == "POST" else None
         try:
             answer = await self._anybody(
                 *path, method=method, headers=as_user(name), body=sent, allow_nonstandard_methods=True
@@ -174,6 +175,8 @@ async def test_who_may_write_works_in_it_with_its_owner(a_shared_house: SharedHo
     assert [m.type for m in alice.of(asked) if m.channel != "iopub"] == []
     status, _ = await house.ask("bob", "POST", "api", "kernels", house.kernel_id, "interrupt")
     assert status == 204
+    ended = await bob.ask("control", "shutdown_request", {"restart": False})
+    assert (ended.content["status"], "who alone ends it" in ended.content["evalue"]) == ("error", True)
     assert (await house.ask("bob", "DELETE", "api", "kernels", house.kernel_id))[0] == 403
     await house.share("bob", "read")
     ran = await bob.execute("x = 0")

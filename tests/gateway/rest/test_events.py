@@ -6,13 +6,16 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from aliquot.gateway.access import Access
 from aliquot.gateway.auth import User
 from aliquot.gateway.kernel_events import _LONGEST_QUEUE, KernelEvents, Listener
 from aliquot.gateway.kernel_news import by_id, kernel_news
-from aliquot.gateway.status import NodeView, Scene, kernel_reports
+from aliquot.gateway.kernel_shares import Share, Shares
+from aliquot.gateway.status import PLAIN, LocalKernel, NodeView, Scene, kernel_reports
 from aliquot.gpu_hook.client import read_status
 from jupyter_server.serverapp import ServerApp
 
@@ -84,6 +87,28 @@ def test_memory_that_was_refused_is_told_once_and_again_when_it_was_more() -> No
     quota = plain["quota_bytes"]
     assert needed(None, quota + 1) == needed(quota + 1, quota + 2) == ["quota"]
     assert needed(quota + 1, quota + 1) == needed(None, quota) == needed(quota + 1, None) == []
+
+
+async def test_who_a_kernel_is_shared_with_hears_of_it_and_who_lost_it_hears_that_and_nothing_after() -> None:
+    shared = Shares((Share("user", "bob", Access.READ),))
+    alices = LocalKernel("k", "python3", "alice", "", PLAIN, "resident")
+    scenes = [alices, replace(alices, shares=shared), alices, replace(alices, state="swapped")]
+    scene = {"kernel": scenes[0]}
+    events = KernelEvents(lambda: Scene("", kernels=(scene["kernel"],)), logging.getLogger("test"))
+    alice, bob, carol = (events.listen(User(name, "user")) for name in ("alice", "bob", "carol"))
+    for kernel_now in scenes[1:]:
+        scene["kernel"] = kernel_now
+        events.tell()
+        await asyncio.sleep(0)  # the logger's own tasks deliver
+        await asyncio.sleep(0)
+
+    def heard(listener: Listener) -> list[tuple[str, str]]:
+        found = [listener.events.get_nowait() for _ in range(listener.events.qsize())]
+        return [(event["kind"], event["state"]) for event in found if event is not None]
+
+    want = [("shared", "resident"), ("shared", "resident")]
+    assert heard(alice) == [*want, ("state", "swapped")]
+    assert (heard(bob), heard(carol)) == (want, [])
 
 
 def test_a_listener_that_does_not_read_is_told_that_its_stream_is_over() -> None:
