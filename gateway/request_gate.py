@@ -12,12 +12,13 @@ from aliquot.gateway.access import may_reach
 from aliquot.gateway.limit_guard import BODY, REQUESTS, SETTING, LimitGuard
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.serverapp import ServerApp
+from tornado.http1connection import HTTP1Connection
 from tornado.httputil import HTTPServerRequest
 from tornado.routing import Matcher, Rule
 from tornado.web import Finish, RequestHandler, stream_request_body
 
 _MESSAGE_SETTING = "websocket_max_message_size"
-_TOO_MANY, _TOO_LARGE, _NO_LENGTH = 429, 413, 411
+_TOO_MANY, _TOO_LARGE = 429, 413
 
 
 def admit(handler: JupyterHandler, name: str) -> None:
@@ -55,7 +56,9 @@ def install(server: ServerApp, guard: LimitGuard, *, has_files: bool) -> None:
 
 
 class _Large(Matcher):
-    """Requests whose body is too large, or of a length that they do not say."""
+    """Requests whose body says that it is too large. One that does not say its length, as clients send even an empty
+    one, is read up to the bound: tornado counts, and ends the connection.
+    """
 
     def __init__(self, most: int, is_limited: Callable[[str], bool]) -> None:
         self._most = most
@@ -63,12 +66,13 @@ class _Large(Matcher):
 
     def match(self, request: HTTPServerRequest) -> dict[str, Any] | None:
         """Called by the application's router, before the body is read."""
-        if _has_unknown_length(request):
-            is_large = True
-        else:
-            length = request.headers.get("Content-Length", "0")
-            is_large = not length.isdecimal() or int(length) > self._most
-        return {} if is_large and self._is_limited(request.path) else None
+        if not self._is_limited(request.path):
+            return None
+        if "Transfer-Encoding" in request.headers and isinstance(request.connection, HTTP1Connection):
+            request.connection.set_max_body_size(self._most)
+            return None
+        length = request.headers.get("Content-Length", "0")
+        return {} if not length.isdecimal() or int(length) > self._most else None
 
 
 @stream_request_body
@@ -86,19 +90,12 @@ class LargeBodyHandler(RequestHandler):
         """Called by tornado when it has read the headers."""
         most = self._guard.limits.body_bytes
         self._guard.note(BODY, str(self.request.remote_ip))
-        if _has_unknown_length(self.request):
-            _answer(self, _NO_LENGTH, "asked with a body of a length that is not said; send Content-Length")
-        else:
-            length = self.request.headers["Content-Length"][:20]
-            told = f"asked with a body of {length} bytes; at most {most} are read here (c.Limits.{BODY}). Send less"
-            _answer(self, _TOO_LARGE, told)
+        length = self.request.headers.get("Content-Length", "")[:20]
+        told = f"asked with a body of {length} bytes; at most {most} are read here (c.Limits.{BODY}). Send less"
+        _answer(self, _TOO_LARGE, told)
 
     def data_received(self, chunk: bytes) -> None:
         """Called by tornado with what comes all the same."""
-
-
-def _has_unknown_length(request: HTTPServerRequest) -> bool:
-    return "Transfer-Encoding" in request.headers
 
 
 def _answer(handler: RequestHandler, status: int, message: str) -> None:

@@ -45,8 +45,7 @@ class SharedHouse(House):
         return Browser(connect, self.kernel_id, protocol, session)
 
     async def ask(self, name: str, method: str, *path: str, body: Any = None) -> tuple[int, Any]:
-        # A POST without a body would be chunked, and its length unknown.
-        sent = json.dumps(body) if body is not None else "{}" if method == "POST" else None
+        sent = None if body is None else json.dumps(body)
         try:
             answer = await self._anybody(
                 *path, method=method, headers=as_user(name), body=sent, allow_nonstandard_methods=True

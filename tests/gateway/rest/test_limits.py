@@ -108,6 +108,20 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(ask: Ask) -
     assert (await ask("ada", "PUT", "api/contents/large.txt", body=body)).status == 201
 
 
+async def test_a_body_of_unknown_length_is_read_up_to_the_limit(ask: Ask) -> None:
+    """Tornado's own client sends a POST without a body so, and so do others."""
+    kernel = (await ask("alice", "POST", "api/kernels", body={"name": "python3"})).json["id"]
+    assert (await ask("alice", "POST", "api/kernels", kernel, "interrupt")).status == 204
+
+    async def produce(write: Any) -> None:
+        for _ in range(6):
+            await write(b"x" * 1000)
+
+    answer = await ask("alice", "POST", "api/kernels", body_producer=produce)
+    assert answer.status in (400, 599), "400, or the connection ended while it was sent"
+    assert len((await ask("alice", "GET", "api/kernels")).json) == 1
+
+
 async def a_socket(ask: Ask, jp_ws_fetch: Any) -> Any:
     kernel = (await ask("alice", "POST", "api/kernels", body={"name": "python3"})).json["id"]
     headers = {"Authorization": f"token {TOKENS['alice']}"}
