@@ -37,7 +37,7 @@ from aliquot.gateway.outlooks import OutlookRules, Outlooks
 from aliquot.gateway.own_folders import private_folders
 from aliquot.gateway.own_kernels import OwnKernels
 from aliquot.gateway.patience import within_patience
-from aliquot.gateway.remarks import gateway_mode, replaced_classes
+from aliquot.gateway.remarks import engine_within_reach, gateway_mode, replaced_classes
 from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager
 from aliquot.gateway.remote_status import remote_handlers
 from aliquot.gateway.request_gate import install
@@ -103,6 +103,8 @@ class AliquotExtension(ExtensionApp):
         remarks = (*(gateway_mode(self._gateway_url) or replaced_classes(server)), *self._memory.remarks)
         for remark in remarks:
             self.log.warning("%s", remark)
+        if warning := engine_within_reach(server):
+            self.log.warning("%s", warning)
         self._scenes = SceneMaker(basis, self._own, is_remote=bool(self._gateway_url), remarks=remarks)
         self.settings[SETTING] = self._sources(basis)
         # A user's own server in gateway mode is its user's; the gateway has the limits.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider
+from aliquot.gateway.auth import AliquotAuthorizer, tells_people_apart
+from aliquot.gateway.container_plans import base_of
 from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.gateway.sizes import SizedKernelSpecManager
 from jupyter_server.serverapp import ServerApp
@@ -28,14 +29,27 @@ def replaced_classes(server: ServerApp) -> tuple[str, ...]:
             f"This server's kernelspec manager is {_name(server.kernel_spec_manager)}, not ours: only installed "
             "kernelspecs are offered. Remove c.ServerApp.kernel_spec_manager_class to change that."
         )
-    provider = server.identity_provider
-    has_users = isinstance(provider, AliquotIdentityProvider) and provider.has_users
-    if has_users and not isinstance(server.authorizer, AliquotAuthorizer):
+    if tells_people_apart(server.identity_provider) and not isinstance(server.authorizer, AliquotAuthorizer):
         remarks.append(
             f"This server has several users, but its authorizer is {_name(server.authorizer)}, not ours: users may "
             "reach each other's kernels. Remove c.ServerApp.authorizer_class to change that."
         )
     return tuple(remarks)
+
+
+def engine_within_reach(server: ServerApp) -> str:
+    """For the administrator's log: where users' processes run as an account that may use a container engine."""
+    specs = server.kernel_spec_manager
+    if not tells_people_apart(server.identity_provider) or not isinstance(specs, SizedKernelSpecManager):
+        return ""
+    images = {image.name for image in specs.catalogue.entries}
+    if not images or (specs.allowed_kernelspecs and {base_of(name) for name in specs.allowed_kernelspecs} <= images):
+        return ""
+    return (
+        "this server has several users and starts containers, and it offers kernels that are processes, too: those "
+        "run as its own account, which may use the container engine and so do all that root may. Name images alone "
+        "in c.KernelSpecManager.allowed_kernelspecs, unless the users trust each other (SECURITY.md)"
+    )
 
 
 def _name(thing: object) -> str:

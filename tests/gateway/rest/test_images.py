@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from aliquot.gateway.container_plans import ContainerStart
+from aliquot.gateway.remarks import engine_within_reach
 from aliquot.provisioner.container_plan import ContainerPlan
 from aliquot.provisioner.errors import LaunchError
 from jupyter_server.serverapp import ServerApp
@@ -50,6 +51,19 @@ def planned(a_server: ServerApp, monkeypatch: pytest.MonkeyPatch) -> list[tuple[
 
 async def names(ask: Ask, who: str) -> set[str]:
     return set((await ask(who, "GET", "api/kernelspecs")).json["kernelspecs"])
+
+
+@pytest.mark.parametrize(
+    ("allowed", "want"),
+    [([], True), (["open"], False), (["open.gpu-0.25", "vision"], False), (["open", "python3.gpu-0.5"], True)],
+)
+async def test_the_log_says_where_users_processes_may_use_the_engine(
+    a_server: ServerApp, allowed: list[str], want: bool
+) -> None:
+    a_server.kernel_spec_manager.allowed_kernelspecs = set(allowed)
+    assert ("may use the container engine" in engine_within_reach(a_server)) == want
+    a_server.identity_provider.users = {}
+    assert engine_within_reach(a_server) == "", "a person's own server"
 
 
 async def test_users_see_the_images_that_are_for_them(ask: Ask) -> None:
