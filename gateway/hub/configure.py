@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from aliquot.gateway.hub import sections, spawn
@@ -15,7 +16,13 @@ from aliquot.gateway.hub.scopes import (
     USER_SCOPES,
     access_scope,
 )
-from aliquot.gateway.hub.service import check_reach, server_environment, server_token_scopes, service_entry
+from aliquot.gateway.hub.service import (
+    check_account,
+    check_reach,
+    server_environment,
+    server_token_scopes,
+    service_entry,
+)
 from aliquot.gateway.hub.settings import HubConfigError, HubSettings
 from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
@@ -26,6 +33,7 @@ def configure(c: Config, **settings: Any) -> HubSettings:
     wanted = HubSettings(**settings)
     spawner = _spawner_name(c)
     check_reach(wanted, spawner)
+    check_account(wanted, os.geteuid())
     _add_service(c, wanted)
     _add_scopes(c, wanted)
     for section in sections.sections_of(c, "Spawner", "environment"):

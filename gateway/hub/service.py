@@ -21,6 +21,8 @@ def service_entry(settings: HubSettings) -> dict[str, Any]:
     if settings.is_managed:
         entry |= {"command": settings.command(), "environment": dict(settings.gateway_environment)}
         entry |= _patience()
+        if settings.gateway_user:
+            entry["user"] = settings.gateway_user
     else:
         entry["api_token"] = settings.api_token
     return entry
@@ -73,6 +75,17 @@ def server_token_scopes(settings: HubSettings) -> Callable[[Any], Any]:
         return scopes
 
     return make
+
+
+def check_account(settings: HubSettings, user_id: int) -> None:
+    """Raises HubConfigError where the gateway, and with it every kernel, would be root's: it would not start."""
+    is_roots = user_id == 0 and not settings.gateway_user
+    if settings.is_managed and is_roots and "--allow-root" not in settings.gateway_options:
+        raise HubConfigError(
+            "this Hub runs as root, and would start the gateway and all kernels as root: name an account for them "
+            "(configure(gateway_user='aliquot')), start the gateway yourself (api_token=…), or, to try it, take "
+            "gateway_options=['--allow-root']"
+        )
 
 
 def check_reach(settings: HubSettings, spawner: str) -> None:

@@ -26,9 +26,9 @@ class HubSettings:
     """The arguments of `configure`; docs/how-to/jupyterhub.md tells what each is for.
 
     ``url``: where the gateway listens; ``connect_url``: how users' servers reach it, if not by that. ``api_token``:
-    of a gateway that the administrator starts; without one the Hub starts it. Limits are in GPUs; an
-    ``user_limit_gpus`` of 0 is none. ``keep_kernels``: whether they outlive their user's server (always), end with it
-    (never), or as the server's own signal has it (auto); ``minutes_without_server``: for how long, 0 for ever.
+    of a gateway that the administrator starts; without one the Hub starts it, as ``gateway_user``. Limits are in
+    GPUs; a ``user_limit_gpus`` of 0 is none. ``keep_kernels``: whether they outlive their user's server (always), end
+    with it (never), or as the server's own signal has it (auto); ``minutes_without_server``: for how long, 0 for ever.
     """
 
     sizes: Sequence[str] = ("0.25", "0.5", "1", "0.25-low")
@@ -43,6 +43,7 @@ class HubSettings:
     url: str = "http://127.0.0.1:8890"
     connect_url: str = ""
     api_token: str = ""
+    gateway_user: str = ""
     gateway_options: Sequence[str] = ()
     gateway_environment: Mapping[str, str] = field(default_factory=dict)
     keep_kernels: str = "always"

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from hub_process import HubProcess, hub_problem
+
+
+@pytest.fixture(autouse=True)
+def no_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of a configuration's values do not depend on who runs them; a real Hub is a process of its own."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
 
 @pytest.fixture(scope="module")

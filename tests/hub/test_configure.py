@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
-from aliquot.gateway.hub import HubConfigError, configure
+from aliquot.gateway.hub import HubConfigError, HubSettings, configure
 from aliquot.gateway.hub.scopes import ADMIN_SCOPE
 from traitlets.config import Config
 
+HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "jupyterhub.md"
 ACCESS = "access:services!service=aliquot"
 
 
@@ -79,6 +83,22 @@ def test_a_gateway_that_the_administrator_starts_is_given_its_token_and_no_comma
         "oauth_client_allowed_scopes": [ADMIN_SCOPE],
     }
     assert "--hub" in wanted.command()
+
+
+def test_a_hub_that_runs_as_root_starts_no_gateway_as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(HubConfigError, match="gateway_user='aliquot'"):
+        configure(Config())
+    c = Config()
+    configure(c, gateway_user="aliquot")
+    assert service(c)["user"] == "aliquot"
+    configure(Config(), gateway_options=["--allow-root"])
+    configure(Config(), api_token="the administrator starts it")
+
+
+def test_every_argument_is_in_the_how_to() -> None:
+    text = HOW_TO.read_text()
+    assert not [field.name for field in dataclasses.fields(HubSettings) if f"`{field.name}`" not in text]
 
 
 def test_what_an_administrator_has_set_stays() -> None:
