@@ -1,0 +1,68 @@
+"""One epoll loop for a thousand relays: the interface of provisioner/relay/loop.py, and timers. Knows no kernels."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import select
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from aliquot.provisioner.relay.loop import READ, WRITE, Loop
+
+_MOST_EVENTS = 512
+_MOST_SECONDS = 1.0
+_ERROR = 8  # any bit that is neither READ nor WRITE
+
+
+class EpollLoop(Loop):
+    """The relay's own polls a list, which would be walked through at each turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._epoll = select.epoll()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+
+    def watch(self, target: Any, handler: Callable[[int], object], events: int = READ) -> None:
+        """``target`` is a descriptor's number."""
+        wanted = (select.EPOLLIN if events & READ else 0) | (select.EPOLLOUT if events & WRITE else 0)
+        if target in self._handlers:
+            self._epoll.modify(target, wanted)
+        else:
+            self._epoll.register(target, wanted)
+        self._handlers[target] = handler
+
+    def forget(self, target: Any) -> None:
+        """Before it is closed. Idempotent."""
+        if self._handlers.pop(target, None) is not None:
+            self._epoll.unregister(target)
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call this once, so many seconds from now."""
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), call))
+
+    def run(self) -> None:
+        """For ever."""
+        while True:
+            now = time.monotonic()
+            while self._timers and self._timers[0][0] <= now:
+                self._guarded(heapq.heappop(self._timers)[2])
+            wait = min(_MOST_SECONDS, self._timers[0][0] - now) if self._timers else _MOST_SECONDS
+            for target, found in self._epoll.poll(max(0.0, wait), _MOST_EVENTS):
+                handler = self._handlers.get(target)
+                if handler is not None:
+                    self._guarded(lambda handler=handler, found=found: handler(_events(found)))  # type: ignore[misc]
+
+    def _guarded(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except Exception:
+            traceback.print_exc()
+
+
+def _events(found: int) -> int:
+    events = (READ if found & select.EPOLLIN else 0) | (WRITE if found & select.EPOLLOUT else 0)
+    return events | (_ERROR if found & (select.EPOLLERR | select.EPOLLHUP) else 0)

@@ -1,0 +1,176 @@
+"""One user of the load test: polls the status, listens to events and a kernel's channels, starts and ends kernels."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from load.http_client import HttpClient
+from tornado.httpclient import HTTPRequest
+from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+POLL_SECONDS = 2.0
+_ANSWER_SECONDS = 60.0
+
+
+@dataclass
+class Seen:
+    """What all users together measured since it was last emptied. Milliseconds, and numbers."""
+
+    user_status: list[float] = field(default_factory=list)
+    admin_status: list[float] = field(default_factory=list)
+    cells: list[float] = field(default_factory=list)
+    events: int = 0
+    foreign: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+class User:
+    """``kernels``: those it has now. What it measures goes into ``seen()``."""
+
+    def __init__(self, name: str, token: str, port: int, is_admin: bool, seen: Callable[[], Seen]) -> None:
+        self.name = name
+        self.is_admin = is_admin
+        self.kernels: list[str] = []
+        self.client = HttpClient(port, token)
+        self._wishes = HttpClient(port, token)
+        self._port = port
+        self._token = token
+        self._seen = seen
+        self._events: asyncio.Task[None] | None = None
+        self._channels: WebSocketClientConnection | None = None
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+
+    # ---- status
+
+    async def poll_for_ever(self, dice: random.Random) -> None:
+        """As a panel does: a question, its answer, and some seconds of rest."""
+        await asyncio.sleep(dice.uniform(0, POLL_SECONDS))
+        while True:
+            try:
+                await self.poll()
+            except Exception as error:
+                self._seen().failures.append(f"status: {error!r}")
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def poll(self) -> bytes:
+        """One status, measured from the question to its last byte."""
+        began = time.perf_counter()
+        answer = await self.client.ask("GET", "/aliquot/api/status")
+        took = 1e3 * (time.perf_counter() - began)
+        seen = self._seen()
+        (seen.admin_status if self.is_admin else seen.user_status).append(took)
+        if not self.is_admin:
+            kernels = json.loads(answer)["kernels"]
+            seen.foreign += sum(kernel["owner"] != self.name for kernel in kernels)
+        return answer
+
+    # ---- kernels
+
+    async def start_kernel(self, name: str) -> str:
+        """Returns when the gateway has answered."""
+        model = await self._wishes.json("POST", "/api/kernels", {"name": name})
+        self.kernels.append(model["id"])
+        return str(model["id"])
+
+    async def end_kernel(self, kernel_id: str) -> None:
+        """Returns when it is no more."""
+        self.kernels.remove(kernel_id)
+        await self._wishes.ask("DELETE", f"/api/kernels/{kernel_id}")
+
+    async def resize(self, kernel_id: str, gpus: float) -> None:
+        """Returns when it has the size, or waits for it."""
+        await self._wishes.ask("PATCH", f"/aliquot/api/kernels/{kernel_id}", {"gpus": gpus})
+
+    async def leave(self) -> None:
+        """Close all."""
+        if self._events is not None:
+            self._events.cancel()
+            await asyncio.gather(self._events, return_exceptions=True)
+            self._events = None
+        self.drop_channels()
+        self.client.close()
+        self._wishes.close()
+
+    # ---- websockets
+
+    async def listen(self) -> None:
+        """Hear of its kernels, and open one of them."""
+        if self._events is None:
+            events = await self._open("/aliquot/api/events")
+            self._events = asyncio.create_task(self._hear(events))
+        if self._channels is None and self.kernels:
+            await self.open_channels(self.kernels[0])
+
+    async def open_channels(self, kernel_id: str) -> None:
+        """A notebook's socket."""
+        self.drop_channels()
+        path = f"/api/kernels/{kernel_id}/channels?session_id={uuid.uuid4().hex}"
+        url = f"ws://127.0.0.1:{self._port}{path}"
+        request = HTTPRequest(url, headers={"Authorization": f"token {self._token}"})
+        self._channels = await websocket_connect(request, on_message_callback=self._take)
+
+    def drop_channels(self) -> None:
+        """As a laptop that is shut."""
+        if self._channels is not None:
+            self._channels.close()
+            self._channels = None
+        for waiting in self._waiting.values():
+            waiting.cancel()
+        self._waiting.clear()
+
+    async def run_cell(self, seconds: float) -> None:
+        """One cell, measured beyond its own time."""
+        if self._channels is None:
+            return
+        msg_id = uuid.uuid4().hex
+        done = self._waiting[msg_id] = asyncio.get_running_loop().create_future()
+        began = time.perf_counter()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._channels.write_message(json.dumps(_cell(msg_id, seconds)))
+            await asyncio.wait_for(done, _ANSWER_SECONDS + seconds)
+            self._seen().cells.append(1e3 * (time.perf_counter() - began - seconds))
+
+    def _take(self, message: str | bytes | None) -> None:
+        if message is None or b"" == message or '"execute_reply"' not in str(message):
+            return
+        answer = json.loads(message)
+        waiting = self._waiting.pop(answer["parent_header"].get("msg_id", ""), None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    async def _open(self, path: str) -> WebSocketClientConnection:
+        headers = {"Authorization": f"token {self._token}"}
+        return await websocket_connect(HTTPRequest(f"ws://127.0.0.1:{self._port}{path}", headers=headers))
+
+    async def _hear(self, events: WebSocketClientConnection) -> None:
+        try:
+            while (message := await events.read_message()) is not None:
+                seen = self._seen()
+                seen.events += 1
+                if not self.is_admin and json.loads(message)["owner"] != self.name:
+                    seen.foreign += 1
+            self._seen().failures.append("events: the stream ended")
+        finally:
+            events.close()
+
+
+def _cell(msg_id: str, seconds: float) -> dict[str, Any]:
+    header = {"msg_id": msg_id, "msg_type": "execute_request", "session": "load", "username": "", "version": "5.4"}
+    content = {"code": f"{seconds:g}", "silent": False, "store_history": True, "user_expressions": {}}
+    metadata = {"cellId": msg_id}
+    return {
+        "header": header,
+        "parent_header": {},
+        "metadata": metadata,
+        "content": content,
+        "channel": "shell",
+        "buffers": [],
+    }
