@@ -191,8 +191,8 @@ class Admission:
 
     def waiting(self, kernel_id: str, *, grows: bool = False) -> QueueEntry | None:
         """Its place in the queue and why; None for a kernel that does not wait to start, or to grow."""
-        entries = (entry for entry in self._queue.entries() if entry.is_growth == grows)
-        return next((entry for entry in entries if entry.kernel_id == kernel_id), None)
+        entry = self._queue.entry(kernel_id)
+        return entry if entry is not None and entry.is_growth == grows else None
 
     def snapshot(self) -> AdmissionSnapshot:
         """What is held and who waits, frozen."""

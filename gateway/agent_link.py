@@ -63,7 +63,7 @@ class AgentLink:
 
     async def status(self) -> Node:
         """The node as the agent sees it now. Raises AliquotError."""
-        return read_node(await self._answered(self._connected().status()))
+        return read_node(await self._answered(self._connected().status(kernels=False)))
 
     async def reserve(self, asker: Asker, request: Request, placement: Mapping[str, int]) -> Grant:
         """Reserve for a kernel that holds nothing yet. Raises AliquotError."""

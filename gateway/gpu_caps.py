@@ -5,7 +5,7 @@ It counts what it is given, and knows no queue, no clock and no one's name but t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from aliquot.provisioner.errors import LimitError
@@ -64,10 +64,19 @@ class CapUse:
         return self.limit is not None and more > 0 and taken + more > self.limit.hundredths
 
 
-def claims_of(ledger: LedgerSnapshot, pending: Iterable[Pending]) -> tuple[Claim, ...]:
-    """All that is held and waited for."""
-    held = [Claim(h.grant.owner, h.asker.teams, held=h.grant.request.gpus.hundredths) for h in ledger.holdings.values()]
-    return (*held, *(Claim(one.owner, one.teams, waits=one.more) for one in pending))
+def claims_of(
+    ledger: LedgerSnapshot,
+    pending: Iterable[Pending],
+    counts: Callable[[str, frozenset[str]], bool] = lambda owner, teams: True,
+) -> tuple[Claim, ...]:
+    """All that is held and waited for; ``counts``: whether what this owner of these teams has is asked for."""
+    held = [
+        Claim(h.grant.owner, h.asker.teams, held=h.grant.request.gpus.hundredths)
+        for h in ledger.holdings.values()
+        if counts(h.grant.owner, h.asker.teams)
+    ]
+    waits = [Claim(one.owner, one.teams, waits=one.more) for one in pending if counts(one.owner, one.teams)]
+    return (*held, *waits)
 
 
 def cap_uses(caps: GpuCaps, claims: Collection[Claim], name: str, teams: Iterable[str]) -> tuple[CapUse, ...]:

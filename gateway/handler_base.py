@@ -68,6 +68,10 @@ class AliquotHandler(APIHandler):
         self.set_header("Content-Type", "application/json")
         self.finish(json.dumps({"message": message, "reason": error.reason}))
 
+    def compute_etag(self) -> str | None:
+        """Called by tornado. No cache keeps an answer, so nobody asks whether it is still the same."""
+        return None
+
     def answer(self, report: dict[str, Any]) -> None:
         """Send JSON, never kept by a cache: it is another one for each user and each second."""
         self.answer_text(json.dumps(report))

@@ -16,7 +16,7 @@ from aliquot.gateway.share_handlers import SHARE_HANDLERS
 from aliquot.gateway.shared_folder import read_folder
 from aliquot.gateway.size_names import PATTERN, STEP, describe_grammar
 from aliquot.gateway.sizes import OfferedSize, SizedKernelSpecManager
-from aliquot.gateway.status import status_report
+from aliquot.gateway.status import status_text
 from aliquot.gateway.stock_handlers import read_body
 from aliquot.provisioner.errors import AliquotError
 from jupyter_server.auth.decorator import authorized
@@ -32,7 +32,7 @@ class StatusHandler(AliquotHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        self.answer(status_report(self.sources.scene(), self.asker))
+        self.answer_text(status_text(self.sources.scene(), self.asker))
 
 
 class SizesHandler(AliquotHandler):

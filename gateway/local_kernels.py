@@ -62,21 +62,23 @@ def local_kernels(
     A plain kernel is among them as soon as there is something to tell about it.
     """
     queue, found = {entry.kernel_id: entry for entry in snapshot.starts}, []
-    holdings = {holding.grant.kernel_id: holding for holding in snapshot.holdings}
+    holdings = snapshot.ledger.holdings
     for kernel_id in manager.list_kernel_ids():
         kernel = manager.get_kernel(kernel_id)
-        request, last_crash = request_of(kernel), getattr(kernel, "last_crash", None)
+        waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
+        # A kernelspec is read anew each time it is asked: what was granted, admission knows.
+        request = request_of(kernel) if holding is None else holding.grant.request
+        last_crash = getattr(kernel, "last_crash", None)
         if request is None and not (last_crash or kernel_id in announced or getattr(kernel, "was_shared", False)):
             continue
         state, reason = manager.kernel_state(kernel_id)
-        waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
         found.append(
             LocalKernel(
                 id=kernel_id,
                 name=kernel.kernel_name,
                 owner=manager.owner_of(kernel_id) or "",
                 label=labels.get(kernel_id, ""),
-                request=holding.grant.request if holding else request or PLAIN,
+                request=request or PLAIN,
                 state=state,
                 reason=reason,
                 queue_position=waiting.position if waiting else None,

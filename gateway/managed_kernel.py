@@ -220,6 +220,11 @@ class ManagedKernel(ServerKernelManager):
         if not ready.done():
             ready.set_result(None)
 
+    async def _async_post_start_kernel(self, **kwargs: Any) -> None:
+        """Called by _async_start_kernel. Jupyter opens a socket to end the kernel with; it does so again at its end."""
+        await super()._async_post_start_kernel(**kwargs)
+        self._close_control_socket()
+
     def _has_our_provisioner(self) -> bool:
         """Made here, as Jupyter would a moment later: another one would hand what it does not know on to Popen."""
         if self.provisioner is None:

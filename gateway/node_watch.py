@@ -17,6 +17,8 @@ from aliquot.provisioner.errors import AliquotError
 
 _CLIENT_NAME = "gateway status"
 _MOST_LACKS = 1024
+# However often something changes: of the time, looking takes a quarter at most.
+_RESTS = 3
 
 
 class NodeWatch:
@@ -80,7 +82,9 @@ class NodeWatch:
         while True:
             await self._wait()
             try:
+                began = self._clock.now()
                 await self.look()
+                await self._clock.sleep(_RESTS * (self._clock.now() - began))
             except Exception:
                 self._log.exception("node_watch=failed; it goes on")
 

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import zmq
+import zmq.asyncio
 from jupyter_server._tz import isoformat
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+from traitlets import default
 
 from .activity import Activity, execution_state, moment
 from .relay_link import KernelLink
 from .relay_links import RelayLinks
+
+_MOST_SOCKETS = 16_384
 
 
 class RelayedKernelManager(AsyncMappingKernelManager):
@@ -27,6 +31,14 @@ class RelayedKernelManager(AsyncMappingKernelManager):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.links: RelayLinks | None = None
+
+    @default("context")
+    def _roomy_context(self) -> zmq.asyncio.Context:
+        """Called by traitlets. ZeroMQ allows 1023 sockets, and while kernels start or end each has one or two."""
+        self._created_context = True
+        context = zmq.asyncio.Context()
+        context.set(zmq.MAX_SOCKETS, min(_MOST_SOCKETS, context.get(zmq.SOCKET_LIMIT)))
+        return context
 
     def start_watching_activity(self, kernel_id: str) -> None:
         """Called when a kernel has started, and by whoever adopts one. Opens its link."""
@@ -66,7 +78,7 @@ class RelayedKernelManager(AsyncMappingKernelManager):
     def dropped_messages(self, kernel_id: str) -> Mapping[str, int] | None:
         """What its browsers were not sent, by reason; None for a kernel without a relay."""
         counts = None if self.links is None else self.links.counts(kernel_id)
-        return None if counts is None else asdict(counts)
+        return None if counts is None else dict(vars(counts))
 
     def activity_of(self, kernel_id: str) -> Activity | None:
         """What the kernel does, as its relay tells; None for one without a relay."""

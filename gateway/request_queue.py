@@ -55,6 +55,8 @@ class RequestQueue:
 
     def __init__(self) -> None:
         self._waiting: dict[str, Waiting] = {}
+        # By kernel id, counted when somebody asks: a place in the queue is asked for each kernel that is shown.
+        self._places: dict[str, int] | None = None
         self.outcomes: Counter[str] = Counter(submitted=0, granted=0, refused=0, withdrawn=0, resized=0)
 
     def __len__(self) -> int:
@@ -71,6 +73,7 @@ class RequestQueue:
 
     def add(self, waiting: Waiting) -> None:
         """At its place by time: one that a gateway before us had queued comes before those who came since."""
+        self._places = None
         later = [other for other in self._waiting.values() if other.pending.since > waiting.pending.since]
         self._waiting[waiting.asker.kernel_id] = waiting
         for other in later:
@@ -109,23 +112,34 @@ class RequestQueue:
 
     def entries(self) -> tuple[QueueEntry, ...]:
         """The queue, frozen."""
-        return tuple(
-            QueueEntry(
-                kernel_id=waiting.asker.kernel_id,
-                owner=waiting.asker.owner,
-                request=waiting.pending.request,
-                label=waiting.asker.label,
-                position=position,
-                reason=waiting.reason,
-                since=waiting.shown_since,
-                is_growth=waiting.is_growth,
-            )
-            for position, waiting in enumerate(self._waiting.values(), 1)
-        )
+        return tuple(_entry(waiting, place) for place, waiting in enumerate(self._waiting.values(), 1))
+
+    def entry(self, kernel_id: str) -> QueueEntry | None:
+        """One of them; None for a kernel that does not wait."""
+        waiting = self._waiting.get(kernel_id)
+        if waiting is None:
+            return None
+        if self._places is None:
+            self._places = {each: place for place, each in enumerate(self._waiting, 1)}
+        return _entry(waiting, self._places[kernel_id])
 
     def _leave(self, waiting: Waiting, outcome: str) -> None:
         del self._waiting[waiting.asker.kernel_id]
+        self._places = None
         if not waiting.is_growth:
             self.outcomes[outcome] += 1
         elif outcome == "granted":
             self.outcomes["resized"] += 1
+
+
+def _entry(waiting: Waiting, position: int) -> QueueEntry:
+    return QueueEntry(
+        kernel_id=waiting.asker.kernel_id,
+        owner=waiting.asker.owner,
+        request=waiting.pending.request,
+        label=waiting.asker.label,
+        position=position,
+        reason=waiting.reason,
+        since=waiting.shown_since,
+        is_growth=waiting.is_growth,
+    )

@@ -6,6 +6,7 @@ from aliquot.gateway import __version__
 from aliquot.gateway.basis import Basis
 from aliquot.gateway.local_kernels import waiting_elsewhere
 from aliquot.gateway.own_kernels import OwnKernels
+from aliquot.gateway.report_memo import ReportMemo
 from aliquot.gateway.status import NodeView, Scene
 
 
@@ -17,6 +18,7 @@ class SceneMaker:
         self._own = own
         self._is_remote = is_remote
         self._remarks = remarks
+        self._memo = ReportMemo()
 
     def remark(self, remarks: tuple[str, ...]) -> None:
         """To be said from now on, too."""
@@ -33,6 +35,7 @@ class SceneMaker:
         ours = () if self._own is None else self._own.listed(admission)
         if self._own is not None:
             problems = (*problems, *self._own.problems())
+        self._memo.forget_others(len(ours) + len(node.status.kernels if node.status else ()))
         return Scene(
             version=__version__,
             node=NodeView(node.status, (*problems, *self._remarks)),
@@ -47,4 +50,5 @@ class SceneMaker:
             refusals=self._basis.limits.counts(),
             caps=self._basis.knobs.gpu_caps(),
             grants=not self._is_remote,
+            memo=self._memo,
         )

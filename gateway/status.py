@@ -5,8 +5,11 @@ It reads nothing by itself and decides nothing; node_watch.py and local_kernels.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from aliquot.gateway.access import Access
@@ -14,13 +17,13 @@ from aliquot.gateway.activity import Activity
 from aliquot.gateway.auth import User
 from aliquot.gateway.clock import iso
 from aliquot.gateway.culling import Announcement
-from aliquot.gateway.device_reports import device_reports
 from aliquot.gateway.endings import EndedKernel
 from aliquot.gateway.gpu_caps import GpuCaps
 from aliquot.gateway.kernel_shares import UNSHARED, Shares
 from aliquot.gateway.kernel_usage import granted_usage, idle_since, kernel_usage
 from aliquot.gateway.ledger import LedgerSnapshot
 from aliquot.gateway.planner import Pending
+from aliquot.gateway.report_memo import ReportMemo
 from aliquot.gateway.request_queue import QueueEntry
 from aliquot.gateway.residency_view import host_copies_report, shown_state, waiting_text
 from aliquot.gateway.unhooked import count_processes
@@ -33,6 +36,8 @@ Report = dict[str, Any]
 # What a kernel without a GPU asks for.
 PLAIN = Request(GpuShare(0))
 LAST_ENDED = 20
+# The report of a kernel of another program, beside those of our own by who sees them.
+FOREIGN = "foreign"
 _NOT_RUNNING = ("pending", "starting", "ended")
 
 
@@ -95,6 +100,8 @@ class Scene:
     caps: GpuCaps = field(default_factory=GpuCaps)
     grants: bool = True
     refusals: Mapping[str, int] = field(default_factory=dict)
+    # What was told of the scenes before this one.
+    memo: ReportMemo = field(default_factory=ReportMemo, compare=False, repr=False)
 
 
 def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
@@ -117,10 +124,17 @@ def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
             "agent": "ok" if status else "unavailable",
             "message": " ".join(scene.node.problems) or None,
         },
-        "devices": device_reports(status, who.name) if status else [],
+        "devices": scene.memo.devices(status).reports(who.name) if status else [],
         "kernels": kernel_reports(news, who, ended),
         "queue": {"length": scene.queue_length},
     }
+
+
+def status_text(scene: Scene, who: User) -> str:
+    """The same as JSON. What is told of a kernel is written once for all who may see it."""
+    report = status_report(scene, who)
+    kernels = ", ".join(scene.memo.text(kernel) for kernel in report.pop("kernels"))
+    return f'{json.dumps(report)[:-1]}, "kernels": [{kernels}]}}'
 
 
 def _quota(scene: Scene, who: User) -> Report | None:
@@ -132,23 +146,37 @@ def kernel_reports(scene: Scene, who: User, ended: int | None = None) -> list[Re
 
     ``ended`` None: all that are remembered.
     """
-    known = {kernel.kernel_id: kernel for kernel in scene.node.status.kernels} if scene.node.status else {}
-    local = {kernel.id for kernel in scene.kernels}
+    memo, status = scene.memo, scene.node.status
+    known, local = memo.kernels(status), {kernel.id for kernel in scene.kernels}
     why = {kernel.id: kernel.ending for kernel in scene.ended}
     seen = []
     for kernel in scene.kernels:
         if access := access_for(who, kernel.owner, kernel.shares):
-            seen.append(
-                {**_local_kernel(_with_ending(kernel, why), known.get(kernel.id)), **_told(access, kernel.shares)}
-            )
-    others = [kernel for kernel in known.values() if kernel.kernel_id not in local and access_for(who, kernel.owner)]
-    seen += [{**_foreign_kernel(kernel), **_told(Access.OWN)} for kernel in others]
-    gone = [kernel for kernel in scene.ended if kernel.id not in local and access_for(who, kernel.owner)]
-    seen += [{**_local_kernel(_as_local(kernel), None), **_told(Access.OWN)} for kernel in gone[:ended]]
-    for report in seen:
-        resize = scene.resizes.get(report["id"])
-        report["resize"] = None if resize is None else resize_report(resize)
-    return seen
+            seen.append(_remembered(scene, _with_ending(kernel, why), known.get(kernel.id), access))
+    for other in known.values():
+        if other.kernel_id not in local and access_for(who, other.owner):
+            causes = (other, scene.resizes.get(other.kernel_id))
+            seen.append(memo.report(other.kernel_id, FOREIGN, causes, partial(_of_foreign, *causes)))
+    gone = (kernel for kernel in scene.ended if kernel.id not in local and access_for(who, kernel.owner))
+    return [*seen, *(_remembered(scene, _as_local(kernel), None, Access.OWN) for kernel in islice(gone, ended))]
+
+
+def _remembered(scene: Scene, kernel: LocalKernel, known: KernelStatus | None, access: Access) -> Report:
+    """What is told of it to who has this access: one report for all of them, until something of it changes."""
+    causes = (kernel, known, access, scene.resizes.get(kernel.id))
+    return scene.memo.report(kernel.id, access.word, causes, partial(_of_local, *causes))
+
+
+def _of_local(kernel: LocalKernel, known: KernelStatus | None, access: Access, resize: QueueEntry | None) -> Report:
+    return {**_local_kernel(kernel, known), **_told(access, kernel.shares), "resize": _resize(resize)}
+
+
+def _of_foreign(known: KernelStatus, resize: QueueEntry | None) -> Report:
+    return {**_foreign_kernel(known), **_told(Access.OWN), "resize": _resize(resize)}
+
+
+def _resize(entry: QueueEntry | None) -> Report | None:
+    return None if entry is None else resize_report(entry)
 
 
 def _with_ending(kernel: LocalKernel, why: Mapping[str, Ending]) -> LocalKernel:

@@ -14,7 +14,8 @@ def quota_report(
     caps: GpuCaps, ledger: LedgerSnapshot, pending: Iterable[Pending], name: str, teams: Iterable[str]
 ) -> dict[str, Any]:
     """``UserQuota`` of api.yaml. What waits is counted as admission counts it: it is left for nobody else."""
-    own, *of_teams = cap_uses(caps, claims_of(ledger, pending), name, teams)
+    capped = set(caps.teams_of(teams))
+    own, *of_teams = cap_uses(caps, claims_of(ledger, pending, lambda o, t: o == name or bool(capped & t)), name, teams)
     return {**_report(own), "teams": [{"name": use.team, **_report(use)} for use in of_teams]}
 
 

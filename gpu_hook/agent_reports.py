@@ -5,8 +5,9 @@ Reads JSON objects; talks to nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from .compute_reports import ComputeControl, ComputeStatus, read_compute, read_compute_control
@@ -251,13 +252,17 @@ def read_grant(report: Mapping[str, Any]) -> KernelGrant:
         raise UnreadableReportError(f"the agent sent a grant that cannot be read: {error!r}") from error
 
 
-def read_status(report: Mapping[str, Any]) -> NodeStatus:
+def read_status(
+    report: Mapping[str, Any], read_one: Callable[[Mapping[str, Any]], KernelStatus] | None = None
+) -> NodeStatus:
+    """``read_one`` reads a kernel: one that knows what it read before need not do it again."""
+    read_one = read_one or read_kernel
     try:
         return _read(
             NodeStatus,
             report,
             devices=tuple(_read_device(device) for device in report["devices"]),
-            kernels=tuple(_read_kernel(kernel) for kernel in report["kernels"]),
+            kernels=tuple(read_one(kernel) for kernel in report["kernels"]),
             enforcers=tuple(_read(EnforcerStatus, enforcer) for enforcer in report.get("enforcers", ())),
             actuators=tuple(_read(ActuatorStatus, actuator) for actuator in report.get("actuators", ())),
             foreign_processes=_read_processes(report.get("foreign_processes", ())),
@@ -283,7 +288,8 @@ def _read_kernel_device(report: Mapping[str, Any]) -> KernelDeviceStatus:
     return _read(KernelDeviceStatus, report, compute=read_compute(report.get("compute")))
 
 
-def _read_kernel(report: Mapping[str, Any]) -> KernelStatus:
+def read_kernel(report: Mapping[str, Any]) -> KernelStatus:
+    """One of the status's kernels. Raises UnreadableReportError, and KeyError, TypeError or AttributeError."""
     activity, trimmed = report.get("activity"), report.get("trimmed")
     return _read(
         KernelStatus,
@@ -304,11 +310,16 @@ def _read_processes(reports: Iterable[Mapping[str, Any]]) -> tuple[UnhookedProce
     return tuple(_read(UnhookedProcess, report) for report in reports)
 
 
+@cache
+def _names(kind: Hashable) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cast(Any, kind)))
+
+
 def _read(kind: type[_Kind], report: Mapping[str, Any], **parts: Any) -> _Kind:
     """Fields that a newer agent adds are ignored; one that is missing is an error, unless older agents have it not."""
     try:
-        names = [field.name for field in fields(cast(Any, kind))]
-        given = {name: parts.get(name, report.get(name)) for name in names if name in parts or name in report}
+        given = {name: report[name] for name in _names(cast(Hashable, kind)) if name in report}
+        given.update(parts)
         return kind(**given)
     except (KeyError, TypeError) as error:
         raise UnreadableReportError(f"the agent's report lacks {error} of {kind.__name__}") from error

@@ -41,6 +41,7 @@ from .agent_reports import (
 )
 from .paths import PathError, RuntimeDir, check_runtime_dir, find_runtime_dir
 from .residency_reports import LeaseEvent
+from .status_reader import StatusReader
 from .waiting import end_task, within
 
 __all__ = [
@@ -104,6 +105,7 @@ class AgentClient:
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._subscribers: set[asyncio.Queue[bool]] = set()
         self._watchers: dict[str, set[asyncio.Queue[LeaseEvent | None]]] = {}
+        self._status = StatusReader()
         self._last_id = 0
         self._is_closed = False
         self._lost: AgentUnreachable | None = None
@@ -133,8 +135,9 @@ class AgentClient:
         """Introduce this client, and check that both speak the same version."""
         return _readable(read_hello, await self.ask("hello", version=PROTOCOL_VERSION, name=name))
 
-    async def status(self) -> NodeStatus:
-        return _readable(read_status, await self.ask("status"))
+    async def status(self, *, kernels: bool = True) -> NodeStatus:
+        """``kernels`` False: what an agent of now leaves out, and one of before tells all the same."""
+        return _readable(self._status.read, await self.ask("status", **({} if kernels else {"kernels": False})))
 
     async def reserve(
         self,

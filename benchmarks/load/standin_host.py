@@ -20,6 +20,7 @@ from aliquot.provisioner.relay.clearing import remove_folder
 from aliquot.provisioner.relay.peer import Peer, ProtocolError, Record, Refusal, accept, listen
 from aliquot.provisioner.relay.relay_process import prepare_folder
 from aliquot.provisioner.relay.relay_record import OwnRecord, read_request
+
 from load.standin_loop import EpollLoop
 from load.standin_relay import StandInRelay
 

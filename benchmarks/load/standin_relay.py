@@ -35,6 +35,7 @@ from aliquot.provisioner.relay.relay_record import OwnRecord
 from aliquot.provisioner.relay.spill import Spill
 from aliquot.provisioner.relay.store import Bounds, Store
 from aliquot.provisioner.relay.traffic import activity_record, cells_record
+
 from load.standin_loop import EpollLoop
 
 INFO = {

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from load.http_client import HttpClient
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+from load.http_client import HttpClient
 
 POLL_SECONDS = 2.0
 _ANSWER_SECONDS = 60.0
@@ -139,7 +140,7 @@ class User:
             self._seen().cells.append(1e3 * (time.perf_counter() - began - seconds))
 
     def _take(self, message: str | bytes | None) -> None:
-        if message is None or b"" == message or '"execute_reply"' not in str(message):
+        if message is None or message == b"" or '"execute_reply"' not in str(message):
             return
         answer = json.loads(message)
         waiting = self._waiting.pop(answer["parent_header"].get("msg_id", ""), None)

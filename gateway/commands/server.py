@@ -5,6 +5,7 @@ Whatever the user configures (files or options) still wins.
 
 from __future__ import annotations
 
+import resource
 from typing import Any
 
 import aliquot.gateway.commands.late_grammar  # noqa: F401 (before Jupyter's server, which imports jsonschema)
@@ -13,10 +14,17 @@ from jupyter_server.services.contents.largefilemanager import AsyncLargeFileMana
 from traitlets import default
 
 EXTENSION = "aliquot.gateway"
+_MOST_FILES = 65_536
 
 
 class AliquotServerApp(ServerApp):
     """A Jupyter server with our extension on; the extension puts our managers in place."""
+
+    @default("min_open_files_limit")
+    def _default_min_open_files_limit(self) -> int | None:
+        """A kernel has three of this process's descriptors, a browser two: Jupyter's 4096 end at a thousand kernels."""
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
 
     def find_server_extensions(self) -> None:
         """Called by ServerApp.initialize. Ours is on, as if its configuration file were installed."""

@@ -60,7 +60,14 @@ from .residency import SwapTools
 from .residency_checkpoint import CheckpointTools
 from .settings import AgentSettings, read_arguments
 from .softgpu_state import prepare, remove
-from .status import describe_devices, describe_kernel, describe_lost, describe_oversubscription, describe_sighting
+from .status import (
+    charged_by_device,
+    describe_devices,
+    describe_kernel,
+    describe_lost,
+    describe_oversubscription,
+    describe_sighting,
+)
 from .trimming import Trims
 
 log = logging.getLogger(__name__)
@@ -255,8 +262,9 @@ class Agent:
     def _is_idle(self) -> bool:
         return not self._control.connections and not len(self._reservations)
 
-    def _describe(self) -> dict[str, Any]:
+    def _describe(self, with_kernels: bool) -> dict[str, Any]:
         found = self._auditor.findings
+        charged = charged_by_device(self._reservations.kernels)
         kernels = [
             {
                 **describe_kernel(kernel, found, self._enforcement, self._compute),
@@ -264,7 +272,7 @@ class Agent:
                 "misfits": self._misfits(kernel),
                 "trimmed": self._trims.describe(kernel.kernel_id),
             }
-            for kernel in self._reservations.kernels
+            for kernel in (self._reservations.kernels if with_kernels else ())
         ]
         return {
             "node": self._node.name,
@@ -272,7 +280,7 @@ class Agent:
             "enforcer": self._enforcement.name,
             "enforcers": [asdict(report) for report in self._enforcement.reports],
             "actuators": [asdict(report) for report in self._actuation.reports],
-            "devices": describe_devices(self._ledger, self._monitor.readings, kernels, self._compute),
+            "devices": describe_devices(self._ledger, self._monitor.readings, charged, self._compute),
             "host_memory_bytes": self._ledger.host_memory_bytes,
             "host_copies": asdict(self._arena.use),
             "oversubscription": self._ledger.oversubscription.most,

@@ -53,7 +53,8 @@ class Node:
 
 
 class Operations:
-    """``describe`` gives the status; ``shut_down`` ends the agent; ``subscribe`` enters a connection for events.
+    """``describe`` gives the status, with the kernels or without; ``shut_down`` ends the agent; ``subscribe`` enters a
+    connection for events.
 
     ``limits_env`` is what enforcer and actuators want in a kernel's environment; ``misfits``, what its running
     processes cannot be given before they are restarted.
@@ -65,7 +66,7 @@ class Operations:
         reservations: Reservations,
         leases: LeaseOperations,
         trims: Trims,
-        describe: Callable[[], dict[str, Any]],
+        describe: Callable[[bool], dict[str, Any]],
         subscribe: Callable[[int], None],
         shut_down: Callable[[], None],
         limits_env: Callable[[Reservation], Mapping[str, str]],
@@ -80,7 +81,7 @@ class Operations:
         self._misfits = misfits
         self._table: dict[str, Callable[[Mapping[str, Any], int], dict[str, Any]]] = {
             "hello": self._hello,
-            "status": lambda request, connection: self._describe(),
+            "status": lambda request, connection: self._describe(request.get("kernels") is not False),
             "reserve": self._reserve,
             "bind": self._bind,
             "release": self._release,

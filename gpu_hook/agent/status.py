@@ -20,18 +20,23 @@ from .libraries import Libraries
 from .residency_facts import swapped_by_device
 
 
+def charged_by_device(kernels: Iterable[Kernel]) -> dict[str, int]:
+    """Bytes by uuid, of all kernels together."""
+    charged: dict[str, int] = {}
+    for kernel in kernels:
+        for account, use in zip(kernel.accounts, kernel.report(), strict=True):
+            charged[account.part.uuid] = charged.get(account.part.uuid, 0) + use.charged_bytes
+    return charged
+
+
 def describe_devices(
     ledger: Ledger,
     readings: Iterable[DeviceReading],
-    kernels: Iterable[Mapping[str, Any]],
+    charged: Mapping[str, int],
     compute: ComputeKeeper,
 ) -> list[dict[str, Any]]:
-    """One object a device, from what ``describe_kernel`` said. A device that NVML did not see this time is lost."""
+    """One object a device. A device that NVML did not see this time is lost."""
     seen = {reading.facts.uuid: reading for reading in readings}
-    charged: dict[str, int] = {}
-    for kernel in kernels:
-        for device in kernel["devices"]:
-            charged[device["uuid"]] = charged.get(device["uuid"], 0) + device["charged_bytes"]
     result = []
     for facts in ledger.devices:
         reserved = ledger.reserved(facts.uuid)

@@ -1,0 +1,73 @@
+"""Reports that were made before and are still so: of a thousand kernels few change between two looks.
+
+Owned by whoever makes scenes. It decides nothing and knows no user: the same causes give the same report.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aliquot.gateway.device_reports import DeviceSums
+from aliquot.gpu_hook.agent_reports import KernelStatus, NodeStatus
+
+Report = dict[str, Any]
+_NO_KERNELS: Mapping[str, KernelStatus] = {}
+
+
+class _Made:
+    """One report, and of what it was made."""
+
+    __slots__ = ("causes", "report")
+
+    def __init__(self, causes: tuple[Any, ...], report: Report) -> None:
+        self.causes = causes
+        self.report = report
+
+
+class ReportMemo:
+    """``made`` counts the reports that had to be made."""
+
+    def __init__(self) -> None:
+        self._reports: dict[tuple[str, str], _Made] = {}
+        self._texts: dict[str, tuple[Report, str]] = {}
+        self._status: NodeStatus | None = None
+        self._kernels = _NO_KERNELS
+        self._devices: DeviceSums | None = None
+        self.made = 0
+
+    def report(self, kernel_id: str, view: str, causes: tuple[Any, ...], make: Callable[[], Report]) -> Report:
+        """The one of these causes, to be read and never changed. ``view``: which of a kernel's reports this is."""
+        found = self._reports.get((kernel_id, view))
+        if found is None or found.causes != causes:
+            self.made += 1
+            found = self._reports[kernel_id, view] = _Made(causes, make())
+        return found.report
+
+    def text(self, report: Report) -> str:
+        """The JSON of one that was made here."""
+        found = self._texts.get(report["id"])
+        if found is None or found[0] is not report:
+            found = self._texts[report["id"]] = (report, json.dumps(report))
+        return found[1]
+
+    def kernels(self, status: NodeStatus | None) -> Mapping[str, KernelStatus]:
+        """The agent's kernels by their ids."""
+        if status is not self._status:
+            self._status, self._devices = status, None
+            self._kernels = {kernel.kernel_id: kernel for kernel in status.kernels} if status else _NO_KERNELS
+        return self._kernels
+
+    def devices(self, status: NodeStatus) -> DeviceSums:
+        """What kernels have of the devices."""
+        self.kernels(status)
+        if self._devices is None:
+            self._devices = DeviceSums(status)
+        return self._devices
+
+    def forget_others(self, kernels: int) -> None:
+        """Called with each scene, of so many kernels: of those that are gone nothing is kept for long."""
+        if len(self._reports) > 4 * kernels + 256:
+            self._reports.clear()
+            self._texts.clear()
