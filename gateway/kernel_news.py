@@ -29,6 +29,8 @@ def kernel_news(
     news: list[News] = []
     for kernel_id, report in after.items():
         was = before.get(kernel_id)
+        if was is report:
+            continue  # the very same: nothing of it changed
         news += _of_one(was, report)
         if was is not None and (taken := reclaim(was, report, askers.get(kernel_id))) is not None:
             what, told = taken

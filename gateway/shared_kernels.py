@@ -8,11 +8,13 @@ by itself to the kernel of a session that goes, it does to nobody else's.
 # Jupyter Server's kernel managers carry no types.
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from jupyter_server import CallContext
+from tornado.web import HTTPError
 
 from .access import Access
 from .auth import User, access_of, current_user
@@ -73,9 +75,12 @@ class SharedKernelManager(ResizableKernelManager):
 
     def list_kernels(self) -> list[dict[str, Any]]:
         """Called by GET /api/kernels: the kernels that the asker may see."""
-        user = current_user()
-        kernels: list[dict[str, Any]] = super().list_kernels()
-        return [kernel for kernel in kernels if access_of(user, self, kernel["id"]) is not Access.NONE]
+        user, models = current_user(), []
+        for kernel_id in self.list_kernel_ids():
+            if access_of(user, self, kernel_id) is not Access.NONE:
+                with contextlib.suppress(HTTPError, KeyError):  # it ended just now
+                    models.append(self.kernel_model(kernel_id))
+        return models
 
     def kernel_model(self, kernel_id: str) -> dict[str, Any]:
         """Called by Jupyter's handlers for each kernel they show. One that is another's than the asker's says so."""

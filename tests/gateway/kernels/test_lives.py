@@ -8,7 +8,7 @@ import signal
 from typing import Any
 
 import pytest
-from aliquot.gateway import kernel_manager
+from aliquot.gateway import kernel_manager, shared_kernels
 from aliquot.gateway.auth import User
 from tornado.httpclient import HTTPClientError
 
@@ -157,7 +157,8 @@ async def test_another_program_on_the_node_takes_and_returns_room(a_gateway: Any
 
 async def test_users_see_their_own_kernels(a_gateway: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def become(name: str, role: str = "user") -> None:
-        monkeypatch.setattr(kernel_manager, "current_user", lambda: User(name, role))
+        for module in (kernel_manager, shared_kernels):
+            monkeypatch.setattr(module, "current_user", lambda: User(name, role))
 
     kernels = a_gateway.kernels
     ids = {}
