@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from aliquot.gpu_hook.waiting import end_task
@@ -23,6 +24,7 @@ from aliquot.provisioner.resources import Grant, Request
 from .admission_checks import agent_deadline, check_request, seconds_to_next_look
 from .admission_values import AdmissionSettings, AdmissionSnapshot, Agent
 from .clock import Clock
+from .groups import in_groups
 from .ledger import Asker, Holding, Ledger
 from .planner import Admit, Pending, plan
 from .releases import Releases
@@ -276,9 +278,7 @@ class Admission:
         for wait in planned.waiting:
             heads[wait.kernel_id].reason = wait.reason
         # 6. Commit each with the agent, 7. deliver; 8. requeue: who is not delivered keeps its place.
-        for admit in planned.admissions:
-            if not await self._commit(heads[admit.kernel_id], admit):
-                break
+        await in_groups([partial(self._commit, heads[one.kernel_id], one) for one in planned.admissions])
 
     async def _finish_releases(self) -> None:
         """The ledger forgets first."""

@@ -64,12 +64,18 @@ class CapUse:
         return self.limit is not None and more > 0 and taken + more > self.limit.hundredths
 
 
+def concerns(caps: GpuCaps, name: str, teams: Iterable[str]) -> Callable[[str, frozenset[str]], bool]:
+    """For ``claims_of``: what counts for this user's caps. Of a thousand kernels a few do."""
+    capped = frozenset(caps.teams_of(teams))
+    return lambda owner, of_teams: owner == name or not capped.isdisjoint(of_teams)
+
+
 def claims_of(
     ledger: LedgerSnapshot,
     pending: Iterable[Pending],
-    counts: Callable[[str, frozenset[str]], bool] = lambda owner, teams: True,
+    counts: Callable[[str, frozenset[str]], bool],
 ) -> tuple[Claim, ...]:
-    """All that is held and waited for; ``counts``: whether what this owner of these teams has is asked for."""
+    """What is held and waited for; ``counts``: whether what this owner of these teams has is asked for."""
     held = [
         Claim(h.grant.owner, h.asker.teams, held=h.grant.request.gpus.hundredths)
         for h in ledger.holdings.values()

@@ -66,8 +66,9 @@ def local_kernels(
     for kernel_id in manager.list_kernel_ids():
         kernel = manager.get_kernel(kernel_id)
         waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
-        # A kernelspec is read anew each time it is asked: what was granted, admission knows.
-        request = request_of(kernel) if holding is None else holding.grant.request
+        # To read it from the kernelspec takes longer than all the rest: what is granted or waits, admission knows.
+        asked = holding.grant.request if holding else waiting.request if waiting else None
+        request = asked or request_of(kernel)
         last_crash = getattr(kernel, "last_crash", None)
         if request is None and not (last_crash or kernel_id in announced or getattr(kernel, "was_shared", False)):
             continue

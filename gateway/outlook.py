@@ -15,7 +15,7 @@ from aliquot.provisioner.resources import GpuShare, Grant, Request
 
 from . import outlook_words as words
 from .admission_checks import check_request
-from .gpu_caps import GpuCaps, claims_of, first_exceeded
+from .gpu_caps import GpuCaps, claims_of, concerns, first_exceeded
 from .ledger import Asker, LedgerSnapshot
 from .planner import Pending, plan
 from .room import Held
@@ -149,7 +149,13 @@ def _never(
 def _over_quota(moment: Moment, question: Question, others: Sequence[Pending]) -> str:
     """Which cap it is that leaves no room; empty: none does."""
     more = question.request.gpus.hundredths - (question.before.request.gpus.hundredths if question.before else 0)
-    use = first_exceeded(moment.caps, claims_of(moment.ledger, others), question.owner, question.teams, more)
+    use = first_exceeded(
+        moment.caps,
+        claims_of(moment.ledger, others, concerns(moment.caps, question.owner, question.teams)),
+        question.owner,
+        question.teams,
+        more,
+    )
     return "" if use is None else words.over_quota(question.whose, use)
 
 
