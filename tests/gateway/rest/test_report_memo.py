@@ -1,0 +1,95 @@
+"""A thousand kernels and two hundred who ask: what is made once and what is made for each, counted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aliquot.gateway.auth import User
+from aliquot.gateway.report_memo import ReportMemo
+from aliquot.gateway.status import LocalKernel, NodeView, Scene, status_report, status_text
+from aliquot.gpu_hook.agent_reports import NodeStatus
+from aliquot.gpu_hook.status_reader import StatusReader
+from aliquot.provisioner.resources import GpuShare, Request
+from fake_agent import device, kernel
+
+COUNT = 1000
+USERS = 200
+NODE = {"node": "n", "driver": "softgpu", "enforcer": "hook", "connections": 1}
+ADA = User("ada", "admin")
+
+
+def said(*changed: dict[str, Any]) -> dict[str, Any]:
+    """What an agent with all kernels says; ``changed`` in the place of those of the same id."""
+    kernels = {f"k{number}": kernel(f"k{number}", f"u{number % USERS}") for number in range(COUNT)}
+    kernels |= {one["kernel_id"]: one for one in changed}
+    report = {**NODE, "devices": [device(index=n, uuid=f"G{n}") for n in range(64)], "kernels": list(kernels.values())}
+    found: dict[str, Any] = json.loads(json.dumps(report))
+    return found
+
+
+def scene(status: NodeStatus, memo: ReportMemo) -> Scene:
+    request = Request(GpuShare(25))
+    kernels = (LocalKernel(f"k{n}", "python3.gpu-0.25", f"u{n % USERS}", "", request, "resident") for n in range(COUNT))
+    return Scene("1", node=NodeView(status), kernels=tuple(kernels), memo=memo)
+
+
+@pytest.fixture
+def reader() -> StatusReader:
+    return StatusReader()
+
+
+def test_a_user_costs_the_reports_of_his_own_kernels(reader: StatusReader) -> None:
+    memo, status = ReportMemo(), reader.read(said())
+    report = status_report(scene(status, memo), User("u7", "user"))
+    assert {one["owner"] for one in report["kernels"]} == {"u7"}
+    assert memo.made == len(report["kernels"]) == COUNT // USERS
+
+
+def test_all_who_ask_are_told_from_one_report_of_each_kernel(reader: StatusReader) -> None:
+    memo, status = ReportMemo(), reader.read(said())
+    for number in range(USERS):
+        status_text(scene(status, memo), User(f"u{number}", "user"))
+    status_text(scene(status, memo), ADA)
+    assert memo.made == COUNT
+    # The next second the agent says the same in other words.
+    later = reader.read(said())
+    status_text(scene(later, memo), ADA)
+    assert memo.made == COUNT
+
+
+def test_one_kernel_that_changed_is_one_new_report(reader: StatusReader) -> None:
+    memo = ReportMemo()
+    status_text(scene(reader.read(said()), memo), ADA)
+    changed = reader.read(said(kernel("k7", "u7", hundredths=25, interception="leaks")))
+    text = status_text(scene(changed, memo), ADA)
+    assert memo.made == COUNT + 1
+    told = {one["id"]: one["interception"] for one in json.loads(text)["kernels"]}
+    assert told["k7"] == "leaks"
+    assert set(told.values()) == {"holds", "leaks"}
+
+
+def test_what_is_remembered_is_what_would_be_told_anew(reader: StatusReader) -> None:
+    memo, status = ReportMemo(), reader.read(said())
+    for who in (ADA, User("u3", "user"), User("nobody", "user")):
+        for _ in range(2):
+            asked = scene(status, memo)
+            want = status_report(replace(asked, memo=ReportMemo()), who)
+            assert json.loads(status_text(asked, who)) == json.loads(json.dumps(want))
+
+
+def test_kernels_that_are_gone_are_not_remembered_for_long(reader: StatusReader) -> None:
+    memo, status = ReportMemo(), reader.read(said())
+    status_text(scene(status, memo), ADA)
+    memo.forget_others(3)
+    status_text(scene(status, memo), ADA)
+    assert memo.made == 2 * COUNT
+
+
+def test_the_reader_reads_a_kernel_again_only_when_it_changed(reader: StatusReader) -> None:
+    before = {one.kernel_id: one for one in reader.read(said()).kernels}
+    after = {one.kernel_id: one for one in reader.read(said(kernel("k1", "u1", generation=2))).kernels}
+    assert [name for name, one in after.items() if one is not before[name]] == ["k1"]
+    assert after["k1"].generation == 2
