@@ -99,7 +99,8 @@ class Scene:
     def generate(self, **command: Any) -> dict[str, Any]:
         """One order to the load generator, and its answer. Raises SystemExit when it ended."""
         generator = self._generator or self._start_generator()
-        assert generator.stdin is not None and generator.stdout is not None  # asked for
+        assert generator.stdin is not None  # asked for
+        assert generator.stdout is not None
         generator.stdin.write(json.dumps(command).encode() + b"\n")
         generator.stdin.flush()
         answer = generator.stdout.readline()

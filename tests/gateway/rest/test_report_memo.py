@@ -13,7 +13,8 @@ from aliquot.gateway.status import LocalKernel, NodeView, Scene, status_report, 
 from aliquot.gpu_hook.agent_reports import NodeStatus
 from aliquot.gpu_hook.status_reader import StatusReader
 from aliquot.provisioner.resources import GpuShare, Request
-from fake_agent import device, kernel
+
+from .fake_agent import device, kernel
 
 COUNT = 1000
 USERS = 200
