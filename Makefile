@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help demo lab hub test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-gpu test-gpu screenshot labextension clean
+.PHONY: help demo lab hub test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-load bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -94,6 +94,10 @@ bench-swap: ## Swapping: copies against a pinned one, wake to first launch, cost
 bench-lab: ## The lab extension in Chromium: bundle, first paint, state change to pixel, cost when nothing changes
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/lab.py $(ARGS)
+
+bench-load: ## One gateway with 1,000 kernels of 200 users: status, memory, churn, restart; ARGS="--churn 3600" is an hour
+	@$(PYTHON) tools/setup.py test
+	@$(BIN)/python benchmarks/load.py $(ARGS)
 
 bench-gpu: ## On a GPU machine: what the hook adds to a call there, swapping, compute controllers; needs no network
 	@$(PYTHON) tools/gpu_tests.py --bench --gpu $(or $(GPU),nvidia) $(ARGS)

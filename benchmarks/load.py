@@ -1,0 +1,230 @@
+"""What one gateway carries: 1,000 kernels of 200 users who listen and look, and an hour's churn cut short.
+
+The gateway is a real `aliquot serve` with a real node agent on the software GPU; behind the relays' interface are
+stand-ins (load/standin_relay.py says what is one). Times are a client's, over loopback, from a process of its own.
+Bounds: status p99 ≤ 50 ms, memory of the gateway ≤ 300 MiB, no growth under churn, nobody sees another's kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from load.figures import percentile, slope
+from load.scene import DEVICES, Scene, people
+from report import Row, at_least, at_most, publish
+
+MIB = 1 << 20
+STATUS_MS, MEMORY_MIB, AT_ONCE = 50.0, 300.0, 8
+# A growth that ends in this many hours at the bound of the memory is none that a churn of minutes can tell from noise.
+_SAMPLE_SECONDS = 1.0
+_WARM = 0.25  # of the churn: what is allocated once is no growth
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Process:
+    """What a process has at one moment. Bytes; descriptors; seconds of processor."""
+
+    resident: int
+    proportional: int
+    descriptors: int
+    tasks: int
+    processor_seconds: float
+
+
+def look_at(pid: int) -> Process:
+    """From /proc. Raises OSError for one that is not there."""
+    sizes = {}
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+        name, _, value = line.partition(":")
+        sizes[name] = int(value.split()[0]) * 1024
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    used = (int(fields[11]) + int(fields[12])) / _TICKS
+    folder = Path(f"/proc/{pid}")
+    return Process(
+        sizes["Rss"],
+        sizes["Pss"],
+        len(os.listdir(folder / "fd")),
+        len(os.listdir(folder / "task")),
+        used,
+    )
+
+
+class Memory:
+    """Looks at a process's memory, time and again, in a thread."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._is_over = threading.Event()
+        self.times: list[float] = []
+        self.bytes: list[float] = []
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        began = time.monotonic()
+        while not self._is_over.wait(_SAMPLE_SECONDS):
+            with suppress(OSError):
+                self.bytes.append(float(look_at(self._pid).proportional))
+                self.times.append(time.monotonic() - began)
+
+
+def growth_rows(times: list[float], values: list[float], rate: float) -> list[Row]:
+    """Of the churn after its first part, in MiB an hour: shown with its interval, and judged by the interval."""
+    first = int(_WARM * len(times))
+    found = slope([one / 3600 for one in times[first:]], [one / MIB for one in values[first:]])
+    minutes = (times[-1] - times[first]) / 60
+    what = f"memory's growth over {minutes:.1f} min of churn, {rate:g} changes/s"
+    return [
+        Row(what, found.value, "MiB/h"),
+        Row("… half the width of its 95 % interval", found.margin, "MiB/h"),
+        Row(
+            "… it is growth (1: the whole interval is above 0)", float(found.is_growth), "", "= 0", not found.is_growth
+        ),
+    ]
+
+
+def status_rows(name: str, seen: dict[str, Any]) -> list[Row]:
+    """p50 and p99 of users and of administrators; the bound is on both."""
+    rows = []
+    for who, key in (("users, who see their own", "user_status"), ("administrators, who see all", "admin_status")):
+        if times := seen[key]:
+            rows += [
+                Row(f"{name}: status of {who} (p50 of {len(times)})", percentile(times, 50), "ms"),
+                at_most(f"{name}: status of {who} (p99)", percentile(times, 99), "ms", STATUS_MS),
+            ]
+    return rows
+
+
+class Run:
+    """One measurement, in its parts."""
+
+    def __init__(self, asked: argparse.Namespace, scene: Scene) -> None:
+        self.asked = asked
+        self.scene = scene
+        self.rows: list[Row] = []
+        self.seen_foreign = 0
+        self.failures: list[str] = []
+
+    def all(self) -> list[Row]:
+        """In the order in which a day goes."""
+        self.scene.wait()
+        empty = look_at(self.scene.gateway.pid)
+        self.rows.append(Row("memory of the gateway without kernels (PSS)", empty.proportional / MIB, "MiB"))
+        self._start()
+        self._steady()
+        self._churn()
+        self._restart()
+        self._end(empty)
+        self.rows.append(at_most("kernels of others in answers and events", self.seen_foreign, "", 0))
+        self.rows.append(at_most("requests that failed", len(self.failures), "", 0))
+        self.rows.append(Row("load average of the machine at the end", os.getloadavg()[0], ""))
+        for failure in self.failures[:10]:
+            print(f"failed: {failure}", file=sys.stderr)
+        return self.rows
+
+    def _do(self, **command: Any) -> dict[str, Any]:
+        print(f"load: {command['do']}", flush=True)
+        seen = self.scene.generate(**command)
+        self.seen_foreign += seen["foreign"]
+        self.failures += seen["failures"]
+        return seen
+
+    def _start(self) -> None:
+        seen = self._do(do="start", count=self.asked.kernels, at_once=AT_ONCE)
+        self.rows += [
+            Row(f"{self.asked.kernels} kernels started, all running after", seen["seconds"], "s"),
+            Row("kernels started a second", self.asked.kernels / seen["seconds"], "1/s"),
+            Row("while they start: status of a user (p99)", percentile(seen["user_status"], 99), "ms"),
+            Row("while they start: status of an administrator (p99)", percentile(seen["admin_status"], 99), "ms"),
+        ]
+
+    def _steady(self) -> None:
+        self._do(do="listen")
+        self._do(do="steady", seconds=5, cells_per_second=self.asked.cells)
+        before = look_at(self.scene.gateway.pid)
+        seen = self._do(do="steady", seconds=self.asked.seconds, cells_per_second=self.asked.cells)
+        now = look_at(self.scene.gateway.pid)
+        used = (now.processor_seconds - before.processor_seconds) / self.asked.seconds
+        self.rows += [
+            *status_rows(f"{self.asked.users} sessions listen", seen),
+            Row(
+                f"cells, {self.asked.cells:g} a second: added to their own time (p99)",
+                percentile(seen["cells"], 99),
+                "ms",
+            ),
+            Row("the load generator's own delay (p99)", percentile(seen["lag"], 99), "ms"),
+            Row("processor of the gateway", 100 * used, "% of a core"),
+            at_most("memory of the gateway (PSS)", now.proportional / MIB, "MiB", MEMORY_MIB),
+            at_most("memory of the gateway (RSS)", now.resident / MIB, "MiB", MEMORY_MIB),
+            Row("descriptors of the gateway", now.descriptors, ""),
+        ]
+
+    def _churn(self) -> None:
+        with Memory(self.scene.gateway.pid) as memory:
+            seen = self._do(do="churn", seconds=self.asked.churn, per_second=self.asked.rate)
+        self.rows += status_rows(f"churn, {self.asked.rate:g} changes a second", seen)
+        self.rows += growth_rows(memory.times, memory.bytes, self.asked.rate)
+        self.rows += [Row(f"churn: {what}", count, "") for what, count in seen["done"].items()]
+        self.rows.append(Row("events heard by all", seen["events"], ""))
+
+    def _restart(self) -> None:
+        self._do(do="hush")
+        self.scene.start_again()
+        seen = self._do(do="find", count=self.asked.kernels)
+        self.rows.append(Row("gateway killed and started again: all kernels back after", seen["seconds"], "s"))
+
+    def _end(self, empty: Process) -> None:
+        seen = self._do(do="end", at_once=AT_ONCE)
+        left = look_at(self.scene.gateway.pid)
+        self.rows += [
+            Row("all kernels ended after", seen["seconds"], "s"),
+            at_most("then: GPUs held", seen["held_gpus"], "GPU", 0),
+            at_most("then: kernels left", seen["left"], "", 0),
+            # A keep-alive connection or two, the history's file, and what the first start opened for good.
+            at_most("then: descriptors more than of a new gateway", left.descriptors - empty.descriptors, "", 30),
+            Row("then: memory of the gateway (PSS)", left.proportional / MIB, "MiB"),
+        ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kernels", type=int, default=1000)
+    parser.add_argument("--users", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=60, help="of users who look and run cells")
+    parser.add_argument("--cells", type=float, default=5, help="cells a second, of all users together")
+    parser.add_argument("--churn", type=float, default=180, help="seconds of it")
+    parser.add_argument("--rate", type=float, default=3, help="changes a second")
+    asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    folder = Path(tempfile.mkdtemp(prefix="aql-", dir="/tmp"))
+    scene = Scene(folder, people(asked.users, 2), asked.kernels)
+    try:
+        rows = Run(asked, scene).all()
+    finally:
+        scene.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    rows.append(at_least("sessions listening", asked.users, "", asked.users))
+    raise SystemExit(0 if publish("load", f"software GPU, {DEVICES} devices", rows) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""The load benchmark's own arithmetic, on numbers that can be reckoned by hand."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from load.figures import percentile, slope
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+MIB = float(1 << 20)
+
+
+@pytest.fixture(scope="module")
+def benchmark_program() -> ModuleType:
+    """load.py, which its folder of parts hides from an import."""
+    spec = importlib.util.spec_from_file_location("load_program", BENCHMARKS / "load.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["load_program"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_percentile_is_a_value_that_was_measured() -> None:
+    values = [float(number) for number in range(1, 101)]
+    assert percentile(values, 50) == 50
+    assert percentile(values, 99) == 99
+    assert percentile(values, 100) == 100
+    assert percentile([7.0], 99) == 7
+    with pytest.raises(ValueError, match="no values"):
+        percentile([], 99)
+
+
+def test_the_slope_of_a_line_is_its_own_and_certain() -> None:
+    found = slope([0, 1, 2, 3], [5, 7, 9, 11])
+    assert found.value == pytest.approx(2)
+    assert found.margin == pytest.approx(0, abs=1e-9)
+    assert found.is_growth
+
+
+def test_noise_about_a_level_is_no_growth() -> None:
+    found = slope(list(range(8)), [10, 11, 10, 11, 10, 11, 10, 11])
+    assert found.margin > found.value > 0
+    assert not found.is_growth
+
+
+def test_the_interval_is_students() -> None:
+    # Residuals 1, -2, 1 about a line of slope 0: s = sqrt(6 / 1), spread 2, so sqrt(6 / 2), times 12.71 of one degree.
+    found = slope([0, 1, 2], [1, -2, 1])
+    assert found.value == pytest.approx(0)
+    assert found.margin == pytest.approx(12.71 * (6 / 2) ** 0.5)
+
+
+def test_a_slope_needs_three_moments() -> None:
+    with pytest.raises(ValueError, match="three"):
+        slope([0, 1], [0, 1])
+    with pytest.raises(ValueError, match="one moment"):
+        slope([1, 1, 1], [0, 1, 2])
+
+
+def test_what_is_allocated_at_the_beginning_is_no_growth(benchmark_program: ModuleType) -> None:
+    times = [float(second) for second in range(200)]
+    values = [MIB * min(100, 50 + second) + MIB * 0.01 * (second % 2) for second in range(200)]
+    assert benchmark_program.growth_rows(times, values, 3)[-1].holds
+
+
+def test_a_leak_is_growth(benchmark_program: ModuleType) -> None:
+    times = [float(second) for second in range(200)]
+    values = [MIB * (100 + 0.05 * second + 0.2 * (second % 2)) for second in range(200)]
+    rate, _, verdict = benchmark_program.growth_rows(times, values, 3)
+    assert rate.value == pytest.approx(180, rel=0.02)
+    assert verdict.holds is False
+
+
+def test_a_slow_answer_in_fifty_breaks_the_bound_on_the_status(benchmark_program: ModuleType) -> None:
+    fast, slow = [10.0] * 98, [10.0] * 98 + [80.0] * 2
+    assert all(
+        row.holds is not False
+        for row in benchmark_program.status_rows("x", {"user_status": fast, "admin_status": fast})
+    )
+    rows = benchmark_program.status_rows("x", {"user_status": fast, "admin_status": slow})
+    assert [row.holds for row in rows] == [None, True, None, False]
