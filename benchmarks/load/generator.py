@@ -18,7 +18,8 @@ from typing import Any
 from load.user import Seen, User
 
 _SIZES = (0.01, 0.02)
-_LOOK_SECONDS = 0.05
+_LOOK_SECONDS = 0.25
+_LAG_SECONDS = 0.05
 _SEED = 20_261_122
 
 
@@ -192,8 +193,8 @@ class Generator:
     async def _measure_lag(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            due = loop.time() + _LOOK_SECONDS
-            await asyncio.sleep(_LOOK_SECONDS)
+            due = loop.time() + _LAG_SECONDS
+            await asyncio.sleep(_LAG_SECONDS)
             self._lag.append(1e3 * (loop.time() - due))
 
     def _take_seen(self) -> dict[str, Any]:
