@@ -21,6 +21,7 @@ from aliquot.gpu_hook.paths import RuntimeDir
 BASE, SIZE = "standin", "0.01"
 KERNEL = f"{BASE}.gpu-{SIZE}"
 DEVICES, OVERSUBSCRIPTION = 8, 2  # the software GPU has at most 8 devices, and a share has at least a hundredth
+DEVICE_MEMORY = "2GiB"
 PORT = 19_100
 _DEADLINE_SECONDS = 120.0
 _BENCHMARKS = Path(__file__).resolve().parent.parent
@@ -165,7 +166,9 @@ class Scene:
             }
             for person in self._persons
         }
-        options = ["--driver", "softgpu", "--softgpu-devices", str(DEVICES), "--oversubscribe", str(OVERSUBSCRIPTION)]
+        options = ["--driver", "softgpu", "--softgpu-devices", str(DEVICES), "--softgpu-memory", DEVICE_MEMORY]
+        # What is promised beyond the devices counts on the host's memory.
+        options += ["--oversubscribe", str(OVERSUBSCRIPTION)]
         lines = [
             f"c.AliquotIdentityProvider.users = {users!r}",
             f"c.Aliquot.agent_options = {options!r}",

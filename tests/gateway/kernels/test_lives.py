@@ -177,6 +177,7 @@ async def test_users_see_their_own_kernels(a_gateway: Any, monkeypatch: pytest.M
     become("bob")
     with pytest.raises(Exception, match="Kernel already exists"):
         await kernels.start_kernel(kernel_name="python3", kernel_id=ids["alice"])
+    become("ada", "admin")  # for what ends them
 
 
 async def test_nothing_is_left_after_200_random_lives(a_gateway: Any, jp_fetch: Any, until: Any) -> None:
