@@ -216,7 +216,7 @@ def main() -> None:
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = Path(tempfile.mkdtemp(prefix="aql-", dir="/tmp"))
-    scene = Scene(folder, people(asked.users, 2), asked.kernels)
+    scene = Scene(folder, people(asked.users, 2))
     try:
         rows = Run(asked, scene).all()
     finally:

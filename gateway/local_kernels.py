@@ -9,6 +9,7 @@ from aliquot.gateway.activity import Activity
 from aliquot.gateway.admission import AdmissionSnapshot
 from aliquot.gateway.culling import Announcement
 from aliquot.gateway.kernel_shares import Shares
+from aliquot.gateway.ledger import Holding
 from aliquot.gateway.request_queue import QueueEntry
 from aliquot.gateway.sessions import OwnedSessionManager
 from aliquot.gateway.status import PLAIN, LocalKernel
@@ -66,10 +67,7 @@ def local_kernels(
     for kernel_id in manager.list_kernel_ids():
         kernel = manager.get_kernel(kernel_id)
         waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
-        # To read it from the kernelspec takes longer than all the rest: what is granted or waits, admission knows.
-        asked = holding.grant.request if holding else waiting.request if waiting else None
-        request = asked or request_of(kernel)
-        last_crash = getattr(kernel, "last_crash", None)
+        request, last_crash = _asked(holding, waiting) or request_of(kernel), getattr(kernel, "last_crash", None)
         if request is None and not (last_crash or kernel_id in announced or getattr(kernel, "was_shared", False)):
             continue
         state, reason = manager.kernel_state(kernel_id)
@@ -94,6 +92,11 @@ def local_kernels(
             )
         )
     return tuple(found)
+
+
+def _asked(holding: Holding | None, waiting: QueueEntry | None) -> Request | None:
+    """To read it from the kernelspec takes longer than all the rest: what is granted or waits, admission knows."""
+    return holding.grant.request if holding else waiting.request if waiting else None
 
 
 def waiting_elsewhere(snapshot: AdmissionSnapshot, known: Iterable[LocalKernel]) -> tuple[LocalKernel, ...]:

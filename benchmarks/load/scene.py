@@ -46,13 +46,13 @@ def people(users: int, admins: int) -> list[Person]:
 class Scene:
     """Everything in one folder. ``close`` ends all of it."""
 
-    def __init__(self, folder: Path, persons: list[Person], kernels_ahead: int) -> None:
+    def __init__(self, folder: Path, persons: list[Person]) -> None:
         self.folder = folder
         self.runtime = RuntimeDir(folder / "run")
         self.port = PORT + os.getpid() % 400
         self._persons = persons
         self._write_kernelspec()
-        self._write_config(kernels_ahead)
+        self._write_config()
         self._standins = self._start_standins()
         self.gateway = self._start_gateway()
         self._generator: subprocess.Popen[bytes] | None = None
@@ -158,7 +158,7 @@ class Scene:
         kernel = {"argv": ["sleep", "infinity"], "display_name": "Stand-in", "language": "text"}
         (spec / "kernel.json").write_text(json.dumps(kernel))
 
-    def _write_config(self, kernels_ahead: int) -> None:
+    def _write_config(self) -> None:
         users = {
             person.name: {
                 "token_hash": hashlib.sha256(person.token.encode()).hexdigest(),
