@@ -33,8 +33,8 @@ def question(channel: str, header: Mapping[str, Any], content: Mapping[str, Any]
     if channel not in ("shell", "control") or header.get("msg_type") not in ASKABLE:
         return None
     told = {name: header[name] for name in _HEADER if isinstance(header.get(name), str)}
-    if len(told) < len(_HEADER) - 2 or any(len(text) > _LONGEST for text in told.values()):
-        return None  # version and date may be missing
+    if not {"msg_id", "session"} <= set(told) or any(len(text) > _LONGEST for text in told.values()):
+        return None
     target = content.get("target_name")
     asked = {"target_name": target} if isinstance(target, str) and len(target) <= _LONGEST else {}
     return {"header": told, "parent_header": {}, "metadata": {}, "content": asked}

@@ -16,7 +16,8 @@ from tornado.httpclient import HTTPClientError
 
 _REFUSED = 1008
 _LONGEST_REASON_BYTES = 123
-_FORBIDDEN = 403
+# Not any more, or not at all: a kernel that ended, or is shared no more, is not found.
+_FINAL = (403, 404)
 
 
 class RemoteWebsocketConnection(GatewayWebSocketConnection):
@@ -26,7 +27,7 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
         """Called when the gateway answered the handshake, the first one or that after a loss."""
         super()._connection_done(fut)
         error = None if self.disconnected or fut.cancelled() else fut.exception()
-        if isinstance(error, HTTPClientError) and error.code == _FORBIDDEN:
+        if isinstance(error, HTTPClientError) and error.code in _FINAL:
             self.disconnected = True
             reason = gateway_words(error) or "the gateway refuses this kernel"
             self.log.warning("kernel=%s socket=closed the gateway says: %s", self.kernel_id, reason)

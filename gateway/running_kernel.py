@@ -5,6 +5,7 @@ The gateway checks limits and queues; the agent alone, where no gateway runs, sa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from aliquot.provisioner.grant_record import read_request
 from aliquot.provisioner.resources import GpuShare
 
 _LARGEST = GpuShare(999900)
+_WHOLE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class NoSuchKernelError(AliquotError):
@@ -63,9 +65,18 @@ class RunningKernel:
 
     @classmethod
     def find(
-        cls, runtime: RuntimeDir, word: str, servers: Path | None = None, gateway: OwnGateway | None = None
+        cls,
+        runtime: RuntimeDir,
+        word: str,
+        servers: Path | None = None,
+        gateway: OwnGateway | None = None,
+        *,
+        takes_ids: bool = False,
     ) -> RunningKernel:
-        """``gateway``: the one to ask, where it is known. Raises AliquotError."""
+        """``gateway``: the one to ask, where it is known; ``takes_ids``: an id need not be a GPU kernel's.
+
+        Raises AliquotError.
+        """
         try:
             gateway = gateway or OwnGateway.find(runtime, servers)
             kernels = gateway.ask("status")["kernels"]
@@ -73,6 +84,8 @@ class RunningKernel:
             gateway, kernels = None, _known_to_agent(runtime)
         except GatewayRefusal as error:
             raise ChangeError(str(error)) from error
+        if gateway is not None and takes_ids and _WHOLE_ID.fullmatch(word):
+            return cls(runtime, gateway, word)  # a kernel without a GPU is in no list
         return cls(runtime, gateway, str(pick_kernel(kernels, word)["id"]))
 
     def report(self) -> Report:

@@ -34,10 +34,13 @@ class KernelCommand(Command):
         return list(self.extra_args)
 
     def kernel(self, word: str, *, is_remote: bool = False) -> RunningKernel:
-        """``is_remote``: where a server in gateway mode has its kernels they are meant. Raises AliquotError."""
+        """``is_remote``: where a server in gateway mode has its kernels they are meant, those without a GPU, too.
+
+        Raises AliquotError.
+        """
         runtime = RuntimeDir(Path(self.runtime_dir).absolute()) if self.runtime_dir else find_runtime_dir()
         gateway = OwnGateway.elsewhere(os.environ) if is_remote and not self.runtime_dir else None
-        return RunningKernel.find(runtime, word, gateway=gateway)
+        return RunningKernel.find(runtime, word, gateway=gateway, takes_ids=is_remote)
 
     def tell(self, report: dict[str, Any], text: str) -> None:
         """One line for people, or the kernel's report for programs."""

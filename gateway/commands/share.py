@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from aliquot.gateway.commands.command import UsageError
-from aliquot.gateway.commands.kernel_command import KernelCommand, title
+from aliquot.gateway.commands.kernel_command import KernelCommand
 from aliquot.gateway.tables import printable
 from traitlets import Bool, Unicode
 
@@ -49,7 +49,7 @@ class ShareCommand(KernelCommand):
         kind, name = ("teams", self.team) if self.team else ("users", self.user)
         access = None if self.stop else "write" if self.write else "read"
         report = kernel.share(kind, name, access) if name else kernel.shares()
-        self.tell(report, _text(title(kernel.report()), report["shares"]))
+        self.tell(report, _text(printable(word), report["shares"]))
 
 
 def _text(kernel: str, shares: list[dict[str, Any]]) -> str:

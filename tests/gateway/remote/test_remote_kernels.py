@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import websocket
 from ports import free_port
+from quick_start import python_m
 
 from .conftest import TOKENS, Server
 
@@ -162,7 +165,10 @@ def test_a_kernel_that_is_shared_is_used_from_another_users_server_and_outlives_
     kernel_id = a_session(hers)["kernel"]["id"]
     share = f"aliquot/api/kernels/{kernel_id}/shares/users/bob"
     assert his.kernels() == []
-    assert hers.ask("PUT", share, {"access": "write"}).body["shares"][0]["name"] == "bob"
+    told = {"JUPYTER_GATEWAY_URL": a_gateway.url, "JUPYTER_GATEWAY_AUTH_TOKEN": TOKENS["alice"]}
+    command = [*python_m("aliquot.gateway.app", "share", kernel_id), "--user", "bob", "--write"]
+    done = subprocess.run(command, env={**os.environ, **told}, capture_output=True, text=True, timeout=90)
+    assert (done.returncode, done.stdout) == (0, f"{kernel_id} is shared with user bob (write)\n"), done.stderr
     assert his.kernels() == [kernel_id], "what is shared with its user is in the server's list"
     body = {"path": "b.ipynb", "name": "b.ipynb", "type": "notebook", "kernel": {"id": kernel_id}}
     session = his.ask("POST", "api/sessions", body).body
@@ -183,6 +189,10 @@ def test_a_kernel_that_is_shared_is_used_from_another_users_server_and_outlives_
     his.start()
     [found] = his.ask("GET", "api/sessions").body
     assert found["kernel"]["id"] == kernel_id
+    url = f"ws://127.0.0.1:{his.port}/api/kernels/{kernel_id}/channels?session_id=his"
+    open_page = websocket.create_connection(url, timeout=60, header=[f"Authorization: token {his.token}"])
     assert hers.ask("DELETE", share).status == 200
+    while open_page.recv():  # empty once it is closed
+        pass
     his.until(lambda: his.kernels() == [] and his.ask("GET", "api/sessions").body == [])
     assert hers.execute(kernel_id, "print('still', x)", until="\n") == "still 42\n"

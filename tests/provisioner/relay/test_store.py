@@ -109,6 +109,39 @@ def test_what_cannot_be_read_takes_no_part_of_a_links_window(tmp_path: Path) -> 
     assert (len(store), store.dropped_messages, store.in_flight_bytes) == (0, 9, 0)
 
 
+def test_what_a_guests_link_took_is_kept_for_others_and_comes_to_it_once(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    delivery = Delivery(store, WINDOW)
+
+    def given(link: int) -> list[int]:
+        found = []
+        while (entry := delivery.next_for(link)) is not None:
+            found.append(entry.seq)
+        if found:
+            assert delivery.acknowledged(link, found[-1])
+        return found
+
+    for link in (1, 2):
+        delivery.link_came(link)
+    seqs = [add(store, 0)]
+    delivery.added(store.get(seqs[0]))
+    delivery.attach(2, "guest", is_guest=True)
+    seqs.append(add(store, 1))
+    delivery.added(store.get(seqs[1]))
+    assert given(2) == seqs, "what waited for others, too"
+    assert len(store) == 2
+    delivery.detach(2, "guest")
+    delivery.attach(2, "guest", is_guest=True)
+    assert given(2) == []
+    delivery.attach(1, "owner")
+    assert given(1) == seqs
+    assert len(store) == 0
+    last = add(store, 2)
+    delivery.added(store.get(last))
+    assert given(1) == [last], "a guest who does not read holds nothing up"
+    assert (len(store), given(2)) == (0, [])
+
+
 def test_one_message_that_nobody_takes_keeps_nothing_of_those_after_it(tmp_path: Path) -> None:
     store = a_store(tmp_path)
     store.add("shell", "gone", message("p", b"reply"), 1, False)

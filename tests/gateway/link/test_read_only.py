@@ -1,0 +1,72 @@
+"""What somebody hears who may only look, by message; and how often he may ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aliquot.gateway.access import Access
+from aliquot.gateway.read_only import Allowance, answers, question, refusal
+
+
+def header(msg_type: str, **more: Any) -> dict[str, Any]:
+    told = {"msg_id": "m", "session": "s", "username": "u", "date": "d", "version": "5.3"}
+    return {**told, "msg_type": msg_type, **more}
+
+
+def test_a_question_keeps_nothing_but_its_few_fields() -> None:
+    asked = question("shell", header("comm_info_request", subshell_id="x"), {"target_name": "t", "code": "x = 1"})
+    assert asked is not None
+    assert asked["header"] == header("comm_info_request")
+    assert asked["content"] == {"target_name": "t"}
+
+
+@pytest.mark.parametrize(
+    ("channel", "told"),
+    [
+        ("shell", header("execute_request")),
+        ("stdin", header("kernel_info_request")),
+        ("shell", header("kernel_info_request", msg_id=7)),
+        ("shell", header("kernel_info_request", session="s" * 300)),
+        ("shell", {**header(""), "msg_type": None}),
+    ],
+)
+def test_all_else_is_no_question(channel: str, told: dict[str, Any]) -> None:
+    assert question(channel, told, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("channel", "msg_type", "content", "want"),
+    [
+        ("shell", "execute_request", {}, ["status", "error", "execute_reply", "status"]),
+        ("shell", "execute_request", {"silent": True}, ["status", "execute_reply", "status"]),
+        ("shell", "complete_request", {}, ["status", "complete_reply", "status"]),
+        ("shell", "comm_open", {"comm_id": "c"}, ["status", "comm_close", "status"]),
+        ("shell", "comm_msg", {}, ["status", "status"]),
+        ("control", "shutdown_request", {}, ["status", "shutdown_reply", "status"]),
+        ("control", "debug_request", {"seq": 1}, ["status", "debug_reply", "status"]),
+        ("stdin", "input_reply", {"value": "x"}, []),
+        ("shell", None, {}, []),
+    ],
+)
+def test_each_request_is_answered_to_its_end(
+    channel: str, msg_type: Any, content: dict[str, Any], want: list[str]
+) -> None:
+    found = answers(channel, {"msg_type": msg_type}, content, refusal("alice"))
+    assert [answer.msg_type for answer in found] == want
+    replies = [answer for answer in found if answer.msg_type.endswith("_reply")]
+    assert all(reply.channel == channel and reply.content["status"] == "error" for reply in replies)
+    if want:
+        states = [answer.content["execution_state"] for answer in found if answer.msg_type == "status"]
+        assert states == ["busy", "idle"]
+
+
+def test_a_refusal_says_by_whom_and_how_it_is_shared() -> None:
+    assert "read-only by alice" in refusal("alice")
+    assert "to use by alice" in refusal("alice", Access.WRITE)
+
+
+def test_an_allowance_comes_back_with_time_and_never_beyond_its_most() -> None:
+    allowance = Allowance(2, 0.5)
+    assert [allowance.takes_one(now) for now in (10.0, 10.0, 10.0, 12.0, 12.0)] == [True, True, False, True, False]
+    assert [allowance.takes_one(1000.0) for _ in range(3)] == [True, True, False]
