@@ -23,8 +23,9 @@ QUEUED = "queued_per_user"
 QUEUE = "queue_length"
 BODY = "body_bytes"
 MESSAGE = "message_bytes"
+OUTPUT = "output_bytes"
 MESSAGES = "messages_per_second"
-NAMES = (REQUESTS, KERNELS, QUEUED, QUEUE, BODY, MESSAGE, MESSAGES)
+NAMES = (REQUESTS, KERNELS, QUEUED, QUEUE, BODY, MESSAGE, OUTPUT, MESSAGES)
 
 _QUIET_SECONDS = 60.0
 _MOST_TOLD = 1000

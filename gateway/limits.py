@@ -31,6 +31,11 @@ class Limits(Configurable):
     message_bytes = Int(
         10 << 20, help="The largest message that a client may send on a websocket, to a kernel for example."
     ).tag(config=True)
+    output_bytes = Int(
+        10 << 20,
+        help="The largest message that a kernel may send to a client; in the place of a larger one its cell says so. "
+        "Servers in gateway mode take none above 10 MiB.",
+    ).tag(config=True)
     messages_per_second = Float(
         1000.0,
         help="How many messages a second one websocket to a kernel may send over time, after a burst of as many. More "
@@ -49,6 +54,7 @@ class Limits(Configurable):
         "requests_per_second",
         "requests_burst",
         "message_bytes",
+        "output_bytes",
         "messages_per_second",
         "body_bytes",
     )

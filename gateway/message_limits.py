@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from aliquot.gateway.limit_guard import MESSAGE, MESSAGES, SETTING, LimitGuard
+from aliquot.gateway.limit_guard import MESSAGE, MESSAGES, OUTPUT, SETTING, LimitGuard
 from aliquot.gateway.token_buckets import TokenBucket
 from aliquot.gpu_hook.waiting import within
 from tornado.iostream import StreamClosedError
@@ -44,6 +44,20 @@ def message_pace(handler: RequestHandler, who: str) -> MessagePace | None:
     """Of the websocket that this handler opens; None: without limit."""
     guard: LimitGuard | None = handler.settings.get(SETTING)
     return MessagePace(guard, who) if guard is not None and guard.limits.messages_per_second else None
+
+
+def may_be_sent(handler: RequestHandler, length: int) -> bool:
+    """Whether a kernel's message of so many bytes may go to the client of this websocket."""
+    guard: LimitGuard | None = handler.settings.get(SETTING)
+    return guard is None or not guard.limits.output_bytes or length <= guard.limits.output_bytes
+
+
+def left_out(handler: RequestHandler, length: int) -> str:
+    """What its cell shows in the place of one that may not; counted."""
+    guard: LimitGuard = handler.settings[SETTING]
+    guard.note(OUTPUT, str(handler.path_kwargs.get("kernel_id", "")))
+    most = guard.limits.output_bytes
+    return f"Output of {length} bytes is not shown: at most {most} are sent at once (c.Limits.{OUTPUT})."
 
 
 def explain_large_messages(protocol: Any, handler: RequestHandler, who: str) -> Any:

@@ -58,6 +58,7 @@ class DropCounts:
 
     rate_limit: int = 0
     closed_socket: int = 0
+    too_large: int = 0
     unreadable: int = 0
     relay: int = 0
     unsent: int = 0

@@ -21,6 +21,7 @@ from aliquot.provisioner.relay.messages import read_date
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from tornado.websocket import WebSocketClosedError
 
+from .message_limits import left_out, may_be_sent
 from .relay_link import KernelLink
 from .relay_links import RelayLinks
 
@@ -73,6 +74,8 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         self._asking: asyncio.Future[None] | None = None
         self._written: asyncio.Future[None] | None = None
         self._is_connected = False
+        # How large the message was that was not written just now; 0 for none.
+        self._too_large = 0
         # Jupyter's own looks for this text there, where nobody has put it, and fails.
         self.kernel_manager.traceback_replacement_message = self.multi_kernel_manager.traceback_replacement_message
 
@@ -173,6 +176,8 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         self._written = None
         try:
             self.handle_outgoing_message(stream, self._readable(frames))
+            if self._too_large:
+                self._tell_left_out(json.loads(bytes(frames[3])))
         except WebSocketClosedError:
             raise
         except Exception:
@@ -196,9 +201,21 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         return [bytes(frame) for frame in frames[:looked_into]] + frames[looked_into:]
 
     def write_message(self, message: Any, binary: bool = False) -> asyncio.Future[None]:
-        """Called by Jupyter's connection with what goes to the browser."""
+        """Called by Jupyter's connection with what goes to the browser. One that is too large would come for ever:
+
+        a server in gateway mode closes its socket to the gateway over it, comes back, and is given it again.
+        """
+        if not may_be_sent(self.websocket_handler, len(message)):
+            self._too_large, done = len(message), asyncio.get_running_loop().create_future()
+            done.set_result(None)
+            return done
         self._written = self.websocket_handler.write_message(message, binary=binary)
         return self._written
+
+    def _tell_left_out(self, parent_header: Any) -> None:
+        length, self._too_large = self._too_large, 0
+        self._count("too_large")
+        self.write_stderr(left_out(self.websocket_handler, length), parent_header)
 
     def _limit_rate(self, channel: Any, msg: Any, msg_list: Any) -> bool:
         """Called by handle_outgoing_message: whether this message is left out."""

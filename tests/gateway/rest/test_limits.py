@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from jupyter_client.session import Session
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
@@ -29,6 +30,7 @@ def jp_server_config(jp_server_config: Config) -> Config:
             "requests_burst": BURST,
             "message_bytes": 20_000,
             "body_bytes": 5_000,
+            "output_bytes": 50_000,
         }
     )
     return jp_server_config
@@ -145,6 +147,27 @@ async def test_a_message_that_is_too_large_closes_its_socket_and_says_why(ask: A
     assert socket.close_code == 1009
     assert socket.close_reason == "message too big: at most 20000 bytes (c.Limits.message_bytes); send it in parts"
     assert await refusals(ask, "message_bytes") == 1
+
+
+async def test_an_output_that_is_too_large_is_left_out_its_cell_says_so_and_the_next_one_works(
+    ask: Ask, jp_ws_fetch: Any
+) -> None:
+    socket = await a_socket(ask, jp_ws_fetch)
+    shown: dict[str, str] = {}
+    for cell, code in {"large": "print('x' * 60_000)", "next": "print('small')"}.items():
+        request = Session().msg("execute_request", {"code": code, "silent": False, "store_history": False})
+        await socket.write_message(json.dumps({**request, "channel": "shell"}, default=str))
+        shown[cell], is_answered = "", False
+        while not (shown[cell] and is_answered):
+            message = json.loads(await asyncio.wait_for(socket.read_message(), 90))
+            if message["parent_header"].get("msg_id") == request["header"]["msg_id"]:
+                is_answered = is_answered or message["msg_type"] == "execute_reply"
+                shown[cell] += message["content"].get("text", "")
+    socket.close()
+    assert "bytes is not shown: at most 50000 are sent at once (c.Limits.output_bytes)" in shown["large"]
+    assert "xxx" not in shown["large"]
+    assert shown["next"] == "small\n"
+    assert await refusals(ask, "output_bytes") == 1
 
 
 async def test_messages_that_come_too_fast_are_read_later_and_none_is_lost(
