@@ -8,13 +8,22 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from playwright.sync_api import FloatRect, Locator
+    from playwright.sync_api import FloatRect, Locator, Page
 
-    from tests.labextension.lab_page import LabPage
+
+class Themed(Protocol):
+    """A page that can be light and dark."""
+
+    @property
+    def page(self) -> Page: ...
+
+    def in_both_themes(self) -> Iterator[str]: ...
+
 
 MAX_BYTES = 60_000
 _COLOURS = 80
@@ -67,7 +76,7 @@ _REDUCE = """async ([png, want]) => {
 }"""
 
 
-def take(lab: LabPage, target: Path, clip: FloatRect | None = None) -> None:
+def take(lab: Themed, target: Path, clip: FloatRect | None = None) -> None:
     """Writes target.png and target-dark.png: what the page shows now, or the part of it within the clip."""
     target.parent.mkdir(parents=True, exist_ok=True)
     for theme in lab.in_both_themes():

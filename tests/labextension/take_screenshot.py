@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-    from tests.labextension import gallery, gallery_of_many
+    from tests.labextension import gallery, gallery_of_a_hub, gallery_of_many
     from tests.labextension.lab_page import LabPage
     from tests.labextension.lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
 else:
     import gallery
+    import gallery_of_a_hub
     import gallery_of_many
     from lab_page import LabPage
     from lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
@@ -37,6 +38,7 @@ def take_pictures(images: Path) -> None:
             gallery.play(LabPage(new_page()).open(lab.lab_url), lab.notebooks, images)
         gallery_of_many.play_two_users(new_page, images)
         gallery_of_many.play_notebook(new_page, images)
+        gallery_of_a_hub.play_hub(new_page, images)
 
 
 @contextlib.contextmanager

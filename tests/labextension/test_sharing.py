@@ -61,6 +61,8 @@ def test_a_kernel_is_shared_by_keyboard_and_taken_back(
     a_panel.lab.page.keyboard.type("bob")
     a_panel.lab.page.keyboard.press("Enter")  # which closes Lab's other dialogs
     dialog.get_by_role("status").get_by_text("Shared with bob: read-only.").wait_for()
+    look = dialog.get_by_role("radio", name="a team").evaluate("radio => getComputedStyle(radio).appearance")
+    assert look == "auto", "what is chosen is seen: Lab's dialogs draw every field as one for text"
     dialog.get_by_role("radio", name="a team").check()
     dialog.get_by_role("radio", name="use it: run cells").check()
     dialog.get_by_role("textbox", name="Name of the team").fill("vision")

@@ -1173,6 +1173,16 @@ input.jp-mod-styled.aliquot-Slider-number {
   margin: 0;
 }
 
+/* Lab's dialogs give every field the look of a text field, in which a choice is not seen. */
+.aliquot-Share-choice input[type='radio'].jp-mod-styled {
+  width: 16px;
+  height: 16px;
+  padding: 0;
+  border: none;
+  background: none;
+  appearance: auto;
+}
+
 .aliquot-Share-choice > legend {
   padding: 0 0 4px;
 }
@@ -1181,6 +1191,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 input.jp-mod-styled.aliquot-Share-name {
   width: 100%;
   margin: 0;
+  font-size: var(--jp-ui-font-size1);
 }
 
 .jp-Button.aliquot-Action.aliquot-Share-send {
