@@ -17,7 +17,8 @@ GROUPS = {
     "gpu_hook/sanitized/": "sanitized",
     **{f"gpu_hook/hook/test_{name}.py": "hook programs" for name in ("board_notices", "copying", "sanitized")},
 }
-FIRST = ("containers", "system", "labextension", "hub")  # long ones: at the end the workers have short ones to share
+# Long ones, of which one worker has to run all, or each test: at the end the workers have short ones to share.
+FIRST = ("containers/", "gpu_hook/sanitized/", "hub/", "labextension/", "system/")
 sys.path.insert(0, str(HERE))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; what tests start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,5 +54,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Called by pytest. The order within a folder stays."""
-    folders = [item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else "" for item in items]
-    items[:] = [item for _, item in sorted(zip(folders, items, strict=True), key=lambda pair: pair[0] not in FIRST)]
+    places = [item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else "" for item in items]
+    items[:] = [
+        item for _, item in sorted(zip(places, items, strict=True), key=lambda pair: not pair[0].startswith(FIRST))
+    ]
