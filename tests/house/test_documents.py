@@ -44,6 +44,16 @@ def test_python_and_browser_packages_have_one_version() -> None:
     assert package["version"] == project["version"]
 
 
+def test_decisions_are_numbered_without_gap_or_repetition_and_say_their_number_everywhere() -> None:
+    decisions = sorted((ROOT / "docs/decisions").glob("*.md"))
+    numbers = [int(decision.name.partition("-")[0]) for decision in decisions]
+    assert numbers == list(range(1, len(decisions) + 1)), "two bear one number, or one is left out"
+    titles = [int(decision.read_text().removeprefix("# ").partition(".")[0]) for decision in decisions]
+    assert titles == numbers
+    listed = re.findall(r"^(\d+)\. \[.*\]\(decisions/(\S+)\)$", (ROOT / "docs/README.md").read_text(), re.MULTILINE)
+    assert listed == [(str(number), decision.name) for number, decision in zip(numbers, decisions, strict=True)]
+
+
 def test_decisions_have_their_four_parts() -> None:
     for decision in sorted((ROOT / "docs/decisions").glob("[0-9]*.md")):
         headings = set(re.findall(r"^## (.+)$", decision.read_text(), re.MULTILINE))
