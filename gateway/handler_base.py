@@ -26,7 +26,8 @@ SETTING = "aliquot_sources"
 class Sources:
     """What the handlers ask. Made by the extension, found in the application's settings."""
 
-    scene: Callable[[], Scene]
+    # Of a user: what may be shown to this one, and no more of the kernels.
+    scene: Callable[..., Scene]
     metrics: ServerMetrics
     largest: GpuShare
     folders: Folders

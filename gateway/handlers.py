@@ -32,7 +32,7 @@ class StatusHandler(AliquotHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        self.answer_text(status_text(self.sources.scene(), self.asker))
+        self.answer_text(status_text(self.sources.scene(self.asker), self.asker))
 
 
 class SizesHandler(AliquotHandler):

@@ -34,7 +34,7 @@ class OneKernelHandler(AliquotHandler):
 
     def report(self, kernel_id: str) -> Report:
         """What is told of the kernel. Raises HTTPError 404 for one that the asker may not see."""
-        for report in kernel_reports(self.sources.scene(), self.asker):
+        for report in kernel_reports(self.sources.scene(self.asker), self.asker):
             if report["id"] == kernel_id:
                 return report
         raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
@@ -85,7 +85,7 @@ class KernelsHandler(AliquotHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        self.answer({"kernels": kernel_reports(self.sources.scene(), self.asker)})
+        self.answer({"kernels": kernel_reports(self.sources.scene(self.asker), self.asker)})
 
 
 class KernelHandler(OneKernelHandler):

@@ -23,10 +23,6 @@ from jupyter_server.services.sessions.sessionmanager import SessionManager
 class KernelManagers(Protocol):
     """The part of our kernel manager that knows kernels, their owners and where they are in their lives."""
 
-    def list_kernel_ids(self) -> list[str]:
-        """All kernels, those that wait included."""
-        ...
-
     def get_kernel(self, kernel_id: str) -> Any:
         """Jupyter's manager of one kernel."""
         ...
@@ -54,17 +50,15 @@ class KernelManagers(Protocol):
 
 def local_kernels(
     manager: KernelManagers,
+    ids: Iterable[str],
     snapshot: AdmissionSnapshot,
     labels: Mapping[str, str],
     announced: Mapping[str, Announcement],
 ) -> tuple[LocalKernel, ...]:
-    """The kernels of this server that ask for a GPU, in the order in which they were started.
-
-    A plain kernel is among them as soon as there is something to tell about it.
-    """
+    """Those of these kernels that ask for a GPU, and plain ones as soon as there is something to tell about them."""
     queue, found = {entry.kernel_id: entry for entry in snapshot.starts}, []
     holdings = snapshot.ledger.holdings
-    for kernel_id in manager.list_kernel_ids():
+    for kernel_id in ids:
         kernel = manager.get_kernel(kernel_id)
         waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
         request, last_crash = _asked(holding, waiting) or request_of(kernel), getattr(kernel, "last_crash", None)

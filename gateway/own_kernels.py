@@ -6,7 +6,7 @@ import asyncio
 
 from aliquot.gateway.admission_values import AdmissionSnapshot
 from aliquot.gateway.adoption import Adoption
-from aliquot.gateway.auth import tells_people_apart, users_by_name
+from aliquot.gateway.auth import User, tells_people_apart, users_by_name
 from aliquot.gateway.basis import Basis
 from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.container_plans import ContainerPlanner
@@ -66,9 +66,10 @@ class OwnKernels:
         self.culler = Culler(manager, culling, basis.clock, log, self._servers)
         basis.watch.listen(self.culler.watch)
 
-    def listed(self, admission: AdmissionSnapshot) -> tuple[LocalKernel, ...]:
-        """What is told of them."""
-        return local_kernels(self.manager, admission, self._basis.labels(), self.culler.announced())
+    def listed(self, admission: AdmissionSnapshot, who: User | None = None) -> tuple[LocalKernel, ...]:
+        """What is told of them; ``who``: of those alone that this user may see."""
+        ids = self.manager.list_kernel_ids() if who is None else self.manager.visible_to(who)
+        return local_kernels(self.manager, ids, admission, self._basis.labels(), self.culler.announced())
 
     def problems(self) -> tuple[str, ...]:
         """What keeps them from outliving this server."""

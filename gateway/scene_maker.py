@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aliquot.gateway import __version__
+from aliquot.gateway.auth import User
 from aliquot.gateway.basis import Basis
 from aliquot.gateway.local_kernels import waiting_elsewhere
 from aliquot.gateway.own_kernels import OwnKernels
@@ -24,18 +25,18 @@ class SceneMaker:
         """To be said from now on, too."""
         self._remarks = (*self._remarks, *remarks)
 
-    def scene(self) -> Scene:
-        """All that is known now. Called for each status and each collection of metrics."""
+    def scene(self, who: User | None = None) -> Scene:
+        """All that is known now. ``who``: for this user, so that nothing is gathered of kernels that are not shown."""
         admission = self._basis.admission.snapshot()
         node = self._basis.watch.view()
         # In gateway mode no kernel runs here, and an agent of this machine would serve nobody.
         problems = () if self._is_remote else node.problems
         if not self._is_remote and node.status is None and admission.agent_message:
             problems = (f"The node agent does not answer: {admission.agent_message}.",)
-        ours = () if self._own is None else self._own.listed(admission)
+        ours = () if self._own is None else self._own.listed(admission, who)
         if self._own is not None:
             problems = (*problems, *self._own.problems())
-        self._memo.forget_others(len(ours) + len(node.status.kernels if node.status else ()))
+        self._memo.forget_others(len(admission.ledger.holdings) + len(node.status.kernels if node.status else ()))
         return Scene(
             version=__version__,
             node=NodeView(node.status, (*problems, *self._remarks)),

@@ -75,12 +75,15 @@ class SharedKernelManager(ResizableKernelManager):
 
     def list_kernels(self) -> list[dict[str, Any]]:
         """Called by GET /api/kernels: the kernels that the asker may see."""
-        user, models = current_user(), []
-        for kernel_id in self.list_kernel_ids():
-            if access_of(user, self, kernel_id) is not Access.NONE:
-                with contextlib.suppress(HTTPError, KeyError):  # it ended just now
-                    models.append(self.kernel_model(kernel_id))
+        models = []
+        for kernel_id in self.visible_to(current_user()):
+            with contextlib.suppress(HTTPError, KeyError):  # it ended just now
+                models.append(self.kernel_model(kernel_id))
         return models
+
+    def visible_to(self, user: User) -> list[str]:
+        """The ids of those that this user may see, as they were started. Asked before anything else of them is."""
+        return [one for one in self.list_kernel_ids() if access_of(user, self, one) is not Access.NONE]
 
     def kernel_model(self, kernel_id: str) -> dict[str, Any]:
         """Called by Jupyter's handlers for each kernel they show. One that is another's than the asker's says so."""

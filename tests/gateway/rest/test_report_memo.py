@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aliquot.gateway.admission_values import AdmissionSnapshot
 from aliquot.gateway.auth import User
+from aliquot.gateway.kernel_shares import Shares
+from aliquot.gateway.local_kernels import local_kernels
 from aliquot.gateway.report_memo import ReportMemo
+from aliquot.gateway.shared_kernels import SharedKernelManager
 from aliquot.gateway.status import LocalKernel, NodeView, Scene, status_report, status_text
 from aliquot.gpu_hook.agent_reports import NodeStatus
 from aliquot.gpu_hook.status_reader import StatusReader
@@ -94,3 +99,39 @@ def test_the_reader_reads_a_kernel_again_only_when_it_changed(reader: StatusRead
     after = {one.kernel_id: one for one in reader.read(said(kernel("k1", "u1", generation=2))).kernels}
     assert [name for name, one in after.items() if one is not before[name]] == ["k1"]
     assert after["k1"].generation == 2
+
+
+class Manager(SharedKernelManager):
+    """A thousand kernels that are no more than owners; which of them was looked at, it notes."""
+
+    def __init__(self) -> None:
+        self.owners = {f"k{number}": f"u{number % USERS}" for number in range(COUNT)}
+        self.gathered: list[str] = []
+
+    def list_kernel_ids(self) -> list[str]:
+        return list(self.owners)
+
+    def shares_of(self, kernel_id: str) -> Shares:
+        return Shares()
+
+    def get_kernel(self, kernel_id: str) -> Any:
+        self.gathered.append(kernel_id)
+        metadata = {"kernel_provisioner": {"provisioner_name": "aliquot", "config": {"gpus": "0.25"}}}
+        return SimpleNamespace(kernel_name="python3.gpu-0.25", kernel_spec=SimpleNamespace(metadata=metadata))
+
+    def kernel_state(self, kernel_id: str) -> tuple[str, str]:
+        return "resident", ""
+
+    def dropped_messages(self, kernel_id: str) -> None:
+        return None
+
+    def activity_of(self, kernel_id: str) -> None:
+        return None
+
+
+def test_nothing_is_gathered_of_kernels_that_the_asker_may_not_see() -> None:
+    manager = Manager()
+    found = local_kernels(manager, manager.visible_to(User("u7", "user")), AdmissionSnapshot("ok", "", ()), {}, {})
+    assert {one.owner for one in found} == {"u7"}
+    assert manager.gathered == [one.id for one in found]
+    assert len(found) == COUNT // USERS
