@@ -60,6 +60,7 @@ class TokenChecks:
         self._slots = asyncio.Semaphore(limits.questions_at_once)
         self._slots_of_unknown = asyncio.Semaphore(limits.questions_at_once)
         self._away_until = float("-inf")
+        self._is_away = False
         self._wrong_counts = WrongCounts(limits, clock)
 
     async def model_of(self, token: str, address: str = "", *, within_seconds: float | None = None) -> Model | None:
@@ -71,20 +72,25 @@ class TokenChecks:
         oldest = self._limits.recheck_seconds if within_seconds is None else within_seconds
         if last is not None and self._clock.now() - last.checked_at < oldest:
             return last.model
+        asking = self._begin(key, token, address)
+        if self._is_away and key in self._known:
+            # Nobody waits for a Hub that hangs: its answer, if one comes, is for the next request.
+            return self._while_away(key)
         try:
-            return await self._asked(key, token, address)
+            # A request that goes away takes nobody's answer with it.
+            return await asyncio.shield(asking)
         except HubAwayError:
             return self._while_away(key)
 
-    async def _asked(self, key: str, token: str, address: str) -> Model | None:
-        """The Hub's answer; those who ask meanwhile get the same one. A request that goes away takes nobody's."""
+    def _begin(self, key: str, token: str, address: str) -> asyncio.Task[Model | None]:
+        """The question on its way; those who ask meanwhile get the same answer."""
         if key not in self._asking:
             if key not in self._known:
                 self._refuse_too_many(address)
             asking = self._ask_once(key, token, address)
             task = self._asking[key] = asyncio.create_task(asking, name="aliquot-token")
             task.add_done_callback(lambda done: self._forget_task(key, done))
-        return await asyncio.shield(self._asking[key])
+        return self._asking[key]
 
     def _refuse_too_many(self, address: str) -> None:
         self._wrong_counts.check(address)
@@ -110,7 +116,9 @@ class TokenChecks:
             except HubAwayError:
                 # An away Hub is asked again in a moment, not by each request.
                 self._away_until = self._clock.now() + _PAUSE_SECONDS
+                self._is_away = True
                 raise
+            self._is_away = False
         if model is None and not is_known:
             self._wrong_counts.add(address)
         self._remember(key, _Answer(model, asked_at))

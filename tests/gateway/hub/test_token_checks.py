@@ -36,10 +36,13 @@ class AHub:
         self.users = users
         self.questions: list[str] = []
         self.is_away = False
+        self.hangs = asyncio.Event()
+        self.hangs.set()
 
     async def ask(self, token: str) -> dict[str, Any] | None:
         self.questions.append(token)
         await asyncio.sleep(0)
+        await self.hangs.wait()
         if self.is_away:
             raise HubAwayError("away")
         return self.users.get(token)
@@ -124,6 +127,27 @@ def test_an_away_hub_is_asked_once_a_moment_and_not_by_each_request() -> None:
             with pytest.raises(HubAwayError):
                 await tokens.model_of(f"token-{number}")
         assert len(hub.questions) == 1
+
+    run(scenario)
+
+
+def test_nobody_known_waits_for_a_hub_that_hangs_and_its_return_counts_at_once() -> None:
+    async def scenario() -> None:
+        hub, clock = AHub(a=ALICE), HandClock()
+        tokens = checks(hub, clock, recheck_seconds=30, hub_away_seconds=100)
+        assert await tokens.model_of("a") == ALICE
+        hub.is_away = True
+        clock.seconds += 31
+        assert await tokens.model_of("a") == ALICE
+        hub.hangs.clear()
+        clock.seconds += 2
+        assert await asyncio.wait_for(tokens.model_of("a"), 60) == ALICE
+        hub.is_away = False
+        del hub.users["a"]
+        hub.hangs.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert await tokens.model_of("a") is None
 
     run(scenario)
 
