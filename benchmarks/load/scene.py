@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aliquot.gpu_hook.paths import RuntimeDir
+from aliquot.provisioner.relay.client import read_relay_records
 
 BASE, SIZE = "standin", "0.01"
 KERNEL = f"{BASE}.gpu-{SIZE}"
@@ -135,8 +136,13 @@ class Scene:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
-        with suppress(OSError, ValueError):
-            os.kill(int(self.runtime.agent_lock.read_text()), signal.SIGTERM)
+        for lock in (self.runtime.agent_lock, self.runtime.relay_lock):
+            # A gateway that missed the stand-ins for a moment has started a relay host, and it relays.
+            with suppress(OSError, ValueError):
+                os.kill(int(lock.read_text()), signal.SIGTERM)
+        for record in read_relay_records(self.runtime):
+            if record.is_alive:
+                os.kill(record.pid, signal.SIGTERM)
 
     # ---- files
 
