@@ -124,6 +124,7 @@ class Generator:
 
         await asyncio.gather(*(work() for _ in range(at_once)))
         took = time.perf_counter() - began
+        await self.hush()
         status = await self._until(lambda status: not _held(status))
         return {"seconds": took, "held_gpus": _held(status), "left": _count(status, ""), **self._take_seen()}
 

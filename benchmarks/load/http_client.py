@@ -44,6 +44,11 @@ class HttpClient:
         answer = await self.ask(method, path, body)
         return json.loads(answer) if answer else None
 
+    async def leave(self) -> None:
+        """Close it once the question that is under way has its answer."""
+        async with self._turn:
+            self.close()
+
     def close(self) -> None:
         """Idempotent; the next question opens another connection."""
         if self._streams is not None:

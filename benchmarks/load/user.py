@@ -97,8 +97,8 @@ class User:
             await asyncio.gather(self._events, return_exceptions=True)
             self._events = None
         self.drop_channels()
-        self.client.close()
-        self._wishes.close()
+        await self.client.leave()
+        await self._wishes.leave()
 
     # ---- websockets
 
