@@ -29,9 +29,10 @@ from jupyter_server import CallContext
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from jupyterhub.services.auth import HubOAuth
 from jupyterhub.singleuser.extension import JupyterHubIdentityProvider
+from tornado.netutil import is_valid_ip
 from tornado.web import HTTPError, RequestHandler
 from tornado.websocket import WebSocketHandler
-from traitlets import Float, Instance, Int, TraitError, default, validate
+from traitlets import Float, Instance, Int, List, TraitError, Unicode, default, validate
 
 UNKNOWN_TOKEN = (
     "JupyterHub does not know this token: it was revoked, or its time is over. Log in again, or restart your server "
@@ -114,6 +115,11 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         600, help="How many unknown tokens may turn out wrong in a minute before no new one is looked up (429)."
     ).tag(config=True)
     wrong_tokens_per_address = Int(60, help="The same, for those of one address.").tag(config=True)
+    trusted_proxies = List(
+        Unicode(),
+        help="Addresses of proxies in front of the Hub's own. An address is what the last proxy says that is none of "
+        "these, in X-Forwarded-For; X-Real-Ip counts for nothing: the Hub's proxy hands on what clients write.",
+    ).tag(config=True)
 
     hub = Instance(HubService, help="The service that this gateway is, from the environment.")
     hub_auth = Instance(HubTokens)
@@ -244,6 +250,16 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
     def get_handlers(self) -> list[tuple[Any, ...]]:
         """Called by the server's application."""
         return [(path, handler, {"hub_auth": self.hub_auth}) for path, handler in HUB_LOGIN_HANDLERS]
+
+    @validate("trusted_proxies")
+    def _are_addresses(self, proposal: dict[str, Any]) -> list[str]:
+        proxies: list[str] = proposal["value"]
+        for proxy in proxies:
+            if not is_valid_ip(proxy):
+                raise TraitError(
+                    f"c.HubIdentityProvider.trusted_proxies: found {proxy!r}; wanted addresses, such as '10.0.0.1'"
+                )
+        return proxies
 
     @validate(
         "recheck_seconds",

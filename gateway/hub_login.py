@@ -8,7 +8,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from aliquot.gateway.http_errors import http_error
+from aliquot.gateway.request_gate import admit
 from aliquot.provisioner.errors import HubError
+from jupyter_server import CallContext
 from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyter_server.base.handlers import JupyterHandler
 from jupyterhub.singleuser.extension import JupyterHubLogoutHandler, JupyterHubOAuthCallbackHandler
@@ -48,10 +50,23 @@ class HubCallbackHandler(JupyterHubOAuthCallbackHandler):
     """/oauth_callback: the Hub's code becomes a token, which the browser keeps in a cookie."""
 
     async def prepare(self) -> None:
-        """Called by tornado. JupyterHub's handler would ask the Hub later on, and block the loop."""
+        """Called by tornado. JupyterHub's handler would ask the Hub later on, and block the loop.
+
+        It is none of Jupyter Server's, which are counted, and known to whoever wants to know where a token came from.
+        """
+        CallContext.set(CallContext.JUPYTER_HANDLER, self)
         self._hub_auth_user_cache = None
+        admit(self, "")
         try:
             self._hub_auth_user_cache = await self.hub_auth.get_user(self, sync=False)
+        except HubError as error:
+            raise http_error(error) from error
+
+    @allow_unauthenticated
+    async def get(self) -> None:
+        """The end of a login, whose token is a new one to us."""
+        try:
+            await super().get()
         except HubError as error:
             raise http_error(error) from error
 

@@ -103,7 +103,7 @@ class TokenChecks:
             done.exception()
 
     async def _ask_once(self, key: str, token: str, address: str) -> Model | None:
-        is_known = key in self._known
+        is_known, was_wrong = key in self._known, key in self._wrong
         async with self._slots if is_known else self._slots_of_unknown:
             if not is_known:
                 # Others of the same storm may have been answered since it began to wait.
@@ -119,7 +119,8 @@ class TokenChecks:
                 self._is_away = True
                 raise
             self._is_away = False
-        if model is None and not is_known:
+        if model is None and not is_known and not was_wrong:
+            # Pages that were left open come with the same wrong token for hours: they guess nothing.
             self._wrong_counts.add(address)
         self._remember(key, _Answer(model, asked_at))
         return model

@@ -7,6 +7,7 @@ from typing import Any
 from aliquot.gateway.auth import AliquotAuthorizer
 from aliquot.gateway.commands.command import CommandError
 from aliquot.gateway.commands.server import GatewayServerApp
+from aliquot.gateway.hub_addresses import believe_the_proxy
 from aliquot.gateway.hub_identity import HubIdentityProvider
 from aliquot.gateway.hub_service import HubService
 from traitlets import Instance, default
@@ -90,6 +91,13 @@ class HubGatewayServerApp(GatewayServerApp):
             for knob in _OWN_LOGIN_KNOBS
             if self.config.get(section, {}).get(knob)
         ]
+
+    def init_httpserver(self) -> None:
+        """Called by ServerApp.initialize."""
+        super().init_httpserver()
+        provider = self.identity_provider
+        assert isinstance(provider, HubIdentityProvider)  # put there before it was made
+        believe_the_proxy(self.http_server, provider.trusted_proxies)
 
     def init_webapp(self) -> None:
         """Called by ServerApp.initialize."""

@@ -185,6 +185,19 @@ def test_one_address_with_wrong_tokens_shuts_nobody_else_out() -> None:
     run(scenario)
 
 
+def test_a_page_that_was_left_open_with_a_wrong_token_shuts_nobody_out() -> None:
+    async def scenario() -> None:
+        hub, clock = AHub(a=ALICE), HandClock()
+        tokens = checks(hub, clock, wrong_per_address=3, recheck_seconds=5.0)
+        for _ in range(10):
+            assert await tokens.model_of("wrong", "10.0.0.1") is None
+            clock.seconds += 5.0
+        assert hub.questions == ["wrong"] * 10
+        assert await tokens.model_of("a", "10.0.0.1") == ALICE
+
+    run(scenario)
+
+
 def test_the_same_wrong_token_is_one_question() -> None:
     async def scenario() -> None:
         hub = AHub()
