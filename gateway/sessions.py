@@ -25,6 +25,8 @@ from jupyter_server.services.sessions.sessionmanager import SessionManager
 from tornado.web import HTTPError
 
 _IN_MEMORY = ":memory:"
+# No page of Jupyter's comes near: sessions of one user on one kernel, and letters of a path, a name or a type.
+_MOST_SESSIONS, _LONGEST_TEXT = 100, 4096
 _COLUMNS = "session_id, path, name, type, kernel_id"
 
 
@@ -78,6 +80,15 @@ class PatientCursor:
 
     def fetchall(self) -> list[Any]:
         return self._manager.file_cursor().fetchall()
+
+
+def _refuse_long(named: dict[str, Any]) -> None:
+    """They are kept on disk, and told to whoever lists his sessions or kernels. Raises HTTPError 400."""
+    for what in ("path", "name", "type"):
+        if len(named.get(what) or "") > _LONGEST_TEXT:
+            raise HTTPError(
+                400, f"asked a session with a {what} of {len(named[what])} letters; it may have {_LONGEST_TEXT}"
+            )
 
 
 class OwnedSessionManager(SessionManager):
@@ -147,6 +158,9 @@ class OwnedSessionManager(SessionManager):
         kernel_id = kwargs.get("kernel_id")
         if kernel_id is not None and self._is_out_of_reach(kernel_id):
             raise DuplicateKernelError(f"Kernel already exists: {kernel_id}")
+        _refuse_long(kwargs)
+        if kernel_id is not None:
+            self._refuse_too_many(kernel_id)
         try:
             session: dict[str, Any] = await super().create_session(*args, **kwargs)
         except (AliquotError, NoSuchBase) as error:
@@ -165,9 +179,11 @@ class OwnedSessionManager(SessionManager):
     async def update_session(self, session_id: str, **kwargs: Any) -> None:
         """Change a session. Called by PATCH, whose body may name a kernel by its id, and which then ends the other."""
         kernel_id = kwargs.get("kernel_id")
+        _refuse_long(kwargs)
         if kernel_id is not None:
             if self._is_out_of_reach(kernel_id):
                 raise HTTPError(400, f"No such kernel: {kernel_id}")
+            self._refuse_too_many(kernel_id)
             await self._spare_kernel_of(session_id)
         await super().update_session(session_id, **kwargs)  # type: ignore[no-untyped-call]
         if kernel_id is not None:
@@ -187,6 +203,21 @@ class OwnedSessionManager(SessionManager):
     def _is_out_of_reach(self, kernel_id: str) -> bool:
         reach = access_of(current_user(), self.kernel_manager, kernel_id)
         return kernel_id in self.kernel_manager and reach is Access.NONE
+
+    def _refuse_too_many(self, kernel_id: str) -> None:
+        """One more session of the asker's: all of them are read for whoever lists his. Raises HTTPError 403."""
+        asker = current_user()
+        if asker.is_admin:
+            return
+        guests, owner = self.guests.all(), self._owner_of(kernel_id)
+        self.cursor.execute("SELECT session_id FROM session WHERE kernel_id=?", (kernel_id,))
+        has = sum(guests.get(row["session_id"], owner) == asker.name for row in self.cursor.fetchall())
+        if has >= _MOST_SESSIONS:
+            raise HTTPError(
+                403,
+                f"asked one more session of kernel {kernel_id}; {asker.name} has {has} of it, and may have "
+                f"{_MOST_SESSIONS}. End one that is not needed",
+            )
 
     def _note_guest(self, session_id: str, kernel_id: str) -> None:
         owner, asker = self._owner_of(kernel_id), current_user()

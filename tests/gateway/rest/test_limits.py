@@ -124,6 +124,28 @@ async def test_a_body_of_unknown_length_is_read_up_to_the_limit(ask: Ask) -> Non
     assert len((await ask("alice", "GET", "api/kernels")).json) == 1
 
 
+async def test_sessions_of_a_kernel_and_their_names_are_bounded(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody's are read for each who lists his own, and all of them are kept on disk."""
+    monkeypatch.setattr("aliquot.gateway.sessions._MOST_SESSIONS", 2)
+    kernel = (await ask("alice", "POST", "api/kernels", body={"name": "python3"})).json["id"]
+
+    async def begin(who: str, path: str) -> Any:
+        return await ask(who, "POST", "api/sessions", body={"path": path, "type": "notebook", "kernel": {"id": kernel}})
+
+    first = await begin("alice", "1.ipynb")
+    assert [first.status, (await begin("alice", "2.ipynb")).status] == [201, 201]
+    third = await begin("alice", "3.ipynb")
+    assert (third.status, "alice has 2 of it, and may have 2" in third.json["message"]) == (403, True)
+    assert (await begin("alice", "2.ipynb")).status == 201, "it is there"
+    share = ("aliquot/api/kernels", kernel, "shares", "users", "bob")
+    assert (await ask("alice", "PUT", *share, body={"access": "read"})).status == 200
+    assert [(await begin("bob", f"{number}.ipynb")).status for number in range(3)] == [201, 201, 403]
+    long = "x" * 4097
+    renamed = await ask("alice", "PATCH", "api/sessions", first.json["id"], body={"path": long})
+    for answer in (await begin("alice", long), renamed):
+        assert (answer.status, "a path of 4097 letters" in answer.json["message"]) == (400, True)
+
+
 async def a_socket(ask: Ask, jp_ws_fetch: Any) -> Any:
     kernel = (await ask("alice", "POST", "api/kernels", body={"name": "python3"})).json["id"]
     headers = {"Authorization": f"token {TOKENS['alice']}"}
