@@ -53,10 +53,18 @@ class OwnGateway:
             raise NoGatewayHere(f"no gateway of yours is found at {runtime.path}: {error}") from error
 
     @classmethod
-    def elsewhere(cls, environ: Mapping[str, str]) -> OwnGateway | None:
-        """The one that Jupyter's own variables name, as in a terminal of a server in gateway mode; None without."""
-        url, token = environ.get("JUPYTER_GATEWAY_URL", ""), environ.get("JUPYTER_GATEWAY_AUTH_TOKEN", "")
-        return cls(url.rstrip("/") + "/", token) if url and token else None
+    def elsewhere(cls, environ: Mapping[str, str]) -> tuple[OwnGateway, ...]:
+        """Whom to ask in a terminal of a server in gateway mode, by Jupyter's own variables; nobody without them.
+
+        In a Hub the user's server comes first: it alone knows its notebooks' names, and asks the gateway for us.
+        """
+        named = [("JUPYTER_GATEWAY_URL", "JUPYTER_GATEWAY_AUTH_TOKEN")]
+        if environ.get("JUPYTERHUB_USER"):
+            named.insert(0, ("JUPYTERHUB_SERVICE_URL", "JUPYTERHUB_API_TOKEN"))
+        if not environ.get("JUPYTER_GATEWAY_URL"):
+            return ()
+        found = [(environ.get(url, ""), environ.get(token, "")) for url, token in named]
+        return tuple(cls(url.rstrip("/") + "/", token) for url, token in found if url and token)
 
     def ask(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> Any:
         """The answer's JSON, None for an empty one. Raises GatewayRefusal, and NoGatewayHere where none answers."""

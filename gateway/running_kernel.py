@@ -5,8 +5,9 @@ The gateway checks limits and queues; the agent alone, where no gateway runs, sa
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -69,18 +70,20 @@ class RunningKernel:
         runtime: RuntimeDir,
         word: str,
         servers: Path | None = None,
-        gateway: OwnGateway | None = None,
+        elsewhere: Sequence[OwnGateway] = (),
         *,
         takes_ids: bool = False,
     ) -> RunningKernel:
-        """``gateway``: the one to ask, where it is known; ``takes_ids``: an id need not be a GPU kernel's.
+        """``elsewhere``: who is asked instead of this machine's, the first that tells of kernels.
 
-        Raises AliquotError.
+        ``takes_ids``: an id need not be a GPU kernel's. Raises AliquotError.
         """
+        gateway: OwnGateway | None
         try:
-            gateway = gateway or OwnGateway.find(runtime, servers)
-            kernels = gateway.ask("status")["kernels"]
-        except NoGatewayHere:
+            gateway, kernels = _first_answer(elsewhere or [OwnGateway.find(runtime, servers)])
+        except NoGatewayHere as error:
+            if elsewhere:
+                raise ChangeError(str(error)) from error
             gateway, kernels = None, _known_to_agent(runtime)
         except GatewayRefusal as error:
             raise ChangeError(str(error)) from error
@@ -164,6 +167,16 @@ class RunningKernel:
             query(op, runtime_dir=self._runtime.path, seconds=30, kernel_id=self.kernel_id, **fields)
         except AgentClientError as error:
             raise ChangeError(str(error)) from error
+
+
+def _first_answer(gateways: Sequence[OwnGateway]) -> tuple[OwnGateway, list[Report]]:
+    """Who tells of kernels, and which. Raises NoGatewayHere and GatewayRefusal: the last one's."""
+    for other in gateways[:-1]:
+        # A user's server without Aliquot, or one that is deaf: the gateway behind it knows the kernels, too.
+        with contextlib.suppress(NoGatewayHere, GatewayRefusal):
+            return other, other.ask("status")["kernels"]
+    last = gateways[-1]
+    return last, last.ask("status")["kernels"]
 
 
 def _known_to_agent(runtime: RuntimeDir) -> list[Report]:

@@ -39,8 +39,8 @@ class KernelCommand(Command):
         Raises AliquotError.
         """
         runtime = RuntimeDir(Path(self.runtime_dir).absolute()) if self.runtime_dir else find_runtime_dir()
-        gateway = OwnGateway.elsewhere(os.environ) if is_remote and not self.runtime_dir else None
-        return RunningKernel.find(runtime, word, gateway=gateway, takes_ids=is_remote)
+        elsewhere = OwnGateway.elsewhere(os.environ) if is_remote and not self.runtime_dir else ()
+        return RunningKernel.find(runtime, word, elsewhere=elsewhere, takes_ids=is_remote)
 
     def tell(self, report: dict[str, Any], text: str) -> None:
         """One line for people, or the kernel's report for programs."""

@@ -18,9 +18,9 @@ class ShareCommand(KernelCommand):
     description = """Share a running kernel with a user or a team, or take it back; without a name: with whom it is.
 
     KERNEL is its id, the first letters of it, or its notebook's name. Others see it and its output; with --write they
-    run code in it, too. It stays its owner's, who alone ends it and changes its size. On a server in gateway mode
-    JUPYTER_GATEWAY_URL and JUPYTER_GATEWAY_AUTH_TOKEN tell where its kernels are; without them the gateway of this
-    machine is asked."""
+    run code in it, too. It stays its owner's, who alone ends it and changes its size. In a terminal of a server of a
+    Hub that server is asked; else, where JUPYTER_GATEWAY_URL and JUPYTER_GATEWAY_AUTH_TOKEN are set, their gateway,
+    which knows no notebooks of other servers by name; without them the gateway of this machine."""
     examples = """
     aliquot share train.ipynb --user bob
     aliquot share train.ipynb --team vision --write

@@ -166,9 +166,11 @@ def test_a_kernel_that_is_shared_is_used_from_another_users_server_and_outlives_
     share = f"aliquot/api/kernels/{kernel_id}/shares/users/bob"
     assert his.kernels() == []
     told = {"JUPYTER_GATEWAY_URL": a_gateway.url, "JUPYTER_GATEWAY_AUTH_TOKEN": TOKENS["alice"]}
-    command = [*python_m("aliquot.gateway.app", "share", kernel_id), "--user", "bob", "--write"]
-    done = subprocess.run(command, env={**os.environ, **told}, capture_output=True, text=True, timeout=90)
-    assert (done.returncode, done.stdout) == (0, f"{kernel_id} is shared with user bob (write)\n"), done.stderr
+    hers_in_a_hub = {"JUPYTERHUB_USER": "alice", "JUPYTERHUB_SERVICE_URL": hers.url, "JUPYTERHUB_API_TOKEN": hers.token}
+    for word, more in ((kernel_id, {}), ("a.ipynb", hers_in_a_hub)):
+        command = [*python_m("aliquot.gateway.app", "share", word), "--user", "bob", "--write"]
+        done = subprocess.run(command, env={**os.environ, **told, **more}, capture_output=True, text=True, timeout=90)
+        assert (done.returncode, done.stdout) == (0, f"{word} is shared with user bob (write)\n"), done.stderr
     assert his.kernels() == [kernel_id], "what is shared with its user is in the server's list"
     body = {"path": "b.ipynb", "name": "b.ipynb", "type": "notebook", "kernel": {"id": kernel_id}}
     session = his.ask("POST", "api/sessions", body).body
