@@ -98,6 +98,8 @@ def check_name(kind: str, name: str) -> None:
     """Whether somebody could be called so. Raises RequestError."""
     if name == "*":
         raise RequestError("asked to share a kernel with everybody ('*'); name users, or a team")
+    if name in (".", ".."):
+        raise RequestError(f"asked to share a kernel with the {kind} {name!r}, which no address can say; name another")
     if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
         raise RequestError(
             f"asked to share a kernel with the {kind} {name[:40]!r}; a name is printable text of 1 to {_LONGEST_NAME} "

@@ -56,6 +56,7 @@ def test_what_it_cannot_have_written_is_refused(record: Any) -> None:
         ("user", "*", "read", "everybody"),
         ("team", "*", "read", "everybody"),
         ("user", "alice", "read", "who owns it"),
+        ("user", "..", "read", "no address"),
         ("user", " bob", "read", "spaces around"),
         ("user", "   ", "read", "printable"),
         ("user", "bob\n", "read", "printable"),
