@@ -55,7 +55,9 @@ def main() -> int:
     if not PROXY.exists():
         print(f"hub: not found: {PROXY}; `make hub` installs it (it needs Node)", file=sys.stderr)
         return 1
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # SIGHUP: its terminal was closed. The Hub, in a session of its own, would go on.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     folder = Path(tempfile.mkdtemp(prefix="aq-hub-", dir="/tmp"))
     hub: subprocess.Popen[bytes] | None = None
     try:
@@ -76,7 +78,8 @@ def main() -> int:
         return 0
     finally:
         # A second Ctrl-C must not leave half of it behind.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
         stop(hub, folder)
 
 
