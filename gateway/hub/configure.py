@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from typing import Any
 
 from aliquot.gateway.hub import sections, spawn
@@ -30,6 +31,9 @@ from traitlets.config.loader import LazyConfigValue
 
 def configure(c: Config, **settings: Any) -> HubSettings:
     """To be called at the end of the file, with the fields of HubSettings. Raises HubConfigError."""
+    known = [field.name for field in fields(HubSettings)]
+    if unknown := sorted(settings.keys() - set(known)):
+        raise HubConfigError(f"configure({unknown[0]}=…): found no such argument; there are {', '.join(known)}")
     wanted = HubSettings(**settings)
     spawner = _spawner_name(c)
     check_reach(wanted, spawner)

@@ -39,7 +39,9 @@ def add_to_list(c: Config, section: str, knob: str, items: Iterable[Any], before
 def dict_in(c: Config, section: str, knob: str) -> Mapping[str, Any]:
     """What is set or appended there."""
     found = found_in(c, section, knob)
-    known: Mapping[str, Any] = (found._update if isinstance(found, LazyConfigValue) else found) or {}
+    known: Any = (found._update if isinstance(found, LazyConfigValue) else found) or {}
+    if not isinstance(known, Mapping):
+        raise HubConfigError(f"c.{section}.{knob}: found {type(known).__name__}; wanted a table")
     return known
 
 
@@ -60,7 +62,11 @@ def add_to_dict(c: Config, section: str, knob: str, items: Mapping[str, Any]) ->
 def compose(c: Config, base: str, knob: str, make: Callable[[Any], Any]) -> None:
     """Put ``make(what is set)`` in its place, in each section that counts."""
     for section in sections_of(c, base, knob):
-        c[section][knob] = make(found_in(c, section, knob))
+        found = found_in(c, section, knob)
+        if isinstance(found, LazyConfigValue):
+            # Appended to what nobody set, or only looked at.
+            found = found.get_value([]) if found.to_dict() else None
+        c[section][knob] = make(found)
 
 
 def add_role(c: Config, name: str, scopes: Iterable[str], before: Iterable[str] = (), **members: list[str]) -> None:

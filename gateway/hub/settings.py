@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -36,7 +36,7 @@ class HubSettings:
     custom_sizes: bool = True
     largest_gpus: float = 8.0
     user_limit_gpus: float = 0.0
-    user_limits: Mapping[str, float] = field(default_factory=dict)
+    user_limits: Mapping[str, float | None] = field(default_factory=dict)
     team_limits: Mapping[str, float] = field(default_factory=dict)
     admin_groups: Sequence[str] = ()
     name: str = "aliquot"
@@ -50,23 +50,40 @@ class HubSettings:
     minutes_without_server: float = 0.0
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         if not _SERVICE_NAME.fullmatch(self.name):
             raise HubConfigError(f"configure(name=…): asked {self.name!r}; wanted lower-case letters, digits, '-._'")
         if self.keep_kernels not in KEEP_KERNELS:
             wanted = ", ".join(KEEP_KERNELS)
             raise HubConfigError(f"configure(keep_kernels=…): asked {self.keep_kernels!r}; wanted one of {wanted}")
-        for knob in ("sizes", "admin_groups", "gateway_options"):
-            if isinstance(getattr(self, knob), str):
-                raise HubConfigError(f"configure({knob}=…): asked {getattr(self, knob)!r}; wanted a list of texts")
         if not (isinstance(self.minutes_without_server, (int, float)) and 0 <= self.minutes_without_server < math.inf):
             found = self.minutes_without_server
             raise HubConfigError(f"configure(minutes_without_server=…): asked {found!r}; wanted a number, 0 or more")
+        if self.api_token and (self.gateway_user or self.gateway_environment):
+            raise HubConfigError(
+                "configure(api_token=…) is for a gateway that you start yourself; gateway_user and gateway_environment "
+                "are of one that the Hub starts. Take them away, or the token"
+            )
         _check_url("url", self.url)
         if self.connect_url:
             _check_url("connect_url", self.connect_url)
         self.caps()
         if self.has_choice:
             self.choice()
+
+    def _check_kinds(self) -> None:
+        for knob in ("name", "url", "connect_url", "api_token", "gateway_user", "default_size", "keep_kernels"):
+            if not isinstance(found := getattr(self, knob), str):
+                # Not what it says: it may be a token.
+                raise HubConfigError(f"configure({knob}=…): found {type(found).__name__}; wanted a text")
+        for knob in ("sizes", "admin_groups", "gateway_options"):
+            found = getattr(self, knob)
+            is_list = isinstance(found, Collection) and not isinstance(found, str)
+            _check_kind(knob, found, is_list and all(isinstance(one, str) for one in found), "a list of texts")
+        for knob in ("user_limits", "team_limits", "gateway_environment"):
+            found = getattr(self, knob)
+            is_table = isinstance(found, Mapping) and all(isinstance(name, str) for name in found)
+            _check_kind(knob, found, is_table, "a table by name, such as {'alice': 1}")
 
     @property
     def has_choice(self) -> bool:
@@ -92,7 +109,10 @@ class HubSettings:
         everybody = _share("user_limit_gpus", self.user_limit_gpus)
         return GpuCaps(
             everybody if everybody.hundredths else None,
-            {name: _share(f"user_limits[{name!r}]", gpus) for name, gpus in self.user_limits.items()},
+            {
+                name: None if gpus is None else _share(f"user_limits[{name!r}]", gpus)
+                for name, gpus in self.user_limits.items()
+            },
             {name: _share(f"team_limits[{name!r}]", gpus) for name, gpus in self.team_limits.items()},
         )
 
@@ -107,7 +127,7 @@ class HubSettings:
         if self.team_limits:
             options.append(f"--Aliquot.team_limits={dict(self.team_limits)!r}")
         if self.has_choice:
-            options += [f"--Aliquot.presets={size}" for size in self.sizes if size != NO_GPU]
+            options += [f"--Aliquot.presets={size}" for size in self.choice().sizes if size != NO_GPU]
         if self.minutes_without_server:
             options.append(f"--Culling.server_gone_seconds={60 * self.minutes_without_server:g}")
         # An option that is there twice is an error: the administrator's own counts.
@@ -125,9 +145,19 @@ def _share(knob: str, gpus: float) -> GpuShare:
     return GpuShare(round(gpus * 100))
 
 
+def _check_kind(knob: str, found: object, is_right: bool, wanted: str) -> None:
+    if not is_right:
+        raise HubConfigError(f"configure({knob}=…): asked {found!r}; wanted {wanted}")
+
+
 def _check_url(knob: str, url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        port, is_url = parts.port, parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        port, is_url = None, False
+    # What follows the port would get lost: the Hub's proxy and the gateway add the service's prefix themselves.
+    if not is_url or (knob == "url" and parts.path not in ("", "/")):
         raise HubConfigError(f"configure({knob}=…): asked {url!r}; wanted one like http://127.0.0.1:8890")
-    if knob == "url" and parts.port is None:
+    if knob == "url" and port is None:
         raise HubConfigError(f"configure(url=…): asked {url!r}; wanted its port, too: http://127.0.0.1:8890")

@@ -54,9 +54,10 @@ def test_one_line_adds_the_service_its_scopes_and_what_a_server_needs() -> None:
 
 def test_caps_are_written_once_and_handed_to_the_gateway() -> None:
     c = Config()
-    configure(c, user_limit_gpus=0.5, user_limits={"alice": 1.0}, team_limits={"vision": 2}, gateway_options=["--x=1"])
+    limits = {"alice": 1.0, "ada": None}
+    configure(c, user_limit_gpus=0.5, user_limits=limits, team_limits={"vision": 2}, gateway_options=["--x=1"])
     command = service(c)["command"]
-    assert {"--Aliquot.user_limit_gpus=0.5", "--Aliquot.user_limits={'alice': 1.0}"} <= set(command)
+    assert {"--Aliquot.user_limit_gpus=0.5", "--Aliquot.user_limits={'alice': 1.0, 'ada': None}"} <= set(command)
     assert "--Aliquot.keep_kernels=always" in command, "a Hub that restarts ends nobody's kernels"
     assert {"--Aliquot.team_limits={'vision': 2}", "--Aliquot.largest_gpus=8", "--x=1"} <= set(command)
     assert [word for word in command if "presets" in word] == [
@@ -125,7 +126,9 @@ def test_what_was_appended_and_not_assigned_stays_too() -> None:
     c.JupyterHub.load_roles.append({"name": "culler", "scopes": ["read:users"]})
     c.Spawner.environment.update({"LANG": "C.UTF-8"})
     c.Authenticator.admin_users.add("ada")
+    c.Spawner.server_token_scopes.append("shares!user")
     configure(c)
+    assert c.Spawner.server_token_scopes == ["shares!user", ACCESS, ADMIN_SCOPE]
     assert [one["name"] for one in c.JupyterHub.services.get_value([])] == ["culler", "aliquot"]
     assert role(c, "culler")["scopes"] == ["read:users"]
     assert role(c, "aliquot-admin")["users"] == ["ada"]
@@ -173,11 +176,19 @@ def test_a_function_for_the_scopes_of_a_servers_token_is_asked_first() -> None:
         ("", {"sizes": ["0.25", "nine"]}, "'nine' is no number of GPUs"),
         ("", {"sizes": ["16"]}, "more than the 8 GPUs"),
         ("", {"sizes": "0.25"}, "wanted a list of texts"),
+        ("", {"sizes": [0.25]}, "wanted a list of texts"),
         ("", {"default_size": "0.3"}, "is not one of none, 0.25"),
+        ("", {"api_token": None}, "found NoneType; wanted a text"),
+        ("", {"api_token": "t", "gateway_user": "aliquot"}, "that you start yourself"),
+        ("", {"user_limits": ["alice"]}, "wanted a table by name"),
+        ("", {"user_limit": 1}, "no such argument; there are sizes, .* user_limit_gpus"),
+        ("c.Spawner.environment = 'x'", {}, "found str; wanted a table"),
         ("", {"user_limits": {"alice": "1"}}, r"user_limits\['alice'\].*wanted a number of GPUs"),
         ("", {"team_limits": {"vision": 0.123}}, "in steps of 0.01"),
         ("", {"url": "127.0.0.1:8890"}, "wanted one like"),
         ("", {"url": "http://127.0.0.1"}, "wanted its port"),
+        ("", {"url": "http://127.0.0.1:88900"}, "wanted one like"),
+        ("", {"url": "http://127.0.0.1:8890/services/aliquot"}, "wanted one like"),
         ("", {"keep_kernels": "sometimes"}, "wanted one of always, auto, never"),
         ("", {"minutes_without_server": -1}, "0 or more"),
         ("", {"name": "a/b"}, "lower-case letters"),
