@@ -39,6 +39,8 @@ UNKNOWN_TOKEN = (
     "from the Hub's control panel"
 )
 NO_ACCESS = "%s may not use the service %r: this token has no scope %s. Ask the Hub's administrator"
+# Logins that somebody has begun, and letters of the page that he wanted; without one he comes to the first.
+_MOST_LOGINS, _LONGEST_PAGE = 20_000, 2048
 
 
 class HubTokens(HubOAuth):
@@ -69,6 +71,14 @@ class HubTokens(HubOAuth):
         """Called by JupyterHub's identity provider and its callback handler."""
         _refuse_to_block(sync)
         return super().get_user(handler, sync=False)
+
+    def generate_state(self, next_url: str | None = None, **more: Any) -> str:
+        """Called for each browser that is sent to the Hub's login, whoever it is; all are kept for long."""
+        states = self._oauth_states
+        while len(states) >= _MOST_LOGINS:
+            del states[next(iter(states.timestamps))]
+        is_kept = next_url is not None and len(next_url) <= _LONGEST_PAGE
+        return str(super().generate_state(next_url if is_kept else None, **more))
 
     async def ask(self, token: str) -> Model | None:
         """The question itself. Raises HubAwayError."""

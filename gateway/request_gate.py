@@ -19,6 +19,7 @@ from tornado.web import Finish, RequestHandler, stream_request_body
 
 _MESSAGE_SETTING = "websocket_max_message_size"
 _TOO_MANY, _TOO_LARGE = 429, 413
+_LONGEST_LENGTH = 18
 
 
 def admit(handler: JupyterHandler, name: str) -> None:
@@ -72,7 +73,9 @@ class _Large(Matcher):
             request.connection.set_max_body_size(self._most)
             return None
         length = request.headers.get("Content-Length", "0")
-        return {} if not length.isdecimal() or int(length) > self._most else None
+        # Longer ones are no numbers of bytes, and the longest of them no numbers to Python.
+        is_number = length.isdecimal() and len(length) <= _LONGEST_LENGTH
+        return {} if not is_number or int(length) > self._most else None
 
 
 @stream_request_body

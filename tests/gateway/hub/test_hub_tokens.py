@@ -96,6 +96,18 @@ def test_nothing_that_blocks_the_loop_is_called() -> None:
     with_hub(scenario)
 
 
+def test_logins_that_somebody_begins_without_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aliquot.gateway.hub_identity._MOST_LOGINS", 3)
+    tokens = HubTokens(api_url="http://127.0.0.1:1/hub/api", api_token="t", oauth_client_id="service-aliquot")
+    first = tokens.generate_state("/services/aliquot/first")
+    assert tokens.get_next_url(first) == "/services/aliquot/first"
+    states = [tokens.generate_state(f"/services/aliquot/{number}", code_verifier="v") for number in range(5)]
+    assert [state for state in (first, *states) if state in tokens._oauth_states] == states[-3:]
+    assert (tokens.get_next_url(states[-1]), tokens.get_code_verifier(states[-1])) == ("/services/aliquot/4", "v")
+    long = tokens.generate_state("/services/aliquot/" + "x" * 100_000)
+    assert tokens.get_next_url(long) == tokens.get_next_url("nobodys"), "it leads to the first page"
+
+
 def provider(**knobs: Any) -> HubIdentityProvider:
     return HubIdentityProvider(hub=SERVICE, config=Config(knobs))
 

@@ -110,6 +110,15 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(ask: Ask) -
     assert (await ask("ada", "PUT", "api/contents/large.txt", body=body)).status == 201
 
 
+async def test_a_length_that_is_no_number_to_python_is_too_large(ask: Ask, jp_http_port: int, jp_base_url: str) -> None:
+    assert (await ask("nobody", "GET", "api")).status == 200
+    reader, writer = await asyncio.open_connection("127.0.0.1", jp_http_port)
+    head = f"POST {jp_base_url}api/kernels HTTP/1.1\r\nHost: localhost\r\nContent-Length: {'9' * 5000}\r\n\r\n"
+    writer.write(head.encode())
+    assert b" 413 " in await asyncio.wait_for(reader.readline(), 60)
+    writer.close()
+
+
 async def test_a_body_of_unknown_length_is_read_up_to_the_limit(ask: Ask) -> None:
     """Tornado's own client sends a POST without a body so, and so do others."""
     kernel = (await ask("alice", "POST", "api/kernels", body={"name": "python3"})).json["id"]
