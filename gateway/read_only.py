@@ -40,6 +40,12 @@ def question(channel: str, header: Mapping[str, Any], content: Mapping[str, Any]
     return {"header": told, "parent_header": {}, "metadata": {}, "content": asked}
 
 
+def replies(channel: str, header: Mapping[str, Any], content: dict[str, Any]) -> list[Answer]:
+    """What the kernel answered to a question, as the kernel says it."""
+    busy, idle = (Answer("iopub", "status", {"execution_state": state}) for state in ("busy", "idle"))
+    return [busy, Answer(channel, header["msg_type"].removesuffix(_ASKS) + "_reply", content), idle]
+
+
 def refusal(owner: str, access: Access = Access.READ) -> str:
     """What a cell shows."""
     if access is Access.WRITE:

@@ -13,6 +13,7 @@ import json
 import struct
 import time
 from typing import Any
+from uuid import uuid4
 
 from jupyter_client.jsonutil import json_default
 from jupyter_server.services.kernels.connection.base import (
@@ -25,7 +26,7 @@ from tornado.websocket import WebSocketClosedError
 
 from .access import Access
 from .auth import access_of, user_of
-from .read_only import Allowance, Answer, answers, question, refusal
+from .read_only import Allowance, Answer, answers, question, refusal, replies
 from .relay_link import KernelLink
 from .relay_links import RelayLinks
 from .websocket import KernelWebsocketConnection
@@ -39,6 +40,8 @@ _MOST_QUESTIONS, _QUESTIONS_EACH_SECOND = 30, 5
 _MOST_REFUSED, _REFUSED_EACH_SECOND = 400, 50
 _MOST_UNREAD = 400
 _LONGEST_READ = 1 << 20
+# Of a message's frames.
+_PARENT, _CONTENT = 3, 5
 # What is raised where somebody sends what is no message.
 UNREADABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError, struct.error)
 
@@ -55,6 +58,8 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
         self._questions = Allowance(_MOST_QUESTIONS, _QUESTIONS_EACH_SECOND)
         self._refused = Allowance(_MOST_REFUSED, _REFUSED_EACH_SECOND)
         self._unread = 0
+        # Questions on their way, by the ids that the kernel knows them by, with their headers.
+        self._asked: dict[str, dict[str, Any]] = {}
 
     @property
     def is_guest(self) -> bool:
@@ -133,13 +138,32 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
             self._tire()
             return
         asked = question(channel, header, content)
-        if asked is not None and self._questions.takes_one(time.monotonic()):
-            self.session.send(self.channels[channel], asked)
+        if asked is not None and self._unread < _MOST_UNREAD and self._questions.takes_one(time.monotonic()):
+            self._ask(channel, asked)
             return
         if self._tire():
             why = refusal(self._owner, access) if asked is None else "asked too often: try again in a few seconds"
             for answer in answers(channel, header, content, why):
                 self._tell(answer, header)
+
+    def _ask(self, channel: str, asked: dict[str, Any]) -> None:
+        """By an id of our own: a relay takes each id once, so one that its owner will use would be lost to him."""
+        if self._link is not None:
+            named, header = uuid4().hex, asked["header"]
+            self._asked[named] = header
+            if len(self._asked) > _MOST_QUESTIONS:
+                del self._asked[next(iter(self._asked))]
+            asked = {**asked, "header": {**header, "msg_id": named, "session": self.session.session}}
+        self.session.send(self.channels[channel], asked)
+
+    def give(self, channel: str, frames: list[Any]) -> asyncio.Future[None] | None:
+        """Called by the link. The kernel's reply to a question of ours is told as one to its asker's."""
+        header = self._asked.pop(parent_id(frames), None) if self._asked and channel != "iopub" else None
+        if header is None:
+            return super().give(channel, frames)
+        for answer in replies(channel, header, json.loads(bytes(frames[_CONTENT]))):
+            self._tell(answer, header)
+        return None
 
     def _read(self, said: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
         """Channel, header and content. Raises what is raised for what is no message."""
@@ -180,6 +204,14 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
         self._unread -= 1
         if not written.cancelled():
             written.exception()
+
+
+def parent_id(frames: list[Any]) -> str:
+    """The id of the message that this one, from its delimiter on, is an answer to; empty without one."""
+    try:
+        return str(json.loads(bytes(frames[_PARENT])).get("msg_id", ""))
+    except UNREADABLE:
+        return ""
 
 
 def look_at_sockets(kernel_id: str) -> None:

@@ -127,6 +127,20 @@ async def test_a_reader_sees_the_output_asks_two_things_and_runs_nothing(
     assert "seen by both" in json.dumps(cells)
 
 
+async def test_a_reader_takes_no_message_id_that_its_owner_will_use(a_shared_house: SharedHouse) -> None:
+    """Those of some clients count up, and everybody sees them."""
+    house = a_shared_house
+    await house.share("bob", "read")
+    alice, bob = await house.browser_of("alice").open(), await house.browser_of("bob", session="tab-2").open()
+    code = {"code": "print('ran')", "silent": False, "allow_stdin": False}
+    cell, asked = alice.make("execute_request", code), bob.make("kernel_info_request", {})
+    asked["header"] = {**asked["header"], "msg_id": cell["header"]["msg_id"]}
+    info = await bob.ask("control", "kernel_info_request", {}, message=asked)
+    assert info.content["status"] == "ok"
+    await alice.send("shell", "execute_request", {}, message=cell)
+    assert text_of(await asyncio.wait_for(alice.finish(cell["header"]["msg_id"]), _PATIENCE_SECONDS)) == "ran\n"
+
+
 async def test_what_a_guest_was_shown_is_still_its_owners(a_shared_house: SharedHouse, until: Any) -> None:
     """Bob even opens with the name of Alice's session, which stands in each of her outputs."""
     house = a_shared_house
