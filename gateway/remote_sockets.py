@@ -1,6 +1,7 @@
 """A browser's websocket to a kernel on the gateway, as Jupyter Server has it, and its end when the gateway refuses it.
 
-Jupyter's own tries five times and then drops in silence what the browser sends, which would wait for ever.
+Jupyter's own tries five times and then drops in silence what the browser sends, which would wait for ever; here the
+browser's ends then, so that the page knows, and comes again by itself.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -12,9 +13,11 @@ from typing import Any
 
 from aliquot.gateway.gateway_questions import gateway_words
 from jupyter_server.gateway.connections import GatewayWebSocketConnection
+from jupyter_server.gateway.gateway_client import GatewayClient
 from tornado.httpclient import HTTPClientError
 
 _REFUSED = 1008
+_AWAY = 1013
 _LONGEST_REASON_BYTES = 123
 # Not any more, or not at all: a kernel that ended, or is shared no more, is not found.
 _FINAL = (403, 404)
@@ -28,10 +31,14 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
         super()._connection_done(fut)
         error = None if self.disconnected or fut.cancelled() else fut.exception()
         if isinstance(error, HTTPClientError) and error.code in _FINAL:
-            self.disconnected = True
-            reason = gateway_words(error) or "the gateway refuses this kernel"
-            self.log.warning("kernel=%s socket=closed the gateway says: %s", self.kernel_id, reason)
-            self.websocket_handler.close(_REFUSED, fitting(reason))
+            self._end(_REFUSED, gateway_words(error) or "the gateway refuses this kernel")
+        elif error is not None and self.retry >= GatewayClient.instance().gateway_retry_max:
+            self._end(_AWAY, gateway_words(error) or "the gateway does not answer: open it again when it is back")
+
+    def _end(self, code: int, reason: str) -> None:
+        self.disconnected = True
+        self.log.warning("kernel=%s socket=closed reason=%s", self.kernel_id, reason)
+        self.websocket_handler.close(code, fitting(reason))
 
 
 def fitting(reason: str) -> str:

@@ -17,7 +17,8 @@ WORDS = "JupyterHub does not know this token"
 class Refused(RemoteWebsocketConnection):
     """Without a kernel and a browser behind it."""
 
-    def __init__(self) -> None:
+    def __init__(self, retry: int) -> None:
+        self.retry = retry
         self.closed: list[tuple[int, str]] = []
         self.__dict__["handler"] = SimpleNamespace(close=lambda code, reason: self.closed.append((code, reason)))
 
@@ -32,21 +33,23 @@ def refusal(code: int, body: bytes) -> HTTPClientError:
 
 
 @pytest.mark.parametrize(
-    ("error", "want"),
+    ("error", "tries", "want"),
     [
-        (refusal(403, b'{"message": "%s"}' % WORDS.encode()), [(1008, WORDS)]),
-        (refusal(403, b"<html>"), [(1008, "the gateway refuses this kernel")]),
-        (refusal(503, b"{}"), []),
-        (ConnectionRefusedError(), []),
+        (refusal(403, b'{"message": "%s"}' % WORDS.encode()), 0, [(1008, WORDS)]),
+        (refusal(403, b"<html>"), 0, [(1008, "the gateway refuses this kernel")]),
+        (refusal(503, b"{}"), 0, []),
+        (ConnectionRefusedError(), 4, []),
+        (ConnectionRefusedError(), 5, [(1013, "the gateway does not answer: open it again when it is back")]),
+        (refusal(429, b'{"message": "too often"}'), 5, [(1013, "too often")]),
     ],
 )
-def test_a_refusal_ends_the_browsers_socket_in_the_gateways_words_and_a_loss_is_tried_again(
-    error: Exception, want: list[tuple[int, str]]
+def test_a_refusal_and_the_last_loss_end_the_browsers_socket_and_a_loss_before_is_tried_again(
+    error: Exception, tries: int, want: list[tuple[int, str]]
 ) -> None:
     async def scenario() -> Refused:
         handshake: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         handshake.set_exception(error)
-        connection = Refused()
+        connection = Refused(tries)
         connection._connection_done(handshake)
         return connection
 
