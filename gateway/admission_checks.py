@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from aliquot.provisioner.resources import GpuShare, Grant, Request
 
 from .admission_values import AdmissionSettings
-from .gpu_caps import GpuCaps, check_caps, claims_of, concerns
+from .gpu_caps import GpuCaps, check_caps, claims_of
 from .ledger import Asker, LedgerSnapshot
 from .planner import Pending, never_fits
 from .request_queue import Waiting
@@ -32,7 +32,7 @@ def check_request(
     if error is not None:
         raise error
     held = GpuShare(0) if before is None else before.request.gpus
-    claims = claims_of(snapshot, pending, concerns(caps, asker.owner, asker.teams))
+    claims = claims_of(snapshot, pending, caps, asker.owner, asker.teams)
     check_caps(caps, claims, asker, request.gpus, held)
 
 

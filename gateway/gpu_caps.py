@@ -5,7 +5,7 @@ It counts what it is given, and knows no queue, no clock and no one's name but t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from aliquot.provisioner.errors import LimitError
@@ -64,24 +64,19 @@ class CapUse:
         return self.limit is not None and more > 0 and taken + more > self.limit.hundredths
 
 
-def concerns(caps: GpuCaps, name: str, teams: Iterable[str]) -> Callable[[str, frozenset[str]], bool]:
-    """For ``claims_of``: what counts for this user's caps. Of a thousand kernels a few do."""
-    capped = frozenset(caps.teams_of(teams))
-    return lambda owner, of_teams: owner == name or not capped.isdisjoint(of_teams)
-
-
 def claims_of(
-    ledger: LedgerSnapshot,
-    pending: Iterable[Pending],
-    counts: Callable[[str, frozenset[str]], bool],
+    ledger: LedgerSnapshot, pending: Iterable[Pending], caps: GpuCaps, name: str, teams: Iterable[str]
 ) -> tuple[Claim, ...]:
-    """What is held and waited for; ``counts``: whether what this owner of these teams has is asked for."""
+    """What is held and waited for, as far as it counts for this user's caps. Of a thousand kernels a few do."""
+    capped = caps.teams_of(teams)
     held = [
-        Claim(h.grant.owner, h.asker.teams, held=h.grant.request.gpus.hundredths)
-        for h in ledger.holdings.values()
-        if counts(h.grant.owner, h.asker.teams)
+        Claim(h.grant.owner, h.asker.teams, held=h.grant.request.gpus.hundredths) for h in ledger.held_by(name, capped)
     ]
-    waits = [Claim(one.owner, one.teams, waits=one.more) for one in pending if counts(one.owner, one.teams)]
+    waits = [
+        Claim(one.owner, one.teams, waits=one.more)
+        for one in pending
+        if one.owner == name or not one.teams.isdisjoint(capped)
+    ]
     return (*held, *waits)
 
 

@@ -5,8 +5,9 @@ Readers get a frozen snapshot, which is replaced whole and never edited.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 
 from aliquot.gpu_hook.oversubscription import Oversubscription, Reserved
@@ -111,6 +112,30 @@ class LedgerSnapshot:
         left = room.give_back(held_of(holding.grant)).reserved
         devices = tuple(device.with_reserved(left[device.uuid]) for device in self.node.devices)
         return replace(self, node=replace(self.node, devices=devices), holdings=holdings)
+
+    def held_by(self, owner: str, teams: Iterable[str] = ()) -> tuple[Holding, ...]:
+        """What one user holds, and what anybody holds who asked for it in one of these teams; each once."""
+        found = {held.grant.kernel_id: held for held in self._by_owner.get(owner, ())}
+        for team in teams:
+            found.update((held.grant.kernel_id, held) for held in self._by_team.get(team, ()))
+        return tuple(found.values())
+
+    # Each user who looks asks for its own: of a thousand holdings a few.
+
+    @cached_property
+    def _by_owner(self) -> Mapping[str, Sequence[Holding]]:
+        found: dict[str, list[Holding]] = {}
+        for held in self.holdings.values():
+            found.setdefault(held.grant.owner, []).append(held)
+        return found
+
+    @cached_property
+    def _by_team(self) -> Mapping[str, Sequence[Holding]]:
+        found: dict[str, list[Holding]] = {}
+        for held in self.holdings.values():
+            for team in held.asker.teams:
+                found.setdefault(team, []).append(held)
+        return found
 
 
 class Ledger:

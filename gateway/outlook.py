@@ -15,7 +15,7 @@ from aliquot.provisioner.resources import GpuShare, Grant, Request
 
 from . import outlook_words as words
 from .admission_checks import check_request
-from .gpu_caps import GpuCaps, claims_of, concerns, first_exceeded
+from .gpu_caps import GpuCaps, claims_of, first_exceeded
 from .ledger import Asker, LedgerSnapshot
 from .planner import Pending, plan
 from .room import Held
@@ -151,7 +151,7 @@ def _over_quota(moment: Moment, question: Question, others: Sequence[Pending]) -
     more = question.request.gpus.hundredths - (question.before.request.gpus.hundredths if question.before else 0)
     use = first_exceeded(
         moment.caps,
-        claims_of(moment.ledger, others, concerns(moment.caps, question.owner, question.teams)),
+        claims_of(moment.ledger, others, moment.caps, question.owner, question.teams),
         question.owner,
         question.teams,
         more,

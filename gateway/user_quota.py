@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .gpu_caps import CapUse, GpuCaps, cap_uses, claims_of, concerns
+from .gpu_caps import CapUse, GpuCaps, cap_uses, claims_of
 from .ledger import LedgerSnapshot
 from .planner import Pending
 
@@ -14,7 +14,7 @@ def quota_report(
     caps: GpuCaps, ledger: LedgerSnapshot, pending: Iterable[Pending], name: str, teams: Iterable[str]
 ) -> dict[str, Any]:
     """``UserQuota`` of api.yaml. What waits is counted as admission counts it: it is left for nobody else."""
-    claims = claims_of(ledger, pending, concerns(caps, name, teams))
+    claims = claims_of(ledger, pending, caps, name, teams)
     own, *of_teams = cap_uses(caps, claims, name, teams)
     return {**_report(own), "teams": [{"name": use.team, **_report(use)} for use in of_teams]}
 
