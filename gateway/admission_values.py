@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from aliquot.provisioner.resources import Grant, Request
@@ -93,7 +94,7 @@ class AdmissionSnapshot:
         """Kernel id to the change of its size that waits for room."""
         return {entry.kernel_id: entry for entry in self.queue if entry.is_growth}
 
-    @property
+    @cached_property
     def starts(self) -> tuple[QueueEntry, ...]:
         """Kernels that wait to start, in their order."""
         return tuple(entry for entry in self.queue if not entry.is_growth)
