@@ -91,9 +91,13 @@ class SharedKernelManager(ResizableKernelManager):
         owners, name = self.owners, user.name
         return [
             one
-            for one, kernel in self._kernels.items()
-            if (owners.get(one) == name or _is_shared(kernel)) and access_of(user, self, one) is not Access.NONE
+            for one in self.list_kernel_ids()
+            if (owners.get(one) == name or self._is_shared(one)) and access_of(user, self, one) is not Access.NONE
         ]
+
+    def _is_shared(self, kernel_id: str) -> bool:
+        kernel = self._kernels.get(kernel_id)
+        return isinstance(kernel, ManagedKernel) and bool(kernel.shares.given)
 
     def kernel_model(self, kernel_id: str) -> dict[str, Any]:
         """Called by Jupyter's handlers for each kernel they show. One that is another's than the asker's says so."""
@@ -117,7 +121,3 @@ class SharedKernelManager(ResizableKernelManager):
         if CallContext.get(SPARED_KERNEL) == kernel_id:
             return False
         return access_of(current_user(), self, kernel_id) is Access.OWN
-
-
-def _is_shared(kernel: Any) -> bool:
-    return isinstance(kernel, ManagedKernel) and bool(kernel.shares.given)

@@ -107,11 +107,13 @@ class Manager(SharedKernelManager):
     def __init__(self) -> None:
         self.owners = {f"k{number}": f"u{number % USERS}" for number in range(COUNT)}
         self.gathered: list[str] = []
+        self.judged: list[str] = []
 
     def list_kernel_ids(self) -> list[str]:
         return list(self.owners)
 
     def shares_of(self, kernel_id: str) -> Shares:
+        self.judged.append(kernel_id)
         return Shares()
 
     def get_kernel(self, kernel_id: str) -> Any:
@@ -131,7 +133,9 @@ class Manager(SharedKernelManager):
 
 def test_nothing_is_gathered_of_kernels_that_the_asker_may_not_see() -> None:
     manager = Manager()
-    found = local_kernels(manager, manager.visible_to(User("u7", "user")), AdmissionSnapshot("ok", "", ()), {}, {})
+    visible = manager.visible_to(User("u7", "user"))
+    assert manager.judged == visible
+    found = local_kernels(manager, visible, AdmissionSnapshot("ok", "", ()), {}, {})
     assert {one.owner for one in found} == {"u7"}
     assert manager.gathered == [one.id for one in found]
     assert len(found) == COUNT // USERS
