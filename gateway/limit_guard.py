@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
 from aliquot.provisioner.errors import LimitError
+from tornado.websocket import WebSocketHandler
 
 from .clock import Clock
 from .ledger import Asker
 from .limits import Limits
+from .open_sockets import OpenSockets
 from .planner import Pending
 from .token_buckets import TokenBuckets
 
@@ -25,7 +27,8 @@ BODY = "body_bytes"
 MESSAGE = "message_bytes"
 OUTPUT = "output_bytes"
 MESSAGES = "messages_per_second"
-NAMES = (REQUESTS, KERNELS, QUEUED, QUEUE, BODY, MESSAGE, OUTPUT, MESSAGES)
+SOCKETS = "websockets_per_user"
+NAMES = (REQUESTS, KERNELS, QUEUED, QUEUE, BODY, MESSAGE, OUTPUT, MESSAGES, SOCKETS)
 
 _QUIET_SECONDS = 60.0
 _MOST_TOLD = 1000
@@ -44,6 +47,7 @@ class LimitGuard:
         burst = limits.requests_burst or limits.requests_per_second
         self._users = TokenBuckets(limits.requests_per_second, burst)
         self._addresses = TokenBuckets(limits.requests_per_second, burst)
+        self._sockets = OpenSockets()
 
     def counts(self) -> Mapping[str, int]:
         """How often each limit refused something, or held it back."""
@@ -58,6 +62,19 @@ class LimitGuard:
         if seconds:
             self.note(REQUESTS, name or address)
         return seconds
+
+    def check_socket(self, name: str, socket: WebSocketHandler) -> None:
+        """One more websocket of this user. Raises LimitError."""
+        most = self.limits.websockets_per_user
+        if not most:
+            return
+        if (has := self._sockets.count(name)) >= most:
+            self.note(SOCKETS, name)
+            raise LimitError(
+                f"asked one more websocket; {name} has {has} open, and may have {most} (c.Limits.{SOCKETS}). Close "
+                "pages that are not needed"
+            )
+        self._sockets.add(name, socket)
 
     def check_kernels(self, name: str, has: int, *, is_admin: bool) -> None:
         """One more kernel for a user who has so many. Raises LimitError."""

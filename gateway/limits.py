@@ -41,6 +41,10 @@ class Limits(Configurable):
         help="How many messages a second one websocket to a kernel may send over time, after a burst of as many. More "
         "are read later: they wait with their sender, and none is lost.",
     ).tag(config=True)
+    websockets_per_user = Int(
+        1000,
+        help="How many websockets one user may have open at once: one each for a kernel of a tab, and for its panel.",
+    ).tag(config=True)
     body_bytes = Int(
         1 << 20,
         help="The largest body of a request for kernels, sessions or Aliquot's own API; on `aliquot serve`, of every "
@@ -56,6 +60,7 @@ class Limits(Configurable):
         "message_bytes",
         "output_bytes",
         "messages_per_second",
+        "websockets_per_user",
         "body_bytes",
     )
     def _is_not_negative(self, proposal: dict[str, Any]) -> float:

@@ -10,15 +10,17 @@ from typing import Any
 
 from aliquot.gateway.access import may_reach
 from aliquot.gateway.limit_guard import BODY, REQUESTS, SETTING, LimitGuard
+from aliquot.provisioner.errors import LimitError
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.serverapp import ServerApp
 from tornado.http1connection import HTTP1Connection
 from tornado.httputil import HTTPServerRequest
 from tornado.routing import Matcher, Rule
 from tornado.web import Finish, RequestHandler, stream_request_body
+from tornado.websocket import WebSocketHandler
 
 _MESSAGE_SETTING = "websocket_max_message_size"
-_TOO_MANY, _TOO_LARGE = 429, 413
+_REFUSED, _TOO_MANY, _TOO_LARGE = 403, 429, 413
 _LONGEST_LENGTH = 18
 
 
@@ -28,6 +30,8 @@ def admit(handler: JupyterHandler, name: str) -> None:
     address = str(handler.request.remote_ip)
     seconds = 0.0 if guard is None else guard.visit(name, address)
     if guard is None or not seconds:
+        if guard is not None and name and isinstance(handler, WebSocketHandler):
+            _admit_socket(handler, guard, name)
         return
     limits, wait = guard.limits, math.ceil(seconds)
     # Set as prepare does when it refuses a host: the log asks who is logged in.
@@ -42,6 +46,15 @@ def admit(handler: JupyterHandler, name: str) -> None:
         f"(c.{type(limits).__name__}.{REQUESTS}); found too many from {name or 'this address'}. Try again in {wait} s",
     )
     raise Finish
+
+
+def _admit_socket(handler: Any, guard: LimitGuard, name: str) -> None:
+    try:
+        guard.check_socket(name, handler)
+    except LimitError as error:
+        handler.current_user = handler._jupyter_current_user = None
+        _answer(handler, _REFUSED, str(error))
+        raise Finish from error
 
 
 def install(server: ServerApp, guard: LimitGuard, *, has_files: bool) -> None:

@@ -30,6 +30,7 @@ def jp_server_config(jp_server_config: Config) -> Config:
             "requests_burst": BURST,
             "message_bytes": 20_000,
             "body_bytes": 5_000,
+            "websockets_per_user": 2,
             "output_bytes": 50_000,
         }
     )
@@ -165,6 +166,24 @@ def kernel_info(padding: str = "") -> str:
     header = {"msg_id": f"m{len(padding)}", "msg_type": "kernel_info_request", "session": "s", "version": "5.3"}
     parts = {"parent_header": {}, "metadata": {"x": padding}, "content": {}, "buffers": [], "channel": "shell"}
     return json.dumps({"header": {**header, "username": "", "date": "2024-01-01T00:00:00Z"}, **parts})
+
+
+async def test_open_websockets_are_counted_and_one_that_closes_makes_room(ask: Ask, jp_ws_fetch: Any) -> None:
+    assert (await ask("alice", "GET", "aliquot/api/status")).status == 200, "the server's extensions are started"
+
+    async def opened(who: str) -> Any:
+        return await jp_ws_fetch("aliquot/api/events", headers={"Authorization": f"token {TOKENS[who]}"})
+
+    first, _ = await opened("alice"), await opened("alice")
+    full = await ask("alice", "WEBSOCKET", "aliquot/api/events")
+    assert (full.status, "alice has 2 open, and may have 2" in full.json["message"]) == (403, True)
+    for who in ("bob", "ada", "ada", "ada"):
+        await opened(who)
+    first.close()
+    while await asyncio.wait_for(first.read_message(), 60) is not None:
+        pass
+    assert (await opened("alice")) is not None
+    assert await refusals(ask, "websockets_per_user") == 1
 
 
 async def test_a_message_that_is_too_large_closes_its_socket_and_says_why(ask: Ask, jp_ws_fetch: Any) -> None:
