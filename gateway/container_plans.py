@@ -15,7 +15,7 @@ from aliquot.gateway.catalogue import CatalogueImage, ImageCatalogue
 from aliquot.gateway.folder_rules import seen_inside
 from aliquot.gateway.folders import Folders, working_folder
 from aliquot.gateway.kernel_environment import allowed_env
-from aliquot.gateway.size_names import parse_size_name
+from aliquot.gateway.size_names import parse_plain_name, parse_size_name
 from aliquot.provisioner.container_limits import LimitRules, NodeTotals, limits_for
 from aliquot.provisioner.container_plan import ContainerLimits, ContainerPlan, Mount
 from aliquot.provisioner.errors import LaunchError, SizeNameError
@@ -107,6 +107,8 @@ def session_inside(session: str, mounts: Iterable[Mount]) -> str:
 
 def base_of(kernel_name: str) -> str:
     """The kernelspec that a name stands on: itself, if it is no size."""
+    if (plain := parse_plain_name(kernel_name)) is not None:
+        return plain
     try:
         sized = parse_size_name(kernel_name)
     except SizeNameError:

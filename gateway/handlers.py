@@ -55,6 +55,7 @@ class SizesHandler(AliquotHandler):
                 "step": float(STEP),
                 "pattern": PATTERN,
                 "device_memory_bytes": self._smallest_device(),
+                "default_size": None,
             }
         )
 

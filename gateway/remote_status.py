@@ -6,6 +6,8 @@ Only to whom this server's kernels are: its administrators. Paths of notebooks a
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -26,8 +28,10 @@ from aliquot.gateway.kernel_handlers import (
 )
 from aliquot.gateway.local_kernels import session_labels
 from aliquot.gateway.outlook_handlers import OutlookHandler
+from aliquot.gateway.requested_size import default_size
 from aliquot.gateway.share_handlers import ShareHandler, SharesHandler
 from aliquot.gateway.stock_handlers import read_body, with_cause
+from aliquot.provisioner.resources import GpuShare
 from jupyter_server.auth.decorator import authorized
 from tornado.escape import url_escape
 from tornado.web import HTTPError, RequestHandler, authenticated
@@ -54,10 +58,15 @@ async def passed_on(handler: AliquotHandler, path: str) -> _Report | None:
     if not handler.asker.is_admin:
         return None
     report: _Report = await ask_gateway(path)
-    labels = session_labels(handler.session_manager)
-    for kernel in report.get("kernels", [report]):
-        kernel["label"] = labels.get(kernel["id"], kernel["label"])
+    relabel(report.get("kernels", [report]), session_labels(handler.session_manager))
     return report
+
+
+def relabel(kernels: list[_Report], labels: Mapping[str, str]) -> None:
+    """Own kernels are called by this server's notebooks; one that somebody shares is called as its owner calls it."""
+    for kernel in kernels:
+        if kernel.get("access", "own") == "own":
+            kernel["label"] = labels.get(kernel["id"], kernel["label"])
 
 
 class RemoteStatusHandler(StatusHandler):
@@ -192,13 +201,15 @@ class RemoteHintHandler(HintHandler):
 
 
 class RemoteSizesHandler(SizesHandler):
-    """The sizes that the gateway offers."""
+    """The sizes that the gateway offers, and the one that this server's variables ask for where a name has none."""
 
     @authenticated
     @authorized
     async def get(self) -> None:
         check_owner(self)
-        self.answer(await ask_gateway("sizes"))
+        report: _Report = await ask_gateway("sizes")
+        report["default_size"] = default_size(os.environ, GpuShare.parse(str(report["largest_gpus"])))
+        self.answer(report)
 
 
 class RemoteOutlookHandler(OutlookHandler):

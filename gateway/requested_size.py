@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aliquot.gateway.size_names import parse_size, parse_size_name, size_name
+from aliquot.gateway.size_names import NO_GPU, parse_size, parse_size_name, size_name, size_suffix
 from aliquot.provisioner.errors import RequestError, SizeNameError
 from aliquot.provisioner.resources import GpuShare
 
 VARIABLE = "KERNEL_GPU"
-NO_GPU = "none"
 _LONGEST = 100
 
 
@@ -35,6 +34,19 @@ def with_size(kernel_name: str, env: Mapping[str, str], largest: GpuShare) -> st
         raise RequestError(
             f"{VARIABLE} of the request: {error}. {VARIABLE} takes what follows 'gpu-' in such a name, or {NO_GPU!r}"
         ) from None
+
+
+def default_size(env: Mapping[str, str], largest: GpuShare) -> str | None:
+    """What these variables, a server's own, make of a name without a size: ``0.5-8g-low``.
+
+    None for nothing, and for what the gateway refuses: then no kernel starts at all, and the refusal says why.
+    """
+    if not asks_for_size(env):
+        return None
+    try:
+        return size_suffix(parse_size(env[VARIABLE].strip()[:_LONGEST], largest)).removeprefix("gpu-")
+    except SizeNameError:
+        return None
 
 
 def _looks_sized(name: str) -> bool:

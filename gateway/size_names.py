@@ -12,6 +12,7 @@ from aliquot.provisioner.errors import SizeNameError
 from aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
 
 GRAMMAR = "<base>.gpu-<gpus>[-<n>g][-low]"
+NO_GPU = "none"  # in the place of a size: the base itself, whatever is asked for beside the name
 STEP = GpuShare(1)
 # All names that parse_size_name reads, for programs in other languages: JavaScript takes it as it is.
 PATTERN = (
@@ -21,6 +22,7 @@ PATTERN = (
 )
 
 _MARK = re.compile(r"\.gpu-", re.IGNORECASE)
+_PLAIN = re.compile(rf"((?:(?!\.gpu-).)+)\.gpu-{NO_GPU}", re.IGNORECASE | re.DOTALL)
 _LOW = "low"
 _GIB = 1 << 30
 _EXAMPLES = "such as python3.gpu-0.25, python3.gpu-2.5-low or python3.gpu-0.5-8g"
@@ -46,6 +48,17 @@ def parse_size_name(name: str, largest: GpuShare | None = None) -> SizedName | N
         raise _refusal(name, "it needs one kernelspec's name before one '.gpu-'", largest)
     # Jupyter compares kernelspec names without case, so a size is read without it.
     return SizedName(name[: marks[0].start()], _read(name, name[marks[0].end() :].lower(), largest))
+
+
+def parse_plain_name(name: str) -> str | None:
+    """The base of ``python3.gpu-none``, which asks for no GPU in so many words; None for every other name."""
+    match = _PLAIN.fullmatch(name)
+    return match.group(1) if match else None
+
+
+def plain_name(base: str) -> str:
+    """The name that asks for `base` without a GPU: the inverse of `parse_plain_name`."""
+    return f"{base}.gpu-{NO_GPU}"
 
 
 def parse_size(size: str, largest: GpuShare | None = None) -> Request:

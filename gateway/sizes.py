@@ -24,7 +24,9 @@ from aliquot.gateway.size_names import (
     STEP,
     SizedName,
     describe_grammar,
+    parse_plain_name,
     parse_size_name,
+    plain_name,
     size_label,
     size_name,
 )
@@ -133,13 +135,16 @@ class SizedKernelSpecManager(KernelSpecManager):
         folder = self._find_spec_directory(kernel_name.lower())
         if folder is not None and not self._is_ours(kernel_name, folder):
             return self._read(kernel_name, folder)
+        if (plain := parse_plain_name(kernel_name)) is not None:
+            return plain_kernel_spec(self._base(kernel_name, plain), plain)
         try:
             sized = parse_size_name(kernel_name, self.settings.largest())
         except SizeNameError as error:
             raise NoSuchSize(kernel_name, str(error)) from None
         if sized is None:
             return super().get_kernel_spec(kernel_name)
-        return self._derive(kernel_name, sized)
+        base = self._base(kernel_name, sized.base)
+        return sized_kernel_spec(base, sized, self.settings.residency_of(sized.request))
 
     def remove_kernel_spec(self, name: str) -> str:
         """Remove a kernelspec's folder. A size has none of its own: removing it would remove its base."""
@@ -173,26 +178,27 @@ class SizedKernelSpecManager(KernelSpecManager):
             offered.append(OfferedSize(name, sized.base, spec.display_name, sized.request, image, is_default))
         return offered
 
-    def _derive(self, name: str, sized: SizedName) -> KernelSpec:
-        image = self._own_image(sized.base)
+    def _base(self, name: str, base_name: str) -> KernelSpec:
+        """What ``name``, a size, stands on. Raises NoSuchBase."""
+        image = self._own_image(base_name)
         if image is not None:
-            return sized_kernel_spec(image_kernel_spec(image), sized, self.settings.residency_of(sized.request))
-        folder = self._find_spec_directory(sized.base.lower())
+            return image_kernel_spec(image)
+        folder = self._find_spec_directory(base_name.lower())
         if folder is None:
             raise NoSuchBase(
                 name,
-                f"asked {name!r}: no kernelspec named {sized.base!r} is installed. "
+                f"asked {name!r}: no kernelspec named {base_name!r} is installed. "
                 "'jupyter kernelspec list' shows those that are",
             )
-        base = self._read(sized.base, folder)
+        base = self._read(base_name, folder)
         provisioner = _provisioner_of(base.metadata)
         if provisioner not in (None, _LOCAL_PROVISIONER_NAME):
             raise NoSuchBase(
                 name,
-                f"asked {name!r}: the kernelspec {sized.base!r} is started by the provisioner {provisioner!r}, "
-                f"which has no sizes. Take {sized.base!r} itself",
+                f"asked {name!r}: the kernelspec {base_name!r} is started by the provisioner {provisioner!r}, "
+                f"which has no sizes. Take {base_name!r} itself",
             )
-        return sized_kernel_spec(base, sized, self.settings.residency_of(sized.request))
+        return base
 
     def _own_image(self, name: str) -> CatalogueImage | None:
         """The image of this name, where the asker may use it; for all others there is none."""
@@ -280,11 +286,22 @@ def sized_kernel_spec(base: KernelSpec, sized: SizedName, residency: str = "") -
         config["residency"] = str(mode)
     metadata["kernel_provisioner"] = {"provisioner_name": PROVISIONER_NAME, "config": config}
     metadata["aliquot"] = {**metadata.get("aliquot", {}), "base": sized.base.lower(), **config}
+    return _copy(base, size_name(sized.base, request), size_label(request), metadata)
+
+
+def plain_kernel_spec(base: KernelSpec, base_name: str) -> KernelSpec:
+    """The kernelspec that asks for no GPU in its name, and runs what `base` runs. A copy likewise."""
+    metadata = copy.deepcopy(base.metadata)
+    metadata["aliquot"] = {**metadata.get("aliquot", {}), "base": base_name.lower()}
+    return _copy(base, plain_name(base_name), "no GPU", metadata)
+
+
+def _copy(base: KernelSpec, name: str, label: str, metadata: dict[str, Any]) -> KernelSpec:
     return type(base)(
-        name=size_name(sized.base, request),
+        name=name,
         argv=list(base.argv),
         mimetype=base.mimetype,
-        display_name=f"{base.display_name} · {size_label(request)}",
+        display_name=f"{base.display_name} · {label}",
         language=base.language,
         kernel_protocol_version=base.kernel_protocol_version,
         env=dict(base.env),

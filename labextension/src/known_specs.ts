@@ -5,7 +5,7 @@
 import { KernelSpec, ServerConnection } from '@jupyterlab/services';
 import { ISignal, Signal } from '@lumino/signaling';
 
-import { ISizedName, label, readName, Refusal, refusalOf } from './sizes';
+import { baseOf, ISizedName, label, readName, Refusal, refusalOf } from './sizes';
 import { ISizes, StatusError } from './tokens';
 
 type Specs = KernelSpec.ISpecModels;
@@ -79,6 +79,11 @@ export class KnownSpecs implements KernelSpec.IManager {
   /** The size that a kernelspec's name asks for; null for an installed kernelspec of whatever name. */
   sized(name: string): ISizedName | null {
     return readName(name, this._sizes);
+  }
+
+  /** What a kernelspec's name stands on: itself, where it asks for no size and not for none. */
+  base(name: string): string {
+    return baseOf(name, this._sizes);
   }
 
   /** Why the rules here refuse this name; null where they do not. */
@@ -167,16 +172,17 @@ function withSizes(listed: Specs, sizes: ISizes): Specs['kernelspecs'] {
 
 /** What the server would answer for this name, as far as a browser needs it. */
 function sizedSpec(name: string, listed: Specs, sizes: ISizes): KernelSpec.ISpecModel | undefined {
-  const named = readName(name, sizes);
-  const base = named === null ? undefined : (listed.kernelspecs[named.base] ?? listed.kernelspecs[named.base.toLowerCase()]);
-  if (named === null || base === undefined) {
+  const on = baseOf(name, sizes);
+  const base = on === name ? undefined : (listed.kernelspecs[on] ?? listed.kernelspecs[on.toLowerCase()]);
+  if (base === undefined) {
     return undefined;
   }
+  const asked = readName(name, sizes)?.asked;
   const { aliquot, ...metadata } = (base.metadata ?? {}) as Record<string, object | undefined>;
   return {
     ...base,
     name,
-    display_name: `${base.display_name} · ${label(named.asked)}`,
-    metadata: { ...metadata, aliquot: { ...aliquot, base: named.base } } as NonNullable<typeof base.metadata>
+    display_name: `${base.display_name} · ${asked ? label(asked) : 'no GPU'}`,
+    metadata: { ...metadata, aliquot: { ...aliquot, base: on } } as NonNullable<typeof base.metadata>
   };
 }

@@ -5,7 +5,7 @@ import { ISignal, Signal } from '@lumino/signaling';
 
 import { LatestAnswer } from './latest_answer';
 import { ISizeDraft, wishOf } from './resize_wish';
-import { Choice, choiceFor, choiceOf, isSame, onBase, presetsOf, sizeOf, snapShare } from './sizes';
+import { Choice, choiceFor, choiceOf, isSame, noGpu, onBase, presetsOf, sizeOf, snapShare } from './sizes';
 import { IOutlook, ISize, ISizes, IWish } from './tokens';
 
 const PAUSE_MS = 150;
@@ -86,7 +86,7 @@ export class SizeChoice {
   propose(base: string, asked: ISizeDraft | null): void {
     this._target = { base, running: null };
     this._isTouched = true;
-    this._take(asked === null ? { kind: 'plain' } : choiceOf(asked, presetsOf(base, this.sizes)));
+    this._take(asked === null ? noGpu(this.sizes) : choiceOf(asked, presetsOf(base, this.sizes)));
   }
 
   choose(choice: Choice): void {
@@ -113,6 +113,9 @@ export class SizeChoice {
     if (choice.kind === 'plain') {
       return base;
     }
+    if (choice.kind === 'none') {
+      return `${base}.gpu-none`;
+    }
     if (choice.kind === 'preset') {
       return choice.size.name;
     }
@@ -122,7 +125,7 @@ export class SizeChoice {
 
   /** What the running kernel is to become; null where it stays as it is. */
   get change(): IWish | null {
-    const asked = sizeOf(this._choice);
+    const asked = sizeOf(this._choice, this.sizes);
     const running = this._target?.running ?? null;
     return asked === null || running === null || isSame(asked, running.has) ? null : wishOf(asked);
   }
@@ -134,7 +137,7 @@ export class SizeChoice {
 
   private _take(choice: Choice): void {
     this._choice = choice;
-    const asked = sizeOf(choice);
+    const asked = sizeOf(choice, this.sizes);
     if (asked !== null) {
       this._custom = asked; // "Custom" begins where the hand was.
     }
@@ -142,7 +145,7 @@ export class SizeChoice {
   }
 
   private _look(): void {
-    const asked = this._target === null ? null : sizeOf(this._choice);
+    const asked = this._target === null ? null : sizeOf(this._choice, this.sizes);
     this._wanted = asked && { wish: wishOf(asked), kernelId: this._target?.running?.id };
     this._outlook = null;
     this._failure = null;

@@ -15,16 +15,20 @@ export interface ISizedName {
   readonly asked: ISizeDraft;
 }
 
-/** What is picked for a base: the kernelspec itself, one of its presets, or a size of one's own. */
+/**
+ * What is picked for a base: the kernelspec itself, which is what the server makes of it (no GPU, or its default), no GPU
+ * whatever that default is, one of its presets, or a size of one's own.
+ */
 export type Choice =
   | { readonly kind: 'plain' }
+  | { readonly kind: 'none' }
   | { readonly kind: 'preset'; readonly size: ISize }
   | { readonly kind: 'custom'; readonly asked: ISizeDraft };
 
 /** Why a size that a document names cannot be had here. */
 export type Refusal =
   | { readonly kind: 'unreadable'; readonly base: string }
-  | { readonly kind: 'no-base'; readonly base: string; readonly asked: ISizeDraft }
+  | { readonly kind: 'no-base'; readonly base: string; readonly asked: ISizeDraft | null }
   | { readonly kind: 'too-large'; readonly base: string; readonly asked: ISizeDraft; readonly largest: number }
   | { readonly kind: 'class'; readonly base: string; readonly asked: ISizeDraft }
   | { readonly kind: 'never'; readonly base: string; readonly asked: ISizeDraft; readonly message: string };
@@ -48,6 +52,27 @@ export function readName(name: string, sizes: ISizes | null): ISizedName | null 
       workloadClass: groups.low ? 'opportunistic' : 'production'
     }
   };
+}
+
+/** The base of a name that asks for no GPU in so many words; null for every other name. */
+export function readPlain(name: string): string | null {
+  return /^((?:(?!\.gpu-).)+)\.gpu-none$/i.exec(name)?.[1] ?? null;
+}
+
+/** What a name stands on: itself, where it asks for nothing. */
+export function baseOf(name: string, sizes: ISizes | null): string {
+  return readName(name, sizes)?.base ?? readPlain(name) ?? name;
+}
+
+/** The size that the user's own server asks for where a name has none; null where that is no GPU. */
+export function defaultOf(sizes: ISizes): ISizeDraft | null {
+  const suffix = sizes.default_size ?? null;
+  return suffix === null ? null : (readName(`base.gpu-${suffix}`, sizes)?.asked ?? null);
+}
+
+/** No GPU, where a server's default would give one. */
+export function noGpu(sizes: ISizes): Choice {
+  return { kind: defaultOf(sizes) === null ? 'plain' : 'none' };
 }
 
 /** Whether a name looks like a size's though it may not be a valid one: it then stands for nothing else. */
@@ -100,7 +125,10 @@ export function choiceFor(name: string | null, base: string, sizes: ISizes): Cho
     return proposed === undefined ? { kind: 'plain' } : { kind: 'preset', size: proposed };
   }
   const named = readName(name, sizes);
-  return named === null ? { kind: 'plain' } : choiceOf(named.asked, presets);
+  if (named !== null) {
+    return choiceOf(named.asked, presets);
+  }
+  return readPlain(name) === null ? { kind: 'plain' } : noGpu(sizes);
 }
 
 /** This size as a choice: a preset where one asks for the same. */
@@ -111,12 +139,22 @@ export function choiceOf(asked: ISizeDraft, presets: readonly ISize[]): Choice {
 
 /** The same choice on another base. */
 export function onBase(choice: Choice, base: string, sizes: ISizes): Choice {
-  return choice.kind === 'plain' ? choice : choiceOf(sizeOf(choice)!, presetsOf(base, sizes));
+  const isSize = choice.kind === 'preset' || choice.kind === 'custom';
+  return isSize ? choiceOf(sizeOf(choice, sizes)!, presetsOf(base, sizes)) : choice;
 }
 
-/** What a choice asks for; null for the kernelspec itself, which has no GPU. */
-export function sizeOf(choice: Choice): ISizeDraft | null {
-  return choice.kind === 'plain' ? null : choice.kind === 'preset' ? askedOf(choice.size) : choice.asked;
+/** What a choice asks for; null for no GPU. */
+export function sizeOf(choice: Choice, sizes: ISizes): ISizeDraft | null {
+  switch (choice.kind) {
+    case 'plain':
+      return defaultOf(sizes);
+    case 'none':
+      return null;
+    case 'preset':
+      return askedOf(choice.size);
+    case 'custom':
+      return choice.asked;
+  }
 }
 
 /** A share as it may be asked for: in whole steps, within what is allowed. */
@@ -169,6 +207,10 @@ export function candidates(asked: ISizeDraft, sizes: ISizes): ISizeDraft[] {
 /** Why the rules of this server refuse a name; null for one that they do not, and for a kernelspec that is no size. */
 export function refusalOf(name: string, sizes: ISizes, hasBase: (base: string) => boolean): Refusal | null {
   const named = readName(name, sizes);
+  const plain = readPlain(name);
+  if (plain !== null) {
+    return hasBase(plain) ? null : { kind: 'no-base', base: plain, asked: null };
+  }
   if (named === null) {
     // Without the pattern nothing is known to be unreadable.
     const isUnreadable = sizes.pattern !== undefined && looksSized(name);

@@ -89,6 +89,41 @@ test('a document has its preset selected, its custom size, or no GPU', () => {
   assert.deepEqual(choice(null), { kind: 'plain' });
 });
 
+test('a server that has a default size starts that for a name without one, and no GPU is a name of its own', async () => {
+  const offered = offers({ default_size: '0.5-8g-low' });
+  const theDefault = asked(0.5, 8, 'opportunistic');
+  const first = name => sizes.choiceFor(name, 'python3', offered);
+  assert.deepEqual(sizes.defaultOf(offered), theDefault);
+  assert.equal(sizes.defaultOf(offers()), null, 'an older server tells none');
+  assert.deepEqual([first('python3'), first('python3.gpu-none')], [{ kind: 'plain' }, { kind: 'none' }]);
+  assert.deepEqual(sizes.choiceFor('python3.gpu-none', 'python3', offers()), { kind: 'plain' });
+  const wishes = [];
+  const choice = new SizeChoice(offered, async wish => (wishes.push(wish), { outcome: 'starts' }), 0);
+  choice.begin('python3', 'python3');
+  assert.equal(await choice.kernelName(), 'python3');
+  await new Promise(resolve => setTimeout(resolve, 5));
+  const want = { gpus: 0.5, memory: 8 * GIB, workload_class: 'opportunistic' };
+  assert.deepEqual(wishes, [want], 'what it would mean is asked');
+  choice.choose(sizes.noGpu(offered));
+  assert.equal(await choice.kernelName(), 'python3.gpu-none');
+  choice.moveTo({ base: 'torch', running: null });
+  assert.equal(await choice.kernelName(), 'torch.gpu-none', 'on another base, too');
+  await new Promise(resolve => setTimeout(resolve, 5));
+  assert.deepEqual([wishes.length, choice.outlook], [1, null]);
+  choice.propose('python3', null);
+  assert.deepEqual(choice.choice, { kind: 'none' }, 'in the place of what cannot be had there is no GPU, and no default');
+  choice.dispose();
+});
+
+test('a name that asks for no GPU is known by its base, and refused without it', async () => {
+  const specs = await known();
+  assert.equal(specs.specs.kernelspecs['python3.gpu-none'].display_name, 'python3 · no GPU');
+  assert.deepEqual(['python3.gpu-none', 'python3.gpu-1', 'python3'].map(name => specs.base(name)), Array(3).fill('python3'));
+  assert.equal(await refusalNow('python3.gpu-none', specs, {}), null);
+  assert.deepEqual(specs.refusal('r.gpu-none'), { kind: 'no-base', base: 'r', asked: null });
+  assert.equal(specs.refusal('python3.gpu-none-low').kind, 'unreadable');
+});
+
 test('a new document has the size that the catalogue proposes for its image', () => {
   const first = aSize('torch.gpu-0.5', { is_default: true });
   const offered = offers({ sizes: [first, aSize('torch.gpu-1')] });

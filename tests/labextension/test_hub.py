@@ -76,6 +76,12 @@ def test_a_notebook_of_a_plain_kernelspec_runs_on_the_size_that_was_chosen_and_n
     assert (kernel["gpus"], kernel["owner"], kernel["name"]) == (0.25, "alice", "python3.gpu-0.25")
     alice.lab.finish_command("notebook:run-all-cells")
     _outputs(alice).filter(has_text="it is 42").wait_for()
+    alice.lab.start_command("notebook:change-kernel")
+    dialog = alice.page.get_by_role("dialog")
+    dialog.get_by_role("combobox").select_option(label="Python 3 (ipykernel)")
+    dialog.get_by_role("radio", name="Server's default, 0.25 GPU").wait_for()
+    dialog.get_by_role("radio", name="No GPU").wait_for()
+    dialog.get_by_role("button", name="Cancel").click()
     alice.lab.panel.get_by_text("My quota: 0.25 of 0.5 GPU held, 0.25 left").wait_for()
     bob.lab.panel.get_by_text("No kernel holds a part of a GPU.").wait_for()
     assert bob.kernel_ids() == []

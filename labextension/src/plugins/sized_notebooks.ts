@@ -61,7 +61,7 @@ function startAsNamed(
 function completeMetadata(model: INotebookModel, known: KnownSpecs): void {
   const written = model.getMetadata('kernelspec') as { name?: string; display_name?: string; language?: string } | undefined;
   const name = written?.name;
-  if (name === undefined || known.lists(name) || known.sized(name) === null) {
+  if (name === undefined || known.lists(name) || known.base(name) === name) {
     return;
   }
   const spec = known.specs?.kernelspecs[name];

@@ -63,7 +63,7 @@ export class SizedDialogs extends SessionContextDialogs {
   private async _refusal(name: string, sizes: ISizes): Promise<IRefused | null> {
     const { known, client } = this._options;
     const why = await refusalNow(name, known, client);
-    return why && { why, nearest: 'asked' in why ? await nearestNow(why.asked, sizes, client) : null };
+    return why && { why, nearest: 'asked' in why && why.asked !== null ? await nearestNow(why.asked, sizes, client) : null };
   }
 
   /** The kernel that runs here with its size, which may have changed since it started; null where it has none. */

@@ -122,7 +122,7 @@ export class KernelSelector extends Panel {
   private get _baseOfOwn(): string | null {
     const { context, known } = this._options;
     const name = context.session?.kernel?.name;
-    const base = name === undefined ? null : (known.sized(name)?.base ?? name);
+    const base = name === undefined ? null : known.base(name);
     return base !== null && presetsOf(base, known.sizes!).length > 0 ? base : null;
   }
 
@@ -138,7 +138,7 @@ export class KernelSelector extends Panel {
     const { context, known, refusal } = this._options;
     const running = context.session?.kernel?.name;
     const name = running ?? context.kernelPreference.name ?? null;
-    const base = refusal?.why.base ?? (name === null ? null : (known.sized(name)?.base ?? name));
+    const base = refusal?.why.base ?? (name === null ? null : known.base(name));
     if (running === undefined && base !== null) {
       this._point(base);
     }

@@ -9,7 +9,7 @@ import { GpuKernelsModel } from '../model';
 import { formatShare } from '../quantities';
 import { ISizeDraft } from '../resize_wish';
 import { SizeChoice } from '../size_choice';
-import { askedOf, Choice, isSame, partBytes, Refusal } from '../sizes';
+import { askedOf, Choice, defaultOf, isSame, label, noGpu, partBytes, Refusal } from '../sizes';
 import { ISize, StatusError } from '../tokens';
 import { failureText } from './action_words';
 import { CustomSize } from './size_custom';
@@ -83,6 +83,7 @@ function Presets({ choice, trans }: IPartProps): JSX.Element {
   const group = React.useId();
   const { choice: chosen, presets, custom, target } = choice;
   const isRunning = target?.running !== null;
+  const [asked, none, plain] = [defaultOf(choice.sizes), noGpu(choice.sizes), { kind: 'plain' } as const];
   const card = (key: string, isChosen: boolean, title: string, details: string, pick: Choice): JSX.Element => (
     <label key={key} className="aliquot-SizeCard">
       <input
@@ -100,7 +101,8 @@ function Presets({ choice, trans }: IPartProps): JSX.Element {
   return (
     <fieldset className="aliquot-SizeForm-presets">
       <legend>{isRunning ? trans.__('Size of this kernel (changes without a restart)') : trans.__('Size')}</legend>
-      {!isRunning && card('plain', chosen.kind === 'plain', trans.__('No GPU'), trans.__('CPU only'), { kind: 'plain' })}
+      {!isRunning && asked !== null && card('plain', chosen.kind === 'plain', trans.__("Server's default"), label(asked), plain)}
+      {!isRunning && card('none', chosen.kind === none.kind, trans.__('No GPU'), trans.__('CPU only'), none)}
       {presets.map(size =>
         card(size.name, isPreset(size), shareText(size.gpus, trans), detailsOf(size, choice, trans), {
           kind: 'preset',

@@ -44,7 +44,7 @@ function reasonText(refusal: Refusal, trans: TranslationBundle): string {
   if (kind === 'unreadable') {
     return trans.__('This document asks for a size of %1 that cannot be read.', base);
   }
-  const size = label(refusal.asked);
+  const size = refusal.asked === null ? trans.__('no GPU') : label(refusal.asked);
   switch (kind) {
     case 'no-base':
       return trans.__('This document asks for %1 on %2, and no kernel of that name is installed here.', size, base);

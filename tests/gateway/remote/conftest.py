@@ -12,10 +12,11 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ class Server:
     words: list[str]
     token: str
     port: int = field(default_factory=free_port)
+    variables: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -64,7 +66,11 @@ class Server:
         ]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                command, env=cleared | {"HOME": str(self.folder)}, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command,
+                env=cleared | {"HOME": str(self.folder)} | self.variables,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
 
     def end(self, how: int = signal.SIGTERM) -> None:
@@ -202,11 +208,17 @@ def own_servers(request: pytest.FixtureRequest) -> Iterator[Callable[..., list[S
         )
         return made[-1]
 
-    def start(*users: str, gateway: Server | None = None, more: Sequence[str] = ()) -> list[Server]:
+    def start(
+        *users: str,
+        gateway: Server | None = None,
+        more: Sequence[str] = (),
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> list[Server]:
         there = gateway or request.getfixturevalue("a_gateway")
         gateways.append(there)
         servers = [make(user, there, more) for user in users]
         for server in servers:
+            server.variables.update(variables)
             server.spawn()
         for server in servers:
             server.until(lambda server=server: server.ask("GET", "api").status == 200, START_SECONDS)

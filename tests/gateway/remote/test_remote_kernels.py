@@ -18,8 +18,8 @@ from .conftest import TOKENS, Server
 NOTHING = "00000000-0000-0000-0000-000000000000"
 
 
-def a_session(server: Server, path: str = "a.ipynb") -> dict[str, Any]:
-    body = {"path": path, "name": path, "type": "notebook", "kernel": {"name": "python3"}}
+def a_session(server: Server, path: str = "a.ipynb", name: str = "python3") -> dict[str, Any]:
+    body = {"path": path, "name": path, "type": "notebook", "kernel": {"name": name}}
     answer = server.ask("POST", "api/sessions", body)
     assert answer.status == 201, answer
     found: dict[str, Any] = answer.body
@@ -117,8 +117,21 @@ def test_the_users_own_server_tells_what_the_gateway_says_of_its_kernels(
     assert ended["ending"]["message"] == "the kernel was ended by the administrator ada"
     assert alices.ask("GET", f"aliquot/api/kernels/{kernel_id}").body["ending"] == ended["ending"]
     assert bobs.ask("GET", f"aliquot/api/kernels/{kernel_id}").status == 404
-    sizes = [size["name"] for size in alices.ask("GET", "aliquot/api/sizes").body["sizes"]]
-    assert "python3.gpu-0.25" in sizes
+    sizes = alices.ask("GET", "aliquot/api/sizes").body
+    assert "python3.gpu-0.25" in [size["name"] for size in sizes["sizes"]]
+    assert sizes["default_size"] is None
+
+
+def test_a_server_with_a_default_size_tells_it_and_a_name_can_ask_for_no_gpu_there(
+    a_gateway: Server, own_servers: Callable[..., list[Server]]
+) -> None:
+    [mine] = own_servers("bob", variables={"KERNEL_GPU": "0.50-LOW"})
+    assert mine.ask("GET", "aliquot/api/sizes").body["default_size"] == "0.5-low"
+    assert a_gateway.ask("GET", "aliquot/api/sizes").body["default_size"] is None
+    kernel = a_session(mine, name="python3.gpu-none")["kernel"]
+    assert kernel["name"] == "python3.gpu-none"
+    assert mine.execute(kernel["id"], "print('it runs')", until="\n") == "it runs\n"
+    assert mine.ask("GET", "aliquot/api/status").body["kernels"] == [], "it holds nothing, and waits for nothing"
 
 
 def test_the_history_is_the_gateways(a_gateway: Server, own_servers: Callable[..., list[Server]]) -> None:
@@ -177,7 +190,7 @@ def test_a_kernel_that_is_shared_is_used_from_another_users_server_and_outlives_
     assert (session["kernel"]["id"], session["kernel"]["owner"]) == (kernel_id, "alice")
     assert his.execute(kernel_id, "x = 42\nprint('x is', x)", until="\n") == "x is 42\n"
     told = his.ask("GET", f"aliquot/api/kernels/{kernel_id}").body
-    assert (told["access"], told["owner"], told["shares"]) == ("write", "alice", None)
+    assert (told["access"], told["owner"], told["shares"], told["label"]) == ("write", "alice", None, "")
     refused = his.ask("DELETE", f"api/kernels/{kernel_id}")
     assert (refused.status, "shared with you to use by alice" in refused.body) == (403, True)
     assert his.ask("DELETE", f"api/sessions/{session['id']}").status == 204

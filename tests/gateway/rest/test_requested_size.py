@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from aliquot.gateway.requested_size import with_size
+from aliquot.gateway.requested_size import default_size, with_size
 from aliquot.gateway.size_names import GRAMMAR
 from aliquot.provisioner.container_plan import ContainerPlan
 from aliquot.provisioner.errors import LaunchError, RequestError
@@ -37,11 +37,21 @@ def jp_server_config(jp_server_config: Config) -> Config:
         ("python3", "", "python3"),
         ("python3.gpu-1", "0.25", "python3.gpu-1"),
         ("python3.gpu-nonsense", "0.25", "python3.gpu-nonsense"),
+        ("python3.gpu-none", "0.25", "python3.gpu-none"),
     ],
 )
 def test_a_plain_name_gets_the_size_and_a_sized_one_keeps_its_own(name: str, asked: str, want: str) -> None:
     assert with_size(name, {"KERNEL_GPU": asked, "KERNEL_USERNAME": "ada"}, MOST) == want
     assert with_size(name, {"KERNEL_USERNAME": "ada"}, MOST) == name
+
+
+@pytest.mark.parametrize(
+    ("asked", "want"),
+    [("0.25", "0.25"), (" 0.50-8G-low", "0.5-8g-low"), ("none", None), ("", None), ("9", None), ("lots", None)],
+)
+def test_the_default_of_a_server_is_told_as_names_have_it_and_what_is_refused_is_none(asked: str, want: Any) -> None:
+    assert default_size({"KERNEL_GPU": asked}, MOST) == want
+    assert default_size({}, MOST) is None
 
 
 @given(asked=st.text(max_size=300))
@@ -73,6 +83,10 @@ async def test_requests_at_the_same_time_get_each_their_own_size_and_later_ones_
     session = {"path": "a.ipynb", "type": "notebook", "kernel": {"name": "python3"}}
     assert (await ask("alice", "POST", "api/sessions", body=session)).json["kernel"]["name"] == "python3"
     assert (await start(ask, "alice", "python3.gpu-0.75", "0.25")).json["name"] == "python3.gpu-0.75"
+    none = (await start(ask, "alice", "python3.gpu-none", "0.25")).json
+    assert none["name"] == "python3.gpu-none"
+    told = (await ask("alice", "GET", "aliquot/api/kernels")).json["kernels"]
+    assert none["id"] not in [kernel["id"] for kernel in told], "it asks for no GPU"
 
 
 async def test_a_kernel_keeps_its_size_when_it_is_started_again(ask: Ask, an_agent: FakeAgent) -> None:
@@ -102,5 +116,6 @@ async def test_an_image_of_the_catalogue_gets_the_size_too(
     answer = await start(ask, "alice", "open", "0.5")
     assert (answer.status, answer.json["name"]) == (201, "open.gpu-0.5")
     monkeypatch.setattr(a_server.kernel_manager.containers, "plan", refuse)
-    plain = await start(ask, "alice", "open", "none")
-    assert "no engine here" in plain.json["message"]
+    for name, asked in (("open", "none"), ("open.gpu-none", "0.5")):
+        plain = await start(ask, "alice", name, asked)
+        assert "no engine here" in plain.json["message"], "it is a container all the same"

@@ -27,6 +27,21 @@ def test_a_size_runs_what_its_base_runs(a_manager: SizedKernelSpecManager) -> No
     assert sized.display_name == "Julia 1.11 · 0.5 GPU · 8 GiB · low"
 
 
+def test_a_name_that_asks_for_no_gpu_runs_what_its_base_runs_and_asks_for_nothing(
+    a_manager: SizedKernelSpecManager,
+) -> None:
+    base, plain = a_manager.get_kernel_spec("julia"), a_manager.get_kernel_spec("Julia.GPU-None")
+    for field in ("argv", "env", "language", "interrupt_mode", "resource_dir"):
+        assert getattr(plain, field) == getattr(base, field)
+    assert (plain.name, plain.display_name) == ("Julia.gpu-none", "Julia 1.11 · no GPU")
+    assert stanza_request(plain.metadata) is None
+    assert base.metadata == {}
+    assert "julia.gpu-none" not in a_manager.get_all_specs(), "it is found, and not listed"
+    for name in ("r.gpu-none", "julia.gpu-none-low", "julia.gpu-1.gpu-none"):
+        with pytest.raises(NoSuchKernel):
+            a_manager.get_kernel_spec(name)
+
+
 def test_a_size_carries_its_request_to_the_provisioner(a_manager: SizedKernelSpecManager) -> None:
     sized = a_manager.get_kernel_spec("julia.gpu-0.5-8g-low")
     want = {"gpus": "0.5", "memory_limit": "8GiB", "workload_class": "opportunistic"}

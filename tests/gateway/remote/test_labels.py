@@ -1,0 +1,19 @@
+"""What kernels are called by a user's own server: by its notebooks, if they are its user's own."""
+
+from __future__ import annotations
+
+from aliquot.gateway.remote_status import relabel
+
+
+def test_own_kernels_have_the_labels_of_this_server_and_shared_ones_their_owners() -> None:
+    kernels = [
+        {"id": "mine", "access": "own", "label": ""},
+        {"id": "seen", "access": "read", "label": "hers.ipynb"},
+        {"id": "used", "access": "write", "label": "hers.ipynb"},
+        {"id": "elsewhere", "access": "own", "label": "at the gateway"},
+        {"id": "of an older gateway", "label": ""},
+    ]
+    ours = ("mine", "seen", "used", "of an older gateway")
+    relabel(kernels, {kernel_id: "my.ipynb" for kernel_id in ours})
+    labels = [kernel["label"] for kernel in kernels]
+    assert labels == ["my.ipynb", "hers.ipynb", "hers.ipynb", "at the gateway", "my.ipynb"]
