@@ -52,6 +52,7 @@ function ShareBody(options: IShareDialogOptions): JSX.Element {
   const [said, setSaid] = React.useState('');
   const [failure, setFailure] = React.useState('');
   const [isUnderWay, setUnderWay] = React.useState(false);
+  const isMine = kernel.owner === model.state.status?.user.name;
   const list = React.useRef<HTMLHeadingElement>(null);
   const attempt = async (work: () => Promise<void>, done: string): Promise<boolean> => {
     setUnderWay(true);
@@ -95,7 +96,7 @@ function ShareBody(options: IShareDialogOptions): JSX.Element {
       <h3 ref={list} tabIndex={-1} className="aliquot-Share-heading">
         {trans.__('Who has it')}
       </h3>
-      {shares && <ShareList {...{ shares, trans, isUnderWay }} takeBack={share => void takeBack(share)} />}
+      {shares && <ShareList {...{ shares, trans, isUnderWay, isMine }} takeBack={share => void takeBack(share)} />}
     </div>
   );
 }
@@ -188,12 +189,17 @@ interface IShareListProps {
   shares: readonly IShare[];
   trans: TranslationBundle;
   isUnderWay: boolean;
+  /** An administrator may share what is another's. */
+  isMine: boolean;
   takeBack: (share: IShare) => void;
 }
 
-function ShareList({ shares, trans, isUnderWay, takeBack }: IShareListProps): JSX.Element {
+function ShareList({ shares, trans, isUnderWay, isMine, takeBack }: IShareListProps): JSX.Element {
   if (shares.length === 0) {
-    return <p className="aliquot-Share-nobody">{trans.__('Nobody but you, and administrators.')}</p>;
+    const nobody = isMine
+      ? trans.__('Nobody but you, and administrators.')
+      : trans.__('Nobody but its owner, and administrators.');
+    return <p className="aliquot-Share-nobody">{nobody}</p>;
   }
   return (
     <ul className="aliquot-Share-list" aria-label={trans.__('Who has it')}>
