@@ -117,6 +117,9 @@ class AliquotKernelManager(SharedKernelManager):
             if access_of(user, self, kernel_id) is Access.NONE:
                 raise HTTPError(409, f"Kernel already exists: {kernel_id}")
             return str(await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs))
+        if kernel_id is not None and self._was_anothers(kernel_id, user):
+            # Its owner's notebooks come back to this id, and would run in a kernel that is not his.
+            raise HTTPError(409, f"Kernel already exists: {kernel_id}")
         # A name of no letters is none: sessions take it so, and Jupyter's own manager would fail on it.
         kwargs["kernel_name"] = kwargs.get("kernel_name") or None
         kernel_id = kernel_id or self.new_kernel_id()
@@ -140,6 +143,11 @@ class AliquotKernelManager(SharedKernelManager):
         return kernel_id
 
     start_kernel = _async_start_kernel
+
+    def _was_anothers(self, kernel_id: str, user: User) -> bool:
+        """Whether a kernel of this id has ended that somebody else had; an administrator may do everything with it."""
+        ended = None if self.endings is None else self.endings.remembered.of(kernel_id)
+        return ended is not None and ended.owner != user.name and not user.is_admin
 
     def _with_requested_size(self, kernel_name: str | None) -> str | None:
         """The kernelspec in the size that the request's body names, where it has sizes. Raises HTTPError 400."""

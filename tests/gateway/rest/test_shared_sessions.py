@@ -112,6 +112,20 @@ async def test_a_guests_session_is_his_own_and_its_end_leaves_the_kernel(ask: As
     assert (await ask("alice", "GET", "api/kernels", kernel)).status == 404, "her own session's end is its end"
 
 
+async def test_nobody_takes_the_id_of_somebody_elses_kernel_that_ended(ask: Ask) -> None:
+    """A guest knows it, and the owner's notebook comes back to it."""
+    kernel = await start_kernel(ask, "alice")
+    await share(ask, kernel, "users", "bob", "read")
+    assert (await ask("alice", "DELETE", "api/kernels", kernel)).status == 204
+    wish = {"name": "python3", "kernel_id": kernel}
+    session = {"path": "a.ipynb", "type": "notebook", "kernel": {"name": "python3", "id": kernel}}
+    for path, body in (("api/kernels", wish), ("api/sessions", session)):
+        assert (await ask("bob", "POST", path, body=body)).status == 409, path
+    assert (await ask("bob", "GET", "api/kernels")).json == []
+    again = await ask("alice", "POST", "api/kernels", body=wish)
+    assert (again.status, again.json["id"]) == (201, kernel), "her own"
+
+
 async def test_a_path_of_a_kernel_that_was_taken_back_is_free_for_another(ask: Ask) -> None:
     kernel = await start_kernel(ask, "alice")
     await share(ask, kernel, "teams", "vision", "read")
