@@ -33,8 +33,8 @@ class Limits(Configurable):
     ).tag(config=True)
     output_bytes = Int(
         10 << 20,
-        help="The largest message that a kernel may send to a client; in the place of a larger one its cell says so. "
-        "Servers in gateway mode take none above 10 MiB.",
+        help="The largest message that a kernel may send to a client of a server of several users; in the place of a "
+        "larger one its cell says so. Servers in gateway mode take none above 10 MiB.",
     ).tag(config=True)
     messages_per_second = Float(
         1000.0,

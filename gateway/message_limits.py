@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import Any, cast
 
+from aliquot.gateway.auth import tells_people_apart
 from aliquot.gateway.limit_guard import MESSAGE, MESSAGES, OUTPUT, SETTING, LimitGuard
 from aliquot.gateway.token_buckets import TokenBucket
 from aliquot.gpu_hook.waiting import within
+from jupyter_server.base.handlers import JupyterHandler
 from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler
 
@@ -47,9 +49,14 @@ def message_pace(handler: RequestHandler, who: str) -> MessagePace | None:
 
 
 def may_be_sent(handler: RequestHandler, length: int) -> bool:
-    """Whether a kernel's message of so many bytes may go to the client of this websocket."""
+    """Whether a kernel's message of so many bytes may go to the client of this websocket.
+
+    One person's own server is looked at by pages, which take all; servers in gateway mode come to those of several.
+    """
     guard: LimitGuard | None = handler.settings.get(SETTING)
-    return guard is None or not guard.limits.output_bytes or length <= guard.limits.output_bytes
+    if guard is None or not guard.limits.output_bytes or length <= guard.limits.output_bytes:
+        return True
+    return not tells_people_apart(cast(JupyterHandler, handler).identity_provider)
 
 
 def left_out(handler: RequestHandler, length: int) -> str:

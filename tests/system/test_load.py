@@ -41,6 +41,7 @@ def descriptors(scene: Scene) -> int:
 
 
 @pytest.mark.soak
+@pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="a thousand kernels for minutes: make soak")
 def test_a_day_of_many_users_leaves_nothing(a_scene: Scene) -> None:
     before = descriptors(a_scene)
     told: list[dict[str, Any]] = []
