@@ -9,6 +9,7 @@ import resource
 from typing import Any
 
 import aliquot.gateway.commands.late_grammar  # noqa: F401 (before Jupyter's server, which imports jsonschema)
+from aliquot.gateway.calm_collector import CalmCollector
 from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from traitlets import default
@@ -69,6 +70,11 @@ class GatewayServerApp(AliquotServerApp):
     @default("default_url")
     def _default_default_url(self) -> str:
         return "/api"
+
+    def start(self) -> None:
+        """Called by launch_instance: serves until it is stopped. The process is ours alone."""
+        CalmCollector().start()
+        super().start()
 
     def find_server_extensions(self) -> None:
         """Called by ServerApp.initialize. Only what the command line or a ServerApp setting names, and ours."""
