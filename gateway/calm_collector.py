@@ -14,7 +14,7 @@ from typing import Any
 _THRESHOLDS = (20_000, 20, 10)
 _OLDEST = 2
 # Between two looks at everything: until then the garbage of ended kernels waits.
-WHOLE_SECONDS = 600.0
+WHOLE_SECONDS = 120.0
 
 
 class CalmCollector:
