@@ -15,10 +15,10 @@ from typing import Any, Protocol
 from aliquot.gateway.clock import Clock
 from aliquot.gateway.culling import Announcement, KernelFacts, Policy, decide
 from aliquot.gateway.local_kernels import request_of
+from aliquot.gateway.recurring import Recurring
 from aliquot.gateway.relay_links import RelayLinks
 from aliquot.gateway.status import NodeView
 from aliquot.gpu_hook.client import KernelStatus
-from aliquot.gpu_hook.waiting import end_task
 from aliquot.provisioner.endings import Asked, EndingCode, asked_by_rule
 from aliquot.provisioner.resources import WorkloadClass
 from jupyter_client.kernelspec import NoSuchKernel
@@ -104,7 +104,7 @@ class Culler:
         self._announced: Mapping[str, Announcement] = {}
         self._first_seen: dict[str, float] = {}
         self._kept: dict[str, float] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._looks = Recurring("culler", self.look, policy.look, clock, log)
 
     def watch(self, view: NodeView) -> None:
         """Called by NodeWatch with each new view."""
@@ -125,22 +125,11 @@ class Culler:
 
     async def start(self) -> None:
         """Look from time to time, in the background."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="aliquot-culler")
+        self._looks.start()
 
     async def stop(self) -> None:
         """End nobody any more. Idempotent."""
-        task, self._task = self._task, None
-        if task is not None:
-            await end_task(task)
-
-    async def _run(self) -> None:
-        while True:
-            await self._clock.sleep(self._policy.look)
-            try:
-                await self.look()
-            except Exception:
-                self._log.exception("culler=failed; it goes on")
+        await self._looks.stop()
 
     async def look(self) -> None:
         """Once: tell who is to be told, end whose time has come."""

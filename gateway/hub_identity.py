@@ -23,8 +23,9 @@ from aliquot.gateway.hub_login import HUB_LOGIN_HANDLERS
 from aliquot.gateway.hub_people import HubPeople
 from aliquot.gateway.hub_service import HubService
 from aliquot.gateway.hub_sockets import HubSockets
+from aliquot.gateway.request_gate import refuse_for
 from aliquot.gateway.token_checks import CheckLimits, Model, TokenChecks
-from aliquot.provisioner.errors import HubAwayError, HubError
+from aliquot.provisioner.errors import HubAwayError, HubError, TooManyTokensError
 from jupyter_server import CallContext
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from jupyterhub.services.auth import HubOAuth
@@ -192,6 +193,8 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         handler = cast(JupyterHandler, handler)
         try:
             found: Any = await super().get_user(handler)
+        except TooManyTokensError as error:
+            refuse_for(handler, error.wait_seconds, str(error))
         except HubError as error:
             # Set as prepare does when it refuses a host: the page of the error asks who is logged in.
             handler.current_user = handler._jupyter_current_user = None

@@ -4,12 +4,12 @@
 # Neither JupyterHub's handlers nor Jupyter Server's carry types.
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from aliquot.gateway.http_errors import http_error
-from aliquot.gateway.request_gate import admit
-from aliquot.provisioner.errors import HubError
+from aliquot.gateway.request_gate import admit, refuse_for
+from aliquot.provisioner.errors import HubError, TooManyTokensError
 from jupyter_server import CallContext
 from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyter_server.base.handlers import JupyterHandler
@@ -60,7 +60,7 @@ class HubCallbackHandler(JupyterHubOAuthCallbackHandler):
         try:
             self._hub_auth_user_cache = await self.hub_auth.get_user(self, sync=False)
         except HubError as error:
-            raise http_error(error) from error
+            _refuse(self, error)
 
     @allow_unauthenticated
     async def get(self) -> None:
@@ -68,7 +68,13 @@ class HubCallbackHandler(JupyterHubOAuthCallbackHandler):
         try:
             await super().get()
         except HubError as error:
-            raise http_error(error) from error
+            _refuse(self, error)
+
+
+def _refuse(handler: Any, error: HubError) -> NoReturn:
+    if isinstance(error, TooManyTokensError):
+        refuse_for(handler, error.wait_seconds, str(error))
+    raise http_error(error) from error
 
 
 class HubLogoutHandler(JupyterHubLogoutHandler):

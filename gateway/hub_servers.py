@@ -5,14 +5,13 @@ It ends nothing. While the Hub does not answer nobody's server counts as gone.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aliquot.gateway.clock import Clock
 from aliquot.gateway.culling import Policy
-from aliquot.gpu_hook.waiting import end_task
+from aliquot.gateway.recurring import Recurring
 from traitlets import TraitError
 
 # Names of the users who have a server that runs, starts or stops. Raises whatever the Hub's absence raises.
@@ -52,10 +51,9 @@ class HubServers:
         self._ask = ask
         self._clock = clock
         self._log = log
-        self._look_seconds = look_seconds
+        self._looks = Recurring("hub-servers", self.look, look_seconds, clock, log)
         self._present: frozenset[str] | None = None
         self._gone: dict[str, float] = {}
-        self._task: asyncio.Task[None] | None = None
 
     def gone_since(self, user: str) -> float | None:
         """Called by the culler, of owners of kernels: so only they are remembered."""
@@ -77,19 +75,11 @@ class HubServers:
 
     def start(self) -> None:
         """Look from time to time, in the background."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="aliquot-hub-servers")
+        self._looks.start()
 
     async def stop(self) -> None:
         """Idempotent."""
-        task, self._task = self._task, None
-        if task is not None:
-            await end_task(task)
-
-    async def _run(self) -> None:
-        while True:
-            await self.look()
-            await self._clock.sleep(self._look_seconds)
+        await self._looks.stop()
 
 
 def hub_servers(provider: Any, policy: Policy, clock: Clock, log: logging.Logger) -> HubServers | None:

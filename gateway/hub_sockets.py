@@ -6,7 +6,6 @@ A request is checked when it comes; a socket would live on for days after its to
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from weakref import WeakKeyDictionary
@@ -14,6 +13,7 @@ from weakref import WeakKeyDictionary
 from aliquot.gateway.auth import User
 from aliquot.gateway.clock import Clock
 from aliquot.gateway.hub_people import HubPeople
+from aliquot.gateway.recurring import Recurring
 from aliquot.provisioner.errors import HubAwayError, HubError
 from tornado.websocket import WebSocketHandler
 
@@ -38,34 +38,24 @@ class HubSockets:
         self._ask = ask
         self._recheck_seconds = recheck_seconds
         self._people = people
-        self._clock = clock
         self._log = log
         self._sockets: WeakKeyDictionary[WebSocketHandler, tuple[str, User]] = WeakKeyDictionary()
-        self._task: asyncio.Task[None] | None = None
+        self._looks = Recurring("hub-sockets", self._look_and_save, recheck_seconds * _LOOK, clock, log)
 
     def watch(self, socket: WebSocketHandler, token: str, user: User) -> None:
         """This token, then this user's, asks to open a socket."""
         self._sockets[socket] = (token, user)
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="aliquot-hub-sockets")
+        self._looks.start()
 
     async def stop(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await self._looks.stop()
         await self._people.save()
 
-    async def _run(self) -> None:
-        while True:
-            await self._clock.sleep(self._recheck_seconds * _LOOK)
-            try:
-                await self.look()
-                await self._people.save()
-            except Exception:
-                self._log.exception("hub_sockets=failed; they are looked at again")
+    async def _look_and_save(self) -> None:
+        await self.look()
+        await self._people.save()
 
     async def look(self) -> None:
         """Close those whose token may open them no more."""

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from aliquot.gateway.access import may_reach
 from aliquot.gateway.limit_guard import BODY, REQUESTS, SETTING, LimitGuard
@@ -34,17 +34,22 @@ def admit(handler: JupyterHandler, name: str) -> None:
             _admit_socket(handler, guard, name)
         return
     limits, wait = guard.limits, math.ceil(seconds)
-    # Set as prepare does when it refuses a host: the log asks who is logged in.
-    handler.current_user = handler._jupyter_current_user = None
     # Not a line of the log for each: the guard has told.
     handler._log = _say_nothing  # type: ignore[method-assign]
-    handler.set_header("Retry-After", str(wait))
-    _answer(
+    refuse_for(
         handler,
-        _TOO_MANY,
+        wait,
         f"asked more than {limits.requests_per_second:g} requests a second, after {limits.requests_burst} at once "
         f"(c.{type(limits).__name__}.{REQUESTS}); found too many from {name or 'this address'}. Try again in {wait} s",
     )
+
+
+def refuse_for(handler: JupyterHandler, seconds: float, message: str) -> NoReturn:
+    """429, and when to come again: an HTTPError would lose the header. Raises Finish."""
+    # Set as prepare does when it refuses a host: the log asks who is logged in.
+    handler.current_user = handler._jupyter_current_user = None
+    handler.set_header("Retry-After", str(math.ceil(seconds)))
+    _answer(handler, _TOO_MANY, message)
     raise Finish
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -157,13 +158,17 @@ class WrongCounts:
     def check(self, address: str) -> None:
         """Raise TooManyTokensError when no more unknown tokens are looked up, from there or at all."""
         self._turn()
+        wait = self._since + _WINDOW_SECONDS - self._clock.now()
         if self._by_address.get(address, 0) >= self._limits.wrong_per_address:
             raise TooManyTokensError(
                 f"too many wrong tokens from {address}: found {self._limits.wrong_per_address} within a minute; "
-                "correct the token, and wait a minute"
+                f"correct the token, and try again in {math.ceil(wait)} s",
+                wait,
             )
         if self._all >= self._limits.wrong_per_minute:
-            raise TooManyTokensError("too many wrong tokens reach this gateway; a new token is looked up in a minute")
+            raise TooManyTokensError(
+                f"too many wrong tokens reach this gateway; a new token is looked up in {math.ceil(wait)} s", wait
+            )
 
     def add(self, address: str) -> None:
         """One was wrong."""

@@ -137,7 +137,11 @@ class HubAwayError(HubError):
 
 
 class TooManyTokensError(HubError):
-    """So many wrong tokens came that no more unknown ones are looked up for a while."""
+    """So many wrong tokens came that no more unknown ones are looked up for ``wait_seconds``."""
+
+    def __init__(self, message: str, wait_seconds: float = 1.0) -> None:
+        super().__init__(message)
+        self.wait_seconds = wait_seconds
 
 
 class StateError(AliquotError):

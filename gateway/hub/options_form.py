@@ -1,6 +1,7 @@
-"""The choice of a GPU size as part of the Hub's spawn page: HTML, and what a form that was sent says. Checks nothing.
+"""The choice of a GPU size as part of the Hub's spawn page: HTML, and what a form that was sent says. Checks no size.
 
-Works without a script and with a keyboard: radio buttons in a fieldset, and a text field for another size.
+Works without a script and with a keyboard: radio buttons in a fieldset, and below them a text field for another size,
+which is empty until somebody writes there; so what is written counts before what is marked.
 """
 
 from __future__ import annotations
@@ -9,21 +10,18 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from aliquot.gateway.hub.size_choice import choice_label
+from aliquot.gateway.hub.size_choice import LONGEST_SIZE, SizeChoiceError, choice_label
 
 FIELD = "gpu"
 CUSTOM_FIELD = "gpu-custom"
-CUSTOM = "custom"
 # The grammar's sizes, loosely: the server reads them again. Braces would be read as a template by KubeSpawner.
 CUSTOM_PATTERN = r"[0-9]+(\.[0-9][0-9]?)?(-[0-9]+[gG])?(-[lL][oO][wW])?"
 
 
 def size_form(offered: Sequence[str], chosen: str, limit: str, has_custom: bool) -> str:
-    """``chosen``: what stands selected, one of the offered or, with ``has_custom``, any size."""
-    is_listed = chosen in offered
-    rows = [_radio(size, choice_label(size), is_listed and size == chosen) for size in offered]
-    if has_custom:
-        rows.append(_radio(CUSTOM, "Another size:", not is_listed) + _text("" if is_listed else chosen))
+    """``chosen``: what stands selected, one of the offered or, with ``has_custom``, any size: that is listed, too."""
+    listed = list(dict.fromkeys([*offered, chosen]))
+    rows = [_radio(size, choice_label(size), size == chosen) for size in listed]
     help_text = (
         "The size that new kernels get if their notebook asks for none; the server itself holds no GPU. "
         f"You may ask for up to {limit} GPU in one kernel."
@@ -31,15 +29,18 @@ def size_form(offered: Sequence[str], chosen: str, limit: str, has_custom: bool)
     return (
         '<fieldset class="aliquot-gpu" aria-describedby="aliquot-gpu-help" style="border: 0; padding: 0">'
         '<legend style="font-size: inherit; font-weight: bold">GPU for kernels</legend>'
-        f"{''.join(rows)}"
+        f"{''.join(rows)}{_text() if has_custom else ''}"
         f'<p id="aliquot-gpu-help" class="form-text">{escape(help_text)}</p></fieldset>'
     )
 
 
 def read_form(form: Mapping[str, Sequence[str]]) -> str | None:
-    """What was chosen, unchecked; None where the form has no such field."""
-    chosen = _first(form, FIELD)
-    return _first(form, CUSTOM_FIELD) or "" if chosen == CUSTOM else chosen
+    """What is asked for, unchecked: a size that is written, else the one that is marked; None where there is neither.
+
+    Raises SizeChoiceError for a field that was sent twice: which of them is meant nobody knows.
+    """
+    marked, written = _only(form, FIELD), _only(form, CUSTOM_FIELD)
+    return (written or "").strip() or marked
 
 
 def rest_of(form: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,15 +48,21 @@ def rest_of(form: Mapping[str, Any]) -> dict[str, Any]:
     return {name: values for name, values in form.items() if name not in (FIELD, CUSTOM_FIELD)}
 
 
-def _first(form: Mapping[str, Sequence[str]], name: str) -> str | None:
+def _only(form: Mapping[str, Sequence[str]], name: str) -> str | None:
     values = form.get(name)
     if not values:
         return None
-    return values if isinstance(values, str) else values[0]
+    if isinstance(values, str):
+        return values
+    if len(values) > 1:
+        shown = ", ".join(repr(value[:LONGEST_SIZE]) for value in values[:2])
+        raise SizeChoiceError(
+            f"asked {len(values)} GPU sizes in the field {name!r} ({shown}); wanted one. Choose again"
+        )
+    return values[0]
 
 
 def _radio(value: str, label: str, is_checked: bool) -> str:
-    # The custom row's text field stands after its label, so that each has a name of its own.
     element = f"aliquot-gpu-{escape(value)}"
     checked = " checked" if is_checked else ""
     return (
@@ -65,11 +72,13 @@ def _radio(value: str, label: str, is_checked: bool) -> str:
     )
 
 
-def _text(value: str) -> str:
+def _text() -> str:
     return (
-        f'<input class="form-control" type="text" name="{CUSTOM_FIELD}" id="aliquot-gpu-custom-size" '
-        f'aria-label="Another GPU size" aria-describedby="aliquot-gpu-grammar" value="{escape(value)}" '
-        f'pattern="{escape(CUSTOM_PATTERN)}" placeholder="0.5-8g" autocomplete="off">'
+        '<label class="form-label" for="aliquot-gpu-custom-size">Another size, in place of the one marked above:'
+        f'</label> <input class="form-control" type="text" name="{CUSTOM_FIELD}" id="aliquot-gpu-custom-size" '
+        f'aria-describedby="aliquot-gpu-grammar" pattern="{escape(CUSTOM_PATTERN)}" placeholder="0.5-8g" '
+        f'maxlength="{LONGEST_SIZE}" autocomplete="off">'
         '<small id="aliquot-gpu-grammar" class="form-text">GPUs from 0.01 in steps of 0.01; -8g after it limits the '
-        "memory to 8 GiB, -low takes what others leave: 0.25, 2.5, 0.5-8g, 0.25-low</small>"
+        "memory to 8 GiB, -low takes what others leave: 0.25, 2.5, 0.5-8g, 0.25-low. What is written here counts, "
+        "whatever is marked above</small>"
     )

@@ -16,7 +16,7 @@ from aliquot.provisioner.resources import GpuShare
 NO_GPU = "none"
 NO_GPU_LABEL = "No GPU"
 GRAMMAR = f"A size is <gpus>[-<n>g][-low], such as 0.25, 2.5-low or 0.5-8g, or {NO_GPU}"
-_LONGEST = 40  # of a size that somebody sends; the grammar's own longest is shorter
+LONGEST_SIZE = 40  # of a size that somebody sends; the grammar's own longest is shorter
 
 
 class SizeChoiceError(Exception):
@@ -63,8 +63,8 @@ class SizeChoice:
         """The size in its normal form: `KERNEL_GPU` of the user's server. Raises SizeChoiceError."""
         if asked is None or asked == "":
             return self.default_for(name, teams)
-        if not isinstance(asked, str) or len(asked) > _LONGEST:
-            raise SizeChoiceError(f"asked {str(asked)[:_LONGEST]!r} as a GPU size; wanted a text such as 0.25")
+        if not isinstance(asked, str) or len(asked) > LONGEST_SIZE:
+            raise SizeChoiceError(f"asked {str(asked)[:LONGEST_SIZE]!r} as a GPU size; wanted a text such as 0.25")
         size = normal_size(asked.strip(), self.largest)
         if size not in self.sizes and not self.has_custom:
             raise SizeChoiceError(f"asked the GPU size {size}; this Hub has {', '.join(self.sizes)}")

@@ -59,7 +59,10 @@ def options_from_form() -> Callable[[Any], Any]:
             if callable(theirs):
                 has_spawner = "spawner" in inspect.signature(theirs).parameters
                 rest = theirs(rest, spawner=spawner) if has_spawner else theirs(rest)
-            size = read_form(form)
+            try:
+                size = read_form(form)
+            except SizeChoiceError as error:
+                raise _refusal(400, str(error)) from None
             return _joined(rest, {} if size is None else {FIELD: size})
 
         return from_form

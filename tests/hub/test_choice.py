@@ -89,19 +89,21 @@ def test_a_default_that_the_user_may_not_have_is_no_gpu() -> None:
 def test_the_form_names_each_control_and_marks_the_choice() -> None:
     page = size_form(["none", "0.25"], "0.3", "0.5", has_custom=True)
     inputs = re.findall(r'<input [^>]*id="([^"]*)"', page)
-    labelled = set(re.findall(r'<label [^>]*for="([^"]*)"', page))
-    assert labelled | {"aliquot-gpu-custom-size"} == set(inputs)
-    assert 'aria-label="Another GPU size"' in page
-    assert (page.count(" checked"), 'id="aliquot-gpu-custom" value="custom" checked' in page) == (1, True)
+    assert re.findall(r'<label [^>]*for="([^"]*)"', page) == inputs
+    assert (page.count(" checked"), 'id="aliquot-gpu-0.3" value="0.3" checked' in page) == (1, True)
     assert "<script" not in page
     assert "{" not in page, "KubeSpawner's pages are templates"
     described = re.findall(r'aria-describedby="([^"]*)"', page)
     assert all(f'id="{name}"' in page for name in described)
 
 
-def test_what_stands_in_the_field_is_text_and_no_markup() -> None:
-    page = size_form(["none"], '"><script>alert(1)</script>', "0.5", has_custom=True)
-    assert "<script>" not in page
+def test_the_field_for_another_size_begins_empty_and_says_that_it_counts() -> None:
+    """What stands in it somebody has written on this page, so it can come before what is marked."""
+    page = size_form(["none", "0.25"], "0.3", "0.5", has_custom=True)
+    (field,) = re.findall(r'<input [^>]*name="gpu-custom"[^>]*>', page)
+    assert " value=" not in field
+    assert "What is written here counts, whatever is marked above" in page
+    assert "gpu-custom" not in size_form(["none", "0.25"], "0.25", "0.5", has_custom=False)
 
 
 def test_the_fields_pattern_takes_the_grammars_sizes() -> None:
@@ -113,14 +115,58 @@ def test_the_fields_pattern_takes_the_grammars_sizes() -> None:
 @pytest.mark.parametrize(
     ("form", "want"),
     [
-        ({"gpu": ["0.25"], "gpu-custom": ["3"]}, "0.25"),
-        ({"gpu": ["custom"], "gpu-custom": ["0.3"]}, "0.3"),
-        ({"gpu": ["custom"]}, ""),
+        ({"gpu": ["0.25"], "gpu-custom": ["3"]}, "3"),
+        ({"gpu": ["0.25"], "gpu-custom": [" \t\u00a0"]}, "0.25"),
+        ({"gpu-custom": [" 0.3 "]}, "0.3"),
+        ({"gpu": ["0.25"]}, "0.25"),
+        ({"gpu": [""], "gpu-custom": [""]}, ""),
         ({}, None),
     ],
 )
-def test_the_marked_choice_counts(form: dict[str, list[str]], want: str | None) -> None:
+def test_a_written_size_counts_before_the_marked_one(form: dict[str, list[str]], want: str | None) -> None:
     assert read_form(form) == want
+
+
+BAD = [
+    "0.3\0",
+    "\0",
+    "<b>0.3</b>",
+    "0.3" * 2000,
+    "\u0660.\u0663",
+    "\uff10.\uff13",
+    "0,3",
+    "0.3 g",
+    "\ufffd",
+    "{user.name}",
+    "%s",
+]
+
+
+@pytest.mark.parametrize("field", ["gpu", "gpu-custom"])
+@pytest.mark.parametrize("bad", BAD)
+def test_a_form_with_anything_else_in_a_field_is_refused_in_a_line(field: str, bad: str) -> None:
+    spawner = a_spawner(configured())
+    with pytest.raises(HTTPError) as caught:
+        asyncio.run(spawner._run_apply_user_options(spawner.run_options_from_form({"gpu": ["0.25"], field: [bad]})))
+    said = caught.value.jupyterhub_message
+    assert (caught.value.status_code, said.isprintable(), len(said) < 300) == (400, True, True)
+
+
+@pytest.mark.parametrize("field", ["gpu", "gpu-custom"])
+def test_a_field_that_comes_twice_is_refused_with_both(field: str) -> None:
+    spawner = a_spawner(configured())
+    with pytest.raises(HTTPError) as caught:
+        spawner.run_options_from_form({field: ["0.25", "0.5" * 1000]})
+    said = caught.value.jupyterhub_message
+    assert (caught.value.status_code, f"asked 2 GPU sizes in the field '{field}' ('0.25', '0.5" in said) == (400, True)
+    assert len(said) < 300
+
+
+@pytest.mark.parametrize("options", [["0.25"], "0.25", 0.25, {"gpu": {"gpus": 1}}, {"gpu": ["0.25"]}, {"gpu": True}])
+def test_options_of_the_api_that_are_no_table_of_texts_are_refused(options: Any) -> None:
+    with pytest.raises(HTTPError) as caught:
+        asyncio.run(a_spawner(configured())._run_apply_user_options(options))
+    assert caught.value.status_code == 400
 
 
 def test_the_chosen_size_reaches_the_server_and_a_second_start_chooses_anew() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -152,6 +153,24 @@ def test_a_revoked_token_is_refused_and_its_websockets_end_with_the_reason(
     status, said = ask(a_hub, f"api/kernels/{alices_kernel}", made["token"])
     assert (status, "revoked" in said) == (403, True)
     assert handshake(a_hub, "aliquot/api/events", made["token"]) == 403
+
+
+def test_who_guesses_tokens_is_told_when_to_come_again(a_hub: HubProcess) -> None:
+    """From an address of its own, so that the others' tokens are looked up meanwhile."""
+    for number in range(300):
+        connection = HTTPConnection("127.0.0.1", a_hub.port, timeout=90, source_address=("127.0.0.2", 0))
+        try:
+            headers = {"Authorization": f"token a-guess-{number}"}
+            connection.request("GET", "/services/aliquot/aliquot/api/status", headers=headers)
+            answer = connection.getresponse()
+            said = json.loads(answer.read())["message"]
+        finally:
+            connection.close()
+        if answer.status != 403:
+            break
+    assert (answer.status, said.partition(":")[0]) == (429, "too many wrong tokens from 127.0.0.2")
+    assert 1 <= int(answer.getheader("Retry-After") or 0) <= 60
+    assert ask(a_hub, "api/kernels", a_hub.token_of("alice", ACCESS))[0] == 200
 
 
 def test_an_expired_token_and_one_of_a_deleted_user_are_refused(a_hub: HubProcess) -> None:

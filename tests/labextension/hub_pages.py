@@ -69,8 +69,7 @@ class Person:
 
     def ask_for(self, size: str) -> None:
         """Another size than those listed, and Start: an answer follows."""
-        self.page.get_by_role("radio", name="Another size:").check()
-        self.page.get_by_role("textbox", name="Another GPU size").fill(size)
+        self.page.get_by_role("textbox", name="Another size").fill(size)
         self.page.get_by_role("button", name="Start", exact=True).click()
 
     def choose(self, size: str) -> None:

@@ -80,11 +80,13 @@ def test_wrong_tokens_at_the_end_of_a_login_are_counted_for_who_sends_them_alone
     tokens.checks = TokenChecks(nobodys, SystemClock(), limits)
 
     async def scenario(fetch: Fetch) -> None:
-        async def comes(number: int, who: dict[str, str]) -> int:
-            return int((await fetch("/oauth_callback", Authorization=f"token wrong-{number}", **who)).code)
+        async def comes(number: int, who: dict[str, str]) -> Any:
+            return await fetch("/oauth_callback", Authorization=f"token wrong-{number}", **who)
 
-        assert [await comes(number, MALLORY) for number in range(MOST_WRONG + 1)] == [400] * MOST_WRONG + [429]
-        assert await comes(100, BOB) == 400, "no code and no state: it was looked at"
+        answers = [await comes(number, MALLORY) for number in range(MOST_WRONG + 1)]
+        assert [answer.code for answer in answers] == [400] * MOST_WRONG + [429]
+        assert 1 <= int(answers[-1].headers["Retry-After"]) <= 60
+        assert (await comes(100, BOB)).code == 400, "no code and no state: it was looked at"
 
     served(scenario, [], [("/oauth_callback", HubCallbackHandler, {"hub_auth": tokens})])
 
