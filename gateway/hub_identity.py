@@ -20,7 +20,7 @@ from aliquot.gateway.clock import SystemClock
 from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.hub.scopes import ADMIN_SCOPE
 from aliquot.gateway.hub_login import HUB_LOGIN_HANDLERS
-from aliquot.gateway.hub_people import HubPeople
+from aliquot.gateway.hub_people import HubPeople, service_name
 from aliquot.gateway.hub_service import HubService
 from aliquot.gateway.hub_sockets import HubSockets
 from aliquot.gateway.request_gate import refuse_for
@@ -248,7 +248,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
     def user_of_model(self, model: Model) -> User:
         """What the Hub says of a token, in our words. Services have a name that no user of a Hub can have."""
         is_user = model.get("kind", "user") == "user"
-        name = model["name"] if is_user else f"service/{model['name']}"
+        name = model["name"] if is_user else service_name(model["name"])
         role = "admin" if self.hub_auth.check_scopes({ADMIN_SCOPE}, model) else "user"
         return User(name, role, frozenset(model.get("groups") or ()) if is_user else frozenset())
 

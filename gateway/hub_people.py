@@ -15,6 +15,18 @@ from pathlib import Path
 from aliquot.gateway.auth import User
 
 _MOST_PEOPLE = 20_000
+# No user of a Hub can have a name that begins so.
+_SERVICES = "service/"
+
+
+def service_name(name: str) -> str:
+    """What a service of the Hub is called as the owner of kernels."""
+    return _SERVICES + name
+
+
+def is_service(owner: str) -> bool:
+    """Whether this owner is none of the Hub's users."""
+    return owner.startswith(_SERVICES)
 
 
 class HubPeople:

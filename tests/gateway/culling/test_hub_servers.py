@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from aliquot.gateway.culling import Policy
-from aliquot.gateway.hub_servers import HubServers, ask_hub, hub_servers
+from aliquot.gateway.hub_people import service_name
+from aliquot.gateway.hub_servers import ASK_AGAIN_SECONDS, HubQuestions, HubServers, hub_servers
 from traitlets import TraitError
 
 LOG = logging.getLogger("test")
@@ -29,24 +30,33 @@ class Clock:
 
 
 class Hub:
-    """What it answers, page by page; an exception while it is away."""
+    """What it answers, page by page; an exception while it is away. ``stopped``: servers that it remembers."""
 
     def __init__(self, *pages: list[str]) -> None:
         self.pages: list[list[str]] | None = list(pages)
         self.api_url = "http://hub/api"
+        self.stopped: dict[str, Any] = {}
+        self.asked: list[str] = []
 
     async def _api_request(self, method: str, url: str, headers: dict[str, str]) -> Any:
         if self.pages is None:
             raise OSError("no Hub")
-        offset = int(url.rpartition("offset=")[2])
+        path, _, query = url.removeprefix("http://hub/api/users").partition("?")
+        if path:
+            assert query == "include_stopped_servers=1"
+            self.asked.append(path)
+            return {"servers": self.stopped[unquote(path[1:])]}
+        offset = int(query.rpartition("offset=")[2])
         following = {"offset": offset + 1} if offset + 1 < len(self.pages) else None
         return {"items": [{"name": name} for name in self.pages[offset]], "_pagination": {"next": following}}
 
 
+USED = {"": {"last_activity": "2026-01-01T00:00:00Z"}}
+ONLY_LOOKED_AT = {"": {"last_activity": None}}
+
+
 def servers_of(hub: Hub, clock: Clock) -> HubServers:
-    ask = ask_hub(SimpleNamespace(hub_auth=hub))
-    assert ask is not None
-    return HubServers(ask, clock, LOG)
+    return HubServers(HubQuestions(hub), clock, LOG)
 
 
 def test_a_server_counts_as_gone_from_when_it_was_first_missed() -> None:
@@ -54,18 +64,25 @@ def test_a_server_counts_as_gone_from_when_it_was_first_missed() -> None:
     servers = servers_of(hub, clock)
     assert servers.gone_since("alice") is None
     asyncio.run(servers.look())
-    assert (servers.gone_since("alice"), servers.gone_since("bob")) == (None, 1000.0)
+    assert servers.gone_since("alice") is None
     hub.pages, clock.seconds = [["ada"]], 1100.0
     asyncio.run(servers.look())
-    assert (servers.gone_since("alice"), servers.gone_since("bob")) == (1100.0, 1000.0)
+    assert servers.gone_since("alice") == 1100.0
+    clock.seconds = 1150.0
+    asyncio.run(servers.look())
+    assert servers.gone_since("alice") == 1100.0
     hub.pages, clock.seconds = [["alice"]], 1200.0
     asyncio.run(servers.look())
     assert servers.gone_since("alice") is None
+    assert hub.asked == [], "who was seen with a server is not asked about"
 
 
 def test_nobodys_server_has_gone_while_the_hub_does_not_answer() -> None:
-    hub, clock = Hub(["ada"]), Clock()
+    hub, clock = Hub(["bob"]), Clock()
     servers = servers_of(hub, clock)
+    asyncio.run(servers.look())
+    assert servers.gone_since("bob") is None
+    hub.pages = [["ada"]]
     asyncio.run(servers.look())
     assert servers.gone_since("bob") == 1000.0
     hub.pages = None
@@ -74,6 +91,45 @@ def test_nobodys_server_has_gone_while_the_hub_does_not_answer() -> None:
     hub.pages, clock.seconds = [["ada"]], 1300.0
     asyncio.run(servers.look())
     assert servers.gone_since("bob") == 1000.0, "a moment without an answer begins no new time"
+
+
+def test_a_restarted_gateway_asks_the_hub_who_had_a_server() -> None:
+    hub, clock = Hub([]), Clock()
+    hub.stopped = {"bob/%": USED, "carol": ONLY_LOOKED_AT, "dora": {}}
+    servers, users = servers_of(hub, clock), ["bob/%", "carol", "dora", "erased"]
+    asyncio.run(servers.look())
+    assert [servers.gone_since(user) for user in users] == [None] * 4
+    clock.seconds = 1030.0
+    asyncio.run(servers.look())
+    assert [servers.gone_since(user) for user in users] == [1030.0, None, None, None]
+    assert hub.asked == ["/bob%2F%25", "/carol", "/dora", "/erased"]
+
+
+def test_who_had_none_is_asked_about_again_after_a_while_and_only_while_there_is_a_kernel() -> None:
+    hub, clock = Hub([]), Clock()
+    hub.stopped = {"carol": {}, "dora": {}}
+    servers = servers_of(hub, clock)
+    asyncio.run(servers.look())
+    servers.gone_since("dora")
+    for _ in range(3):
+        servers.gone_since("carol")
+        asyncio.run(servers.look())
+    assert hub.asked == ["/carol", "/dora"]
+    clock.seconds += ASK_AGAIN_SECONDS
+    hub.stopped["carol"] = USED
+    servers.gone_since("carol")
+    asyncio.run(servers.look())
+    assert hub.asked == ["/carol", "/dora", "/carol"]
+    assert servers.gone_since("carol") == clock.seconds
+
+
+def test_a_service_of_the_hub_has_no_server_to_lose() -> None:
+    hub = Hub([])
+    servers = servers_of(hub, Clock())
+    for _ in range(2):
+        asyncio.run(servers.look())
+        assert servers.gone_since(service_name("nightly")) is None
+    assert hub.asked == []
 
 
 def test_the_knob_needs_a_hub() -> None:

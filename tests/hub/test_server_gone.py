@@ -1,0 +1,62 @@
+"""Kernels whose user's server has gone, to their end, and those that stay; a real Hub says who has a server."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hub_process import HubProcess
+
+HUB = {
+    "with_lab": False,
+    "arguments": {"minutes_without_server": 0.5},
+    # Told almost as soon as it is missed: there is half a minute to come back.
+    "options": ("--Culling.warning_seconds=29",),
+}
+SECONDS = 240.0
+
+
+def until(claim: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + SECONDS
+    while not (found := claim()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return found
+
+
+def report(hub: HubProcess, kernel_id: str, token: str) -> Any:
+    (found,) = [one for one in hub.gateway("aliquot/api/status", token=token)["kernels"] if one["id"] == kernel_id]
+    return found
+
+
+@pytest.mark.soak
+@pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="waits for minutes of a policy: make soak")
+def test_a_kernel_ends_after_its_users_server_and_one_whose_server_came_back_stays(a_hub: HubProcess) -> None:
+    def has_told(name: str) -> bool:
+        return report(a_hub, kernels[name], tokens[name])["ending_soon"] is not None
+
+    tokens = {name: a_hub.token_of(name) for name in ("alice", "bob", "carol")} | {"service": a_hub.token}
+    kernels: dict[str, str] = {}
+    for name, token in tokens.items():
+        ask = a_hub.gateway
+        if name in ("alice", "bob"):
+            a_hub.start_server(name)
+            ask = lambda *request, token, name=name: a_hub.server(name, *request, token=token)  # noqa: E731
+        kernels[name] = ask("api/kernels", "POST", {"name": "python3.gpu-0.1"}, token=token)["id"]
+
+    a_hub.stop_server("bob")
+    until(lambda: has_told("bob"))
+    a_hub.start_server("bob")
+    until(lambda: not has_told("bob"))
+
+    a_hub.stop_server("alice")
+    until(lambda: has_told("alice"))
+    ended = until(lambda: report(a_hub, kernels["alice"], tokens["alice"])["ending"])
+    assert "its user's server had gone" in ended["message"]
+    # So long after it that all others who have no server would have ended.
+    for name in ("bob", "carol", "service"):
+        assert report(a_hub, kernels[name], tokens[name])["state"] == "resident"
+        assert not has_told(name)
