@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aliquot.gateway.admission import Admission
@@ -13,8 +14,8 @@ from aliquot.gateway.endings import Endings
 from aliquot.gateway.folders import Folders
 from aliquot.gateway.gateway_memory import GatewayMemory
 from aliquot.gateway.limit_guard import LimitGuard
-from aliquot.gateway.local_kernels import session_labels
 from aliquot.gateway.node_watch import NodeWatch
+from aliquot.gateway.session_labels import SessionLabels
 from aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_server.serverapp import ServerApp
 
@@ -35,7 +36,8 @@ class Basis:
     folders: Folders
     endings: Endings
     limits: LimitGuard
+    notebooks: SessionLabels
 
-    def labels(self) -> dict[str, str]:
+    def labels(self) -> Mapping[str, str]:
         """Kernel id to its notebook's path."""
-        return session_labels(self.server.session_manager)
+        return self.notebooks.labels()

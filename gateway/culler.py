@@ -59,7 +59,8 @@ class GpuUse:
 
     def __init__(self) -> None:
         self._is_known = False
-        self._last: dict[str, tuple[tuple[float, int, int], float]] = {}
+        # Each kernel as it was last said to be, what that came to, and since when it has been so.
+        self._last: dict[str, tuple[KernelStatus, tuple[float, int, int], float]] = {}
 
     def look(self, view: NodeView, now: float) -> None:
         """Called with each new view of the node."""
@@ -69,15 +70,17 @@ class GpuUse:
             seen = {kernel.kernel_id for kernel in kernels}
             self._last = {kernel_id: last for kernel_id, last in self._last.items() if kernel_id in seen}
         for kernel in kernels:
-            used = _used(kernel)
             before = self._last.get(kernel.kernel_id)
-            if before is None or before[0] != used:
-                self._last[kernel.kernel_id] = (used, now)
+            if before is not None and before[0] is kernel:
+                continue
+            used = _used(kernel)
+            since = before[2] if before is not None and before[1] == used else now
+            self._last[kernel.kernel_id] = (kernel, used, since)
 
     def last(self, kernel_id: str) -> float | None:
         """Seconds since the epoch; None while that cannot be known."""
         found = self._last.get(kernel_id)
-        return found[1] if found is not None and self._is_known else None
+        return found[2] if found is not None and self._is_known else None
 
 
 def _used(kernel: KernelStatus) -> tuple[float, int, int]:

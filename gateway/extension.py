@@ -43,6 +43,7 @@ from aliquot.gateway.remote_status import remote_handlers
 from aliquot.gateway.request_gate import install
 from aliquot.gateway.scene_maker import SceneMaker
 from aliquot.gateway.server_classes import replace_stock_classes
+from aliquot.gateway.session_labels import SessionLabels
 from aliquot.gateway.shared_folder import SharedFolders
 from aliquot.gateway.stock_handlers import replacements
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
@@ -132,6 +133,7 @@ class AliquotExtension(ExtensionApp):
             folders=shared_folders(server, knobs, None if folder is None else folder.path, self.log),
             endings=Endings(None if folder is None else folder.endings, clock, self.log),
             limits=limits,
+            notebooks=SessionLabels(server.session_manager),
         )
 
     def _sources(self, basis: Basis) -> Sources:

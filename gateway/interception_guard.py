@@ -39,6 +39,10 @@ class GuardRules:
     requires_interception: bool = True
     ends_unhooked: bool = False
 
+    def may_end(self, kernel: KernelStatus) -> bool:
+        """Whether there is anything to ask about: of a thousand kernels, mostly nothing."""
+        return bool(kernel.unhooked_processes) or kernel.interception.startswith(_FAILED)
+
     def reason(self, kernel: KernelStatus, in_container: bool = False) -> Asked | None:
         """Why this kernel is to be ended; None when it may go on.
 
@@ -71,7 +75,7 @@ class InterceptionGuard:
 
     def look(self, view: NodeView) -> None:
         """Called by NodeWatch with each new view."""
-        for kernel in view.status.kernels if view.status else ():
+        for kernel in filter(self._rules.may_end, view.status.kernels if view.status else ()):
             is_ours = kernel.kernel_id in self._manager and kernel.kernel_id not in self._ending
             in_container = is_ours and self._manager.is_in_container(kernel.kernel_id)
             reason = self._rules.reason(kernel, in_container) if is_ours else None

@@ -129,14 +129,14 @@ class AliquotKernelManager(SharedKernelManager):
         is_sized = self._check_start(kwargs["kernel_name"], user)
         if self.containers is not None and self.containers.wants(kwargs["kernel_name"] or self.default_kernel_name):
             kwargs[REQUEST_ENV] = self.containers.allowed_env(requested_env())
-        self.owners[kernel_id] = user.name
+        self.owners.note(kernel_id, user.name)
         try:
             await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)
             if not is_sized:
                 # As Jupyter does without pending kernels: a plain start is answered when it is done.
                 await self._finish_start(kernel_id)
         except BaseException as error:
-            self.owners.pop(kernel_id, None)
+            self.owners.forget(kernel_id)
             if isinstance(error, AliquotError):
                 raise http_error(error) from error
             raise
@@ -164,8 +164,7 @@ class AliquotKernelManager(SharedKernelManager):
         """Whether this kernelspec asks for a grant. Raises HTTPError for what waiting cannot help, and NoSuchKernel."""
         try:
             if self.limits is not None:
-                has = sum(owner == user.name for owner in self.owners.values())
-                self.limits.check_kernels(user.name, has, is_admin=user.is_admin)
+                self.limits.check_kernels(user.name, len(self.owners.of(user.name)), is_admin=user.is_admin)
             specs = cast(KernelSpecManager, self.kernel_spec_manager)
             name = kernel_name or self.default_kernel_name
             spec = specs.get_kernel_spec(name)
@@ -332,7 +331,7 @@ class AliquotKernelManager(SharedKernelManager):
 
     def remove_kernel(self, kernel_id: str) -> Any:
         """Called by MultiKernelManager when a kernel has ended, or never started."""
-        self.owners.pop(kernel_id, None)
+        self.owners.forget(kernel_id)
         self._kernel_connections.pop(kernel_id, None)
         if self.memory is not None:
             self.memory.forget(kernel_id)

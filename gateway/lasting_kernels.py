@@ -17,6 +17,7 @@ from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 from .auth import current_user
 from .kernel_endings import KernelEndings
 from .kernel_memory import Heritage, KernelMemory, live_arguments
+from .kernel_owners import KernelOwners
 from .kernel_records import KernelState
 from .managed_kernel import ManagedKernel
 from .relayed_kernels import RelayedKernelManager
@@ -29,7 +30,7 @@ class LastingKernelManager(RelayedKernelManager):
         super().__init__(**kwargs)
         self.memory: KernelMemory | None = None
         self.endings: KernelEndings | None = None
-        self.owners: dict[str, str] = {}
+        self.owners = KernelOwners()
         self.leaves_kernels = False
         self._stopping: dict[str, asyncio.Task[None]] = {}
 
@@ -42,7 +43,7 @@ class LastingKernelManager(RelayedKernelManager):
         """The manager of a kernel that a gateway before us was asked for. Called by adoption."""
         kernel, _, _ = super().pre_start_kernel(heritage.kernelspec, {"kernel_id": kernel_id})
         assert isinstance(kernel, ManagedKernel)  # adoption is made for this class alone
-        self.owners[kernel_id] = heritage.owner
+        self.owners.note(kernel_id, heritage.owner)
         self._introduce(kernel, kernel_id, live_arguments(heritage.arguments))
         kernel.queued_at, kernel.teams, kernel.shares = heritage.queued_at, heritage.teams, heritage.shares
         return kernel

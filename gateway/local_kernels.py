@@ -11,13 +11,11 @@ from aliquot.gateway.culling import Announcement
 from aliquot.gateway.kernel_shares import Shares
 from aliquot.gateway.ledger import Holding
 from aliquot.gateway.request_queue import QueueEntry
-from aliquot.gateway.sessions import OwnedSessionManager
 from aliquot.gateway.status import PLAIN, LocalKernel
 from aliquot.provisioner.errors import RequestError
 from aliquot.provisioner.grant_record import stanza_request
 from aliquot.provisioner.resources import Request
 from jupyter_client.kernelspec import NoSuchKernel
-from jupyter_server.services.sessions.sessionmanager import SessionManager
 
 
 class KernelManagers(Protocol):
@@ -48,16 +46,36 @@ class KernelManagers(Protocol):
         ...
 
 
+class KernelMemo:
+    """The values that were made last: of a thousand kernels few change between two looks."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[Mapping[str, Any], LocalKernel]] = {}
+
+    def kernel(self, **fields: Any) -> LocalKernel:
+        """The one of these fields; the very same as long as they are equal."""
+        found = self._made.get(fields["id"])
+        if found is None or found[0] != fields:
+            found = self._made[fields["id"]] = (fields, LocalKernel(**fields))
+        return found[1]
+
+    def forget_others(self, kernels: int) -> None:
+        """Called with each look at so many kernels: of those that are gone nothing is kept for long."""
+        if len(self._made) > 4 * kernels + 256:
+            self._made.clear()
+
+
 def local_kernels(
     manager: KernelManagers,
     ids: Iterable[str],
     snapshot: AdmissionSnapshot,
     labels: Mapping[str, str],
     announced: Mapping[str, Announcement],
+    memo: KernelMemo | None = None,
 ) -> tuple[LocalKernel, ...]:
     """Those of these kernels that ask for a GPU, and plain ones as soon as there is something to tell about them."""
     queue, found = {entry.kernel_id: entry for entry in snapshot.starts}, []
-    holdings = snapshot.ledger.holdings
+    holdings, memo = snapshot.ledger.holdings, memo or KernelMemo()
     for kernel_id in ids:
         kernel = manager.get_kernel(kernel_id)
         waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
@@ -66,7 +84,7 @@ def local_kernels(
             continue
         state, reason = manager.kernel_state(kernel_id)
         found.append(
-            LocalKernel(
+            memo.kernel(
                 id=kernel_id,
                 name=kernel.kernel_name,
                 owner=manager.owner_of(kernel_id) or "",
@@ -97,14 +115,6 @@ def waiting_elsewhere(snapshot: AdmissionSnapshot, known: Iterable[LocalKernel])
     """Kernels that other programs of this machine start, and that wait in this server's queue."""
     ids = {kernel.id for kernel in known}
     return tuple(_asker_elsewhere(entry) for entry in snapshot.starts if entry.kernel_id not in ids)
-
-
-def session_labels(sessions: SessionManager) -> dict[str, str]:
-    """Kernel id to its owner's notebook, from the table of sessions; what a guest's is called is nothing to others."""
-    guests = sessions.guests.all() if isinstance(sessions, OwnedSessionManager) else {}
-    sessions.cursor.execute("SELECT session_id, kernel_id, path FROM session")
-    rows = [row for row in sessions.cursor.fetchall() if row["session_id"] not in guests]
-    return {row["kernel_id"]: row["path"] or "" for row in rows}
 
 
 def request_of(kernel: Any) -> Request | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from aliquot.gateway.clock import Clock
 from aliquot.gateway.kernel_usage import lacked_bytes
 from aliquot.gateway.status import NodeView
+from aliquot.gpu_hook.agent_reports import NodeStatus
 from aliquot.gpu_hook.client import AgentClient, AgentClientError, AgentRefused
 from aliquot.gpu_hook.waiting import end_task
 from aliquot.provisioner.agent_errors import answered, greet
@@ -103,16 +104,22 @@ class NodeWatch:
             if self._client is None:
                 self._client = await greet(self._runtime_dir, _CLIENT_NAME)
                 self._hearing = asyncio.create_task(self._hear(self._client), name="aliquot-node-news")
+            before = self._view.status
             self._view = NodeView(status=await answered(self._client.status()))
-            self._note_lacks()
+            self._note_lacks(before)
         except AliquotError as error:
             self._view = NodeView(problems=(f"The node agent does not answer: {error}.",))
             await self._disconnect()
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(self._view)
+            # Each of them looks at a thousand kernels, perhaps: between them others have their turn.
+            await asyncio.sleep(0)
 
-    def _note_lacks(self) -> None:
+    def _note_lacks(self, before: NodeStatus | None) -> None:
+        same = {id(kernel) for kernel in before.kernels} if before else set()
         for kernel in self._view.status.kernels if self._view.status else ():
+            if id(kernel) in same:
+                continue
             self._lacked.pop(kernel.kernel_id, None)
             lacked = lacked_bytes(kernel)
             if lacked is not None:

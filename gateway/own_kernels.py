@@ -23,7 +23,7 @@ from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.gateway.kernel_memory import KernelMemory
 from aliquot.gateway.kernel_records import KernelRecords
 from aliquot.gateway.kernel_remains import KernelRemains
-from aliquot.gateway.local_kernels import local_kernels
+from aliquot.gateway.local_kernels import KernelMemo, local_kernels
 from aliquot.gateway.patience import within_patience
 from aliquot.gateway.relay_links import RelayLinks
 from aliquot.gateway.sizes import SizedKernelSpecManager
@@ -42,6 +42,7 @@ class OwnKernels:
         self.manager = manager
         self._basis = basis
         self._adoption: Adoption | None = None
+        self._memo = KernelMemo()
         # Kernels without a grant, whose folder would tell it, have their relays where ours are looked for.
         manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(basis.runtime.path)}}))
         manager.admission, manager.limits = basis.admission, basis.limits
@@ -69,7 +70,8 @@ class OwnKernels:
     def listed(self, admission: AdmissionSnapshot, who: User | None = None) -> tuple[LocalKernel, ...]:
         """What is told of them; ``who``: of those alone that this user may see."""
         ids = self.manager.list_kernel_ids() if who is None else self.manager.visible_to(who)
-        return local_kernels(self.manager, ids, admission, self._basis.labels(), self.culler.announced())
+        self._memo.forget_others(len(self.manager.owners))
+        return local_kernels(self.manager, ids, admission, self._basis.labels(), self.culler.announced(), self._memo)
 
     def problems(self) -> tuple[str, ...]:
         """What keeps them from outliving this server."""

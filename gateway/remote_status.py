@@ -26,9 +26,9 @@ from aliquot.gateway.kernel_handlers import (
     SwapOutHandler,
     WakeHandler,
 )
-from aliquot.gateway.local_kernels import session_labels
 from aliquot.gateway.outlook_handlers import OutlookHandler
 from aliquot.gateway.requested_size import default_size
+from aliquot.gateway.session_labels import SessionLabels
 from aliquot.gateway.share_handlers import ShareHandler, SharesHandler
 from aliquot.gateway.stock_handlers import read_body, with_cause
 from aliquot.provisioner.resources import GpuShare
@@ -58,7 +58,7 @@ async def passed_on(handler: AliquotHandler, path: str) -> _Report | None:
     if not handler.asker.is_admin:
         return None
     report: _Report = await ask_gateway(path)
-    relabel(report.get("kernels", [report]), session_labels(handler.session_manager))
+    relabel(report.get("kernels", [report]), SessionLabels(handler.session_manager).labels())
     return report
 
 

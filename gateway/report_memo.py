@@ -6,7 +6,7 @@ Owned by whoever makes scenes. It decides nothing and knows no user: the same ca
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from aliquot.gateway.device_reports import DeviceSums
@@ -34,6 +34,7 @@ class ReportMemo:
         self._texts: dict[str, tuple[Report, str]] = {}
         self._status: NodeStatus | None = None
         self._kernels = _NO_KERNELS
+        self._owned: dict[str, list[KernelStatus]] = {}
         self._devices: DeviceSums | None = None
         self.made = 0
 
@@ -57,7 +58,15 @@ class ReportMemo:
         if status is not self._status:
             self._status, self._devices = status, None
             self._kernels = {kernel.kernel_id: kernel for kernel in status.kernels} if status else _NO_KERNELS
+            self._owned = {}
+            for kernel in self._kernels.values():
+                self._owned.setdefault(kernel.owner, []).append(kernel)
         return self._kernels
+
+    def owned(self, status: NodeStatus | None, owner: str) -> Collection[KernelStatus]:
+        """Those of this owner."""
+        self.kernels(status)
+        return self._owned.get(owner, ())
 
     def devices(self, status: NodeStatus) -> DeviceSums:
         """What kernels have of the devices."""

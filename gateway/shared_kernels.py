@@ -18,6 +18,7 @@ from tornado.web import HTTPError
 
 from .access import Access
 from .auth import User, access_of, current_user
+from .kernel_memory import Heritage
 from .kernel_shares import Shares
 from .managed_kernel import ManagedKernel
 from .remote_kernels import SPARED_KERNEL
@@ -32,6 +33,8 @@ class SharedKernelManager(ResizableKernelManager):
         super().__init__(**kwargs)
         self._share_observers: list[Callable[[str], None]] = [look_at_sockets]
         self._guests: Counter[str] = Counter()
+        # Those that are shared just now.
+        self._shared_ids: set[str] = set()
 
     def owner_of(self, kernel_id: str) -> str | None:
         """Whose kernel it is; None for one that is not there. Asked by the authorizer."""
@@ -51,6 +54,7 @@ class SharedKernelManager(ResizableKernelManager):
         kernel = self.get_kernel(kernel_id)
         assert isinstance(kernel, ManagedKernel)  # kernel_manager_class makes no other
         kernel.take_shares(shares)
+        self._note_shares(kernel_id, shares)
         self.log.info("kernel=%s shared=%s by=%s", kernel_id, shares.report(), current_user().name)
         for observer in self._share_observers:
             observer(kernel_id)
@@ -84,20 +88,29 @@ class SharedKernelManager(ResizableKernelManager):
     def visible_to(self, user: User) -> list[str]:
         """The ids of those that this user may see, as they were started. Asked before anything else of them is.
 
-        By each who asks for a status: of a thousand kernels it looks twice at those alone that are shared.
+        By each who asks for a status: of a thousand kernels it looks at his own, and at those that are shared.
         """
         if user.is_admin:
             return list(self.list_kernel_ids())
-        owners, name = self.owners, user.name
-        return [
-            one
-            for one in self.list_kernel_ids()
-            if (owners.get(one) == name or self._is_shared(one)) and access_of(user, self, one) is not Access.NONE
-        ]
+        own = self.owners.of(user.name)
+        guest_of = {one for one in self._shared_ids.difference(own) if access_of(user, self, one) is not Access.NONE}
+        if guest_of or self.leaves_kernels:
+            return [one for one in self.list_kernel_ids() if one in own or one in guest_of]
+        return [one for one in own if one in self]
 
-    def _is_shared(self, kernel_id: str) -> bool:
-        kernel = self._kernels.get(kernel_id)
-        return isinstance(kernel, ManagedKernel) and bool(kernel.shares.given)
+    def make_kernel(self, kernel_id: str, heritage: Heritage) -> ManagedKernel:
+        """Called by adoption. One that was shared still is."""
+        kernel = super().make_kernel(kernel_id, heritage)
+        self._note_shares(kernel_id, kernel.shares)
+        return kernel
+
+    def remove_kernel(self, kernel_id: str) -> Any:
+        """Called by MultiKernelManager when a kernel has ended, or never started."""
+        self._shared_ids.discard(kernel_id)
+        return super().remove_kernel(kernel_id)
+
+    def _note_shares(self, kernel_id: str, shares: Shares) -> None:
+        (self._shared_ids.add if shares else self._shared_ids.discard)(kernel_id)
 
     def kernel_model(self, kernel_id: str) -> dict[str, Any]:
         """Called by Jupyter's handlers for each kernel they show. One that is another's than the asker's says so."""

@@ -153,7 +153,7 @@ def kernel_reports(scene: Scene, who: User, ended: int | None = None) -> list[Re
     for kernel in scene.kernels:
         if access := access_for(who, kernel.owner, kernel.shares):
             seen.append(_remembered(scene, _with_ending(kernel, why), known.get(kernel.id), access))
-    for other in known.values():
+    for other in known.values() if who.is_admin else memo.owned(status, who.name):
         if other.kernel_id not in local and access_for(who, other.owner):
             causes = (other, scene.resizes.get(other.kernel_id))
             seen.append(memo.report(other.kernel_id, FOREIGN, causes, partial(_of_foreign, *causes)))

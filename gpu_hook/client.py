@@ -137,7 +137,9 @@ class AgentClient:
 
     async def status(self, *, kernels: bool = True) -> NodeStatus:
         """``kernels`` False: what an agent of now leaves out, and one of before tells all the same."""
-        return _readable(self._status.read, await self.ask("status", **({} if kernels else {"kernels": False})))
+        if not kernels:
+            return _readable(read_status, await self.ask("status", kernels=False))
+        return _readable(self._status.read, await self.ask("status", since=self._status.seen))
 
     async def reserve(
         self,

@@ -68,6 +68,7 @@ from .status import (
     describe_oversubscription,
     describe_sighting,
 )
+from .status_changes import StatusChanges
 from .trimming import Trims
 
 log = logging.getLogger(__name__)
@@ -101,6 +102,7 @@ class Agent:
         self._enforcement = Enforcement(chosen.limits, self._kernels)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
         self._lease_operations = LeaseOperations(self._leases, self._send, self._notices.enter)
+        self._changes = StatusChanges()
         self._trims = Trims(settings.trim, self._kernels, self._idle_since, self._send, read_moment)
         enforcer = chosen.limits.enforcer
         self._operations = Operations(
@@ -262,7 +264,7 @@ class Agent:
     def _is_idle(self) -> bool:
         return not self._control.connections and not len(self._reservations)
 
-    def _describe(self, with_kernels: bool) -> dict[str, Any]:
+    def _describe(self, with_kernels: bool, since: int | None) -> dict[str, Any]:
         found = self._auditor.findings
         charged = charged_by_device(self._reservations.kernels)
         kernels = [
@@ -274,6 +276,7 @@ class Agent:
             }
             for kernel in (self._reservations.kernels if with_kernels else ())
         ]
+        changes = self._changes.since(since, kernels) if with_kernels and since is not None else {"kernels": kernels}
         return {
             "node": self._node.name,
             "driver": self._node.driver.kind,
@@ -285,7 +288,7 @@ class Agent:
             "host_copies": asdict(self._arena.use),
             "oversubscription": self._ledger.oversubscription.most,
             "oversubscription_rule": describe_oversubscription(self._ledger),
-            "kernels": kernels,
+            **changes,
             "lost_kernels": [describe_lost(reservation) for reservation in self._reservations.lost],
             "foreign_processes": [describe_sighting(sighting) for sighting in found.foreign],
             "connections": self._control.connections,

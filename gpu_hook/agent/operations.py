@@ -53,8 +53,8 @@ class Node:
 
 
 class Operations:
-    """``describe`` gives the status, with the kernels or without; ``shut_down`` ends the agent; ``subscribe`` enters a
-    connection for events.
+    """``describe`` gives the status, with the kernels or without, or with those alone that changed since a number;
+    ``shut_down`` ends the agent; ``subscribe`` enters a connection for events.
 
     ``limits_env`` is what enforcer and actuators want in a kernel's environment; ``misfits``, what its running
     processes cannot be given before they are restarted.
@@ -66,7 +66,7 @@ class Operations:
         reservations: Reservations,
         leases: LeaseOperations,
         trims: Trims,
-        describe: Callable[[bool], dict[str, Any]],
+        describe: Callable[[bool, int | None], dict[str, Any]],
         subscribe: Callable[[int], None],
         shut_down: Callable[[], None],
         limits_env: Callable[[Reservation], Mapping[str, str]],
@@ -81,7 +81,7 @@ class Operations:
         self._misfits = misfits
         self._table: dict[str, Callable[[Mapping[str, Any], int], dict[str, Any]]] = {
             "hello": self._hello,
-            "status": lambda request, connection: self._describe(request.get("kernels") is not False),
+            "status": self._status,
             "reserve": self._reserve,
             "bind": self._bind,
             "release": self._release,
@@ -124,6 +124,10 @@ class Operations:
             "driver": self._node.driver.kind,
             "pid": os.getpid(),
         }
+
+    def _status(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        since = None if request.get("since") is None else read_int(request, "since")
+        return self._describe(request.get("kernels") is not False, since)
 
     def _reserve(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         hundredths, memory_limit = read_size(request)

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aliquot.gateway.access import Access
 from aliquot.gateway.admission_values import AdmissionSnapshot
 from aliquot.gateway.auth import User
-from aliquot.gateway.kernel_shares import Shares
-from aliquot.gateway.local_kernels import local_kernels
+from aliquot.gateway.kernel_owners import KernelOwners
+from aliquot.gateway.kernel_shares import Share, Shares
+from aliquot.gateway.local_kernels import KernelMemo, local_kernels
 from aliquot.gateway.report_memo import ReportMemo
 from aliquot.gateway.shared_kernels import SharedKernelManager
 from aliquot.gateway.status import LocalKernel, NodeView, Scene, status_report, status_text
@@ -105,8 +107,12 @@ class Manager(SharedKernelManager):
     """A thousand kernels that are no more than owners; which of them was looked at, it notes."""
 
     def __init__(self) -> None:
-        self.owners = {f"k{number}": f"u{number % USERS}" for number in range(COUNT)}
+        self.owners = KernelOwners({f"k{number}": f"u{number % USERS}" for number in range(COUNT)})
+        self._kernels = dict.fromkeys(self.owners)
+        self._shared_ids: set[str] = set()
+        self.leaves_kernels = False
         self.gathered: list[str] = []
+        self.shares: dict[str, Shares] = {}
         self.judged: list[str] = []
 
     def list_kernel_ids(self) -> list[str]:
@@ -114,7 +120,7 @@ class Manager(SharedKernelManager):
 
     def shares_of(self, kernel_id: str) -> Shares:
         self.judged.append(kernel_id)
-        return Shares()
+        return self.shares.get(kernel_id, Shares())
 
     def get_kernel(self, kernel_id: str) -> Any:
         self.gathered.append(kernel_id)
@@ -134,8 +140,45 @@ class Manager(SharedKernelManager):
 def test_nothing_is_gathered_of_kernels_that_the_asker_may_not_see() -> None:
     manager = Manager()
     visible = manager.visible_to(User("u7", "user"))
-    assert manager.judged == visible
+    assert manager.judged == []
     found = local_kernels(manager, visible, AdmissionSnapshot("ok", "", ()), {}, {})
     assert {one.owner for one in found} == {"u7"}
     assert manager.gathered == [one.id for one in found]
     assert len(found) == COUNT // USERS
+
+
+def test_a_guest_sees_shared_kernels_among_his_own_as_they_were_started() -> None:
+    manager, u7 = Manager(), User("u7", "user")
+    for kernel_id, name in (("k3", "u7"), ("k500", "u8")):
+        manager.shares[kernel_id] = Shares((Share("user", name, Access.READ),))
+        manager._note_shares(kernel_id, manager.shares[kernel_id])
+    assert manager.visible_to(u7) == ["k3", "k7", "k207", "k407", "k607", "k807"]
+    manager.shares["k3"] = Shares()
+    manager._note_shares("k3", Shares())
+    assert manager.visible_to(u7) == ["k7", "k207", "k407", "k607", "k807"]
+
+
+def test_a_kernel_is_the_same_value_until_something_of_it_changes() -> None:
+    manager, memo = Manager(), KernelMemo()
+
+    def look(**labels: str) -> tuple[LocalKernel, ...]:
+        return local_kernels(manager, ("k1", "k2"), AdmissionSnapshot("ok", "", ()), labels, {}, memo)
+
+    before, same = look(), look()
+    assert all(one is other for one, other in zip(before, same, strict=True))
+    renamed = look(k1="a.ipynb")
+    assert (renamed[0].label, renamed[0] is before[0], renamed[1] is before[1]) == ("a.ipynb", False, True)
+
+
+def test_owners_are_found_from_both_sides() -> None:
+    owners = KernelOwners({"a": "ada", "b": "bob", "c": "ada"})
+    owners.note("b", "ada")
+    assert (dict(owners), list(owners.of("ada")), list(owners.of("bob"))) == (
+        {"a": "ada", "c": "ada", "b": "ada"},
+        ["a", "c", "b"],
+        [],
+    )
+    for one in ("a", "b", "c", "c"):
+        owners.forget(one)
+    assert owners == {}
+    assert not owners.of("ada")
