@@ -98,17 +98,23 @@ class Admission:
             self._settings.check_class(asker.owner, request, asker.kernelspec)
             # One that a gateway before us had queued has its place.
             if waits_since is None or waits_since >= self._began:
-                self._settings.check_queue(asker, self._queue.pending())
+                self._settings.check_queue(asker, self._queue.pending(asker.replaces))
         check_request(self._ledger.snapshot(), self._queue.pending(), self._settings.caps, asker, request, before)
 
     def submit(
-        self, asker: Asker, request: Request, wait_seconds: float | None = None, waits_since: float | None = None
+        self,
+        asker: Asker,
+        request: Request,
+        wait_seconds: float | None = None,
+        waits_since: float | None = None,
+        make_way: Callable[[], None] = lambda: None,
     ) -> asyncio.Future[Grant]:
         """Queue a request. The future gives its Grant, to be given back with release, or raises AliquotError.
 
         ``waits_since``, in seconds since the epoch: it was queued before, by a gateway that has ended. Its patience
-        begins anew, for nobody could serve it meanwhile. Cancelling the future withdraws the request. Raises what
-        check raises, and GrantError for a kernel that waits or holds already.
+        begins anew, for nobody could serve it meanwhile. ``make_way`` ends those that the asker replaces; called when
+        it has room as soon as they have. Cancelling the future withdraws the request. Raises what check raises, and
+        GrantError for a kernel that waits or holds already.
         """
         kernel_id = asker.kernel_id
         if self._is_stopped:
@@ -126,8 +132,8 @@ class Admission:
         patience = [w for w in (wait_seconds, self._settings.queue_timeout_seconds) if w is not None]
         deadline = now + min(patience) if patience else None
         since = now - (shown - shown_since)
-        pending = Pending(kernel_id, asker.owner, request, since, deadline, teams=asker.teams)
-        self._queue.add(Waiting(asker, pending, shown_since, future))
+        pending = Pending(kernel_id, asker.owner, request, since, deadline, None, asker.teams, asker.replaces)
+        self._queue.add(Waiting(asker, pending, shown_since, future, make_way=make_way))
         future.add_done_callback(lambda done: self._asker_left(kernel_id, done))
         self._work.set()
         return future
@@ -277,6 +283,8 @@ class Admission:
             self._refuse(heads[refused.kernel_id], refused.error)
         for wait in planned.waiting:
             heads[wait.kernel_id].reason = wait.reason
+        for kernel_id in planned.promised:
+            self._queue.promise(heads[kernel_id])
         # 6. Commit each with the agent, 7. deliver; 8. requeue: who is not delivered keeps its place.
         await in_groups([partial(self._commit, heads[one.kernel_id], one) for one in planned.admissions])
 

@@ -32,7 +32,7 @@ def check_request(
     if error is not None:
         raise error
     held = GpuShare(0) if before is None else before.request.gpus
-    claims = claims_of(snapshot, pending, caps, asker.owner, asker.teams)
+    claims = claims_of(snapshot, pending, caps, asker.owner, asker.teams, asker.replaces)
     check_caps(caps, claims, asker, request.gpus, held)
 
 

@@ -14,6 +14,11 @@ from aliquot.provisioner.resources import GpuShare
 from .ledger import Asker, LedgerSnapshot
 from .planner import Pending
 
+# A server of another kind asks for the new kernel before it ends the old one: nobody can tell that it is a change.
+_WHAT_TO_DO = (
+    "Ask for less, end a kernel that is not needed, or, to change the size of one that runs, resize it or end it first"
+)
+
 
 @dataclass(frozen=True)
 class GpuCaps:
@@ -65,19 +70,35 @@ class CapUse:
 
 
 def claims_of(
-    ledger: LedgerSnapshot, pending: Iterable[Pending], caps: GpuCaps, name: str, teams: Iterable[str]
+    ledger: LedgerSnapshot,
+    pending: Iterable[Pending],
+    caps: GpuCaps,
+    name: str,
+    teams: Iterable[str],
+    without: frozenset[str] = frozenset(),
 ) -> tuple[Claim, ...]:
-    """What is held and waited for, as far as it counts for this user's caps. Of a thousand kernels a few do."""
+    """What is held and waited for, as far as it counts for this user's caps. Of a thousand kernels a few do.
+
+    ``without``: kernels that are about to be replaced.
+    """
     capped = caps.teams_of(teams)
     held = [
-        Claim(h.grant.owner, h.asker.teams, held=h.grant.request.gpus.hundredths) for h in ledger.held_by(name, capped)
+        Claim(h.grant.owner, h.asker.teams, held=h.grant.request.gpus.hundredths)
+        for h in ledger.held_by(name, capped)
+        if h.grant.kernel_id not in without
     ]
     waits = [
-        Claim(one.owner, one.teams, waits=one.more)
+        Claim(one.owner, one.teams, waits=_beyond(ledger, one, without))
         for one in pending
-        if one.owner == name or not one.teams.isdisjoint(capped)
+        if one.kernel_id not in without and (one.owner == name or not one.teams.isdisjoint(capped))
     ]
     return (*held, *waits)
+
+
+def _beyond(ledger: LedgerSnapshot, one: Pending, without: frozenset[str]) -> int:
+    """Hundredths that it waits for beyond what it has, and what those have whose place it takes."""
+    given_up = ledger.held_in_place_of(one.replaces - without)
+    return max(0, one.more - sum(part.hundredths for held in given_up for part in held.parts))
 
 
 def cap_uses(caps: GpuCaps, claims: Collection[Claim], name: str, teams: Iterable[str]) -> tuple[CapUse, ...]:
@@ -106,13 +127,13 @@ def check_caps(caps: GpuCaps, claims: Collection[Claim], asker: Asker, asked: Gp
     if not use.team:
         raise LimitError(
             f"asked {asked} GPU; {asker.owner} holds {use.held}, waits for {use.waits} and may have {use.limit} in "
-            "all. Ask for less, or end a kernel that is not needed"
+            f"all. {_WHAT_TO_DO}"
         )
     own = _use(None, [claim for claim in claims if claim.owner == asker.owner])
     raise LimitError(
         f"asked {asked} GPU; the team {use.team} holds {use.held}, waits for {use.waits} and may have {use.limit} "
-        f"together; of its own {asker.owner} holds {own.held} and waits for {own.waits}. Ask for less, end a kernel "
-        "that is not needed, or try again when the team has less"
+        f"together; of its own {asker.owner} holds {own.held} and waits for {own.waits}. {_WHAT_TO_DO}; or try again "
+        "when the team has less"
     )
 
 

@@ -31,9 +31,9 @@ from .http_errors import http_error
 from .kernel_records import KernelState
 from .ledger import Asker
 from .limit_guard import LimitGuard
-from .managed_kernel import ManagedKernel
+from .managed_kernel import REPLACES, ManagedKernel
+from .replacing_kernels import ReplacingKernelManager
 from .requested_size import with_size
-from .shared_kernels import SharedKernelManager
 from .sizes import SizedKernelSpecManager
 from .stock_handlers import requested_env
 
@@ -41,7 +41,7 @@ from .stock_handlers import requested_env
 _TRY_AGAIN_MILLISECONDS = 10
 
 
-class AliquotKernelManager(SharedKernelManager):
+class AliquotKernelManager(ReplacingKernelManager):
     """Jupyter's kernel manager, with owners and grants. ``admission`` is the extension's; None: it is not loaded."""
 
     use_pending_kernels = Bool(
@@ -54,7 +54,6 @@ class AliquotKernelManager(SharedKernelManager):
         self.limits: LimitGuard | None = None
         self.container_runtime: ContainerRuntime | None = None
         self.hides_servers_env = False
-        self._ending: set[asyncio.Task[None]] = set()
 
     @default("context")
     def _context_default(self) -> zmq.asyncio.Context:
@@ -126,15 +125,22 @@ class AliquotKernelManager(SharedKernelManager):
         if not KERNEL_ID.fullmatch(kernel_id):
             raise HTTPError(400, f"asked kernel id {kernel_id!r}; an id has 1 to 36 letters, digits, '_', '.', '-'")
         kwargs["kernel_name"] = self._with_requested_size(kwargs["kernel_name"])
-        is_sized = self._check_start(kwargs["kernel_name"], user)
+        replaced = self.asked_to_replace(user, requested_env())
+        is_sized = self._check_start(kwargs["kernel_name"], user, replaced)
+        later = replaced if is_sized and self.admission is not None else frozenset()
+        if later:
+            kwargs[REPLACES] = sorted(later)
         if self.containers is not None and self.containers.wants(kwargs["kernel_name"] or self.default_kernel_name):
             kwargs[REQUEST_ENV] = self.containers.allowed_env(requested_env())
         self.owners.note(kernel_id, user.name)
         try:
             await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)
-            if not is_sized:
+            if is_sized:
+                self.replace_later(later)
+            else:
                 # As Jupyter does without pending kernels: a plain start is answered when it is done.
                 await self._finish_start(kernel_id)
+                self.replace_now(replaced, requested_env())
         except BaseException as error:
             self.owners.forget(kernel_id)
             if isinstance(error, AliquotError):
@@ -160,17 +166,19 @@ class AliquotKernelManager(SharedKernelManager):
             raise http_error(error) from error
         return sized if sized != name and specs.has_sizes(name) else kernel_name
 
-    def _check_start(self, kernel_name: str | None, user: User) -> bool:
+    def _check_start(self, kernel_name: str | None, user: User, replaced: frozenset[str]) -> bool:
         """Whether this kernelspec asks for a grant. Raises HTTPError for what waiting cannot help, and NoSuchKernel."""
         try:
             if self.limits is not None:
-                self.limits.check_kernels(user.name, len(self.owners.of(user.name)), is_admin=user.is_admin)
+                has = len(self.owners.of(user.name)) - len(replaced)
+                self.limits.check_kernels(user.name, has, is_admin=user.is_admin)
             specs = cast(KernelSpecManager, self.kernel_spec_manager)
             name = kernel_name or self.default_kernel_name
             spec = specs.get_kernel_spec(name)
             request = stanza_request(spec.metadata)
             if request is not None and self.admission is not None:
-                self.admission.check(Asker("", user.name, kernelspec=name, teams=user.teams), request)
+                asker = Asker("", user.name, kernelspec=name, teams=user.teams, replaces=replaced)
+                self.admission.check(asker, request)
         except AliquotError as error:
             raise http_error(error) from error
         return request is not None
@@ -206,6 +214,7 @@ class AliquotKernelManager(SharedKernelManager):
         kernel.owner, kernel.teams = self.owners.get(kernel_id) or user.name, user.teams
         kernel.tell_failed = self._handle_start_failed
         kernel.memory, kernel.start_arguments = self.memory, dict(arguments)
+        kernel.replaces, kernel.end_replaced = frozenset(arguments.get(REPLACES, ())), self.end_replaced
 
     async def _add_kernel_when_ready(self, kernel_id: str, km: Any, kernel_awaitable: Any) -> None:
         """Called by MultiKernelManager.start_kernel as a task: sees a start through, and logs how it ended."""
@@ -293,7 +302,9 @@ class AliquotKernelManager(SharedKernelManager):
         if self.may_end(kernel_id):
             await self._end(kernel_id, now, restart)
         else:
-            self.log.info("kernel=%s left=running reason=%s does not own it", kernel_id, current_user().name)
+            self.log.info(
+                "kernel=%s left=running asker=%s reason=not its owner, or too early", kernel_id, current_user().name
+            )
 
     shutdown_kernel = _async_shutdown_kernel
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from aliquot.gpu_hook.oversubscription import Oversubscription, Reserved
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant
 
-from .room import Room, RoomDevice
+from .room import Held, Room, RoomDevice
 from .size_changes import held_of
 
 
@@ -21,7 +21,8 @@ from .size_changes import held_of
 class Asker:
     """For whom, and what people call the kernel: its notebook or kernelspec.
 
-    ``teams``: those of its owner when the kernel was asked for, for its whole life.
+    ``teams``: those of its owner when the kernel was asked for, for its whole life. ``replaces``: ids of kernels of the
+    same owner in whose place it is asked for.
     """
 
     kernel_id: str
@@ -29,6 +30,7 @@ class Asker:
     label: str = ""
     kernelspec: str = ""
     teams: frozenset[str] = frozenset()
+    replaces: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,12 @@ class LedgerSnapshot:
                 room = room.take(held.parts, held.workload_class)
         return room
 
-    def with_room_of(self, kernel_id: str) -> LedgerSnapshot:
-        """As it will be once this kernel's room is given back; what its owner holds is as before."""
+    def without(self, kernel_id: str) -> LedgerSnapshot:
+        """As it will be once this kernel has ended."""
         holding = self.holdings.get(kernel_id)
         if holding is None:
             return self
-        holdings = MappingProxyType({**self.holdings, kernel_id: replace(holding, is_confirmed=True)})
+        holdings = MappingProxyType({one: held for one, held in self.holdings.items() if one != kernel_id})
         if not holding.is_confirmed:
             return replace(self, holdings=holdings)  # the agent does not count it yet
         room = Room((), reserved={device.uuid: device.all_reserved() for device in self.node.devices})
@@ -119,6 +121,13 @@ class LedgerSnapshot:
         for team in teams:
             found.update((held.grant.kernel_id, held) for held in self._by_team.get(team, ()))
         return tuple(found.values())
+
+    def held_in_place_of(self, kernel_ids: frozenset[str]) -> tuple[Held, ...]:
+        """What those of these kernels hold that hold anything."""
+        if not kernel_ids:
+            return ()
+        found = (self.holdings.get(kernel_id) for kernel_id in sorted(kernel_ids))
+        return tuple(held_of(holding.grant) for holding in found if holding is not None)
 
     # Each user who looks asks for its own: of a thousand holdings a few.
 

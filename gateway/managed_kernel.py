@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import astuple
+from functools import partial
 from typing import Any, cast
 
 from aliquot.provisioner.container_plan import ContainerPlan
@@ -42,6 +43,8 @@ from .kernel_shares import Shares
 from .ledger import Asker
 
 _ASKING = "asking for a GPU"
+# Among the arguments of a start, so that a later gateway has them, too: the ids of those in whose place it comes.
+REPLACES = "replaces"
 
 
 class ManagedKernel(ServerKernelManager):
@@ -77,6 +80,9 @@ class ManagedKernel(ServerKernelManager):
         self.process_end: ProcessEnd | None = None
         self.last_crash: Ending | None = None
         self.tell_failed: Callable[[ManagedKernel, BaseException], None] = _nobody_listens
+        # Kernels of its owner in whose place it comes, and what ends them.
+        self.replaces: frozenset[str] = frozenset()
+        self.end_replaced: Callable[[ManagedKernel], None] = lambda _: None
 
     def request(self) -> Request | None:
         """What it has; before that, what its kernelspec asks for; None for a plain kernel. Raises RequestError."""
@@ -200,6 +206,7 @@ class ManagedKernel(ServerKernelManager):
             if grant is not None:
                 kwargs["grant"] = grant
             kwargs.pop(REQUEST_ENV, None)
+            kwargs.pop(REPLACES, None)
             if self.hides_servers_env:
                 kwargs["env"] = without_servers_own(kwargs.get("env") or os.environ)
             # Made anew at each restart, too: folders are looked at again, and may have been taken back.
@@ -238,8 +245,10 @@ class ManagedKernel(ServerKernelManager):
         if request is None or self.admission is None:
             return None
         if self._grant is None:
-            asker = Asker(self.kernel_id, self.owner, self.label, self.kernel_name, self.teams)
-            self._grant = await self.admission.submit(asker, request, waits_since=self.queued_at)
+            asker = Asker(self.kernel_id, self.owner, self.label, self.kernel_name, self.teams, self.replaces)
+            make_way = partial(self.end_replaced, self)
+            self._grant = await self.admission.submit(asker, request, None, self.queued_at, make_way)
+            self.end_replaced(self)
         return self._grant
 
     async def _get_container(self, kwargs: dict[str, Any]) -> ContainerPlan | None:

@@ -56,12 +56,13 @@ class Outlooks:
         self._clock = clock
 
     async def of_new(self, asker: User, request: Request, replaces: str | None = None) -> Outlook:
-        """Of a kernel that would be started now; ``replaces``: the one that is ended for it, and leaves its room."""
+        """Of a kernel that would be started now; ``replaces``: the one that is ended for it."""
         request = replace(request, residency=self._rules.residency_of(request))
         refusal = self._class_refusal(asker, request, None)
         moment = await self._moment()
         if replaces is not None:
-            moment = replace(moment, ledger=moment.ledger.with_room_of(replaces))
+            pending = tuple(one for one in moment.pending if one.kernel_id != replaces)
+            moment = replace(moment, ledger=moment.ledger.without(replaces), pending=pending)
         return foresee(moment, Question(asker.name, request, refusal=refusal, teams=asker.teams), self._clock.now())
 
     async def of_kernel(self, asker: User, kernel_id: str, wish: Wish) -> Outlook:

@@ -2,7 +2,7 @@
 
 First come, first served: the head of the queue that does not fit now blocks those behind it, so that a large request
 is not starved by small ones. A running kernel that is to grow blocks its own devices alone: room elsewhere is none of
-its. One that is to shrink makes room, and waits for nobody.
+its. One that is to shrink makes room, and waits for nobody. One that comes in the place of another counts on its room.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from .ledger import LedgerSnapshot
 from .room import Held, Room
 from .size_changes import check_devices, needs_room
 
+_IN_PLACE = "waiting until the kernel that it replaces has ended"
+
 
 @dataclass(frozen=True)
 class Pending:
@@ -48,6 +50,10 @@ class Pending:
     held: Held | None = None
     # Of its owner, when the kernel was asked for.
     teams: frozenset[str] = frozenset()
+    # Kernels of the same owner in whose place it comes; they end when it is certain to have room.
+    replaces: frozenset[str] = frozenset()
+    # They were asked to end for it: their room is promised to it.
+    is_promised: bool = False
 
     @property
     def more(self) -> int:
@@ -87,11 +93,13 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do with each pending request: every one of them is in exactly one of the three."""
+    """What to do with each pending request: every one of them is in exactly one of the first three."""
 
     admissions: tuple[Admit, ...] = ()
     waiting: tuple[Wait, ...] = ()
     refusals: tuple[Refuse, ...] = ()
+    # Of those that wait: they have room as soon as those have ended in whose place they come.
+    promised: tuple[str, ...] = ()
 
 
 def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Plan:
@@ -100,8 +108,9 @@ def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Pl
     admissions: list[Admit] = []
     blocked: list[Pending] = []
     refusals: list[Refuse] = []
+    promised: list[str] = []
     is_blocked = False
-    for entry in _makers_of_room_first(room, pending):
+    for entry in _makers_of_room_first(snapshot, room, pending):
         error = never_fits(room, entry.request, entry.held)
         if error is not None:
             refusals.append(Refuse(entry.kernel_id, error))
@@ -111,28 +120,47 @@ def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Pl
             admissions.append(Admit(entry.kernel_id, placed))
             room = room if entry.held is None else room.give_back(entry.held)
             room = room.take(placed, entry.request.workload_class)
+        elif not is_blocked and (left := _room_in_place(snapshot, room, entry)) is not None:
+            promised.append(entry.kernel_id)
+            blocked.append(entry)
+            # What it waits for is not free yet, so that nobody else can be placed there.
+            room, is_blocked = left, True
         elif entry.deadline is not None and now >= entry.deadline:
             refusals.append(Refuse(entry.kernel_id, _waited_too_long(room, entry, len(blocked) + 1, now)))
         else:
             blocked.append(entry)
             is_blocked = is_blocked or entry.held is None
             room = room if entry.held is None else room.close(entry.held.parts)
+    reasons = {kernel_id: _IN_PLACE for kernel_id in promised}
     waiting = tuple(
-        Wait(entry.kernel_id, position, _reason(room, entry, position, len(blocked)))
-        for position, entry in enumerate(blocked, 1)
+        Wait(entry.kernel_id, place, reasons.get(entry.kernel_id) or _reason(room, entry, place, len(blocked)))
+        for place, entry in enumerate(blocked, 1)
     )
-    return Plan(tuple(admissions), waiting, tuple(refusals))
+    return Plan(tuple(admissions), waiting, tuple(refusals), tuple(promised))
 
 
-def _makers_of_room_first(room: Room, pending: Sequence[Pending]) -> list[Pending]:
-    return sorted(pending, key=lambda entry: not _makes_room(room, entry))
+def _makers_of_room_first(snapshot: LedgerSnapshot, room: Room, pending: Sequence[Pending]) -> list[Pending]:
+    return sorted(pending, key=lambda entry: (not entry.is_promised, not _makes_room(snapshot, room, entry)))
 
 
-def _makes_room(room: Room, entry: Pending) -> bool:
-    """Whether it changes its size and takes no more of any device: these go before all others."""
-    if entry.held is None or never_fits(room, entry.request, entry.held) is not None:
+def _makes_room(snapshot: LedgerSnapshot, room: Room, entry: Pending) -> bool:
+    """Whether it changes its size, or comes in the place of another, and takes no more of any device: these go before
+    all others.
+    """
+    given_up = snapshot.held_in_place_of(entry.replaces)
+    held = given_up[0] if len(given_up) == 1 else entry.held
+    if held is None or never_fits(room, entry.request, held) is not None:
         return False
-    return not needs_room(room, entry.held, entry.request)
+    return not needs_room(room, held, entry.request)
+
+
+def _room_in_place(snapshot: LedgerSnapshot, room: Room, entry: Pending) -> Room | None:
+    """What is left once it has replaced others; None where their room is not enough, or none is."""
+    given_up = snapshot.held_in_place_of(entry.replaces)
+    for held in given_up:
+        room = room.give_back(held)
+    placed = room.place(entry.request) if given_up else None
+    return room.take(placed, entry.request.workload_class) if isinstance(placed, tuple) else None
 
 
 def never_fits(room: Room, request: Request, held: Held | None = None) -> AliquotError | None:

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from aliquot.gateway.replaced_kernel import is_left_to_gateway, variables
 from jupyter_server import CallContext
 from jupyter_server.gateway.gateway_client import gateway_request
 from jupyter_server.gateway.managers import GatewayKernelManager, GatewayMappingKernelManager
@@ -52,6 +53,8 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
     async def start_kernel(self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any) -> str:
         """Called by POST /api/kernels and by sessions; with an id, to use a kernel that is there. Raises HTTPError."""
         known = kernel_id is not None and kernel_id in self
+        if told := variables():
+            kwargs["env"] = {**kwargs.get("env", {}), **told}
         found: str = await super().start_kernel(kernel_id=kernel_id, path=path, **kwargs)
         if not self._kernels[found].has_kernel:
             if not known:
@@ -66,6 +69,11 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
         kernel = self._kernels.get(kernel_id)
         model = None if kernel is None else kernel.kernel
         return isinstance(model, dict) and "owner" in model
+
+    def leaves_to_gateway(self, kernel_id: str, replaced: str) -> bool:
+        """Whether the gateway ends the replaced one, once the one of this id is certain to run."""
+        kernel = self._kernels.get(kernel_id)
+        return kernel is not None and is_left_to_gateway(kernel.kernel, replaced)
 
     def spare(self, kernel_id: str) -> None:
         """What the request that is served now does by itself ends it not."""

@@ -35,9 +35,11 @@ class RemoteSessionManager(GatewaySessionManager):
         return bool(await super().session_exists(path))
 
     async def update_session(self, session_id: str, **kwargs: Any) -> None:
-        """Called by PATCH, which ends the kernel that the session had before, unless it is somebody else's."""
+        """Called by PATCH, which ends the kernel that the session had before, unless it is somebody else's, or the
+        gateway ends it when there is a grant for the new one.
+        """
         if kwargs.get("kernel_id") is not None:
-            self._spare_kernel_of(session_id)
+            self._spare_kernel_of(session_id, kwargs["kernel_id"])
         await super().update_session(session_id, **kwargs)
 
     async def delete_session(self, session_id: str) -> None:
@@ -46,10 +48,12 @@ class RemoteSessionManager(GatewaySessionManager):
         self._spare_kernel_of(session_id)
         await super().delete_session(session_id)
 
-    def _spare_kernel_of(self, session_id: str) -> None:
+    def _spare_kernel_of(self, session_id: str, new: str = "") -> None:
         manager = self.kernel_manager
         for kernel_id in self._kernels_of({"session_id": session_id}):
-            if isinstance(manager, AliquotRemoteKernelManager) and manager.is_of_another(kernel_id):
+            if not isinstance(manager, AliquotRemoteKernelManager):
+                continue
+            if manager.is_of_another(kernel_id) or manager.leaves_to_gateway(new, kernel_id):
                 manager.spare(kernel_id)
 
     async def _know_kernels(self, **wanted: Any) -> None:

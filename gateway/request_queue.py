@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
 
 from aliquot.provisioner.errors import AliquotError, WithdrawnError
 from aliquot.provisioner.resources import Grant, Request
@@ -41,6 +41,8 @@ class Waiting:
     shown_since: float
     future: asyncio.Future[Grant]
     reason: str = "waiting for its turn"
+    # Ends those in whose place it comes: called once, when that is all that it waits for.
+    make_way: Callable[[], None] = lambda: None
     # Set when a cycle has looked at it and has not granted it.
     looked_at: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -106,9 +108,15 @@ class RequestQueue:
             waiting.future.set_exception(WithdrawnError(f"asked {asked} GPU; withdrawn: {reason}"))
         return True
 
-    def pending(self) -> tuple[Pending, ...]:
-        """What the planner is asked with, in order."""
-        return tuple(waiting.pending for waiting in self._waiting.values())
+    def promise(self, waiting: Waiting) -> None:
+        """It has room as soon as those have ended in whose place it comes: they are asked to, once."""
+        if not waiting.pending.is_promised:
+            waiting.pending = replace(waiting.pending, is_promised=True)
+            waiting.make_way()
+
+    def pending(self, without: Collection[str] = ()) -> tuple[Pending, ...]:
+        """What the planner is asked with, in order. ``without``: kernels that are about to be replaced."""
+        return tuple(waiting.pending for waiting in self._waiting.values() if waiting.asker.kernel_id not in without)
 
     def entries(self) -> tuple[QueueEntry, ...]:
         """The queue, frozen."""

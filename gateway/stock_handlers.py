@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from aliquot.gateway.auth import user_of
@@ -16,6 +16,7 @@ from aliquot.gateway.gateway_questions import gateway_words
 from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.message_limits import MessagePace, explain_large_messages, message_pace
 from aliquot.gateway.remote_kernels import OWN_KERNELS, OWNER_HEADER
+from aliquot.gateway.replaced_kernel import replace
 from aliquot.provisioner.errors import AliquotError
 from jupyter_client.jsonutil import json_default
 from jupyter_client.kernelspec import NoSuchKernel
@@ -29,6 +30,7 @@ from tornado.web import HTTPError, RequestHandler, authenticated
 # What these handlers read of a body: strings, in the body itself and in these parts of it.
 _STRINGS = ("name", "kernel_id", "id", "path", "type")
 _PARTS = ("kernel", "notebook")
+_SESSION_PARTS = ("path", "name", "type")
 
 
 async def with_cause(serve: Callable[..., Awaitable[None] | None], *args: Any) -> None:
@@ -152,9 +154,32 @@ class SessionsHandler(sessions.SessionRootHandler):
 class SessionHandler(sessions.SessionHandler):
     """GET, PATCH and DELETE /api/sessions/{id}."""
 
+    _started: str | None = None
+
     def get_json_body(self) -> dict[str, Any] | None:
-        """Called by Jupyter's handler."""
-        return read_body(super().get_json_body)
+        """Called by Jupyter's handler. A kernel that was asked for by its name is there already, under its id."""
+        body = read_body(super().get_json_body)
+        return body if body is None or self._started is None else {**body, "kernel": {"id": self._started}}
+
+    @authenticated
+    @authorized
+    async def patch(self, session_id: str) -> None:
+        """With the name of a kernelspec it starts a kernel in the place of the session's: Jupyter's handler answers
+        every failure of that with a 501.
+        """
+        await with_cause(self._patch, session_id)
+
+    async def _patch(self, session_id: str) -> None:
+        body, table = self.get_json_body() or {}, cast(Any, self.session_manager)
+        kernel = body.get("kernel") or {}
+        if kernel.get("id") is None and kernel.get("name") is not None:
+            # What else it wants comes first: nothing is started, or ended, for a request that is refused.
+            await table.update_session(session_id, **{what: body[what] for what in _SESSION_PARTS if what in body})
+            before = await table.get_session(session_id=session_id)
+            replace(before["kernel"]["id"])
+            told = {what: before[what] for what in _SESSION_PARTS}
+            self._started = await table.start_kernel_for_session(session_id, kernel_name=kernel["name"], **told)
+        await cast(Any, super()).patch(session_id)
 
 
 class ChannelsHandler(websocket.KernelWebsocketHandler):

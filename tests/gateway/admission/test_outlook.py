@@ -218,7 +218,7 @@ def test_room_is_counted_as_it_is_when_a_kernel_has_ended(
         if holdings:
             ended = holdings[which % len(holdings)].grant.kernel_id
             ledger = replace(admission.snapshot().ledger, node=await agent.status())
-            told = foresee(Moment(ledger.with_room_of(ended)), Question(ask.owner, ask.request), 0.0)
+            told = foresee(Moment(ledger.without(ended)), Question(ask.owner, ask.request), 0.0)
             await admission.release(ended)
             await settle()
             after = replace(admission.snapshot().ledger, node=await agent.status())

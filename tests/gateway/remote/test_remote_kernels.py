@@ -211,3 +211,26 @@ def test_a_kernel_that_is_shared_is_used_from_another_users_server_and_outlives_
         pass
     his.until(lambda: his.kernels() == [] and his.ask("GET", "api/sessions").body == [])
     assert hers.execute(kernel_id, "print('still', x)", until="\n") == "still 42\n"
+
+
+def test_a_notebook_that_gets_another_kernel_keeps_the_old_one_until_the_gateway_has_room_for_the_new(
+    a_gateway: Server, own_servers: Callable[..., list[Server]]
+) -> None:
+    """No agent runs there: what asks for a GPU waits."""
+    [mine] = own_servers("alice")
+    session = a_session(mine)
+    old = session["kernel"]["id"]
+
+    def pick(name: str) -> Any:
+        return mine.ask("PATCH", f"api/sessions/{session['id']}", {"kernel": {"name": name}})
+
+    refused = pick("python3.gpu-0.333")
+    assert (refused.status, "steps of 0.01" in refused.body) == (404, True)
+    waiting = pick("python3.gpu-0.25").body["kernel"]
+    assert waiting["replaces"] == [old]
+    assert mine.kernels() == a_gateway.kernels() == sorted([old, waiting["id"]])
+    other = pick("python3.gpu-0.5").body["kernel"]["id"]
+    mine.until(lambda: a_gateway.kernels() == sorted([old, other]))
+    plain = pick("python3").body["kernel"]["id"]
+    mine.until(lambda: mine.kernels() == a_gateway.kernels() == [plain])
+    assert mine.execute(plain, "print('here')", until="\n") == "here\n"

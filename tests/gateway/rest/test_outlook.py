@@ -121,7 +121,7 @@ async def test_a_kernel_without_a_gpu_has_no_outlook(ask: Ask, an_agent: FakeAge
     assert "holds no GPU" in answer.json["message"]
 
 
-async def test_a_kernel_that_is_replaced_leaves_its_room(ask: Ask, an_agent: FakeAgent) -> None:
+async def test_a_kernel_that_is_replaced_leaves_its_room_and_its_owners_quota(ask: Ask, an_agent: FakeAgent) -> None:
     an_agent.gives_room = True
     await an_agent.start()
     started = await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.5"})
@@ -132,7 +132,12 @@ async def test_a_kernel_that_is_replaced_leaves_its_room(ask: Ask, an_agent: Fak
     assert answers["bob"].status == 404
     assert answers["ada"].json["outcome"] == "starts"
     assert (await outlook(ask, "ada", gpus=0.7))["outcome"] == "queued"
-    quota = await outlook(ask, "alice", gpus=0.7, replaces=mine)
-    assert quota["message"] == "over your quota of 0.9 GPU: 0.4 is left", "admission refuses before the old one ends"
+    assert (await outlook(ask, "alice", gpus=0.7, replaces=mine))["outcome"] == "starts"
+    beside = await outlook(ask, "alice", gpus=0.7)
+    more = await outlook(ask, "alice", gpus=0.95, replaces=mine)
+    assert [beside["message"], more["message"]] == [
+        "over your quota of 0.9 GPU: 0.4 is left",
+        "over your quota of 0.9 GPU: 0.9 is left",
+    ]
     both = await ask("alice", "GET", PATH, params={"gpus": 0.1, "replaces": mine, "kernel": mine})
     assert both.status == 400

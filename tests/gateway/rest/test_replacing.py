@@ -1,0 +1,141 @@
+"""A notebook that gets another kernel: the old one counts for no limit, and ends only when the new one is granted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jupyter_server.serverapp import ServerApp
+from traitlets.config import Config
+
+from .conftest import Ask
+from .fake_agent import FakeAgent, device
+from .test_contract import until
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: Config) -> Config:
+    jp_server_config.Aliquot.user_limit_gpus = 0.9
+    jp_server_config.Limits = Config({"kernels_per_user": 1})
+    return jp_server_config
+
+
+async def a_session(ask: Ask, an_agent: FakeAgent) -> Any:
+    """Alice's notebook, on a kernel that has half a GPU: all that she may have beside 0.4."""
+    an_agent.devices = [device(reserved_bytes=0, reserved_hundredths=0)]
+    an_agent.gives_room = True
+    await an_agent.start()
+    body = {"path": "a.ipynb", "name": "a", "type": "notebook", "kernel": {"name": "python3.gpu-0.5"}}
+    answer = await ask("alice", "POST", "api/sessions", body=body)
+    assert answer.status == 201, answer
+    await until_resident(ask, answer.json["kernel"]["id"])
+    return answer.json
+
+
+async def until_resident(ask: Ask, kernel_id: str) -> None:
+    async def state() -> Any:
+        return (await ask("alice", "GET", "aliquot/api/kernels", kernel_id)).json.get("state")
+
+    await until(state, lambda state: state == "resident")
+
+
+async def until_alone(ask: Ask, kernel_id: str) -> None:
+    async def kernels() -> Any:
+        return [kernel["id"] for kernel in (await ask("alice", "GET", "api/kernels")).json]
+
+    await until(kernels, lambda found: found == [kernel_id])
+
+
+async def pick(ask: Ask, session: Any, name: str, **more: Any) -> Any:
+    return await ask("alice", "PATCH", "api/sessions", session["id"], body={"kernel": {"name": name}, **more})
+
+
+async def test_at_every_limit_a_notebook_gets_another_kernel_and_the_old_one_ends(
+    ask: Ask, an_agent: FakeAgent, a_server: ServerApp
+) -> None:
+    session = await a_session(ask, an_agent)
+    changed = await pick(ask, session, "python3.gpu-0.9")
+    assert (changed.status, changed.json["kernel"]["name"]) == (200, "python3.gpu-0.9"), changed.body
+    await until_alone(ask, changed.json["kernel"]["id"])
+
+    async def ended() -> Any:
+        await ask("alice", "GET", "api")
+        return a_server.kernel_manager.endings.remembered.of(session["kernel"]["id"])
+
+    assert (await until(ended, bool)).ending.message == "the kernel was ended by its owner alice"
+    plain = await pick(ask, session, "python3")
+    assert plain.status == 200, plain.body
+    await until_alone(ask, plain.json["kernel"]["id"])
+    again = await pick(ask, session, "python3.gpu-0.25")
+    await until_alone(ask, again.json["kernel"]["id"])
+
+
+REFUSED = (
+    ("python3.gpu-0.95", {}, 403, "alice holds 0, waits for 0 and may have 0.9 in all"),
+    ("python3.gpu-4", {}, 409, "asked 4 GPUs"),
+    ("python3.gpu-0.333", {}, 404, "python3.gpu-0.333"),
+    ("nothing.gpu-0.25", {}, 404, "nothing"),
+    ("nothing", {}, 404, "nothing"),
+    ("python3.gpu-0.25", {"path": "x" * 5000}, 400, "a path of 5000 letters"),
+)
+
+
+async def test_a_refusal_says_why_with_its_own_status_and_costs_nothing(ask: Ask, an_agent: FakeAgent) -> None:
+    session = await a_session(ask, an_agent)
+    for name, more, status, said in REFUSED:
+        answer = await pick(ask, session, name, **more)
+        assert (answer.status, said in answer.json["message"]) == (status, True), answer
+    assert (await ask("alice", "GET", "api/sessions")).json[0]["kernel"]["id"] == session["kernel"]["id"]
+    await until_alone(ask, session["kernel"]["id"])
+    theirs = await ask("bob", "PATCH", "api/sessions", session["id"], body={"kernel": {"name": "python3"}})
+    assert theirs.status == 404
+    beside = await ask("alice", "POST", "api/kernels", body={"name": "python3"})
+    assert (beside.status, "alice has 1, and may have 1" in beside.json["message"]) == (403, True)
+
+
+async def test_while_the_new_one_waits_the_old_one_runs_and_stays_if_that_is_given_up(
+    ask: Ask, an_agent: FakeAgent
+) -> None:
+    session = await a_session(ask, an_agent)
+    old = session["kernel"]["id"]
+    an_agent.gives_room = False
+    waiting = (await pick(ask, session, "python3.gpu-0.8")).json["kernel"]
+    assert waiting["replaces"] == [old]
+    smaller = (await pick(ask, session, "python3.gpu-0.7")).json["kernel"]
+    assert sorted(smaller["replaces"]) == sorted([old, waiting["id"]]), "in the place of both"
+
+    async def states() -> Any:
+        kernels = (await ask("alice", "GET", "aliquot/api/kernels")).json["kernels"]
+        return {kernel["id"]: kernel["state"] for kernel in kernels if kernel["state"] != "ended"}
+
+    await until(states, lambda found: found == {old: "resident", smaller["id"]: "pending"})
+    assert (await ask("alice", "DELETE", "api/kernels", smaller["id"])).status == 204
+    assert await states() == {old: "resident"}
+    bound = await ask("alice", "POST", "api/sessions", body={**_NOTEBOOK, "kernel": {"id": old}})
+    assert bound.status == 201, "the notebook takes it back"
+    last = (await pick(ask, bound.json, "python3.gpu-0.6")).json["kernel"]["id"]
+    an_agent.gives_room = True
+    an_agent.tell_changed()
+    await until_resident(ask, last)
+    await until_alone(ask, last)
+
+
+_NOTEBOOK = {"path": "a.ipynb", "name": "a", "type": "notebook"}
+
+
+async def test_nobody_has_a_kernel_of_somebody_else_replaced(ask: Ask, an_agent: FakeAgent) -> None:
+    session = await a_session(ask, an_agent)
+    old = session["kernel"]["id"]
+    body = {"name": "python3.gpu-0.25", "env": {"KERNEL_REPLACES": old}}
+    for who in ("bob", "ada"):
+        started = await ask(who, "POST", "api/kernels", body=body)
+        assert (started.status, "replaces" in started.json) == (201, False)
+
+        async def state(kernel_id: str = started.json["id"]) -> Any:
+            return (await ask("ada", "GET", "aliquot/api/kernels", kernel_id)).json["state"]
+
+        await until(state, lambda found: found == "resident")
+    await until_alone(ask, old)
+    mine = await ask("alice", "POST", "api/kernels", body=body)
+    assert (mine.status, mine.json["replaces"]) == (201, [old]), "as her own server asks in gateway mode"
+    await until_alone(ask, mine.json["id"])
