@@ -19,6 +19,7 @@ from aliquot.gateway.hub.scopes import (
 )
 from aliquot.gateway.hub.service import (
     check_account,
+    check_command,
     check_reach,
     server_environment,
     server_token_scopes,
@@ -37,6 +38,7 @@ def configure(c: Config, **settings: Any) -> HubSettings:
     wanted = HubSettings(**settings)
     spawner = _spawner_name(c)
     check_reach(wanted, spawner)
+    check_command(wanted, spawner, any(sections.found_in(c, name, "cmd") for name in ("KubeSpawner", "Spawner")))
     check_account(wanted, os.geteuid())
     _add_service(c, wanted)
     _add_scopes(c, wanted)

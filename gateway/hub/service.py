@@ -88,6 +88,18 @@ def check_account(settings: HubSettings, user_id: int) -> None:
         )
 
 
+def check_command(settings: HubSettings, spawner: str, has_command: bool) -> None:
+    """Raises HubConfigError where KubeSpawner would drop the argument that ends kernels with their server.
+
+    Without it a pod that is deleted leaves its kernels, as is the default.
+    """
+    if "kube" in spawner.lower() and settings.keep_kernels == "never" and not has_command:
+        raise HubConfigError(
+            "configure(keep_kernels='never'): KubeSpawner gives a server arguments only where its command is set: "
+            "c.KubeSpawner.cmd = ['jupyterhub-singleuser']"
+        )
+
+
 def check_reach(settings: HubSettings, spawner: str) -> None:
     """Raises HubConfigError where servers run elsewhere, and would look for the gateway on their own loopback."""
     host = urlsplit(settings.connect_url or settings.url).hostname or ""

@@ -7,7 +7,6 @@ import dataclasses
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,9 +15,10 @@ import pytest
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
 from aliquot.gateway.hub import HubConfigError, HubSettings, configure
 from aliquot.gateway.hub.scopes import ADMIN_SCOPE
+from guide_blocks import HUB_GUIDE, blocks_of
 from traitlets.config import Config
 
-HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "jupyterhub.md"
+KUBE = {"url": "http://aliquot-gateway:8890", "api_token": "t"}
 ACCESS = "access:services!service=aliquot"
 
 
@@ -97,8 +97,17 @@ def test_a_hub_that_runs_as_root_starts_no_gateway_as_root(monkeypatch: pytest.M
     configure(Config(), api_token="the administrator starts it")
 
 
+@pytest.mark.parametrize("block", blocks_of(HUB_GUIDE), ids=lambda block: block.splitlines()[-1][:40])
+def test_each_block_of_the_guide_can_be_pasted(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALIQUOT_API_TOKEN", "a token of the administrator's")
+    c = Config()
+    exec(block, {"c": c, "configure": configure})
+    assert service(c)
+    assert "JUPYTER_GATEWAY_URL" in c.Spawner.environment
+
+
 def test_every_argument_is_in_the_how_to() -> None:
-    text = HOW_TO.read_text()
+    text = HUB_GUIDE.read_text()
     assert not [field.name for field in dataclasses.fields(HubSettings) if f"`{field.name}`" not in text]
 
 
@@ -190,6 +199,11 @@ def test_a_function_for_the_scopes_of_a_servers_token_is_asked_first() -> None:
         ("", {"url": "http://127.0.0.1:88900"}, "wanted one like"),
         ("", {"url": "http://127.0.0.1:8890/services/aliquot"}, "wanted one like"),
         ("", {"keep_kernels": "sometimes"}, "wanted one of always, auto, never"),
+        (
+            "c.JupyterHub.spawner_class = 'kubespawner.KubeSpawner'",
+            KUBE | {"keep_kernels": "never"},
+            "c.KubeSpawner.cmd =",
+        ),
         ("", {"minutes_without_server": -1}, "0 or more"),
         ("", {"name": "a/b"}, "lower-case letters"),
     ],

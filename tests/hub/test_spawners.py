@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
 from aliquot.gateway.hub import HubConfigError, configure
+from guide_blocks import HUB_GUIDE, blocks_of
+from jupyterhub.utils import maybe_future
 from tornado.web import HTTPError
 from traitlets.config import Config
 
@@ -50,16 +53,40 @@ def kube_config(before: str = "", **settings: Any) -> Config:
     return c
 
 
-def choose(spawner: Any, options: dict[str, Any]) -> str:
-    """What the Hub and KubeSpawner do with options before the pod is made; the size in the pod's environment."""
+class PodMade(Exception):
+    """In the place of the cluster, which would be asked for this pod."""
 
-    async def apply() -> None:
-        spawner.user_options = options
+
+def pod_of(spawner: Any, options: dict[str, Any]) -> Any:
+    """What the Hub does with options that it has stored, up to the pod that KubeSpawner would have made."""
+
+    async def watch() -> None:
+        pass
+
+    async def create(pod: Any, timeout: float) -> bool:
+        raise PodMade(pod)
+
+    async def spawn() -> None:
+        spawner._start_watching_pods, spawner.events_enabled = watch, False
+        spawner._make_create_pod_request = create
+        spawner.user_options = json.loads(json.dumps(options))
         await spawner._run_apply_user_options(spawner.user_options)
-        await spawner.load_user_options()
+        await maybe_future(spawner.run_pre_spawn_hook())
+        await spawner.start()
 
-    asyncio.run(apply())
-    return str(spawner.environment["KERNEL_GPU"])
+    with pytest.raises(PodMade) as made:
+        asyncio.run(spawn())
+    return made.value.args[0]
+
+
+def environment_of(pod: Any) -> dict[str, str]:
+    (container,) = pod.spec.containers
+    return {one.name: one.value for one in container.env}
+
+
+def choose(spawner: Any, options: dict[str, Any]) -> str:
+    """The size in the environment of the pod's container."""
+    return environment_of(pod_of(spawner, options))["KERNEL_GPU"]
 
 
 @pytest.mark.usefixtures("no_cluster")
@@ -112,13 +139,47 @@ def test_a_profile_is_no_way_round_the_caps(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("no_cluster")
-def test_the_pods_environment_has_the_gateway_and_no_gpu() -> None:
+def test_the_pod_has_the_gateway_and_no_gpu() -> None:
     spawner = a_kube_spawner(kube_config(), a_user())
-    choose(spawner, {"gpu": "0.25"})
-    expanded = {name: value(spawner) if callable(value) else value for name, value in spawner.environment.items()}
-    assert expanded["JUPYTER_GATEWAY_URL"] == "http://hub:8890/services/aliquot"
-    assert expanded["JUPYTER_GATEWAY_AUTH_TOKEN"] == "a-token-of-the-server"
-    assert (spawner.extra_resource_limits, spawner.extra_resource_guarantees) == ({}, {})
+    form = {"profile": ["jupyterlab"], "profile-option-jupyterlab--gpu": ["0.25"]}
+    pod = pod_of(spawner, spawner.run_options_from_form(form))
+    environment = environment_of(pod)
+    assert environment["KERNEL_GPU"] == "0.25"
+    assert environment["JUPYTER_GATEWAY_URL"] == "http://hub:8890/services/aliquot"
+    assert environment["JUPYTER_GATEWAY_AUTH_TOKEN"] == environment["JUPYTERHUB_API_TOKEN"] == "a-token-of-the-server"
+    (container,) = pod.spec.containers
+    assert (container.resources.limits, container.resources.requests) == ({}, {})
+    assert container.args is None, "KubeSpawner knows no command to which it could add ours"
+
+
+@pytest.mark.usefixtures("no_cluster")
+@pytest.mark.parametrize("section", ["KubeSpawner", "Spawner"])
+def test_a_pod_whose_command_is_set_is_told_what_becomes_of_kernels(section: str) -> None:
+    before = f"c.{section}.cmd = ['jupyterhub-singleuser']"
+    pod = pod_of(a_kube_spawner(kube_config(before, keep_kernels="never"), a_user()), {})
+    (container,) = pod.spec.containers
+    assert container.args == ["jupyterhub-singleuser", "--Aliquot.keep_kernels=never"]
+
+
+@pytest.mark.usefixtures("no_cluster")
+def test_the_guides_configuration_makes_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALIQUOT_API_TOKEN", "a token of the administrator's")
+    c = Config()
+    (block,) = blocks_of(HUB_GUIDE, "Kubernetes")
+    exec(block, {"c": c, "configure": configure})
+    pod = pod_of(a_kube_spawner(c, a_user()), {"gpu": "0.25"})
+    environment = environment_of(pod)
+    assert environment["JUPYTER_GATEWAY_URL"] == "http://aliquot-gateway:8890/services/aliquot"
+    assert environment["KERNEL_GPU"] == "0.25"
+    assert pod.spec.containers[0].args == ["jupyterhub-singleuser", "--Aliquot.keep_kernels=always"]
+
+
+@pytest.mark.usefixtures("no_cluster")
+def test_a_second_start_without_options_has_the_last_choice() -> None:
+    """The Hub stores what was chosen, and hands it in again."""
+    spawner = a_kube_spawner(kube_config(), a_user())
+    pod_of(spawner, {"profile": "jupyterlab", "gpu--unlisted-choice": "0.30"})
+    assert choose(a_kube_spawner(kube_config(), a_user()), spawner.user_options) == "0.3"
 
 
 @pytest.mark.usefixtures("no_cluster")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 from aliquot.gateway.hub_identity import HubIdentityProvider, HubTokens
 from aliquot.gateway.hub_service import HubService
 from aliquot.provisioner.errors import HubAwayError
-from jupyterhub.httpclient import JupyterHubHTTPClient
 from ports import free_port
+from tornado.httpclient import AsyncHTTPClient
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, RequestHandler
 from traitlets import TraitError
@@ -57,10 +58,19 @@ def with_hub(scenario: Callable[[HubTokens], Awaitable[None]], *, listens: bool 
             await scenario(tokens)
         finally:
             server.stop()
-            await JupyterHubHTTPClient.loop_instance().close()
+            await close_clients()
             await server.close_all_connections()
 
     asyncio.run(run())
+
+
+async def close_clients() -> None:
+    """JupyterHub 6 has a client of its own, earlier ones have tornado's."""
+    if importlib.util.find_spec("jupyterhub.httpclient") is None:
+        AsyncHTTPClient().close()
+        return
+    client: Any = importlib.import_module("jupyterhub.httpclient").JupyterHubHTTPClient
+    await client.loop_instance().close()
 
 
 def test_a_token_is_whose_the_hub_says_it_is_and_nobodys_where_it_forbids() -> None:

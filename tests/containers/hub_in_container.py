@@ -1,0 +1,157 @@
+"""A Hub in a container, as docs/how-to/jupyterhub.md has it: users' servers are containers beside it, by DockerSpawner.
+
+The guide's own block is a part of its configuration. On the software GPU; it ends what it started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from guide_blocks import HUB_GUIDE, blocks_of
+from hub_process import PASSWORD, PROXY
+
+if TYPE_CHECKING:
+    from tests.containers.container_engines import WHOLE_IMAGE, Engine
+else:
+    from container_engines import WHOLE_IMAGE, Engine
+
+NETWORK = HUB_NAME = "jupyterhub"
+NOTEBOOK_IMAGE = "your/notebook:1"
+USER = 4321
+SECONDS = 180.0
+
+_BEFORE = """
+import aliquot.gateway.hub as hub
+
+def configure(c, **settings):
+    return hub.configure(c, **settings, user_limits={{"alice": 0.5}}, gateway_options=[
+        "--Aliquot.keep_kernels=never", "--Aliquot.driver=softgpu", "--allow-root"],
+        gateway_environment={{"ALIQUOT_RUNTIME_DIR": "{home}/run", "HOME": "{home}"}})
+
+c.JupyterHub.bind_url = "http://:8000"
+c.JupyterHub.db_url = "sqlite:///{home}/hub.sqlite"
+c.JupyterHub.cookie_secret_file = "{home}/cookie_secret"
+c.JupyterHub.authenticator_class = "dummy"
+c.DummyAuthenticator.password = "{password}"
+c.Authenticator.allow_all = True
+c.Spawner.start_timeout = c.Spawner.http_timeout = {seconds}
+c.ConfigurableHTTPProxy.command = ["{proxy}"]
+c.JupyterHub.services = [{{"name": "tests", "api_token": "{token}"}}]
+c.JupyterHub.load_roles = [{{"name": "tests", "services": ["tests"],
+    "scopes": ["admin:users", "admin:servers", "tokens", "access:servers", "access:services", "inherit"]}}]
+"""
+
+
+class HubInContainer:
+    """Use as a context manager. ``url`` is how this machine reaches the Hub's proxy."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+        self.home.chmod(0o755)
+        self._token = os.urandom(16).hex()
+        before = _BEFORE.format(home=self.home, password=PASSWORD, proxy=PROXY, token=self._token, seconds=int(SECONDS))
+        (block,) = blocks_of(HUB_GUIDE, "Docker")
+        assert NOTEBOOK_IMAGE in block
+        (self.home / "jupyterhub_config.py").write_text(before + block)
+        self.url = ""
+        self._network: Any = None
+        self._box: Any = None
+
+    def __enter__(self) -> HubInContainer:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            print(self.log)
+        self.stop()
+
+    @property
+    def log(self) -> str:
+        return "" if self._box is None else self._box.logs().decode(errors="replace")
+
+    def server_box(self, user: str) -> Any:
+        """The container of a user's server; None where there is none."""
+        found = self._engine.client().containers.list(all=True, filters={"name": f"^jupyter-{user}$"})
+        return found[0] if found else None
+
+    def ask(self, path: str, method: str = "GET", body: Any = None, token: str = "") -> Any:
+        """A path below the proxy: `hub/api/…`, `user/…`, `services/aliquot/…`; as "tests" without a token."""
+        headers = {"Authorization": f"token {token or self._token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}/{path}", data=data, method=method, headers=headers)
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def until(self, claim: Callable[[], Any], what: str) -> Any:
+        deadline = time.monotonic() + SECONDS
+        while not (found := claim()):
+            self._box.reload()
+            if self._box.status != "running" or time.monotonic() > deadline:
+                raise RuntimeError(f"waited for {what}; the Hub said:\n{self.log}")
+            time.sleep(0.2)
+        return found
+
+    def stop(self) -> None:
+        self._engine.remove_containers()
+        if self._network is not None:
+            self._network.remove()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _start(self) -> None:
+        client = self._engine.client()
+        self._network = client.networks.create(NETWORK, driver="bridge")
+        self._make_notebook_image()
+        folders = {str(self.home): {"bind": str(self.home), "mode": "rw"}}
+        # Where docker's client looks by itself.
+        folders[f"{self._engine.folder}/engine.sock"] = {"bind": "/var/run/docker.sock", "mode": "rw"}
+        self._box = client.containers.run(
+            WHOLE_IMAGE,
+            ["python3", "-m", "jupyterhub", f"--config={self.home}/jupyterhub_config.py"],
+            name=HUB_NAME,
+            network=NETWORK,
+            working_dir=str(self.home),
+            environment={"HOME": str(self.home), "TMPDIR": str(self.home)},
+            volumes=folders,
+            init=True,
+            detach=True,
+        )
+        self._box.reload()
+        address = self._box.attrs["NetworkSettings"]["Networks"][NETWORK]["IPAddress"]
+        self.url = f"http://{address}:8000"
+        for path in ("hub/api/info", "services/aliquot/api/kernels"):
+            self.until(lambda path=path: self._answers(path), path)  # type: ignore[misc]
+
+    def _answers(self, path: str) -> bool:
+        try:
+            self.ask(path)
+        except OSError as error:
+            return isinstance(error, urllib.error.HTTPError) and error.code == 403
+        return True
+
+    def _make_notebook_image(self) -> None:
+        """Of a user who is nobody on this machine; its command is the one that JupyterHub's own images have."""
+        (base,) = [image for image in self._engine.client().images.list() if f"{WHOLE_IMAGE}:latest" in str(image.tags)]
+        folder = self.home / "image"
+        folder.mkdir()
+        lines = [f"FROM {base.id}", f"USER {USER}:{USER}", "ENV HOME=/tmp", "WORKDIR /tmp"]
+        (folder / "Dockerfile").write_text("\n".join([*lines, 'CMD ["jupyterhub-singleuser"]', ""]))
+        self._engine.client().images.build(path=str(folder), tag=NOTEBOOK_IMAGE)
