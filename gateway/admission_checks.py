@@ -26,8 +26,8 @@ def check_request(
 
     Raises NeverFitsError, DeviceLostError, RequestError, LimitError, and GrantError for another number of devices.
     """
-    # Before the agent was first heard nobody knows; the first cycle then refuses.
-    is_known = bool(snapshot.node.devices)
+    # Before the agent was first heard nobody knows; the first cycle refuses. Its last word counts while it is away.
+    is_known = bool(snapshot.node.name or snapshot.node.devices)
     error = never_fits(snapshot.room(), request, held_of(before) if before else None) if is_known else None
     if error is not None:
         raise error

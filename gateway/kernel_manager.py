@@ -27,6 +27,7 @@ from traitlets import Bool, default
 from .access import Access
 from .auth import User, access_of, current_user
 from .container_plans import REQUEST_ENV, ContainerPlanner
+from .first_word import FirstWord, after_first_word
 from .http_errors import http_error
 from .kernel_records import KernelState
 from .ledger import Asker
@@ -54,6 +55,7 @@ class AliquotKernelManager(ReplacingKernelManager):
         self.limits: LimitGuard | None = None
         self.container_runtime: ContainerRuntime | None = None
         self.hides_servers_env = False
+        self.first_word: FirstWord | None = None
 
     @default("context")
     def _context_default(self) -> zmq.asyncio.Context:
@@ -109,6 +111,7 @@ class AliquotKernelManager(ReplacingKernelManager):
 
     # ---- start
 
+    @after_first_word
     async def _async_start_kernel(self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any) -> str:
         """Called by POST /api/kernels and by sessions. Raises HTTPError for what could never start."""
         user = current_user()
@@ -124,7 +127,7 @@ class AliquotKernelManager(ReplacingKernelManager):
         kernel_id = kernel_id or self.new_kernel_id()
         if not KERNEL_ID.fullmatch(kernel_id):
             raise HTTPError(400, f"asked kernel id {kernel_id!r}; an id has 1 to 36 letters, digits, '_', '.', '-'")
-        kwargs["kernel_name"] = self._with_requested_size(kwargs["kernel_name"])
+        kwargs["kernel_name"] = self.with_requested_size(kwargs["kernel_name"])
         replaced = self.asked_to_replace(user, requested_env())
         is_sized = self._check_start(kwargs["kernel_name"], user, replaced)
         later = replaced if is_sized and self.admission is not None else frozenset()
@@ -155,7 +158,7 @@ class AliquotKernelManager(ReplacingKernelManager):
         ended = None if self.endings is None else self.endings.remembered.of(kernel_id)
         return ended is not None and ended.owner != user.name and not user.is_admin
 
-    def _with_requested_size(self, kernel_name: str | None) -> str | None:
+    def with_requested_size(self, kernel_name: str | None) -> str | None:
         """The kernelspec in the size that the request's body names, where it has sizes. Raises HTTPError 400."""
         specs, name = self.kernel_spec_manager, kernel_name or self.default_kernel_name
         if not isinstance(specs, SizedKernelSpecManager):

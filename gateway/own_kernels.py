@@ -12,6 +12,7 @@ from aliquot.gateway.catalogue import ImageCatalogue
 from aliquot.gateway.container_plans import ContainerPlanner
 from aliquot.gateway.culler import Culler
 from aliquot.gateway.culling import Culling, read_policy
+from aliquot.gateway.first_word import FirstWord
 from aliquot.gateway.gateway_folder import boot_id
 from aliquot.gateway.gateway_memory import orphan_seconds
 from aliquot.gateway.host_limits import HostLimits, node_totals
@@ -46,6 +47,7 @@ class OwnKernels:
         # Kernels without a grant, whose folder would tell it, have their relays where ours are looked for.
         manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(basis.runtime.path)}}))
         manager.admission, manager.limits = basis.admission, basis.limits
+        manager.first_word = FirstWord(basis.link, basis.admission, basis.clock)
         manager.hides_servers_env = tells_people_apart(server.identity_provider)
         basis.admission.observe_resizes(manager.take_outcome)
         folder = basis.memory.folder

@@ -121,7 +121,7 @@ def test_a_wrong_size_is_refused_with_a_reason(a_server) -> None:
     }
     for name, words in want_words.items():
         with pytest.raises(a_server.refusal) as refused:
-            a_server.start(name)
+            pytest.fail(f"{name} was accepted: {a_server.start(name).model()}")
         assert 400 <= refused.value.status < 500, name
         assert words in refused.value.message, name
     assert a_server.status()["kernels"] == []
