@@ -14,7 +14,6 @@ from typing import Protocol
 
 from .ledger import Ledger
 
-_NOT_HOLDING, _WAITING, _REFUSING = range(3)
 _WAIT_SECONDS = 0.5  # between two words of patience; a hook is told that they come once a second
 _OLD_PATIENCE_SECONDS = 3.0  # of a hook that knows no such word: it waits 5 for its credit
 
@@ -81,7 +80,7 @@ class CreditDesk:
         self._deadline: Timer | None = None
         self._next_sequence = 1
         self._is_open = True
-        self._holding = _NOT_HOLDING
+        self._is_holding = False
 
     @property
     def wanted_bytes(self) -> int:
@@ -124,46 +123,36 @@ class CreditDesk:
         self._queue = deque(request for request in self._queue if request.process != process)
         self._unanswered.pop(process, None)
         self._awaited.discard(process)
-        if at_the_desk is not None and at_the_desk.process == process and self._holding == _NOT_HOLDING:
+        if at_the_desk is not None and at_the_desk.process == process and not self._is_holding:
             self._end_room_wait()
             self._leave_desk()
             self._serve()
         else:
             self._go_on()
 
-    def hold(self, patience_seconds: float) -> None:
-        """Lend nothing: processes that have loans are still to say so, after the agent came back.
-
-        Requests wait for so long, which is less than a hook's own patience; after that they are refused.
-        """
-        self._holding = _WAITING
-        self._deadline = self._call_later(patience_seconds, self._lose_patience)
+    def hold(self) -> None:
+        """Lend nothing until ``resume``: processes that have loans are still to say so, after the agent came back."""
+        self._is_holding = True
 
     def resume(self) -> None:
         """All known processes said what they have, or had their time."""
-        if self._holding != _NOT_HOLDING:
-            self._holding = _NOT_HOLDING
-            self._leave_desk()
+        if self._is_holding:
+            self._is_holding = False
             self._serve()
 
     def close(self) -> None:
         """The kernel's grant ends: answer everybody with 0, now and from now on."""
         self._is_open = False
-        self._holding = _NOT_HOLDING
+        self._is_holding = False
         self._end_room_wait()
         self._leave_desk()
         self._serve()
 
-    def _lose_patience(self) -> None:
-        self._deadline = None
-        self._holding = _REFUSING
-        self._serve()
-
     def _serve(self) -> None:
         """Answer the queue until it is empty, or until the first request has to wait."""
-        while self._queue and self._holding != _WAITING and self._room_timer is None:
+        while self._queue and not self._is_holding and self._room_timer is None:
             request = self._queue[0]
-            if not self._is_open or self._holding == _REFUSING or self._is_beyond_quota(request):
+            if not self._is_open or self._is_beyond_quota(request):
                 self._answer(0)
             elif request.amount <= self._ledger.account(self._kernel_id, self._device).room:
                 if not self._has_room(self._device, request.amount):
@@ -216,7 +205,7 @@ class CreditDesk:
 
     def _go_on(self) -> None:
         """Something came back: see whether the request at the desk can be answered now."""
-        if self._deadline is None or self._holding != _NOT_HOLDING:
+        if self._deadline is None or self._is_holding:
             return
         request = self._queue[0]
         account = self._ledger.account(self._kernel_id, self._device)

@@ -11,7 +11,6 @@ from .credit import CreditDesk, HasRoom, always
 from .ledger import Ledger
 from .session import HookSession
 
-_PATIENCE_SECONDS = 3.0  # a hook waits 5 for its credit
 _OLDEST_PATIENT = 3  # version of the protocol
 
 
@@ -76,7 +75,7 @@ class KernelDesks:
     def hold(self) -> None:
         """Lend nothing until the processes of before the agent's restart have told what they have."""
         for desk in self._desks.values():
-            desk.hold(_PATIENCE_SECONDS)
+            desk.hold()
 
     def resume(self) -> None:
         for desk in self._desks.values():

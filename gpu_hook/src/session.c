@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include "cancellation.h"
+#include "credit_waiter.h"
 #include "guest_thread.h"
 #include "log.h"
 #include "page.h"
@@ -21,18 +22,8 @@
 #define LAST_BACKOFF_MILLISECONDS 1000
 #define WELCOME_MILLISECONDS 2000
 #define START_MILLISECONDS 1000
-#define FIRST_REQUEST_MILLISECONDS 2000
-#define REQUEST_MILLISECONDS 5000
 
 const uint8_t SESSION_HOST_MEMORY[16];
-
-struct waiter { /* lives on the requester's stack, linked while it waits */
-    struct waiter *next;
-    uint32_t sequence;
-    bool is_answered;
-    uint64_t granted;
-    struct timespec deadline;
-};
 
 /* Guarded by the mutex, save `owner` (set before the thread starts). */
 static struct {
@@ -125,13 +116,9 @@ static bool register_once(void)
 static void answer_waiter(const struct aliquot_credit *answer)
 {
     pthread_mutex_lock(&state.mutex);
-    for (struct waiter *waiter = state.waiters; waiter; waiter = waiter->next) {
-        if (waiter->sequence != answer->header.sequence || waiter->is_answered)
-            continue;
-        waiter->deadline = times_after(REQUEST_MILLISECONDS);
-        waiter->is_answered = answer->header.type == ALIQUOT_CREDIT_GRANT;
-        waiter->granted = answer->bytes;
-    }
+    for (struct waiter *waiter = state.waiters; waiter; waiter = waiter->next)
+        if (waiter->sequence == answer->header.sequence && !waiter->is_answered)
+            waiter_told(waiter, answer->header.type == ALIQUOT_CREDIT_GRANT, answer->bytes);
     pthread_cond_broadcast(&state.changed);
     pthread_mutex_unlock(&state.mutex);
 }
@@ -293,19 +280,21 @@ static uint32_t send_request(struct waiter *waiter, const uint8_t uuid[16], uint
 int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait, uint64_t *granted)
 {
     struct waiter waiter = {0};
-    uint32_t asked_on = 0;
     bool is_late = false;
     DEFER_CANCELLATION;
     pthread_mutex_lock(&state.mutex);
     bool was_registered = state.connections > 0;
     waiter.deadline =
-        times_after(was_registered ? REQUEST_MILLISECONDS : state.has_waited ? 0 : FIRST_REQUEST_MILLISECONDS);
+        times_after(was_registered ? AWAY_MILLISECONDS : state.has_waited ? 0 : FIRST_REQUEST_MILLISECONDS);
     waiter.next = state.waiters;
     state.waiters = &waiter;
     while (state.is_running && !waiter.is_answered && !is_late) {
         /* A new connection knows nothing of a request that was sent on the old one. */
-        if (state.connection.descriptor >= 0 && asked_on != state.connections)
-            asked_on = send_request(&waiter, uuid, bytes, may_wait);
+        bool is_connected = state.connection.descriptor >= 0;
+        if (waiter.asked_on && (!is_connected || waiter.asked_on != state.connections))
+            waiter_left(&waiter);
+        if (is_connected && !waiter.asked_on)
+            waiter_asked(&waiter, send_request(&waiter, uuid, bytes, may_wait));
         is_late = pthread_cond_timedwait(&state.changed, &state.mutex, &waiter.deadline) == ETIMEDOUT;
     }
     for (struct waiter **link = &state.waiters; *link; link = &(*link)->next)

@@ -172,18 +172,18 @@ class TestDesk:
         desk.left(1)
         assert mail.answers[-1] == (2, 400)
 
-    def test_after_a_restart_requests_wait_for_the_table_and_then_are_refused(
+    def test_after_a_restart_requests_wait_until_the_kernels_processes_had_their_time(
         self, desk: CreditDesk, mail: Mail, a_clock: FakeClock
     ) -> None:
-        desk.hold(3)
+        desk.hold()
         self.ask(desk, mail, 1, 100, 1)
+        a_clock.advance(60)
+        self.ask(desk, mail, 2, 100, 2)
+        desk._ledger.end_process("k", 2)
+        desk.left(2)
         assert not mail.answers
-        a_clock.advance(3)
-        self.ask(desk, mail, 1, 100, 2)
-        assert mail.answers == [(1, 0), (2, 0)]
         desk.resume()
-        self.ask(desk, mail, 1, 100, 3)
-        assert mail.answers[-1] == (3, 100)
+        assert mail.answers == [(1, 100)]
 
     def test_a_closed_desk_answers_nothing_to_everybody(self, desk: CreditDesk, mail: Mail) -> None:
         self.ask(desk, mail, 1, 900, 1)
