@@ -47,6 +47,10 @@ interface IRun {
   mayLack: number;
   isOpen: boolean;
   isAsking: boolean;
+  /** Of the question that was shown last. */
+  askedId: string | undefined;
+  /** The moment at which the gateway said that it is over; what the kernel said before may still be on its way. */
+  overAt: number | undefined;
 }
 
 /** The runs of one kernel that a notebook's cells show again. Hears each message of the kernel, in their order. */
@@ -78,7 +82,10 @@ export class ComingBack {
     for (const [cell, opened] of match(answer.cells, notebook)) {
       if (this._stage.take(opened.id, cell, answer.is_own)) {
         const mayLack = cell.omitted_messages;
-        const run = { cellId: opened.id, code: opened.code, executionCount: null, mayLack, isOpen: true, isAsking: false };
+        const run = {
+          ...{ cellId: opened.id, code: opened.code, executionCount: null, mayLack },
+          ...{ isOpen: true, isAsking: false, askedId: undefined, overAt: undefined }
+        };
         this._runs.set(cell.msg_id, run);
         taken.push([cell, run]);
       }
@@ -97,14 +104,19 @@ export class ComingBack {
     return this._moment;
   }
 
-  /** What the gateway says of the runs now: a later question comes to the page that asked alone, an end may be missed. */
+  /**
+   * What the gateway says of the runs now: a later question comes to the page that asked alone, an end may be missed. The
+   * gateway hears of an end before this page does: only one of which nothing came until it was told again was missed.
+   */
   look(cells: readonly IRunningCell[]): void {
     this._runs.forEach((run, msgId) => {
       const now = cells.find(cell => cell.msg_id === msgId);
-      if (now === undefined || !now.is_open) {
+      if (now !== undefined && now.is_open) {
+        this._ask(run, now.input);
+      } else if (run.overAt === this._moment) {
         this._settle(run);
       } else {
-        this._ask(run, now.input);
+        run.overAt = this._moment;
       }
     });
   }
@@ -133,10 +145,11 @@ export class ComingBack {
   }
 
   private _ask(run: IRun, question: IRunningCell['input']): void {
-    if (question !== null && !run.isAsking) {
+    if (question !== null && (question.id === undefined ? !run.isAsking : question.id !== run.askedId)) {
       this._stage.ask(run.cellId, question);
     }
     run.isAsking = question !== null;
+    run.askedId = question?.id ?? run.askedId;
   }
 
   private _missed(run: IRun): void {

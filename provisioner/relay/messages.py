@@ -23,6 +23,7 @@ SIGNATURE, HEADER, PARENT, METADATA, CONTENT = range(1, 6)
 _WORK = frozenset({"execute_request", "comm_open", "comm_msg", "comm_close"})
 _LONGEST_CELL_NAME = 256
 _LONGEST_PROMPT = 4096
+_LONGEST_QUESTION_NAME = 256
 _SILENT = re.compile(rb'(?<!\\)"silent"\s*:\s*true')
 # A kernel that is restarted must not end by what was meant for the one before it.
 _FOR_ONE_KERNEL = frozenset({"shutdown_request", "interrupt_request"})
@@ -88,9 +89,10 @@ def named_cell(message: Sequence[Any]) -> str:
 
 
 def read_question(message: Sequence[Any]) -> dict[str, Any]:
-    """What an input_request, from its delimiter on, asks its user."""
-    content = read_object(message[CONTENT])
-    return {"prompt": str(content.get("prompt", ""))[:_LONGEST_PROMPT], "password": bool(content.get("password"))}
+    """What an input_request, from its delimiter on, asks its user. Its id tells it from one that asks the same."""
+    content, name = read_object(message[CONTENT]), read_object(message[HEADER]).get("msg_id")
+    asked = {"prompt": str(content.get("prompt", ""))[:_LONGEST_PROMPT], "password": bool(content.get("password"))}
+    return {**asked, "id": name} if isinstance(name, str) and 0 < len(name) <= _LONGEST_QUESTION_NAME else asked
 
 
 def read_date(date: Any) -> float | None:

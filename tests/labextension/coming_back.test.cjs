@@ -197,6 +197,27 @@ test('a later question is asked once, and an end that was missed is told', () =>
   assert.deepEqual(stage.told, ['cell-a taken', 'cell-a asks again? ', 'cell-a thanks', 'cell-a asks again? ', 'cell-a over 1']);
 });
 
+test('a question is shown once, whatever comes late, and one that asks the same is another', () => {
+  const { stage, story } = comeBack(anAnswer(aRun('a', [input('a', 1)])), aNotebook(['cell-a']));
+  const asking = id => aRun('a', [], { input: { prompt: 'name? ', password: false, id } });
+  story.look([asking('k_1_7')]);
+  story.hear(stream('a', 'of before the question'));
+  story.look([asking('k_1_7')]);
+  story.look([asking('k_1_8')]);
+  story.look([asking('k_1_8')]);
+  const asks = 'cell-a asks name? ';
+  assert.deepEqual(stage.told, ['cell-a taken', asks, 'cell-a of before the question', asks]);
+});
+
+test('a cell whose end is told before its last output came is over when that is shown', () => {
+  const { stage, story } = comeBack(anAnswer(aRun('a', [input('a', 3)])), aNotebook(['cell-a']));
+  story.look([aRun('a', [], { is_open: false })]);
+  story.hear(stream('a', 'late'));
+  story.look([aRun('a', [], { is_open: false })]);
+  story.hear(idle('a'));
+  assert.deepEqual(stage.told, ['cell-a taken', 'cell-a late', 'cell-a over 3']);
+});
+
 test('the end of the kernel is the end of all runs', () => {
   const { stage, story } = comeBack(anAnswer(aRun('a', [input('a', 2)])), aNotebook(['cell-a']));
   story.end();

@@ -76,7 +76,9 @@ class Shown:
         self.cell.locator(".jp-InputPrompt", has_text=f"[{prompt}]:").wait_for()
 
     def lines(self) -> list[str]:
-        text = "".join(self.cell.locator(".jp-OutputArea-output").all_inner_texts())
+        # The box of a question that was answered stays for half a second, unseen, behind what the cell prints then.
+        shown = ".jp-OutputArea-child:not(.jp-OutputArea-stdin-hiding) > .jp-OutputArea-output"
+        text = "".join(self.cell.locator(shown).all_inner_texts())
         return [line for line in text.split("\n") if line]
 
 

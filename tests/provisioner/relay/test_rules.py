@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from aliquot.provisioner.relay.lives import (
     orphaned_at,
 )
 from aliquot.provisioner.relay.messages import (
+    HEADER,
     Request,
     Signer,
     find_delimiter,
@@ -236,4 +238,8 @@ def test_the_name_of_a_cell_and_its_question_are_read_with_care() -> None:
     assert named_cell(message) == ""
     names = {b'{"cellId": "c-1"}': "c-1", b'{"cellId": 7}': "", b"cellId": "", b'{"cellId": "%s"}' % (b"c" * 300): ""}
     assert {metadata: named_cell([*message[:4], metadata, message[5]]) for metadata in names} == names
-    assert read_question(message) == {"prompt": "x" * 4096, "password": True}
+    name = json.loads(message[HEADER])["msg_id"]
+    assert read_question(message) == {"prompt": "x" * 4096, "password": True, "id": name}
+    for header in (b"{}", b'{"msg_id": 7}', b'{"msg_id": "%s"}' % (b"i" * 300)):
+        nameless = [*message[:HEADER], header, *message[HEADER + 1 :]]
+        assert read_question(nameless) == {"prompt": "x" * 4096, "password": True}
