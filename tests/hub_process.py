@@ -225,7 +225,7 @@ class HubProcess:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.wait()
-            started.end(self.home / "run" / "agent.json")
+            started.end()
         self._process = None
         shutil.rmtree(self.home, ignore_errors=True)
 

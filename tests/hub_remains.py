@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import time
@@ -29,10 +28,11 @@ class RunningProcesses:
         family |= {pid for pid in parents if _has_folder(pid, home)}
         return cls({pid: parents[pid][1] for pid in family if pid in parents and pid not in (root, os.getpid())})
 
-    def end(self, agent: Path) -> None:
-        """What still runs: it was asked before by its parents. The agent waits half a minute for others; not here."""
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            os.kill(int(json.loads(agent.read_text())["pid"]), signal.SIGTERM)
+    def end(self) -> None:
+        """What still runs, once the Hub has ended. Node agent and relay host would wait half a minute for others."""
+        for pid in self._left():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + _END_SECONDS
         while (left := self._left()) and time.monotonic() < deadline:
             time.sleep(0.05)
