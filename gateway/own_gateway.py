@@ -1,25 +1,30 @@
-"""The gateway of this machine, asked over REST by the command line.
+"""Which gateway the command line asks, and asking it over REST: one way for all commands.
 
-It is found by the pid in gateway.lock, and by the file in which a Jupyter server tells its user its address and token.
-No gateway, or one that this user may not ask: there is none.
+Jupyter's own variables name it, as in the terminals of a server in gateway mode. Without them it is this machine's,
+found by the pid in gateway.lock, and by the file in which a Jupyter server tells its user its address and token.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from aliquot.gpu_hook.paths import RuntimeDir
+from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from aliquot.provisioner.errors import AliquotError
 from jupyter_core.paths import jupyter_runtime_dir
 
 _ANSWER_SECONDS = 15.0
+# What Jupyter says to who is nobody: 403, of 401 in words.
+_NOBODY = (401, 403)
+_NO_WORDS = ("", "Forbidden", "Unauthorized")
 
 
 class NoGatewayHere(AliquotError):
@@ -39,7 +44,9 @@ class OwnGateway:
     """Where it listens, and what it wants to hear."""
 
     url: str
-    token: str
+    token: str = field(repr=False)
+    # Whence the token is, for words.
+    origin: str = field(default="of its server's file", compare=False)
 
     @classmethod
     def find(cls, runtime: RuntimeDir, servers: Path | None = None) -> OwnGateway:
@@ -64,7 +71,11 @@ class OwnGateway:
         if not environ.get("JUPYTER_GATEWAY_URL"):
             return ()
         found = [(environ.get(url, ""), environ.get(token, "")) for url, token in named]
-        return tuple(cls(url.rstrip("/") + "/", token) for url, token in found if url and token)
+        return tuple(
+            cls(url.rstrip("/") + "/", token, f"in {name}")
+            for (url, token), (_, name) in zip(found, named, strict=True)
+            if url and token
+        )
 
     def ask(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> Any:
         """The answer's JSON, None for an empty one. Raises GatewayRefusal, and NoGatewayHere where none answers."""
@@ -86,13 +97,53 @@ class OwnGateway:
             with urllib.request.urlopen(request, timeout=seconds) as answer:
                 return str(answer.read(), "utf-8")
         except urllib.error.HTTPError as error:
-            raise GatewayRefusal(error.code, _message(error)) from error
+            raise GatewayRefusal(error.code, self._words(error)) from error
         except (OSError, ValueError, HTTPException) as error:  # the last: it ended while it answered
             raise NoGatewayHere(f"the gateway at {self.url} does not answer: {error}") from error
 
+    def _words(self, error: urllib.error.HTTPError) -> str:
+        try:
+            message = str(json.loads(error.read())["message"])
+        except (OSError, ValueError, KeyError, TypeError, HTTPException):
+            message = ""
+        if error.code in _NOBODY and message in _NO_WORDS:
+            return (
+                f"the gateway at {self.url} knows nobody by the token {self.origin}. Where it has users, set "
+                "JUPYTER_GATEWAY_URL to its address and JUPYTER_GATEWAY_AUTH_TOKEN to a token of yours"
+            )
+        return message or f"the gateway at {self.url} answered {error.code} {error.reason}"
 
-def _message(error: urllib.error.HTTPError) -> str:
-    try:
-        return str(json.loads(error.read())["message"])
-    except (OSError, ValueError, KeyError, TypeError, HTTPException):
-        return f"the gateway answered {error.code} {error.reason}"
+
+@dataclass(frozen=True)
+class Gateways:
+    """Whom a command asks. ``elsewhere``: who is asked in the place of this machine's, in their order."""
+
+    runtime: RuntimeDir
+    elsewhere: tuple[OwnGateway, ...] = ()
+
+    @classmethod
+    def of(cls, runtime_dir: str, environ: Mapping[str, str] = os.environ) -> Gateways:
+        """``runtime_dir``: as a command's option names it, and then the one of that folder is meant; empty for none."""
+        if runtime_dir:
+            return cls(RuntimeDir(Path(runtime_dir).absolute()))
+        return cls(find_runtime_dir(), OwnGateway.elsewhere(environ))
+
+    def ask(self, path: str, seconds: float = _ANSWER_SECONDS) -> tuple[OwnGateway, Any]:
+        """The first that answers, and its JSON. Raises NoGatewayHere and GatewayRefusal: the last one's."""
+        last = self._last()
+        for other in self.elsewhere[:-1]:
+            # A user's server without Aliquot, or one that is deaf: the gateway behind it knows the kernels, too.
+            with contextlib.suppress(NoGatewayHere, GatewayRefusal):
+                return other, other.ask(path, seconds=seconds)
+        return last, last.ask(path, seconds=seconds)
+
+    def text(self, path: str) -> str:
+        """What the first says as it is. Raises likewise."""
+        last = self._last()
+        for other in self.elsewhere[:-1]:
+            with contextlib.suppress(NoGatewayHere, GatewayRefusal):
+                return other.text(path)
+        return last.text(path)
+
+    def _last(self) -> OwnGateway:
+        return self.elsewhere[-1] if self.elsewhere else OwnGateway.find(self.runtime)

@@ -5,16 +5,14 @@ The gateway checks limits and queues; the agent alone, where no gateway runs, sa
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
 from aliquot.gateway.auth import operating_system_user
 from aliquot.gateway.kernel_changes import Wish, read_wish
-from aliquot.gateway.own_gateway import GatewayRefusal, NoGatewayHere, OwnGateway
+from aliquot.gateway.own_gateway import GatewayRefusal, Gateways, NoGatewayHere, OwnGateway
 from aliquot.gateway.status import NodeView, Report, Scene, kernel_reports
 from aliquot.gpu_hook.client import AgentClientError, query, read_status
 from aliquot.gpu_hook.paths import RuntimeDir
@@ -65,28 +63,21 @@ class RunningKernel:
         self.kernel_id = kernel_id
 
     @classmethod
-    def find(
-        cls,
-        runtime: RuntimeDir,
-        word: str,
-        servers: Path | None = None,
-        elsewhere: Sequence[OwnGateway] = (),
-        *,
-        takes_ids: bool = False,
-    ) -> RunningKernel:
-        """``elsewhere``: who is asked instead of this machine's, the first that tells of kernels.
-
-        ``takes_ids``: an id need not be a GPU kernel's. Raises AliquotError.
-        """
+    def find(cls, gateways: Gateways, word: str, *, takes_ids: bool = False) -> RunningKernel:
+        """``takes_ids``: an id need not be a GPU kernel's. Raises AliquotError."""
         gateway: OwnGateway | None
+        runtime = gateways.runtime
         try:
-            gateway, kernels = _first_answer(elsewhere or [OwnGateway.find(runtime, servers)])
+            gateway, told = gateways.ask("status")
+            kernels = told["kernels"]
         except NoGatewayHere as error:
-            if elsewhere:
+            if gateways.elsewhere:
                 raise ChangeError(str(error)) from error
             gateway, kernels = None, _known_to_agent(runtime)
         except GatewayRefusal as error:
             raise ChangeError(str(error)) from error
+        except (KeyError, TypeError) as error:
+            raise ChangeError(f"what answers at {gateway and gateway.url} tells of no kernels: no Aliquot") from error
         if gateway is not None and takes_ids and _WHOLE_ID.fullmatch(word):
             return cls(runtime, gateway, word)  # a kernel without a GPU is in no list
         return cls(runtime, gateway, str(pick_kernel(kernels, word)["id"]))
@@ -167,16 +158,6 @@ class RunningKernel:
             query(op, runtime_dir=self._runtime.path, seconds=30, kernel_id=self.kernel_id, **fields)
         except AgentClientError as error:
             raise ChangeError(str(error)) from error
-
-
-def _first_answer(gateways: Sequence[OwnGateway]) -> tuple[OwnGateway, list[Report]]:
-    """Who tells of kernels, and which. Raises NoGatewayHere and GatewayRefusal: the last one's."""
-    for other in gateways[:-1]:
-        # A user's server without Aliquot, or one that is deaf: the gateway behind it knows the kernels, too.
-        with contextlib.suppress(NoGatewayHere, GatewayRefusal):
-            return other, other.ask("status")["kernels"]
-    last = gateways[-1]
-    return last, last.ask("status")["kernels"]
 
 
 def _known_to_agent(runtime: RuntimeDir) -> list[Report]:

@@ -1,4 +1,4 @@
-"""Whence `aliquot top` has what it shows: the gateway of this machine, or its node agent where none can be asked."""
+"""Whence `aliquot top` has what it shows: the gateway, or this machine's node agent where none can be asked."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import time
 from dataclasses import dataclass
 
 from aliquot.gateway.auth import operating_system_user
-from aliquot.gateway.own_gateway import GatewayRefusal, NoGatewayHere, OwnGateway
+from aliquot.gateway.own_gateway import GatewayRefusal, Gateways, NoGatewayHere
 from aliquot.gateway.status import NodeView, Report, Scene, status_report
 from aliquot.gpu_hook.client import AgentClientError, query, read_status
-from aliquot.gpu_hook.paths import RuntimeDir
 
 _ANSWER_SECONDS = 3.0
 
@@ -30,27 +29,27 @@ class Look:
 class TopSource:
     """Asks anew each time, so that who comes back is found. Blocks for as long as an answer takes."""
 
-    def __init__(self, runtime: RuntimeDir) -> None:
-        self._runtime = runtime
+    def __init__(self, gateways: Gateways) -> None:
+        self._gateways = gateways
         self._had_gateway = False
 
     def look(self) -> Look:
         """Never raises for what does not answer."""
         try:
-            gateway = OwnGateway.find(self._runtime)
-            report = gateway.ask("status", seconds=_ANSWER_SECONDS)
+            gateway, report = self._gateways.ask("status", _ANSWER_SECONDS)
             if not isinstance(report, dict) or "node" not in report:
                 raise NoGatewayHere(f"what answers at {gateway.url} is no gateway")
         except GatewayRefusal as error:
             return self._look_at_agent(f"the gateway refuses to say: {error}")
         except NoGatewayHere as error:
-            return self._look_at_agent(f"trying again: {error}" if self._had_gateway else "")
+            is_missed = self._had_gateway or self._gateways.elsewhere
+            return self._look_at_agent(f"trying again: {error}" if is_missed else "")
         self._had_gateway = True
         return Look(time.monotonic(), report, f"gateway {gateway.url}")
 
     def _look_at_agent(self, problem: str) -> Look:
         try:
-            status = read_status(query("status", runtime_dir=self._runtime.path, seconds=_ANSWER_SECONDS))
+            status = read_status(query("status", runtime_dir=self._gateways.runtime.path, seconds=_ANSWER_SECONDS))
         except AgentClientError as error:
             return Look(time.monotonic(), None, problem="; ".join(filter(None, (problem, str(error)))))
         report = status_report(Scene("", node=NodeView(status)), operating_system_user())

@@ -1,4 +1,4 @@
-"""Cells run in kernels of a user's server, or of the gateway, by the websocket that pages use."""
+"""Cells run in kernels of a user's server, or of the gateway, by the websocket that pages use; lines, in a terminal."""
 
 from __future__ import annotations
 
@@ -30,6 +30,22 @@ def run_cell(url: str, token: str, kernel_id: str, code: str) -> str:
         return _printed(channel, message_id)
     finally:
         channel.close()
+
+
+def run_line(url: str, token: str, terminal: str, line: str) -> str:
+    """What a line of a shell wrote in the terminal of this name of a user's server, echo and prompt included."""
+    address = f"{url.replace('http', 'ws', 1).rstrip('/')}/terminals/websocket/{terminal}"
+    channel = websocket.create_connection(address, timeout=_SECONDS, header=[f"Authorization: token {token}"])
+    end, written = uuid.uuid4().hex, ""
+    try:
+        # Its own echo has it in two parts.
+        channel.send(json.dumps(["stdin", f"{line}; echo {end[:16]}''{end[16:]}\r"]))
+        while end not in written:
+            kind, *text = json.loads(channel.recv())
+            written += text[0] if kind == "stdout" else ""
+    finally:
+        channel.close()
+    return written
 
 
 def _printed(channel: websocket.WebSocket, message_id: str) -> str:

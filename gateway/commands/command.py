@@ -16,6 +16,11 @@ from aliquot.provisioner.errors import AliquotError
 from traitlets import Bool, Unicode
 from traitlets.config import Application
 
+# In the help of each command that asks a gateway.
+WHICH_GATEWAY = """
+    In a terminal of a server of a Hub that server is asked; else, where JUPYTER_GATEWAY_URL and
+    JUPYTER_GATEWAY_AUTH_TOKEN are set, their gateway; without them the gateway of this machine."""
+
 
 class UsageError(AliquotError):
     """The command line itself is wrong."""

@@ -1,18 +1,16 @@
-"""`aliquot history`: asks the gateway of this machine who used what over the last hour, day or week."""
+"""`aliquot history`: asks the gateway who used what over the last hour, day or week."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from aliquot.gateway.commands.command import JSON_FLAG, Command, CommandError, UsageError
+from aliquot.gateway.commands.command import JSON_FLAG, WHICH_GATEWAY, Command, CommandError, UsageError
 from aliquot.gateway.history_steps import RANGES
 from aliquot.gateway.history_table import history_table
-from aliquot.gateway.own_gateway import GatewayRefusal, NoGatewayHere, OwnGateway
+from aliquot.gateway.own_gateway import GatewayRefusal, Gateways, NoGatewayHere
 from aliquot.gateway.tables import console
-from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from traitlets import Bool, Unicode
 
 
@@ -20,9 +18,13 @@ class HistoryCommand(Command):
     """Prints a table, CSV for other programs, or the gateway's JSON."""
 
     name = "aliquot history"
-    description = """Who used what, over the last hour, day or week: devices, and kernels that run or ended.
+    description = (
+        """Who used what, over the last hour, day or week: devices, and kernels that run or ended.
 
-    The gateway keeps it (see docs/how-to/usage-history.md); without one there is none."""
+    The gateway keeps it (see docs/how-to/usage-history.md); without one there is none.
+    """
+        + WHICH_GATEWAY
+    )
     examples = """
     aliquot history
     aliquot history --range week --csv > week.csv
@@ -41,10 +43,9 @@ class HistoryCommand(Command):
         """Called by Application.start."""
         if self.asked_range not in RANGES:
             raise UsageError(f"asked the range {self.asked_range!r}; write one of {', '.join(RANGES)}")
-        runtime = RuntimeDir(Path(self.runtime_dir).absolute()) if self.runtime_dir else find_runtime_dir()
         wish = urlencode({"range": self.asked_range, "format": "csv" if self.csv_output else "json"})
         try:
-            text = OwnGateway.find(runtime).text(f"history?{wish}")
+            text = Gateways.of(self.runtime_dir).text(f"history?{wish}")
         except (NoGatewayHere, GatewayRefusal) as error:
             raise CommandError(str(error)) from None
         if self.csv_output:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from aliquot.gateway.commands.command import JSON_FLAG, Command, UsageError
-from aliquot.gateway.own_gateway import OwnGateway
+from aliquot.gateway.own_gateway import Gateways
 from aliquot.gateway.running_kernel import RunningKernel
 from aliquot.gateway.tables import printable
-from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from traitlets import Unicode
 
 _LOOK_SECONDS = 0.2
@@ -33,14 +30,9 @@ class KernelCommand(Command):
             raise UsageError(f"found {len(self.extra_args)} words; write: {self.usage}")
         return list(self.extra_args)
 
-    def kernel(self, word: str, *, is_remote: bool = False) -> RunningKernel:
-        """``is_remote``: where a server in gateway mode has its kernels they are meant, those without a GPU, too.
-
-        Raises AliquotError.
-        """
-        runtime = RuntimeDir(Path(self.runtime_dir).absolute()) if self.runtime_dir else find_runtime_dir()
-        elsewhere = OwnGateway.elsewhere(os.environ) if is_remote and not self.runtime_dir else ()
-        return RunningKernel.find(runtime, word, elsewhere=elsewhere, takes_ids=is_remote)
+    def kernel(self, word: str, *, takes_ids: bool = False) -> RunningKernel:
+        """``takes_ids``: those of kernels without a GPU are meant, too. Raises AliquotError."""
+        return RunningKernel.find(Gateways.of(self.runtime_dir), word, takes_ids=takes_ids)
 
     def tell(self, report: dict[str, Any], text: str) -> None:
         """One line for people, or the kernel's report for programs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aliquot.gateway.commands.command import UsageError
+from aliquot.gateway.commands.command import WHICH_GATEWAY, UsageError
 from aliquot.gateway.commands.kernel_command import KernelCommand, title
 from aliquot.gateway.tables import size_text
 from aliquot.provisioner.resources import Bytes
@@ -18,10 +18,14 @@ class ResizeCommand(KernelCommand):
 
     name = "aliquot resize"
     usage = "aliquot resize KERNEL [GPUS] [options]"
-    description = """Another size or class for a kernel that runs, without a restart.
+    description = (
+        """Another size or class for a kernel that runs, without a restart.
 
     KERNEL is its id, the first letters of it, or its notebook's name. A kernel that shrinks does so at once; one that
-    grows waits for room where there is none, and runs on meanwhile."""
+    grows waits for room where there is none, and runs on meanwhile.
+    """
+        + WHICH_GATEWAY
+    )
     examples = """
     aliquot resize train.ipynb 0.5
     aliquot resize train.ipynb --memory 12GiB --class opportunistic

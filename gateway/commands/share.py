@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aliquot.gateway.commands.command import UsageError
+from aliquot.gateway.commands.command import WHICH_GATEWAY, UsageError
 from aliquot.gateway.commands.kernel_command import KernelCommand
 from aliquot.gateway.tables import printable
 from traitlets import Bool, Unicode
@@ -15,12 +15,14 @@ class ShareCommand(KernelCommand):
 
     name = "aliquot share"
     usage = "aliquot share KERNEL [--user NAME | --team NAME] [--write | --stop]"
-    description = """Share a running kernel with a user or a team, or take it back; without a name: with whom it is.
+    description = (
+        """Share a running kernel with a user or a team, or take it back; without a name: with whom it is.
 
     KERNEL is its id, the first letters of it, or its notebook's name. Others see it and its output; with --write they
-    run code in it, too. It stays its owner's, who alone ends it and changes its size. In a terminal of a server of a
-    Hub that server is asked; else, where JUPYTER_GATEWAY_URL and JUPYTER_GATEWAY_AUTH_TOKEN are set, their gateway,
-    which knows no notebooks of other servers by name; without them the gateway of this machine."""
+    run code in it, too. It stays its owner's, who alone ends it and changes its size.
+    """
+        + WHICH_GATEWAY
+    )
     examples = """
     aliquot share train.ipynb --user bob
     aliquot share train.ipynb --team vision --write
@@ -45,7 +47,7 @@ class ShareCommand(KernelCommand):
             raise UsageError(f"name a user or a team, and write or stop; write: {self.usage}")
         if (self.write or self.stop) and not (self.user or self.team):
             raise UsageError(f"say with whom: --user NAME or --team NAME; write: {self.usage}")
-        kernel = self.kernel(word, is_remote=True)
+        kernel = self.kernel(word, takes_ids=True)
         kind, name = ("teams", self.team) if self.team else ("users", self.user)
         access = None if self.stop else "write" if self.write else "read"
         report = kernel.share(kind, name, access) if name else kernel.shares()

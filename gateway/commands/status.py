@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from aliquot.gateway.commands.command import JSON_FLAG, Command, CommandError
 from aliquot.gateway.kernel_rows import ended_kernels, ended_rows, queue_rows, waiting_kernels
-from aliquot.gateway.own_gateway import GatewayRefusal, NoGatewayHere, OwnGateway
+from aliquot.gateway.own_gateway import GatewayRefusal, Gateways, NoGatewayHere
 from aliquot.gateway.tables import console, ended_table, status_view
 from aliquot.gpu_hook.agent_reports import UnreadableReportError
 from aliquot.gpu_hook.client import AgentClientError, query, read_status
-from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from traitlets import Unicode
 
 _ANSWER_SECONDS = 3.0
@@ -37,13 +35,14 @@ class StatusCommand(Command):
 
     def start(self) -> None:
         """Called by Application.start."""
+        gateways = Gateways.of(self.runtime_dir)
         try:
             answer = query("status", runtime_dir=self.runtime_dir or None)
             status = read_status(answer)
         except (AgentClientError, UnreadableReportError) as error:
-            raise CommandError(str(error)) from None
-        runtime = RuntimeDir(Path(self.runtime_dir).absolute()) if self.runtime_dir else find_runtime_dir()
-        kernels = known_to_gateway(runtime)
+            elsewhere = gateways.elsewhere and f". The GPUs of {gateways.elsewhere[-1].url} are shown by aliquot top"
+            raise CommandError(f"{error}{elsewhere or ''}") from None
+        kernels = known_to_gateway(gateways)
         waiting = None if kernels is None else waiting_kernels(kernels)
         ended = [] if kernels is None else ended_kernels(kernels)
         if self.json_output:
@@ -55,10 +54,10 @@ class StatusCommand(Command):
             screen.print(ended_table(ended_rows(ended)))
 
 
-def known_to_gateway(runtime: RuntimeDir) -> list[dict[str, Any]] | None:
-    """The kernels that the gateway of this machine tells of; None where none can be asked."""
+def known_to_gateway(gateways: Gateways) -> list[dict[str, Any]] | None:
+    """The kernels that the gateway tells of; None where none can be asked."""
     try:
-        kernels: list[dict[str, Any]] = OwnGateway.find(runtime).ask("kernels", seconds=_ANSWER_SECONDS)["kernels"]
+        kernels: list[dict[str, Any]] = gateways.ask("kernels", _ANSWER_SECONDS)[1]["kernels"]
     except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
         return None
     return kernels

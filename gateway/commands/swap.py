@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aliquot.gateway.commands.command import CommandError
+from aliquot.gateway.commands.command import WHICH_GATEWAY, CommandError
 from aliquot.gateway.commands.kernel_command import KernelCommand, look_until, title
 from aliquot.provisioner.resources import Bytes
 from traitlets import Float
@@ -24,10 +24,14 @@ class SwapCommand(MoveCommand):
 
     name = "aliquot swap"
     usage = "aliquot swap KERNEL [options]"
-    description = """A kernel's memory leaves its GPU for the host's RAM, now. It comes back with its next cell.
+    description = (
+        """A kernel's memory leaves its GPU for the host's RAM, now. It comes back with its next cell.
 
     KERNEL is its id, the first letters of it, or its notebook's name. Without this, idle kernels are swapped out when
-    somebody needs the room."""
+    somebody needs the room.
+    """
+        + WHICH_GATEWAY
+    )
     examples = """
     aliquot swap train.ipynb
     """
@@ -52,9 +56,13 @@ class WakeCommand(MoveCommand):
 
     name = "aliquot wake"
     usage = "aliquot wake KERNEL [options]"
-    description = """A kernel's memory comes back to its GPU, ahead of its next cell.
+    description = (
+        """A kernel's memory comes back to its GPU, ahead of its next cell.
 
-    KERNEL is its id, the first letters of it, or its notebook's name. Where there is no room it waits for it."""
+    KERNEL is its id, the first letters of it, or its notebook's name. Where there is no room it waits for it.
+    """
+        + WHICH_GATEWAY
+    )
     examples = """
     aliquot wake train.ipynb
     """

@@ -13,13 +13,12 @@ import time
 import tty
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
-from aliquot.gateway.commands.command import Command, CommandError, UsageError
+from aliquot.gateway.commands.command import WHICH_GATEWAY, Command, CommandError, UsageError
+from aliquot.gateway.own_gateway import Gateways
 from aliquot.gateway.tables import console
 from aliquot.gateway.top_source import Look, TopSource
 from aliquot.gateway.top_view import Screen, top_view
-from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from rich.console import Console
 from rich.live import Live
 from traitlets import Bool, Float, Unicode
@@ -32,12 +31,16 @@ class TopCommand(Command):
     """Asks the gateway, or the node agent where no gateway can be asked."""
 
     name = "aliquot top"
-    description = """The devices, and who has how much of their time, live: what a kernel is entitled to and what it
+    description = (
+        """The devices, and who has how much of their time, live: what a kernel is entitled to and what it
     used in the last second, how much longer its launches take than alone (stretch), and for how much of the time they
     waited for their turn (throttled). q or Ctrl-C ends it.
 
     Your own kernels; all of them for administrators, and where the node agent is asked. Where standard output is no
-    terminal it prints one table, as with --once."""
+    terminal it prints one table, as with --once.
+    """
+        + WHICH_GATEWAY
+    )
     examples = """
     aliquot top
     aliquot top --interval 0.5
@@ -56,8 +59,7 @@ class TopCommand(Command):
             raise UsageError(
                 f"asked an interval of {self.interval:g} s; write a number from {_LEAST_SECONDS:g} to {_MOST_SECONDS:g}"
             )
-        runtime = RuntimeDir(Path(self.runtime_dir).absolute()) if self.runtime_dir else find_runtime_dir()
-        source, screen = TopSource(runtime), console()
+        source, screen = TopSource(Gateways.of(self.runtime_dir)), console()
         first = source.look()
         if first.report is None:
             raise CommandError(first.problem)

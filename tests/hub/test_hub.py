@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 import urllib.error
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hub_kernels import run_cell
+from hub_kernels import run_cell, run_line
 from hub_process import PASSWORD, HubProcess
 from hub_visitor import HubUser
+from quick_start import python_m
 
 HUB = {
     "with_lab": False,
@@ -75,6 +77,7 @@ def test_a_servers_kernels_outlive_it_and_have_the_size_of_the_spawn_page(a_hub:
     ours = "('JUPYTERHUB_', 'JUPYTER_GATEWAY_', 'JUPYTER_TOKEN', 'KERNEL_')"
     code = f"import os; print([name for name in os.environ if name.startswith({ours})])"
     assert run_cell(server, token, kernel["id"], code) == "[]\n", "neither the service's nor the server's tokens"
+    commands_work_in_a_terminal(a_hub, token, kernel["id"])
 
     a_hub.stop_server("alice")
     report = until(lambda: soon_ending(a_hub, token, kernel["id"]))
@@ -90,6 +93,24 @@ def test_a_servers_kernels_outlive_it_and_have_the_size_of_the_spawn_page(a_hub:
         a_hub.server("alice", "api/kernels", "POST", {"name": "python3"}, token=token)
     assert caught.value.code == 403, "the last choice was sent again, and twice 0.3 is more than alice may have"
     a_hub.server("alice", f"api/kernels/{kernel['id']}", "DELETE", token=token)
+
+
+def commands_work_in_a_terminal(hub: HubProcess, token: str, kernel_id: str) -> None:
+    """Each asks the gateway as the terminal's user, without being told where it is."""
+    terminal = hub.server("alice", "api/terminals", "POST", {}, token=token)["name"]
+    ours = shlex.join(python_m("aliquot.gateway.app"))
+
+    def typed(words: str) -> str:
+        return run_line(f"{hub.url}/user/alice", token, terminal, f"{ours} {words} | cat")
+
+    assert "has 0.4 GPU, " in typed(f"resize {kernel_id[:8]} 0.4")
+    assert "was asked to leave" in typed(f"swap {kernel_id} --seconds=0"), "it has no memory there to move"
+    assert "is resident" in typed(f"wake {kernel_id}")
+    assert "gateway http" in typed("top --once")
+    assert "0.4 GPU" in typed("history")
+    refused = typed("resize unknown 0.4 2>&1")
+    assert "found no running kernel of that id or notebook" in refused
+    assert "may have 0.5 in all" in typed(f"resize {kernel_id} 0.6 2>&1")
 
 
 def test_the_page_shows_the_last_choice(a_hub: HubProcess) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 from aliquot.gateway.auth import User
+from aliquot.gateway.own_gateway import Gateways
 from aliquot.gateway.status import NodeView, Scene, status_report
 from aliquot.gateway.tables import kernels_table, warnings
 from aliquot.gateway.top_source import Look, TopSource
@@ -317,7 +318,7 @@ def a_gateway(
 def test_a_gateway_that_goes_is_named_and_the_agent_asked(
     a_gateway: subprocess.Popen[bytes], a_runtime_folder: Path
 ) -> None:
-    source = TopSource(RuntimeDir(a_runtime_folder))
+    source = TopSource(Gateways(RuntimeDir(a_runtime_folder)))
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (first := source.look()).origin.startswith("gateway http://"):
         assert a_gateway.poll() is None, (a_runtime_folder / "serve.out").read_text()
@@ -337,7 +338,7 @@ def test_a_gateway_that_goes_is_named_and_the_agent_asked(
 def test_a_gateway_that_tells_this_account_nothing_is_named_and_the_agent_asked(
     a_gateway: subprocess.Popen[bytes], a_runtime_folder: Path
 ) -> None:
-    source = TopSource(RuntimeDir(a_runtime_folder))
+    source = TopSource(Gateways(RuntimeDir(a_runtime_folder)))
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (look := source.look()).problem:
         assert a_gateway.poll() is None, (a_runtime_folder / "serve.out").read_text()

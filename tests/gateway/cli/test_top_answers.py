@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from aliquot.gateway.auth import User
+from aliquot.gateway.own_gateway import Gateways
 from aliquot.gateway.status import NodeView, Scene, status_report
 from aliquot.gateway.top_source import Look, TopSource
 from aliquot.gateway.top_view import Screen, top_view
@@ -53,7 +54,7 @@ def answering(a_runtime_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
         def start(answer: bytes) -> TopSource:
             answers.append(answer)
-            return TopSource(runtime)
+            return TopSource(Gateways(runtime))
 
         yield start
         answers.clear()
