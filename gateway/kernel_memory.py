@@ -15,7 +15,7 @@ from aliquot.gpu_hook.paths import RuntimeDir
 from aliquot.provisioner.endings import Asked
 from aliquot.provisioner.errors import RequestError, StateError
 from aliquot.provisioner.grant_record import grant_record, read_request, request_record
-from aliquot.provisioner.relay.records import UnreadableRecordError, read_relay_record
+from aliquot.provisioner.relay.records import UNREAD_BYTES, UnreadableRecordError, read_relay_record
 from aliquot.provisioner.resources import Grant, Request
 
 from .kernel_records import KernelRecord, KernelRecords, KernelState
@@ -70,11 +70,19 @@ class KernelMemory:
     """``gateway``: the identity under which kernels are found again; empty where none can outlive this process."""
 
     def __init__(
-        self, records: KernelRecords, runtime: RuntimeDir, gateway: str, boot_id: str, orphan_seconds: float
+        self,
+        records: KernelRecords,
+        runtime: RuntimeDir,
+        gateway: str,
+        boot_id: str,
+        orphan_seconds: float,
+        unread_bytes: int = UNREAD_BYTES,
     ) -> None:
+        """``unread_bytes``: of what may wait for one kernel that does not read; 0 for no bound."""
         self._records = records
         self._runtime = runtime
         self._orphan_seconds = orphan_seconds
+        self._unread_bytes = unread_bytes
         self.gateway = gateway
         self.boot_id = boot_id
 
@@ -123,6 +131,7 @@ class KernelMemory:
             "version": FACTS_VERSION,
             "gateway": self.gateway,
             "orphan_seconds": self._orphan_seconds,
+            "unread_bytes": self._unread_bytes,
             "owner": kernel.owner,
             "teams": sorted(kernel.teams),
             "kernelspec": kernel.kernel_name,

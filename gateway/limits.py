@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from aliquot.provisioner.relay.records import UNREAD_BYTES
 from traitlets import Float, Int, TraitError, validate
 from traitlets.config import Configurable
 
@@ -41,6 +42,11 @@ class Limits(Configurable):
         help="How many messages a second one websocket to a kernel may send over time, after a burst of as many. More "
         "are read later: they wait with their sender, and none is lost.",
     ).tag(config=True)
+    unread_bytes = Int(
+        UNREAD_BYTES,
+        help="How many bytes of requests may wait for one kernel that does not read them; each counts for about 2 KiB "
+        "more than it is long. What comes beyond is answered with an error. At least message_bytes.",
+    ).tag(config=True)
     websockets_per_user = Int(
         1000,
         help="How many websockets one user may have open at once: one each for a kernel of a tab, and for its panel.",
@@ -60,6 +66,7 @@ class Limits(Configurable):
         "message_bytes",
         "output_bytes",
         "messages_per_second",
+        "unread_bytes",
         "websockets_per_user",
         "body_bytes",
     )
@@ -67,4 +74,10 @@ class Limits(Configurable):
         name, value = proposal["trait"].name, proposal["value"]
         if not 0 <= value < math.inf:
             raise TraitError(f"c.Limits.{name}: asked {value!r}; wanted a number, 0 or more; 0 for no limit")
+        # Several are set at once: this is asked when all of them are.
+        if 0 < self.unread_bytes < self.message_bytes and name in ("unread_bytes", "message_bytes"):
+            raise TraitError(
+                f"c.Limits.{name}: asked {value!r}; unread_bytes is {self.unread_bytes} and message_bytes "
+                f"{self.message_bytes}: wanted room for one message, so raise unread_bytes or lower message_bytes"
+            )
         return value  # type: ignore[no-any-return]  # int or float, as the trait is

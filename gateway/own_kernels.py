@@ -143,4 +143,4 @@ class OwnKernels:
         records = KernelRecords(None if folder is None else folder.kernels, basis.log)
         identity = "" if folder is None else folder.identity
         orphans = orphan_seconds(basis.knobs, basis.server)
-        return KernelMemory(records, basis.runtime, identity, boot_id(), orphans)
+        return KernelMemory(records, basis.runtime, identity, boot_id(), orphans, basis.limits.limits.unread_bytes)

@@ -7,8 +7,10 @@ kernel that refuses, so that a cell ends.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from aliquot.provisioner.relay import refusals
+from aliquot.provisioner.relay.refusals import Answer
 
 from .access import Access
 
@@ -17,15 +19,6 @@ ENAME = "ReadOnlyKernel"
 _HEADER = ("msg_id", "session", "username", "date", "version", "msg_type")
 _LONGEST = 256
 _ASKS = "_request"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A message for the asker's socket alone."""
-
-    channel: str
-    msg_type: str
-    content: dict[str, Any]
 
 
 def question(channel: str, header: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -55,28 +48,7 @@ def refusal(owner: str, access: Access = Access.READ) -> str:
 
 def answers(channel: str, header: Mapping[str, Any], content: Mapping[str, Any], said: str) -> list[Answer]:
     """In their order. A message that no kernel answers is not answered here."""
-    msg_type = header.get("msg_type")
-    if not isinstance(msg_type, str) or channel not in ("shell", "control"):
-        return []
-    error = {"ename": ENAME, "evalue": said, "traceback": [f"{ENAME}: {said}"]}
-    found = [Answer("iopub", "status", {"execution_state": "busy"})]
-    if msg_type == "execute_request" and not content.get("silent"):
-        found.append(Answer("iopub", "error", error))
-    if msg_type == "comm_open":
-        found.append(Answer("iopub", "comm_close", {"comm_id": str(content.get("comm_id"))[:_LONGEST], "data": {}}))
-    if msg_type.endswith(_ASKS):
-        reply = {"status": "error", **error, **_more(msg_type, content, said)}
-        found.append(Answer(channel, msg_type.removesuffix(_ASKS) + "_reply", reply))
-    return [*found, Answer("iopub", "status", {"execution_state": "idle"})]
-
-
-def _more(msg_type: str, content: Mapping[str, Any], said: str) -> dict[str, Any]:
-    if msg_type == "execute_request":
-        return {"execution_count": None, "user_expressions": {}, "payload": []}
-    if msg_type == "debug_request":  # the debugger's protocol has another form for what was refused
-        told = {"type": "response", "success": False, "message": said, "body": {}}
-        return {**told, "request_seq": content.get("seq"), "command": content.get("command")}
-    return {}
+    return refusals.answers(channel, header, content, ENAME, said)
 
 
 class Allowance:

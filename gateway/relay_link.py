@@ -1,7 +1,8 @@
 """The gateway's one link to a kernel's relay, shared by all websockets of that kernel. It comes back by itself.
 
 While no websocket is open no session is attached, and the relay keeps what comes. Nothing is queued here: the relay
-sends only so much as is not acknowledged, and it is acknowledged when the sockets took it.
+sends only so much as is not acknowledged, and it is acknowledged when the sockets took it. Of what goes to the relay a
+bounded part is held until it took it; beyond that websockets are not read.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from aliquot.provisioner.relay.link import (
     LinkMessage,
     RelayLink,
 )
+from aliquot.provisioner.relay.protocol import charge
 from tornado.websocket import WebSocketClosedError
 
 from .activity import Activity, read_activity
@@ -35,8 +37,8 @@ from .relay_deliveries import Deliveries
 
 _FIRST_WAIT_SECONDS = 0.05
 _LONGEST_WAIT_SECONDS = 2.0
-# As many as ZeroMQ keeps for a kernel that is away.
-_MOST_UNSENT = 1000
+# What a relay may have to take yet before websockets wait: a relay that lives takes all at once.
+_MOST_UNTAKEN_BYTES = 8 << 20
 
 
 class Port(Protocol):
@@ -97,6 +99,9 @@ class KernelLink(LinkListener):
         self._is_attached = asyncio.Event()
         self._deliveries = Deliveries()
         self._unsent: deque[tuple[str, str, Sequence[Any]]] = deque()
+        self._unsent_bytes = 0
+        self._has_moved = asyncio.Event()  # for websockets that wait for room
+        self._is_closed = False
         self._acknowledging: asyncio.Handle | None = None
         self._cells = cells
         # The number of the latest output that _cells was told of.
@@ -117,8 +122,10 @@ class KernelLink(LinkListener):
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
+        self._is_closed = True
         self._drop_link()
         self._ports.clear()
+        self._has_moved.set()
 
     async def wait_until_up(self, seconds: float) -> bool:
         """Whether the relay answers within this time."""
@@ -162,8 +169,10 @@ class KernelLink(LinkListener):
         self._deliveries.begin()
         for session in self._ports:
             link.attach(session, is_guest=self._is_of_guests)
+        link.taken = self._has_moved.set
         while self._unsent:
             link.send(*self._unsent.popleft())
+        self._unsent_bytes = 0
         self._is_up.set()
 
     def _drop_link(self) -> None:
@@ -174,6 +183,7 @@ class KernelLink(LinkListener):
             link.close()
             for request in reversed(link.untaken):
                 self._unsent.appendleft((request.channel, request.session, request.frames))
+                self._unsent_bytes += request.size
 
     # ---- what websockets do
 
@@ -225,18 +235,30 @@ class KernelLink(LinkListener):
             self._shut_session(port.port_session)
 
     def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
-        """A signed message to the kernel; kept while the relay is away, up to a bound."""
+        """A signed message to the kernel; kept while the relay is away. Ask `is_full` before more is read."""
         if self._cells is not None and channel == "shell":
             self._cells.asked(frames, time.time())
         elif self._cells is not None and channel == "stdin":
             self._cells.answered()
         if self._link is not None:
             self._link.send(channel, session, frames)
-        elif len(self._unsent) < _MOST_UNSENT:
+        elif not self._is_closed:
             self._unsent.append((channel, session, frames))
+            self._unsent_bytes += charge(frames)
         else:
             self.counts.unsent += 1
-            self._log.warning("relay_link=%s request=dropped %d wait for the relay", self._name, _MOST_UNSENT)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much as is held for the relay has not been taken by it."""
+        untaken = self._unsent_bytes if self._link is None else self._link.untaken_bytes
+        return untaken >= _MOST_UNTAKEN_BYTES
+
+    async def until_room(self, port: Port) -> None:
+        """Before more is read of this websocket: until the relay took enough, or the websocket is shut."""
+        while self.is_full and self._ports.get(port.port_session) is port:
+            self._has_moved.clear()
+            await self._has_moved.wait()
 
     def _shut_session(self, session: str) -> None:
         port = self._ports.pop(session, None)
@@ -244,6 +266,7 @@ class KernelLink(LinkListener):
             return
         self._attached.discard(session)
         self._is_attached.set()
+        self._has_moved.set()
         if self._link is not None:
             self._link.detach(session)
         left = self._deliveries.leave(port)

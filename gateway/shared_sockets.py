@@ -15,6 +15,7 @@ import time
 from typing import Any
 from uuid import uuid4
 
+from aliquot.provisioner.relay.refusals import Answer
 from jupyter_client.jsonutil import json_default
 from jupyter_server.services.kernels.connection.base import (
     deserialize_binary_message,
@@ -26,7 +27,7 @@ from tornado.websocket import WebSocketClosedError
 
 from .access import Access
 from .auth import access_of, user_of
-from .read_only import Allowance, Answer, answers, question, refusal, replies
+from .read_only import Allowance, answers, question, refusal, replies
 from .relay_link import KernelLink
 from .relay_links import RelayLinks
 from .websocket import KernelWebsocketConnection

@@ -17,6 +17,7 @@ from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.message_limits import MessagePace, explain_large_messages, message_pace
 from aliquot.gateway.remote_kernels import OWN_KERNELS, OWNER_HEADER
 from aliquot.gateway.replaced_kernel import replace
+from aliquot.gateway.websocket import KernelWebsocketConnection
 from aliquot.provisioner.errors import AliquotError
 from jupyter_client.jsonutil import json_default
 from jupyter_client.kernelspec import NoSuchKernel
@@ -202,13 +203,20 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
         if seconds:
             return self._handle_later(seconds, ws_message)
         self._handle(ws_message)
-        return None
+        return self._until_room()
 
     async def _handle_later(self, seconds: float, ws_message: str | bytes) -> None:
         assert self._pace is not None  # it said how long
         await self._pace.wait(seconds)
         if self.connection is not None:
             self._handle(ws_message)
+            if (waiting := self._until_room()) is not None:
+                await waiting
+
+    def _until_room(self) -> Awaitable[None] | None:
+        """What has to pass before more is read of this socket: its kernel's relay may have much to take yet."""
+        connection = self.connection
+        return connection.until_room() if isinstance(connection, KernelWebsocketConnection) else None
 
     def _handle(self, ws_message: str | bytes) -> None:
         """What the browser sent. What is no message ends its socket, and nothing else."""

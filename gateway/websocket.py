@@ -14,7 +14,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from aliquot.provisioner.relay.messages import read_date
@@ -31,6 +31,7 @@ CHANNELS = ("iopub", "shell", "control", "stdin")
 # The delimiter, the signature, and the four parts that every message has. The relay refuses links that send less,
 # or more than fits one record.
 _LEAST_FRAMES, _MOST_FRAMES = 6, 4096
+_LONGEST_HEADER = 1 << 16  # much of it is kept for as long as a request is open
 _LONGEST_SESSION = 64
 
 
@@ -46,6 +47,8 @@ class LinkChannel:
 
     def send_multipart(self, frames: Sequence[bytes], flags: int = 0, copy: bool = True, **_: Any) -> None:
         """Called by Session.send and send_raw with a signed message. What is none is left out."""
+        if self._is_closed:
+            return  # what the relay has yet to take is bounded by sockets that wait, and this one waits no more
         if is_message(frames):
             self._link.send(self.channel, self._session, frames)
         else:
@@ -166,6 +169,11 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
             # What is given again elsewhere must not arrive here as well.
             stream.close()
 
+    def until_room(self) -> Awaitable[None] | None:
+        """What is to be done before more is read of the socket; None: nothing."""
+        link = self._link
+        return link.until_room(self) if link is not None and link.is_full else None
+
     # ---- what the link gives
 
     def give(self, channel: str, frames: list[Any]) -> asyncio.Future[None] | None:
@@ -243,7 +251,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
 
 def is_message(frames: Sequence[bytes]) -> bool:
     """Whether this is a Jupyter message, from its delimiter on, with a header that can be read."""
-    if not _LEAST_FRAMES <= len(frames) <= _MOST_FRAMES:
+    if not _LEAST_FRAMES <= len(frames) <= _MOST_FRAMES or len(frames[2]) > _LONGEST_HEADER:
         return False
     try:
         return isinstance(json.loads(bytes(frames[2])), dict)

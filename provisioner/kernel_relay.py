@@ -20,7 +20,7 @@ from .front import curve_keys, keep_links, lead_clients, reason_against
 from .grant_record import grant_record
 from .relay.client import RelaySettings, ensure_relay_host, set_facts, start_relay, stop_relay
 from .relay.process_facts import start_time_ticks
-from .relay.records import RelayRecord, RelayRequest, UnreadableRecordError, read_relay_record
+from .relay.records import UNREAD_BYTES, RelayRecord, RelayRequest, UnreadableRecordError, read_relay_record
 from .resources import Grant
 
 WITHOUT_RELAY = "set c.AliquotProvisioner.relay = False to start kernels without relays, which end with their client"
@@ -32,6 +32,7 @@ class RelayWish:
 
     gateway: str = ""
     orphan_seconds: float | None = None
+    unread_bytes: int = UNREAD_BYTES
     is_independent: bool = False
     tells_agent: bool = False
     waiting_notice: bool = True
@@ -42,7 +43,7 @@ class RelayWish:
 def relay_wish(
     given: Mapping[str, Any] | None, grant: Grant | None, in_container: bool, arguments: Mapping[str, Any]
 ) -> RelayWish:
-    """From what the gateway gave (its name as ``gateway``, ``orphan_seconds``, and facts to keep) and Popen's words."""
+    """From Popen's words and from what the gateway gave: ``gateway`` is its name; what else is there is kept."""
     given = dict(given or {})
     facts = {
         "runtime": "container" if in_container else "process",
@@ -53,6 +54,7 @@ def relay_wish(
     return RelayWish(
         gateway=given.get("gateway", ""),
         orphan_seconds=given.get("orphan_seconds"),
+        unread_bytes=int(given.get("unread_bytes", UNREAD_BYTES)),
         is_independent=bool(arguments.get("independent")),
         tells_agent=grant is not None,
         facts=facts,
@@ -175,6 +177,7 @@ def _request(manager: Any, kernel_id: str, wish: RelayWish) -> RelayRequest:
         tells_agent=wish.tells_agent,
         waiting_notice=wish.waiting_notice,
         trim=wish.trim,
+        unread_bytes=wish.unread_bytes,
         facts={"kernelspec": manager.kernel_name, "connection_file": manager.connection_file, **wish.facts},
         curve_publickey=public,
         curve_secretkey=secret,

@@ -14,6 +14,9 @@ _ENDED_CELLS = 64
 # Of those that are open, the first ones; the others wait for them, and a record has its bounds.
 _OPEN_CELLS = 1000
 _LONGEST_ID = 256
+# What is known of open requests may take so much, for a kernel may read them all and finish none: about 30,000 of them.
+# The oldest are forgotten, since the kernel is as busy with the others.
+_MOST_BYTES, _OPEN_BYTES = 32 << 20, 1024
 
 
 class _Open:
@@ -22,7 +25,7 @@ class _Open:
     ``question``: what it asked; ``cell``: what is told of a cell that shows its output, None for all else.
     """
 
-    __slots__ = ("asked", "began", "cell", "header", "is_work", "lane", "order", "question")
+    __slots__ = ("asked", "began", "cell", "header", "is_work", "lane", "order", "question", "size")
 
     def __init__(
         self, order: int, is_work: bool, lane: str, header: bytes, cell: Mapping[str, Any] | None = None
@@ -35,6 +38,7 @@ class _Open:
         self.began: float | None = None
         self.asked: float | None = None
         self.question: Mapping[str, Any] | None = None
+        self.size = 0  # about what it takes
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class ActivityTracker:
     def __init__(self, now: float) -> None:
         self._open: dict[str, _Open] = {}
         self._opened = 0
+        self._bytes = 0
         self._work = 0
         self._asking = 0
         self._since: float | None = None
@@ -101,8 +106,12 @@ class ActivityTracker:
             return False
         is_told = cell_id is not None and len(request.msg_id) <= _LONGEST_ID
         cell = {"msg_id": request.msg_id, "cell_id": cell_id or None, "began": now} if is_told else None
-        self._open[request.msg_id] = _Open(self._opened, request.is_work, request.lane, header, cell)
+        opened = self._open[request.msg_id] = _Open(self._opened, request.is_work, request.lane, header, cell)
+        opened.size = _OPEN_BYTES + len(request.msg_id) + len(request.lane) + len(header)
+        self._bytes += opened.size
         self._opened += 1
+        while self._bytes > _MOST_BYTES and len(self._open) > 1:
+            self._count(self._open.pop(next(iter(self._open))), now)
         if request.is_work:
             self._last = now
             self._work += 1
@@ -163,6 +172,7 @@ class ActivityTracker:
                 self._count(request, now)
 
     def _count(self, closed: _Open, now: float) -> None:
+        self._bytes -= closed.size
         self._forget_question(closed)
         if closed.cell is not None:
             self._ended_cells.append({**closed.cell, "is_open": False, "input": None})
@@ -183,6 +193,7 @@ class ActivityTracker:
             self._last = now
         self._ended_cells.clear()  # with the kernel goes what its cells showed
         self._open.clear()
+        self._bytes = 0
         self._work, self._asking, self._since = 0, 0, None
         return had_any
 

@@ -22,6 +22,8 @@ from .records import FRONT_PORTS
 CHANNELS = ("iopub", "hb", "shell", "control", "stdin")
 _TYPES = {"shell": zmq.DEALER, "control": zmq.DEALER, "stdin": zmq.DEALER, "hb": zmq.DEALER, "iopub": zmq.SUB}
 _RECONNECT_MILLISECONDS = 10
+# What the kernel has not read waits in the relay, where it is counted (`unread`).
+_SENT_MESSAGES = {"shell": 1, "control": 1, "stdin": 1, "hb": 16, "iopub": 0}
 _EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 # A kernel that sends no iopub_welcome has our subscription this long after the handshake at the latest.
 WELCOME_SECONDS = 0.05
@@ -60,7 +62,8 @@ class Back:
         for channel in CHANNELS:
             socket = self.sockets[channel] = self._context.socket(_TYPES[channel])
             socket.linger = 0
-            socket.sndhwm = socket.rcvhwm = 0  # nothing is lost between kernel and relay
+            socket.sndhwm = _SENT_MESSAGES[channel]
+            socket.rcvhwm = 0  # nothing that the kernel says is lost on the way
             socket.reconnect_ivl = _RECONNECT_MILLISECONDS
             if channel == "iopub":
                 self.monitor = socket.get_monitor_socket(_EVENTS)

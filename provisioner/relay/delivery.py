@@ -89,6 +89,11 @@ class Delivery:
             self._forget_heard()
             self._store.settle_all()
 
+    def is_guest(self, session: str) -> bool:
+        """Whether a link of guests has this session."""
+        state = self._links.get(self._owners.get(session, -1))
+        return state is not None and state.is_of_guests
+
     def added(self, entry: Entry) -> None:
         """A new message: line it up for whom it concerns."""
         if entry.session is None:

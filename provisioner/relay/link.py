@@ -14,7 +14,7 @@ import contextlib
 import os
 import socket
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -22,7 +22,17 @@ from typing import Any, Protocol, cast
 from aliquot.gpu_hook.waiting import within
 from aliquot.provisioner.errors import RelayProtocolError, RelayUnavailableError
 
-from .protocol import LONGEST_RECORD, VERSIONS, Frame, ProtocolError, Record, RecordReader, encode, encode_whole
+from .protocol import (
+    LONGEST_RECORD,
+    VERSIONS,
+    Frame,
+    ProtocolError,
+    Record,
+    RecordReader,
+    charge,
+    encode,
+    encode_whole,
+)
 from .records import RelayRecord
 
 _HELLO_SECONDS = 10.0
@@ -120,12 +130,16 @@ class LinkListener(Protocol):
 
 @dataclass(frozen=True)
 class SentRequest:
-    """A request that the relay has not taken yet. Sent again on another link, it is taken once all the same."""
+    """A request that the relay has not taken yet. Sent again on another link, it is taken once all the same.
+
+    ``size``: what it counts for in ``RelayLink.untaken_bytes``.
+    """
 
     number: int
     channel: str
     session: str
     frames: tuple[Any, ...] = field(repr=False)
+    size: int = 0
 
 
 class RelayLink:
@@ -139,6 +153,8 @@ class RelayLink:
         self._number = 0
         self._is_closed = False
         self.epoch = ""
+        self.untaken_bytes = 0
+        self.taken: Callable[[], object] = lambda: None  # called when the relay took some
 
     @classmethod
     async def connect(cls, record: RelayRecord, listener: LinkListener) -> RelayLink:
@@ -188,7 +204,9 @@ class RelayLink:
     def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
         """Forward a request (shell, control) or an input_reply (stdin); ``frames`` from the delimiter on, signed."""
         self._number += 1
-        self._sent.append(SentRequest(self._number, channel, session, tuple(frames)))
+        sent = SentRequest(self._number, channel, session, tuple(frames), charge(frames))
+        self._sent.append(sent)
+        self.untaken_bytes += sent.size
         self._write({"op": "send", "channel": channel, "session": session, "n": self._number}, frames)
 
     def ack(self, seq: int) -> None:
@@ -219,7 +237,8 @@ class RelayLink:
             self._take_greeting(record)
         elif record.op == "got":
             while self._sent and self._sent[0].number <= int(record.header["n"]):
-                self._sent.popleft()
+                self.untaken_bytes -= self._sent.popleft().size
+            self.taken()
         elif record.op == "refused":
             raise ProtocolError(f"it refused: {record.header.get('message')}")
         elif (event := read_event(record)) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Protocol
 
 from .delivery import Delivery
@@ -15,6 +16,7 @@ from .protocol import ProtocolError
 from .store import Store
 
 _SEEN_REQUESTS = 10_000
+_LONGEST_SEEN = 100
 _LONGEST_SESSION = 200
 _REQUEST_CHANNELS = ("shell", "control", "stdin")
 
@@ -170,9 +172,10 @@ class Links:
         """A gateway that lost its link sends again what it does not know to be taken."""
         if not isinstance(msg_id, str):
             return False
-        if msg_id in self._seen:
+        seen = msg_id if len(msg_id) <= _LONGEST_SEEN else sha256(msg_id.encode(errors="surrogatepass")).hexdigest()
+        if seen in self._seen:
             return True
-        self._seen[msg_id] = None
+        self._seen[seen] = None
         if len(self._seen) > _SEEN_REQUESTS:
             del self._seen[next(iter(self._seen))]
         return False

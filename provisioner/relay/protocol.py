@@ -26,6 +26,8 @@ LONGEST_HEADER = 8 << 20  # a launch's environment is in the header
 
 _HEAD = struct.Struct(">4sIQ")
 _SCRATCH = 1 << 16
+# What a message that waits takes beside its bytes: objects of Python and of ZMQ.
+_MESSAGE_BYTES, _FRAME_BYTES = 1024, 128
 _HEADER_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 Frame = bytes | memoryview
@@ -59,6 +61,11 @@ def encode(header: Header, frames: Sequence[Any] = ()) -> list[Any]:
     if sum(lengths) <= _SCRATCH:
         return [b"".join((head, text, *frames))]
     return [head + text, *frames]
+
+
+def charge(frames: Sequence[Any]) -> int:
+    """What a message that waits counts for, of whatever many small parts it is."""
+    return _MESSAGE_BYTES + sum(len(frame) + _FRAME_BYTES for frame in frames)
 
 
 def encode_whole(header: Header, frames: Sequence[Any] = ()) -> bytes:

@@ -19,6 +19,8 @@ from .process_facts import is_process, read_boot_id
 
 RECORD_VERSION = 1
 RELAY_VERSION = 1
+# Several of the largest messages of pages (c.Limits.message_bytes).
+UNREAD_BYTES = 64 << 20
 
 FRONT_PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "hb_port": 4, "control_port": 5}
 _RECORD = "relay.json"
@@ -37,7 +39,7 @@ class RelayRequest:
     last link to a gateway was lost and the last cell ended. ``owner_pid`` names a process with which the kernel ends.
     ``tells_agent``: the node agent is told when work begins. ``waiting_notice``: cells are told when they wait for GPU
     memory; ``trim``: an idle kernel may be asked to return its frameworks' caches. Bytes bound what is kept: in memory,
-    and in all.
+    and in all; and, ``unread_bytes`` (0: no bound), what waits for the kernel to read it.
     Curve keys (Z85, empty: none) are the front's: clients that have them speak CurveZMQ.
     """
 
@@ -54,6 +56,7 @@ class RelayRequest:
     trim: bool = True
     memory_bytes: int = 4 << 20
     store_bytes: int = 1 << 30
+    unread_bytes: int = UNREAD_BYTES
     log_bytes: int = 1 << 20
     facts: Mapping[str, Any] = field(default_factory=dict)
     curve_publickey: str = ""

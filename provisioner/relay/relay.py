@@ -63,7 +63,7 @@ class Relay:
         self._folder: Path = own.folder
         self._back = back
         self._traffic = traffic
-        self._describe_store = describe
+        self._describe = describe
         self._kernel: RunningKernel | None = None
         self._incarnation = 0
         self._looking_since = time.monotonic()
@@ -308,7 +308,7 @@ class Relay:
     def _status(self, peer: Peer, record: Record) -> None:
         self._traffic.settle()
         state = {"activity": self._traffic.tracker.snapshot(), "kernel": self._state, "links": self.links.count}
-        self.links.say(peer, {"op": "status", "record": self._own.public(), "store": self._describe_store(), **state})
+        self.links.say(peer, {"op": "status", "record": self._own.public(), **self._describe(), **state})
 
     def _stop(self, peer: Peer, record: Record) -> None:
         self._stoppers.append(peer)

@@ -31,6 +31,7 @@ from .spill import Spill
 from .store import Bounds, Store
 from .traffic import Traffic
 from .trimmer import Trimmer
+from .unread import Unread
 
 _NAME = b"aliquot-relay"
 _PR_SET_NAME = 15
@@ -91,11 +92,11 @@ def _made(runtime: RuntimeDir, own: OwnRecord) -> Relay:
     store = Store(Bounds(request.memory_bytes, request.store_bytes), spill, _notice_maker(signer, request.store_bytes))
     delivery = Delivery(store)
     tracker = ActivityTracker(time.time())
-    traffic = Traffic(loop, front, back, store, delivery, signer, tracker, own.prefix.encode())
+    traffic = Traffic(loop, front, back, store, delivery, signer, tracker, own.prefix.encode(), request.unread_bytes)
     traffic.is_kept = request.gateway is not None
     if request.tells_agent:
         traffic.teller = AgentTeller(loop, runtime.agent_socket, request.kernel_id, _told(tracker))
-    relay = Relay(loop, own, back, traffic, lambda: _describe(store, spill), _give_memory_back)
+    relay = Relay(loop, own, back, traffic, lambda: _describe(store, spill, traffic.unread), _give_memory_back)
     relay.chores = _chores(traffic, signer, own)
     relay.links = traffic.links = Links(loop, listen(folder / "link.sock"), store, delivery, relay)
     relay.prepare()
@@ -134,8 +135,9 @@ def _notice_maker(signer: Signer, store_bytes: int) -> Any:
     return make
 
 
-def _describe(store: Store, spill: Spill) -> dict[str, int]:
-    return {
+def _describe(store: Store, spill: Spill, unread: Unread) -> dict[str, dict[str, int]]:
+    waits = {"messages": unread.messages, "bytes": unread.bytes, "refused": unread.refused}
+    kept = {
         "messages": len(store),
         "bytes": store.total_bytes,
         "memory_bytes": store.memory_bytes,
@@ -143,3 +145,4 @@ def _describe(store: Store, spill: Spill) -> dict[str, int]:
         "dropped_messages": store.dropped_messages,
         "dropped_bytes": store.dropped_bytes,
     }
+    return {"store": kept, "unread": waits}

@@ -35,6 +35,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "trim": (bool,),
     "memory_bytes": (int,),
     "store_bytes": (int,),
+    "unread_bytes": (int,),
     "log_bytes": (int,),
     "facts": (dict,),
     "curve_publickey": (str,),

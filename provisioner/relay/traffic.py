@@ -6,7 +6,6 @@ The kernel's life is `relay`'s, links are `links`', what waits is `store`'s.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +14,9 @@ from .agent_teller import AgentTeller
 from .back import Back
 from .delivery import Delivery
 from .front import Front
+from .host_log import log
 from .links import Links
-from .loop import Loop
+from .loop import READ, WRITE, Loop
 from .messages import (
     CONTENT,
     HEADER,
@@ -31,8 +31,11 @@ from .messages import (
     read_request,
 )
 from .own_requests import OwnRequests
+from .protocol import charge
+from .refusals import answers, content_of, parent_of, unread_words
 from .store import Entry, Store
-from .wire import receive, send
+from .unread import Unread
+from .wire import receive, send, send_now
 
 _BATCH = 256  # messages of one socket in one turn
 _BATCH_BYTES = 1 << 20
@@ -40,12 +43,13 @@ _REQUEST_CHANNELS = ("shell", "control", "stdin")
 _YOUNG_SECONDS = 10.0
 _SMALL = 1 << 16  # a message below this is copied: its frames would hold larger buffers of ZMQ's
 _OWN_TOPIC = b"stream"
+_UNREAD = "KernelDoesNotRead"
 # What a notebook can do without, if too much waits; a comm that was not opened would be missed.
 _NO_OUTPUT = (b'"comm_open"', b'"comm_close"')
 
 
 class Traffic:
-    """Forwards. ``is_kept``: whether output is kept for a gateway."""
+    """Forwards. ``is_kept``: whether output is kept for a gateway; ``unread``: what the kernel has yet to read."""
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class Traffic:
         signer: Signer,
         tracker: ActivityTracker,
         prefix: bytes,
+        unread_bytes: int,
     ) -> None:
         self._loop = loop
         self._front = front
@@ -65,7 +70,7 @@ class Traffic:
         self._delivery = delivery
         self._signer = signer
         self._prefix = prefix
-        self._held: deque[tuple[str, Sequence[Any], Request | None]] = deque()
+        self.unread = Unread(back, unread_bytes, self._watch_kernel)
         self._fresh: list[Entry] = []  # of this turn
         self._fresh_bytes = 0
         self._topics: set[bytes] = set()
@@ -84,12 +89,12 @@ class Traffic:
     @property
     def held(self) -> int:
         """Requests that wait for a kernel."""
-        return len(self._held)
+        return self.unread.held
 
     @property
     def is_quiet(self) -> bool:
         """Whether a kernel is there that nobody asked anything which is not answered."""
-        return self._back.is_ready and not self._held and not self.tracker.open
+        return self._back.is_ready and not self.unread.messages and not self.tracker.open
 
     def settle(self) -> None:
         """At the end of a turn: send what came, and bring what could not be sent within its bounds."""
@@ -106,12 +111,15 @@ class Traffic:
         self._loop.watch(self._back.sockets["iopub"], self._from_iopub)
         self._loop.watch(self._back.sockets["hb"], self._to_heart)
         for channel in _REQUEST_CHANNELS:
-            self._loop.watch(self._back.sockets[channel], self._handler(self._from_kernel, channel))
+            self._watch_kernel(channel, False)
+
+    def _watch_kernel(self, channel: str, is_full: bool) -> None:
+        events = READ | WRITE if is_full else READ
+        self._loop.watch(self._back.sockets[channel], self._handler(self._from_kernel, channel), events)
 
     def release(self) -> None:
         """The kernel is ready: what waited for it goes there."""
-        held, self._held = self._held, deque()
-        for channel, frames, request in held:
+        for channel, frames, request in self.unread.release():
             self._to_kernel(channel, frames, request)
 
     def drain(self) -> None:
@@ -126,7 +134,7 @@ class Traffic:
         """The kernel ended: before its sockets are closed."""
         for socket in self._back.sockets.values():
             self._loop.forget(socket)
-        self._held = deque(item for item in self._held if item[2] is None or not item[2].is_for_one_kernel)
+        self.unread.kernel_ended()
         if self.own is not None:
             self.own.kernel_ended()
         if self.tracker.clear(time.time()):
@@ -140,13 +148,13 @@ class Traffic:
 
     def send_own(self, channel: str, message: Sequence[bytes]) -> None:
         """A request of the relay's own. Its reply is not forwarded."""
-        send(self._back.sockets[channel], [self._prefix, *message])
+        self.unread.send(channel, [self._prefix, *message])
 
     # ---- towards the kernel
 
     def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
         """From a link."""
-        self._accept(channel, [self._prefix + session.encode(), *message], 1)
+        self._accept(channel, [self._prefix + session.encode(), *message], 1, session)
 
     def _from_client(self, channel: str, _events: int) -> None:
         socket = self._front.sockets[channel]
@@ -155,7 +163,8 @@ class Traffic:
                 return
             self._accept(channel, frames, find_delimiter(frames))
 
-    def _accept(self, channel: str, frames: Sequence[Any], delimiter: int) -> None:
+    def _accept(self, channel: str, frames: Sequence[Any], delimiter: int, session: str = "") -> None:
+        """``session``: of a link, empty for a client of the front."""
         request = None
         if delimiter >= 0 and channel != "stdin" and self._signer.is_signed(frames[delimiter:]):
             request = read_request(read_object(frames[delimiter + HEADER]), channel)
@@ -163,10 +172,13 @@ class Traffic:
             self._answers_input()
         if request is not None and request.is_for_one_kernel and self._is_late(request):
             return
-        if self._back.is_ready:
+        is_urgent, is_guest = request is not None and request.is_for_one_kernel, self._delivery.is_guest(session)
+        if not self.unread.has_room(channel, frames, is_urgent=is_urgent, is_guest=is_guest):
+            self._refuse(channel, frames, delimiter, session, is_answered=request is not None)
+        elif self._back.is_ready:
             self._to_kernel(channel, frames, request)
         else:
-            self._held.append((channel, frames, request))
+            self.unread.hold(channel, frames, request)
 
     def _answers_input(self) -> None:
         if self.tracker.answered():
@@ -186,7 +198,28 @@ class Traffic:
                 self.teller.tell(time.monotonic())  # before the kernel can know of it
         if request is not None and self.own is not None:
             self.own.saw_request(channel, frames[find_delimiter(frames) :])
-        send(self._back.sockets[channel], frames)
+        self.unread.send(channel, frames)
+
+    def _refuse(self, channel: str, frames: Sequence[Any], delimiter: int, session: str, *, is_answered: bool) -> None:
+        """Too much waits: the kernel is not asked, and who asked hears of it, if it was a request."""
+        unread = self.unread
+        if not unread.refused:
+            log("request_refused", waiting=unread.bytes, most=unread.most_bytes)  # once: the count is in the status
+        unread.refused += 1
+        message = frames[delimiter:]
+        header = read_object(message[HEADER]) if is_answered else {}
+        if not (parent := parent_of(header)):
+            return
+        most = unread.most(is_guest=self._delivery.is_guest(session))
+        words = unread_words(charge(frames), unread.bytes, most)
+        for answer in answers(channel, header, content_of(message), _UNREAD, words):
+            made = self._signer.message(answer.msg_type, answer.content, parent)
+            if answer.channel == "iopub":
+                self.publish(made)
+            elif not session:
+                send(self._front.sockets[channel], [*frames[:delimiter], *made])
+            elif self.is_kept:
+                self._store_message(channel, session, made, sum(map(len, made)), is_output=False)
 
     def _is_news(self, frames: Sequence[Any], request: Request) -> bool:
         header, cell_id = b"", None
@@ -197,8 +230,10 @@ class Traffic:
 
     # ---- from the kernel
 
-    def _from_kernel(self, channel: str, _events: int) -> bool:
+    def _from_kernel(self, channel: str, events: int) -> bool:
         """Replies and input_requests; tells whether there may be more."""
+        if events & WRITE:
+            self.unread.pump(channel)
         socket = self._back.sockets[channel]
         for _ in range(_BATCH):
             if (frames := receive(socket)) is None:
@@ -321,7 +356,7 @@ class Traffic:
     def _from_heart(self, _events: int) -> None:
         while (frames := receive(self._front.sockets["hb"])) is not None:
             if not self._back.is_away:  # a kernel that is not there answers nothing
-                send(self._back.sockets["hb"], frames)
+                send_now(self._back.sockets["hb"], frames)  # nor does one that does not read
 
     def _to_heart(self, _events: int) -> None:
         while (frames := receive(self._back.sockets["hb"])) is not None:

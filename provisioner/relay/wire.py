@@ -18,6 +18,7 @@ _EVENTS = int(zmq.EVENTS)
 _POLLIN = int(zmq.POLLIN)
 _NOBLOCK = int(zmq.NOBLOCK)
 _MORE = int(zmq.SNDMORE)
+_MORE_NOW = _MORE | _NOBLOCK
 
 
 def receive(socket: Any) -> list[Any] | None:
@@ -37,3 +38,18 @@ def send(socket: Any, frames: Sequence[Any]) -> None:
     for frame in frames[:-1]:
         _send(socket, frame, _MORE)
     _send(socket, frames[-1], 0)
+
+
+def send_now(socket: Any, frames: Sequence[Any]) -> bool:
+    """The same to a socket that may be full: then nothing is sent, and this is False.
+
+    Room is asked for at the first frame alone: the rest of a message never waits (libzmq counts whole messages).
+    """
+    try:
+        _send(socket, frames[0], _MORE_NOW)
+    except zmq.Again:
+        return False
+    for frame in frames[1:-1]:
+        _send(socket, frame, _MORE)
+    _send(socket, frames[-1], 0)
+    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,6 +22,8 @@ class PlayedRelay:
         self.epoch = epoch
         self.asked: list[tuple[Any, ...]] = []
         self.untaken: tuple[SentRequest, ...] = ()
+        self.untaken_bytes = 0
+        self.taken: Callable[[], object] = lambda: None
 
     def attach(self, session: str, *, is_guest: bool = False) -> None:
         self.asked.append(("attach", session))
@@ -31,6 +33,11 @@ class PlayedRelay:
 
     def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
         self.asked.append(("send", channel, session, *frames))
+        self.untaken_bytes += sum(map(len, frames))
+
+    def takes_all(self) -> None:
+        self.untaken_bytes = 0
+        self.taken()
 
     def ack(self, seq: int) -> None:
         self.asked.append(("ack", seq))
@@ -231,7 +238,7 @@ async def test_another_relay_numbers_anew() -> None:
         assert socket.given == [1, 2, 1]
 
 
-async def test_requests_wait_for_a_relay_that_is_away_in_their_order_and_up_to_a_bound() -> None:
+async def test_requests_wait_for_a_relay_that_is_away_in_their_order() -> None:
     async with a_stage() as stage:
         stage.link.send("shell", "a", [b"first"])
         stage.relay.untaken = (SentRequest(1, "shell", "a", (b"first",)),)
@@ -239,12 +246,67 @@ async def test_requests_wait_for_a_relay_that_is_away_in_their_order_and_up_to_a
         stage.relay.listener.lost("cut")
         await turn()
         for number in range(1005):
-            stage.link.send("shell", "a", [number])
-        assert stage.link.counts.unsent == 6, "a thousand wait"
+            stage.link.send("shell", "a", [b"%d" % number])
         stage.is_away = False
         await stage.link.wait_until_up(10)
-        assert stage.relay.asked[:2] == [("send", "shell", "a", b"first"), ("send", "shell", "a", 0)]
-        assert len(stage.relay.asked) == 1000
+        assert stage.relay.asked == [
+            ("send", "shell", "a", text) for text in (b"first", *(b"%d" % n for n in range(1005)))
+        ]
+        assert stage.link.counts.unsent == 0
+
+
+async def test_a_socket_whose_relay_has_much_to_take_is_not_read_until_it_took_it_or_the_socket_ends() -> None:
+    async with a_stage() as stage:
+        one, other = PlayedSocket("one"), PlayedSocket("other")
+        await stage.open(one, other)
+        assert not stage.link.is_full
+        stage.link.send("shell", "one", [b"x" * (8 << 20)])
+        assert stage.link.is_full
+        waiting = [asyncio.ensure_future(stage.link.until_room(socket)) for socket in (one, other)]
+        await turn()
+        assert not any(one.done() for one in waiting)
+        stage.link.shut(other)
+        await turn()
+        assert [one.done() for one in waiting] == [False, True]
+        stage.relay.takes_all()
+        await turn()
+        assert waiting[0].done()
+
+
+async def test_what_a_lost_relay_had_not_taken_counts_until_the_next_one_takes_it() -> None:
+    async with a_stage() as stage:
+        socket = PlayedSocket("a")
+        await stage.open(socket)
+        stage.relay.untaken = (SentRequest(1, "shell", "a", (b"x" * (8 << 20),), 8 << 20),)
+        stage.is_away = True
+        stage.relay.listener.lost("cut")
+        await turn()
+        assert stage.link.is_full
+        waiting = asyncio.ensure_future(stage.link.until_room(socket))
+        stage.is_away = False
+        await stage.link.wait_until_up(10)
+        await turn()
+        assert stage.link.is_full, "it was sent again"
+        assert not waiting.done()
+        stage.relay.takes_all()
+        await turn()
+        assert waiting.done()
+        assert not stage.link.is_full
+
+
+async def test_with_its_kernel_a_link_ends_and_no_socket_waits_for_it() -> None:
+    async with a_stage() as stage:
+        socket = PlayedSocket("a")
+        await stage.open(socket)
+        stage.link.send("shell", "a", [b"x" * (8 << 20)])
+        waiting = asyncio.ensure_future(stage.link.until_room(socket))
+        await turn()
+        await stage.link.close()
+        await turn()
+        assert waiting.done()
+        for _ in range(3):
+            stage.link.send("shell", "a", [b"late"])
+        assert (stage.link.counts.unsent, stage.link.is_full) == (3, False)
 
 
 async def test_a_socket_that_fails_is_waited_for_until_its_end_is_told() -> None:

@@ -1,0 +1,78 @@
+"""How a request is answered that the kernel is not to see: as by a kernel that refuses, so that a cell ends. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .messages import CONTENT, HEADER, is_silent, read_object
+
+_HEADER = ("msg_id", "session", "username", "date", "version", "msg_type")
+_LONGEST = 256
+_LONGEST_READ = 1 << 16
+_ASKS = "_request"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A message for who asked; on iopub for others, too, as the kernel's own would be."""
+
+    channel: str
+    msg_type: str
+    content: dict[str, Any]
+
+
+def answers(channel: str, header: Mapping[str, Any], content: Mapping[str, Any], ename: str, said: str) -> list[Answer]:
+    """In their order. A message that no kernel answers is not answered here."""
+    msg_type = header.get("msg_type")
+    if not isinstance(msg_type, str) or channel not in ("shell", "control"):
+        return []
+    error = {"ename": ename, "evalue": said, "traceback": [f"{ename}: {said}"]}
+    found = [Answer("iopub", "status", {"execution_state": "busy"})]
+    if msg_type == "execute_request" and not content.get("silent"):
+        found.append(Answer("iopub", "error", error))
+    if msg_type == "comm_open":
+        found.append(Answer("iopub", "comm_close", {"comm_id": str(content.get("comm_id"))[:_LONGEST], "data": {}}))
+    if msg_type.endswith(_ASKS):
+        reply = {"status": "error", **error, **_more(msg_type, content, said)}
+        found.append(Answer(channel, msg_type.removesuffix(_ASKS) + "_reply", reply))
+    return [*found, Answer("iopub", "status", {"execution_state": "idle"})]
+
+
+def _more(msg_type: str, content: Mapping[str, Any], said: str) -> dict[str, Any]:
+    if msg_type == "execute_request":
+        return {"execution_count": None, "user_expressions": {}, "payload": []}
+    if msg_type == "debug_request":  # the debugger's protocol has another form for what was refused
+        told = {"type": "response", "success": False, "message": said, "body": {}}
+        return {**told, "request_seq": content.get("seq"), "command": content.get("command")}
+    return {}
+
+
+def parent_of(header: Mapping[str, Any]) -> bytes:
+    """Of answers to a message with this header: what clients go by, and no more of it. Empty without a fit id."""
+    told = {name: header[name] for name in _HEADER if isinstance(header.get(name), str)}
+    if "msg_id" not in told or any(len(text) > _LONGEST for text in told.values()):
+        return b""
+    return json.dumps(told).encode()
+
+
+def content_of(message: Sequence[Any]) -> dict[str, Any]:
+    """What answers go by of a message, from its delimiter on. A long content is not read."""
+    if b'"execute_request"' in bytes(message[HEADER]):
+        return {"silent": is_silent(message)}
+    return read_object(message[CONTENT]) if len(message[CONTENT]) <= _LONGEST_READ else {}
+
+
+def unread_words(size: int, waiting: int, most: int) -> str:
+    """What a cell shows that is one too many for a kernel that does not read."""
+    return (
+        f"asked the kernel to take {_megabytes(size)} more; {_megabytes(waiting)} wait that it has not read, and "
+        f"{_megabytes(most)} may (c.Limits.unread_bytes). This was not run: run it again when the kernel has gone on, "
+        "or interrupt or restart the kernel"
+    )
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / (1 << 20):.1f} MiB"

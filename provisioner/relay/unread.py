@@ -1,0 +1,103 @@
+"""What clients asked and the kernel has not read: in order, bounded in bytes, handed on as the kernel reads it.
+
+ZMQ itself holds two messages of a channel at most (`back`); all else is here, where it can be counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .back import Back
+from .messages import Request
+from .protocol import charge
+from .wire import send_now
+
+CHANNELS = ("shell", "control", "stdin")
+# For what ends or interrupts the kernel, beyond the bound.
+_URGENT_BYTES, _LONGEST_URGENT = 1 << 20, 1 << 16
+
+Held = tuple[str, Sequence[Any], Request | None]
+
+
+class Unread:
+    """``watch`` is told for which channel the kernel's socket is, or is no more, to be watched until it takes more.
+
+    Where nothing waits on a channel, one message is taken whatever its size, so that each goes on without the others.
+    """
+
+    def __init__(self, back: Back, most_bytes: int, watch: Callable[[str, bool], object]) -> None:
+        """``most_bytes`` 0: no bound."""
+        self._back = back
+        self._watch = watch
+        self._queues: dict[str, deque[tuple[Sequence[Any], int]]] = {channel: deque() for channel in CHANNELS}
+        self._held: deque[Held] = deque()  # while there is no kernel
+        self.most_bytes = most_bytes
+        self.bytes = 0
+        self.refused = 0
+
+    @property
+    def held(self) -> int:
+        """Messages that wait for a kernel to come."""
+        return len(self._held)
+
+    @property
+    def messages(self) -> int:
+        return len(self._held) + sum(map(len, self._queues.values()))
+
+    def has_room(self, channel: str, frames: Sequence[Any], *, is_urgent: bool, is_guest: bool) -> bool:
+        """Whether one more may wait. Guests of a kernel leave half of the room to its owner."""
+        if not self.bytes or not self.most_bytes or not self._waits(channel):
+            return True
+        size, most = charge(frames), self.most(is_guest=is_guest)
+        if is_urgent and size <= _LONGEST_URGENT:
+            most = self.most_bytes + _URGENT_BYTES
+        return self.bytes + size <= most
+
+    def most(self, *, is_guest: bool) -> int:
+        """Up to how many bytes, all together, somebody's messages may wait."""
+        return self.most_bytes // 2 if is_guest else self.most_bytes
+
+    def _waits(self, channel: str) -> bool:
+        return bool(self._queues[channel]) or any(item[0] == channel for item in self._held)
+
+    def hold(self, channel: str, frames: Sequence[Any], request: Request | None) -> None:
+        """Until `release`: no kernel is ready."""
+        self._held.append((channel, frames, request))
+        self.bytes += charge(frames)
+
+    def release(self) -> Sequence[Held]:
+        """What was held, which is the caller's now."""
+        held, self._held = self._held, deque()
+        self.bytes -= sum(charge(frames) for _, frames, _ in held)
+        return held
+
+    def send(self, channel: str, frames: Sequence[Any]) -> None:
+        """To the kernel, after what waits on this channel."""
+        queue = self._queues[channel]
+        if not queue and send_now(self._back.sockets[channel], frames):
+            return
+        size = charge(frames)
+        queue.append((frames, size))
+        self.bytes += size
+        if len(queue) == 1:
+            self._watch(channel, True)
+
+    def pump(self, channel: str) -> None:
+        """The kernel read something: hand on what it has room for."""
+        queue = self._queues[channel]
+        while queue:
+            frames, size = queue[0]
+            if not send_now(self._back.sockets[channel], frames):
+                return
+            queue.popleft()
+            self.bytes -= size
+        self._watch(channel, False)
+
+    def kernel_ended(self) -> None:
+        """What went to it, or was meant for it alone, is over; what waits for the next kernel waits on."""
+        for queue in self._queues.values():
+            queue.clear()
+        self._held = deque(item for item in self._held if item[2] is None or not item[2].is_for_one_kernel)
+        self.bytes = sum(charge(frames) for _, frames, _ in self._held)
