@@ -90,9 +90,7 @@ class KernelLink(LinkListener):
         self._name = name
         self._link: RelayLink | None = None
         self._epoch = ""
-        self._is_up = asyncio.Event()
-        self._is_told = asyncio.Event()
-        self._is_lost = asyncio.Event()
+        self._is_up, self._is_told, self._is_lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._ports: dict[str, Port] = {}
         # Those of _ports whose attachment the relay has confirmed: what came before was not for them.
         self._attached: set[str] = set()

@@ -208,7 +208,7 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
     async def _handle_later(self, seconds: float, ws_message: str | bytes) -> None:
         assert self._pace is not None  # it said how long
         await self._pace.wait(seconds)
-        if self.connection is not None:
+        if self.connection is not None and self.ws_connection is not None:  # it may have closed meanwhile
             self._handle(ws_message)
             if (waiting := self._until_room()) is not None:
                 await waiting

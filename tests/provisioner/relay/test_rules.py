@@ -55,6 +55,24 @@ def test_cells_and_comms_are_work(kind: str) -> None:
     assert tracker.snapshot() == {"open": 1, "work": 1, "since": 5.0, "last": 5.0, "input": None}
 
 
+def test_a_kernel_that_finishes_nothing_bounds_what_is_known_of_its_requests() -> None:
+    tracker = ActivityTracker(0.0)
+    for number in range(3000):
+        tracker.opened(Request(f"cell {number}", "execute_request", lane="shell "), 1.0, b"x" * 30_000, "a")
+    assert len(tracker.known_cells) <= 64 + 1000
+    kept = tracker.open
+    assert 1000 < kept <= (32 << 20) // 30_000
+    assert tracker.work == kept
+    assert not tracker.closed("cell 0", 2.0), "the oldest are forgotten"
+    assert tracker.closed("cell 2999", 2.0)
+    for number in range(3000):
+        tracker.closed(f"cell {number}", 3.0)
+    assert tracker.snapshot()["work"] == tracker.open == 0
+    huge = Request("huge", "execute_request")
+    assert tracker.opened(huge, 4.0, b"x" * (40 << 20)), "one is known whatever it takes"
+    assert tracker.open == 1
+
+
 def test_the_end_of_the_kernel_ends_all_that_was_open() -> None:
     tracker = ActivityTracker(0.0)
     tracker.opened(Request("x", "execute_request"), 1.0)

@@ -254,3 +254,17 @@ def test_without_a_bound_nothing_is_refused(a_house: House) -> None:
         await gateway.done(asked[-1])
 
     asyncio.run(scene())
+
+
+def test_an_id_of_whatever_length_counts_once(a_house: House) -> None:
+    async def scene() -> None:
+        record = await a_house.relay(unread_bytes=MOST)
+        gateway = await Gateway(record).connect()
+        for _ in range(3):
+            message = gateway.session.msg("execute_request", {"code": "1"})
+            message["header"]["msg_id"] = "x" * 100_000
+            gateway.link.send("shell", gateway.name, gateway.session.serialize(message))
+        await until(lambda: not gateway.link.untaken)
+        assert (await unread(record))["messages"] == 1
+
+    asyncio.run(scene())
