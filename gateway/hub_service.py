@@ -25,12 +25,17 @@ _SECRETS = ("JUPYTERHUB_API_TOKEN", "JPY_API_TOKEN")
 
 @dataclass(frozen=True)
 class HubService:
-    """This gateway as its Hub knows it. ``scopes``: one of them must be had by whoever wants to reach it."""
+    """This gateway as its Hub knows it. ``scopes``: one of them must be had by whoever wants to reach it.
+
+    ``is_secure``: whether the Hub's proxy and users' servers come by TLS. The files are for asking a Hub that has its
+    internal TLS on, too, where the gateway listens without it.
+    """
 
     name: str
     prefix: str
     ip: str
     port: int
+    is_secure: bool
     api_url: str
     api_token: str = field(repr=False)
     scopes: frozenset[str]
@@ -61,6 +66,7 @@ def read_hub_service(environment: MutableMapping[str, str]) -> HubService:
         prefix=prefix,
         ip=ip,
         port=port,
+        is_secure=urlsplit(environment["JUPYTERHUB_SERVICE_URL"]).scheme == "https",
         api_url=_api_url(environment["JUPYTERHUB_API_URL"]),
         api_token=environment["JUPYTERHUB_API_TOKEN"],
         scopes=_scopes(environment, name),

@@ -63,10 +63,13 @@ c.ConfigurableHTTPProxy.pid_file = "{home}/proxy.pid"
 c.JupyterHub.services = [{{"name": "tests", "api_token": "{token}"}}]
 c.JupyterHub.load_roles = [{{"name": "tests", "services": ["tests"], "scopes": ["admin:users", "admin:groups",
     "admin:servers", "tokens", "access:servers", "access:services", "list:services", "read:hub", "inherit"]}}]
-configure(c, url="http://127.0.0.1:{gateway_port}", gateway_options={options!r}, gateway_environment={{
+folders = {{
     "ALIQUOT_RUNTIME_DIR": "{home}/run", "JUPYTER_CONFIG_DIR": "{home}/gateway", "IPYTHONDIR": "{home}/ipython",
     "JUPYTER_DATA_DIR": "{home}/gateway-data", "JUPYTER_RUNTIME_DIR": "{home}/gateway-run", "HOME": "{home}",
-}}{arguments})
+}}
+arguments = {{"url": "http://127.0.0.1:{gateway_port}", **{arguments!r}}}
+managed = {{}} if "api_token" in arguments else {{"gateway_options": {options!r}, "gateway_environment": folders}}
+configure(c, **arguments, **managed)
 {more}
 """
 
@@ -109,7 +112,7 @@ class HubProcess:
             seconds=int(START_SECONDS),
             # An option that is there twice is an error.
             options=[*(one for one in ours if one.partition("=")[0] not in str(options)), *options],
-            arguments="".join(f", {name}={value!r}" for name, value in (arguments or {}).items()),
+            arguments=dict(arguments or {}),
         )
         self._config = self.home / "jupyterhub_config.py"
         self._config.write_text(text)

@@ -55,15 +55,15 @@ class HubGatewayServerApp(GatewayServerApp):
 
     @default("keyfile")
     def _default_keyfile(self) -> str:
-        return self.hub.keyfile
+        return self.hub.keyfile if self.hub.is_secure else ""
 
     @default("certfile")
     def _default_certfile(self) -> str:
-        return self.hub.certfile
+        return self.hub.certfile if self.hub.is_secure else ""
 
     @default("client_ca")
     def _default_client_ca(self) -> str:
-        return self.hub.client_ca
+        return self.hub.client_ca if self.hub.is_secure else ""
 
     def find_server_extensions(self) -> None:
         """Called by ServerApp.initialize, when its configuration is read and none of its parts is made."""

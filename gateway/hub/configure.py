@@ -20,6 +20,7 @@ from aliquot.gateway.hub.scopes import (
 from aliquot.gateway.hub.service import (
     check_account,
     check_command,
+    check_internal_tls,
     check_reach,
     server_environment,
     server_token_scopes,
@@ -40,6 +41,7 @@ def configure(c: Config, **settings: Any) -> HubSettings:
     check_reach(wanted, spawner)
     check_command(wanted, spawner, any(sections.found_in(c, name, "cmd") for name in ("KubeSpawner", "Spawner")))
     check_account(wanted, os.geteuid())
+    check_internal_tls(wanted, bool(sections.found_in(c, "JupyterHub", "internal_ssl")))
     _add_service(c, wanted)
     _add_scopes(c, wanted)
     for section in sections.sections_of(c, "Spawner", "environment"):

@@ -100,6 +100,16 @@ def check_command(settings: HubSettings, spawner: str, has_command: bool) -> Non
         )
 
 
+def check_internal_tls(settings: HubSettings, is_on: bool) -> None:
+    """Raises HubConfigError for TLS by the Hub's own authorities on a way where they do not trust each other."""
+    if is_on and settings.url.startswith("https:"):
+        raise HubConfigError(
+            f"c.JupyterHub.internal_ssl, and configure(url={settings.url!r}): the Hub's proxy then trusts its own "
+            "authorities alone, and those of servers and services not each other. Let the gateway listen at an http:// "
+            "address that does not leave the machine, or take certificates of your own in the place of internal_ssl"
+        )
+
+
 def check_reach(settings: HubSettings, spawner: str) -> None:
     """Raises HubConfigError where servers run elsewhere, and would look for the gateway on their own loopback."""
     host = urlsplit(settings.connect_url or settings.url).hostname or ""

@@ -204,6 +204,11 @@ def test_a_function_for_the_scopes_of_a_servers_token_is_asked_first() -> None:
             KUBE | {"keep_kernels": "never"},
             "c.KubeSpawner.cmd =",
         ),
+        (
+            "c.JupyterHub.internal_ssl = True",
+            {"url": "https://127.0.0.1:8890"},
+            "an http:// address that does not leave",
+        ),
         ("", {"minutes_without_server": -1}, "0 or more"),
         ("", {"name": "a/b"}, "lower-case letters"),
     ],

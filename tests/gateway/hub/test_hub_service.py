@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from aliquot.gateway.commands.command import UsageError
+from aliquot.gateway.commands.hub_server import HubGatewayServerApp
 from aliquot.gateway.hub_service import read_hub_service
 
 ENVIRONMENT = {
@@ -29,6 +30,18 @@ def test_the_secret_is_taken_out_of_the_environment_and_of_what_is_printed() -> 
     assert service.api_token == "a-secret"
     assert "a-secret" not in environment.values()
     assert "a-secret" not in repr(service)
+
+
+@pytest.mark.parametrize(("scheme", "is_secure"), [("http", False), ("https", True)])
+def test_a_hub_with_internal_tls_is_asked_by_it_and_comes_by_what_the_address_says(
+    scheme: str, is_secure: bool
+) -> None:
+    files = {f"JUPYTERHUB_SSL_{name}": f"/{name.lower()}" for name in ("KEYFILE", "CERTFILE", "CLIENT_CA")}
+    service = read_hub_service({**ENVIRONMENT, **files, "JUPYTERHUB_SERVICE_URL": f"{scheme}://127.0.0.1:8890"})
+    assert (service.keyfile, service.certfile, service.client_ca) == ("/keyfile", "/certfile", "/client_ca")
+    server = HubGatewayServerApp(hub=service)
+    served = ("/keyfile", "/certfile", "/client_ca") if is_secure else ("", "", "")
+    assert (server.keyfile, server.certfile, server.client_ca) == served
 
 
 @pytest.mark.parametrize("name", sorted(ENVIRONMENT))

@@ -23,6 +23,7 @@ SERVICE = HubService(
     prefix="/services/aliquot/",
     ip="127.0.0.1",
     port=8890,
+    is_secure=False,
     api_url="http://127.0.0.1:8081/hub/api",
     api_token="a-secret",
     scopes=frozenset({"access:services!service=aliquot"}),
@@ -113,7 +114,9 @@ def test_logins_that_somebody_begins_without_end_are_bounded(monkeypatch: pytest
     assert tokens.get_next_url(first) == "/services/aliquot/first"
     states = [tokens.generate_state(f"/services/aliquot/{number}", code_verifier="v") for number in range(5)]
     assert [state for state in (first, *states) if state in tokens._oauth_states] == states[-3:]
-    assert (tokens.get_next_url(states[-1]), tokens.get_code_verifier(states[-1])) == ("/services/aliquot/4", "v")
+    assert tokens.get_next_url(states[-1]) == "/services/aliquot/4"
+    if hasattr(tokens, "get_code_verifier"):  # since JupyterHub 6
+        assert tokens.get_code_verifier(states[-1]) == "v"
     long = tokens.generate_state("/services/aliquot/" + "x" * 100_000)
     assert tokens.get_next_url(long) == tokens.get_next_url("nobodys"), "it leads to the first page"
 

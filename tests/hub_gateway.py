@@ -1,0 +1,47 @@
+"""A gateway that an administrator starts, by the words of docs/how-to/jupyterhub.md; its Hub only knows it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+
+from aliquot.gateway.hub import HubSettings
+from hub_process import HubProcess
+
+TOKEN = "a long random text of a test"
+OPTIONS = ("--Aliquot.keep_kernels=never", "--Aliquot.driver=softgpu", "--allow-root")
+
+
+def start_gateway(
+    hub: HubProcess,
+    *options: str,
+    limits: Mapping[str, float],
+    scheme: str = "http",
+    api_url: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """It asks the Hub as soon as somebody asks it. To be ended by whoever started it."""
+    home = hub.home
+    told = {
+        "JUPYTERHUB_API_TOKEN": TOKEN,
+        "JUPYTERHUB_API_URL": api_url or f"http://127.0.0.1:{hub.hub_port}/hub/api",
+        "JUPYTERHUB_SERVICE_NAME": "aliquot",
+        "JUPYTERHUB_SERVICE_PREFIX": "/services/aliquot/",
+        "JUPYTERHUB_SERVICE_URL": f"{scheme}://127.0.0.1:{hub.gateway_port}",
+    }
+    folders = {
+        "ALIQUOT_RUNTIME_DIR": f"{home}/run",
+        "JUPYTER_CONFIG_DIR": f"{home}/gateway",
+        "JUPYTER_DATA_DIR": f"{home}/gateway-data",
+        "JUPYTER_RUNTIME_DIR": f"{home}/gateway-run",
+    }
+    settings = HubSettings(api_token=TOKEN, user_limits=limits, gateway_options=[*OPTIONS, *options])
+    with (home / "gateway.log").open("wb") as log:
+        return subprocess.Popen(
+            settings.command(),
+            cwd=home,
+            env={**os.environ, **told, **folders, **(environment or {})},
+            stdout=log,
+            stderr=log,
+        )
