@@ -28,7 +28,8 @@ MESSAGE = "message_bytes"
 OUTPUT = "output_bytes"
 MESSAGES = "messages_per_second"
 SOCKETS = "websockets_per_user"
-NAMES = (REQUESTS, KERNELS, QUEUED, QUEUE, BODY, MESSAGE, OUTPUT, MESSAGES, SOCKETS)
+UNREAD = "unread_bytes"
+NAMES = (REQUESTS, KERNELS, QUEUED, QUEUE, BODY, MESSAGE, OUTPUT, MESSAGES, SOCKETS, UNREAD)
 
 _QUIET_SECONDS = 60.0
 _MOST_TOLD = 1000
@@ -105,9 +106,9 @@ class LimitGuard:
                 "(c.Limits.queue_length). Try again later, or start a kernel without a GPU"
             )
 
-    def note(self, limit: str, who: str) -> None:
-        """Count a refusal. The log has the first of a minute."""
-        self._counts[limit] += 1
+    def note(self, limit: str, who: str, count: int = 1) -> None:
+        """Count a refusal, or some. The log has the first of a minute."""
+        self._counts[limit] += count
         now, key = self.clock.now(), (limit, who)
         if now - self._told.get(key, float("-inf")) < _QUIET_SECONDS:
             return

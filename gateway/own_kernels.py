@@ -24,6 +24,7 @@ from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.gateway.kernel_memory import KernelMemory
 from aliquot.gateway.kernel_records import KernelRecords
 from aliquot.gateway.kernel_remains import KernelRemains
+from aliquot.gateway.limit_guard import UNREAD
 from aliquot.gateway.local_kernels import KernelMemo, local_kernels
 from aliquot.gateway.patience import within_patience
 from aliquot.gateway.relay_links import RelayLinks
@@ -56,7 +57,9 @@ class OwnKernels:
         manager.containers = self._container_planner()
         self._containers = ContainerRuntime(KernelContainers(parent=server).settings(), log)
         manager.container_runtime = self._containers
-        self._links = RelayLinks(log, knobs.cell_outputs())
+        self._links = RelayLinks(
+            log, knobs.cell_outputs(), lambda kernel_id, count: basis.limits.note(UNREAD, kernel_id, count)
+        )
         manager.links = self._links
         manager.endings = KernelEndings(
             basis.endings, basis.clock, log, lambda one: basis.labels().get(one, ""), basis.watch.lacked_bytes

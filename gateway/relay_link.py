@@ -27,6 +27,7 @@ from aliquot.provisioner.relay.link import (
     LinkListener,
     LinkMessage,
     RelayLink,
+    Unread,
 )
 from aliquot.provisioner.relay.protocol import charge
 from tornado.websocket import WebSocketClosedError
@@ -77,17 +78,18 @@ class KernelLink(LinkListener):
         name: str,
         cells: KernelCells | None = None,
         *,
+        refused: Callable[[int], None] = lambda count: None,
         is_of_guests: bool = False,
     ) -> None:
         """``cells``: what keeps what passes for pages that come back; None: nothing does.
 
+        ``refused`` is told how many messages more the relay refused, because the kernel does not read.
         ``is_of_guests``: what its sockets take the relay keeps all the same, for sockets of the kernel's owner.
         """
         self._is_of_guests = is_of_guests
-        self._connect = connect
-        self._changed = changed
-        self._log = log
-        self._name = name
+        self._connect, self._changed, self._refused = connect, changed, refused
+        self._log, self._name = log, name
+        self._told_refused = 0
         self._link: RelayLink | None = None
         self._epoch = ""
         self._is_up, self._is_told, self._is_lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -163,7 +165,7 @@ class KernelLink(LinkListener):
         self._link = link
         if link.epoch != self._epoch:
             # Another relay: it numbers anew, and knows nothing of what the one before had sent.
-            self._epoch, self._deliveries, self._told_cells = link.epoch, Deliveries(), -1
+            self._epoch, self._deliveries, self._told_cells, self._told_refused = link.epoch, Deliveries(), -1, 0
         self._deliveries.begin()
         for session in self._ports:
             link.attach(session, is_guest=self._is_of_guests)
@@ -304,6 +306,9 @@ class KernelLink(LinkListener):
                 self._is_attached.set()
         elif isinstance(event, Dropped):
             self.counts.relay = event.messages
+        elif isinstance(event, Unread):
+            self._refused(event.refused - self._told_refused)
+            self._told_refused = event.refused
         elif isinstance(event, KnownCells) and self._cells is not None and not self._is_of_guests:
             self._cells.knows(event.cells, time.time())
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from aliquot.gpu_hook.paths import RuntimeDir
 from aliquot.provisioner.errors import RelayUnavailableError
@@ -28,8 +29,17 @@ Changed = Callable[[str, KernelLink], None]
 class RelayLinks:
     """Made by the extension, for the kernel manager."""
 
-    def __init__(self, log: logging.Logger, outputs: CellOutputs | None = None) -> None:
-        """``outputs``: where it is kept what cells showed; None: nowhere."""
+    def __init__(
+        self,
+        log: logging.Logger,
+        outputs: CellOutputs | None = None,
+        refused: Callable[[str, int], None] = lambda kernel_id, count: None,
+    ) -> None:
+        """``outputs``: where it is kept what cells showed; None: nowhere.
+
+        ``refused`` is told of which kernel how many messages were refused, because it does not read.
+        """
+        self._refused = refused
         self._log = log
         self._outputs = outputs
         self._links: dict[str, KernelLink] = {}
@@ -47,7 +57,13 @@ class RelayLinks:
         link = self._links.get(kernel_id)
         if link is None:
             cells = None if self._outputs is None else self._outputs.open(kernel_id)
-            link = self._make(kernel_id, relay, lambda link: changed(kernel_id, link), cells)
+            link = self._make(
+                kernel_id,
+                relay,
+                lambda link: changed(kernel_id, link),
+                cells,
+                refused=lambda count: self._refused(kernel_id, count),
+            )
             self._links[kernel_id], self._folders[kernel_id] = link, relay
         return link
 
@@ -66,12 +82,9 @@ class RelayLinks:
         relay: Path,
         changed: Callable[[KernelLink], None],
         cells: KernelCells | None,
-        *,
-        is_of_guests: bool = False,
+        **more: Any,
     ) -> KernelLink:
-        link = KernelLink(
-            lambda listener: connect(relay, listener), changed, self._log, kernel_id, cells, is_of_guests=is_of_guests
-        )
+        link = KernelLink(lambda listener: connect(relay, listener), changed, self._log, kernel_id, cells, **more)
         link.start()
         return link
 

@@ -115,7 +115,16 @@ class KnownCells:
     cells: tuple[KnownCell, ...]
 
 
-LinkEvent = LinkMessage | Activity | KernelState | Dropped | Attached | KnownCells
+@dataclass(frozen=True)
+class Unread:
+    """What the kernel has not read, and how many messages were refused since the relay's start for want of room."""
+
+    messages: int
+    bytes: int
+    refused: int
+
+
+LinkEvent = LinkMessage | Activity | KernelState | Dropped | Attached | KnownCells | Unread
 
 
 class LinkListener(Protocol):
@@ -274,6 +283,8 @@ def read_event(record: Record) -> LinkEvent | None:
             return Attached(str(header["session"]))
         if record.op == "cells":
             return KnownCells(tuple(_read_cell(told) for told in header["cells"]))
+        if record.op == "unread":
+            return Unread(int(header["messages"]), int(header["bytes"]), int(header["refused"]))
         if record.op == "dropped":
             return Dropped(int(header["messages"]), int(header["bytes"]))
     except (KeyError, TypeError, ValueError) as error:

@@ -136,7 +136,6 @@ def _notice_maker(signer: Signer, store_bytes: int) -> Any:
 
 
 def _describe(store: Store, spill: Spill, unread: Unread) -> dict[str, dict[str, int]]:
-    waits = {"messages": unread.messages, "bytes": unread.bytes, "refused": unread.refused}
     kept = {
         "messages": len(store),
         "bytes": store.total_bytes,
@@ -145,4 +144,4 @@ def _describe(store: Store, spill: Spill, unread: Unread) -> dict[str, dict[str,
         "dropped_messages": store.dropped_messages,
         "dropped_bytes": store.dropped_bytes,
     }
-    return {"store": kept, "unread": waits}
+    return {"store": kept, "unread": unread.snapshot()}

@@ -73,6 +73,7 @@ class Traffic:
         self.unread = Unread(back, unread_bytes, self._watch_kernel)
         self._fresh: list[Entry] = []  # of this turn
         self._fresh_bytes = 0
+        self._told_refused = 0
         self._topics: set[bytes] = set()
         self.tracker = tracker
         self.teller: AgentTeller | None = None
@@ -103,6 +104,9 @@ class Traffic:
             self.links.pump()
         for entry in fresh:
             self._store.settle(entry)
+        if self.unread.refused != self._told_refused and self.links is not None:
+            self._told_refused = self.unread.refused
+            self.links.tell({"op": "unread", **self.unread.snapshot()})
 
     # ---- the kernel comes and goes
 

@@ -5,7 +5,7 @@ ZMQ itself holds two messages of a channel at most (`back`); all else is here, w
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -33,6 +33,7 @@ class Unread:
         self._watch = watch
         self._queues: dict[str, deque[tuple[Sequence[Any], int]]] = {channel: deque() for channel in CHANNELS}
         self._held: deque[Held] = deque()  # while there is no kernel
+        self._held_on: Counter[str] = Counter()  # how many of these by channel
         self.most_bytes = most_bytes
         self.bytes = 0
         self.refused = 0
@@ -60,16 +61,18 @@ class Unread:
         return self.most_bytes // 2 if is_guest else self.most_bytes
 
     def _waits(self, channel: str) -> bool:
-        return bool(self._queues[channel]) or any(item[0] == channel for item in self._held)
+        return bool(self._queues[channel] or self._held_on[channel])
 
     def hold(self, channel: str, frames: Sequence[Any], request: Request | None) -> None:
         """Until `release`: no kernel is ready."""
         self._held.append((channel, frames, request))
+        self._held_on[channel] += 1
         self.bytes += charge(frames)
 
     def release(self) -> Sequence[Held]:
         """What was held, which is the caller's now."""
         held, self._held = self._held, deque()
+        self._held_on.clear()
         self.bytes -= sum(charge(frames) for _, frames, _ in held)
         return held
 
@@ -100,4 +103,9 @@ class Unread:
         for queue in self._queues.values():
             queue.clear()
         self._held = deque(item for item in self._held if item[2] is None or not item[2].is_for_one_kernel)
+        self._held_on = Counter(channel for channel, _, _ in self._held)
         self.bytes = sum(charge(frames) for _, frames, _ in self._held)
+
+    def snapshot(self) -> dict[str, int]:
+        """For the wire."""
+        return {"messages": self.messages, "bytes": self.bytes, "refused": self.refused}

@@ -57,6 +57,8 @@ async def test_cells_for_a_kernel_that_does_not_read_end_with_words_and_the_othe
         refusal = await browser.until(lambda m: m.parent == last and is_refused(m))
         assert "(c.Limits.unread_bytes)" in refusal.content["evalue"]
         accepted = [one for one in asked if not any(is_refused(m) for m in browser.of(one))]
+        guard = a_house.server.web_app.settings["aliquot_limits"]
+        await until(lambda: guard.counts()["unread_bytes"] == len(asked) + 1 - len(accepted))
         assert 0 < len(accepted) * len(PADDING) <= MOST + 4 * ONE
         await a_house.start_kernel()
         other = await a_house.browser(session="another").open()
