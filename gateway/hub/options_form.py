@@ -74,11 +74,11 @@ def _radio(value: str, label: str, is_checked: bool) -> str:
 
 def _text() -> str:
     return (
-        '<label class="form-label" for="aliquot-gpu-custom-size">Another size, in place of the one marked above:'
-        f'</label> <input class="form-control" type="text" name="{CUSTOM_FIELD}" id="aliquot-gpu-custom-size" '
-        f'aria-describedby="aliquot-gpu-grammar" pattern="{escape(CUSTOM_PATTERN)}" placeholder="0.5-8g" '
-        f'maxlength="{LONGEST_SIZE}" autocomplete="off">'
-        '<small id="aliquot-gpu-grammar" class="form-text">GPUs from 0.01 in steps of 0.01; -8g after it limits the '
-        "memory to 8 GiB, -low takes what others leave: 0.25, 2.5, 0.5-8g, 0.25-low. What is written here counts, "
-        "whatever is marked above</small>"
+        '<label class="form-label" for="aliquot-gpu-custom-size" style="margin-top: 0.5rem">Another size:</label> '
+        f'<input class="form-control" type="text" name="{CUSTOM_FIELD}" id="aliquot-gpu-custom-size" '
+        f'aria-describedby="aliquot-gpu-grammar" pattern="{escape(CUSTOM_PATTERN)}" '
+        f'placeholder="for example 0.5-8g" maxlength="{LONGEST_SIZE}" autocomplete="off">'
+        '<small id="aliquot-gpu-grammar" class="form-text">What is written here counts, whatever is marked above. '
+        "GPUs from 0.01 in steps of 0.01; -8g after it limits the memory to 8 GiB, -low takes what others leave: "
+        "0.25, 2.5, 0.5-8g, 0.25-low</small>"
     )
