@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import signal
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,16 @@ GROUPS = {
     "gpu_hook/sanitized/": "sanitized",
     **{f"gpu_hook/hook/test_{name}.py": "hook programs" for name in ("board_notices", "copying", "sanitized")},
 }
-# Long ones, of which one worker has to run all, or each test: at the end the workers have short ones to share.
-FIRST = ("containers/", "gpu_hook/sanitized/", "hub/", "labextension/", "system/")
+# In this order: groups that one worker runs for minutes, then files with long tests. What is not named is short, and is
+# shared at the end: a worker takes a next file when two tests of its own are left, and keeps it if these are long.
+FIRST = (
+    *("containers/", "gpu_hook/sanitized/"),
+    *(f"gpu_hook/hook/test_{name}.py" for name in ("board_notices", "copying", "sanitized")),
+    *("gpu_hook/agent/test_sharing.py", "gpu_hook/agent/test_swap_cycles.py", "gateway/kernels/"),
+    *("hub/", "labextension/", "system/", "provisioner/", "gateway/rest/", "gateway/remote/", "gateway/link/"),
+    *("gpu_hook/clients/", "gpu_hook/fuzz/", "gpu_hook/hook/", "gpu_hook/softgpu/", "gpu_hook/agent/"),
+)
+SHOWN_GROUPS = 12
 sys.path.insert(0, str(HERE))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; what tests start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -46,15 +55,36 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         """Not by xdist's own marks: it writes them into names of tests, which pytest 9.2 leaves as they are."""
 
         def _split_scope(self, nodeid: str) -> str:
-            place = nodeid.split("::")[0].removeprefix(f"{HERE.name}/")
-            return next((name for folder, name in GROUPS.items() if place.startswith(folder)), place)
+            return group_of(nodeid)
 
     return ByGroup(config, log)
 
 
+def group_of(nodeid: str) -> str:
+    """What one worker runs in one piece: a file, or several."""
+    place = nodeid.split("::")[0].removeprefix(f"{HERE.name}/")
+    return next((name for folder, name in GROUPS.items() if place.startswith(folder)), place)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Called by pytest. The order within a folder stays."""
-    places = [item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else "" for item in items]
-    items[:] = [
-        item for _, item in sorted(zip(places, items, strict=True), key=lambda pair: not pair[0].startswith(FIRST))
-    ]
+
+    def rank(item: pytest.Item) -> int:
+        place = item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
+        return next((number for number, first in enumerate(FIRST) if place.startswith(first)), len(FIRST))
+
+    items.sort(key=rank)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Called by pytest. Of a run with several workers: what keeps one of them busy, for FIRST, and whether all were."""
+    groups: Counter[str] = Counter()
+    workers: Counter[str] = Counter()
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        if isinstance(report, pytest.TestReport) and hasattr(report, "node"):
+            groups[group_of(report.nodeid)] += report.duration
+            workers[report.node.gateway.id] += report.duration
+    if workers:
+        busy = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in sorted(workers.items()))
+        longest = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in groups.most_common(SHOWN_GROUPS))
+        terminalreporter.write_line(f"workers in tests: {busy}\nthe longest groups: {longest}")
