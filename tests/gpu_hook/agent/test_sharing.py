@@ -19,8 +19,8 @@ from aliquot.gpu_hook.client import AgentClient
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
 
 MIB = 1 << 20
-CARD = 256 * MIB
-OWN = 204 * MIB  # five of them own four cards
+CARD = 128 * MIB
+OWN = 102 * MIB  # five of them own four cards
 # What a cell may do: "alloc N", "fill V", "count V" (bytes that are V, of all that it has), "spin MS", "use DEVICE".
 CLIENT = """
 import ctypes, sys
@@ -169,9 +169,9 @@ def test_two_that_are_busy_at_once_take_turns(kernels: Callable[..., list[AKerne
 def test_growth_inside_a_cell_makes_an_idle_kernel_leave(kernels: Callable[..., list[AKernel]]) -> None:
     first, second = kernels("a", "b")
     assert first.cell(f"alloc {OWN}", "fill 1") == [0, 0]
-    assert second.cell(f"alloc {40 * MIB}", "fill 2") == [0, 0]  # for credit to spare nobody has to leave
+    assert second.cell(f"alloc {20 * MIB}", "fill 2") == [0, 0]  # for credit to spare nobody has to leave
     assert first.residency["state"] == "resident"
-    assert second.cell(f"alloc {160 * MIB}", "fill 3", "count 3") == [0, 0, 200 * MIB]
+    assert second.cell(f"alloc {80 * MIB}", "fill 3", "count 3") == [0, 0, 100 * MIB]
     assert first.residency["state"] == "swapped"
     assert first.cell("count 1") == [OWN]
 
@@ -215,12 +215,12 @@ def test_two_kernels_of_two_and_a_half_devices_both_finish(kernels: Callable[...
     many = kernels("a", "b", hundredths=250, devices=3)
     devices = [[device["index"] for device in kernel.node.kernel(kernel.name)["devices"]] for kernel in many]
     assert devices[0] != devices[1]
-    grab = [f"use {device}\nalloc {(180, 180, 100)[device] * MIB}" for device in range(3)]
+    grab = [f"use {device}\nalloc {(90, 90, 50)[device] * MIB}" for device in range(3)]
     cell = [line for lines in grab for line in lines.splitlines()]
     for number, kernel in enumerate(many, 1):
         kernel.begin(*cell, f"fill {number}", *["spin 100"] * 10, f"count {number}")
     for kernel in many:
-        assert kernel.end(len(cell) + 12)[-1] == 460 * MIB
+        assert kernel.end(len(cell) + 12)[-1] == 230 * MIB
 
 
 def test_a_client_sees_a_kernel_leave_and_come_back(kernels: Callable[..., list[AKernel]]) -> None:

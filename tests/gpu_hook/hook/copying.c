@@ -1,7 +1,7 @@
 /* Copies random pieces of every device out to segments and back, linked with the hook's own sources: `copying ROUNDS SEED
- * memory|FOLDER [close|limit]`. A copy that fails is tried once more: whatever failed, nothing may be lost. Prints how many
+ * memory|FOLDER [close|limit|few]`. A copy that fails is tried once more: whatever failed, nothing may be lost. Prints how many
  * copies succeeded and failed, and the last failure. `close`: the program closes what it did not open while its memory is
- * out; `limit`: its files may not grow beyond 10 MiB. */
+ * out; `limit`: its files may not grow beyond 10 MiB; `few`: a quarter of the pieces, for sanitizers. */
 #include "contexts.h"
 #include "mover.h"
 #include "pieces.h"
@@ -23,7 +23,7 @@
 static struct {
     struct piece pieces[PIECES_MAX];
     CUmemGenericAllocationHandle handles[PIECES_MAX];
-    size_t count;
+    size_t count, most;
     CUcontext contexts[4];
     int devices;
     unsigned seed;
@@ -108,7 +108,7 @@ static uint64_t make_pieces(void)
     uint64_t offset = 0;
     test.count = 0;
     for (int device = 0; device < test.devices; device++)
-        for (int i = 1 + rand_r(&test.seed) % (PIECES_MAX / test.devices); i > 0; i--) {
+        for (int i = 1 + rand_r(&test.seed) % (test.most / test.devices); i > 0; i--) {
             struct piece *piece = &test.pieces[test.count];
             if (rand_r(&test.seed) % 6 == 0)
                 offset += (1 + (uint64_t)rand_r(&test.seed) % 3) * UNIT;
@@ -207,9 +207,10 @@ static void run_round(const char *kind, const char *option)
 
 int main(int count, char **arguments)
 {
-    expect(count >= 4, "usage: copying ROUNDS SEED memory|FOLDER [close|limit]");
+    expect(count >= 4, "usage: copying ROUNDS SEED memory|FOLDER [close|limit|few]");
     test.seed = (unsigned)strtoul(arguments[2], NULL, 10);
     begin();
+    test.most = count > 4 && strcmp(arguments[4], "few") == 0 ? PIECES_MAX / 4 : PIECES_MAX;
     for (test.round = (unsigned)atoi(arguments[1]); test.round > 0; test.round--)
         run_round(arguments[3], count > 4 ? arguments[4] : "");
     printf("%u %u %d\n", test.succeeded, test.failed, test.last_failure);

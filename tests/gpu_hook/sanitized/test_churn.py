@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from aliquot.gpu_hook.protocol import HookPage
 
 HERE = Path(__file__).parent
-ROUNDS, DEVICES = 10, 2
+ROUNDS, DEVICES = 4 * int(os.environ.get("ALIQUOT_SOAK", "1")), 2
 
 
 @pytest.mark.soak

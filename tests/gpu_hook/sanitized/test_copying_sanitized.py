@@ -25,7 +25,7 @@ def test_copies_in_both_directions_are_clean(
     env = {name: value for name, value in node.hooked_env.items() if name not in WITHOUT}
     for kind, fault in (("memory", ""), (tmp_path, ""), ("memory", "cuMemcpyDtoHAsync_v2:3=700")):
         done = subprocess.run(
-            [program, "1", "2", str(kind)],
+            [program, "1", "2", str(kind), "few"],
             env={**env, "ALIQUOT_SOFTGPU_FAULTS": fault, "ASAN_OPTIONS": "detect_leaks=0"},
             capture_output=True,
             text=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from aliquot.gpu_hook.protocol import MoveOutcome, ResidencyMode
 
 CYCLES = Path(__file__).resolve().parents[1] / "hook" / "cycles.c"
 MIB = 1 << 20
-TIMES = 8
+TIMES = 4 * int(os.environ.get("ALIQUOT_SOAK", "1"))
 
 
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
