@@ -148,10 +148,16 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
         waited_seconds=float(report.get("waited_seconds", 0.0)),
         mode_reason=str(report.get("mode_reason") or ""),
         idle_since=None if idle_since is None else float(idle_since),
-        is_busy=report.get("idle_seconds", 0.0) is None,
+        is_busy=_is_busy(report),
         left_for=None if left_for is None else str(left_for),
         moving=None if moving is None else Moving(int(moving["done_bytes"]), int(moving["total_bytes"])),
     )
+
+
+def _is_busy(report: Mapping[str, Any]) -> bool:
+    """Since when it is idle is said by agents of now, and how long in whole reports alone; null in both: it is not."""
+    name = "idle_seconds" if "idle_seconds" in report else "idle_since"
+    return name in report and report[name] is None
 
 
 def read_host_copies(report: Mapping[str, Any] | None) -> HostCopies | None:

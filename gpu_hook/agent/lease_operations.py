@@ -117,8 +117,11 @@ class LeaseOperations:
         }
 
 
-def describe_lease(leases: LeaseKeeper, kernel_id: str) -> dict[str, Any] | None:
-    """One kernel's residency, for the status, with what it waits for."""
+def describe_lease(leases: LeaseKeeper, kernel_id: str, *, has_ages: bool = True) -> dict[str, Any] | None:
+    """One kernel's residency, for the status, with what it waits for.
+
+    ``has_ages``: with figures that grow by themselves while it is idle, and make each look at it another.
+    """
     record, wait = leases.record(kernel_id), leases.wait(kernel_id)
     if record is None:
         return None
@@ -133,9 +136,10 @@ def describe_lease(leases: LeaseKeeper, kernel_id: str) -> dict[str, Any] | None
             "before": len(wait.before),
             "expected_seconds": _seconds(wait),
         }
+    idle = None if record.idle_since is None else round(now.monotonic - record.idle_since, 3)
     return {
         **describe_residency(record.residency.facts(), now),
-        "idle_seconds": None if record.idle_since is None else round(now.monotonic - record.idle_since, 3),
+        **({"idle_seconds": idle} if has_ages else {}),
         "idle_since": record.idle_at,
         "idle_reason": record.idle_reason,
         "left_for": None if record.left_for is None else record.left_for.value,

@@ -270,7 +270,7 @@ class Agent:
         kernels = [
             {
                 **describe_kernel(kernel, found, self._enforcement, self._compute),
-                "residency": describe_lease(self._leases, kernel.kernel_id),
+                "residency": describe_lease(self._leases, kernel.kernel_id, has_ages=since is None),
                 "misfits": self._misfits(kernel),
                 "trimmed": self._trims.describe(kernel.kernel_id),
             }

@@ -161,7 +161,8 @@ def describe_residency(facts: ResidencyFacts, now: Moment) -> dict[str, Any]:
         "state": facts.state.value,
         "mode": facts.mode.name.lower(),
         "mode_reason": facts.mode_reason,
-        "since": round(now.wall - (now.monotonic - facts.since), 3),
+        # Coarse: of two clocks that drift apart the finer digits change all the time.
+        "since": round(now.wall - (now.monotonic - facts.since), 1),
         "elastic_bytes": facts.elastic_bytes,
         "swapped_bytes": facts.swapped_bytes,
         # What stays is known in all, and why for all of it together: a hook does not say which reason has how much.

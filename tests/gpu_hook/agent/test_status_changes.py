@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from typing import Any
 
 import pytest
 from aliquot.gpu_hook.agent.status_changes import StatusChanges
 from aliquot.gpu_hook.agent_reports import UnreadableReportError, read_status
-from aliquot.gpu_hook.client import AgentClient, AgentRefused
+from aliquot.gpu_hook.client import AgentClient, AgentRefused, KernelActivity
 from aliquot.gpu_hook.status_reader import StatusReader
 
 NODE = {"node": "n", "driver": "softgpu", "enforcer": "hook", "connections": 1, "devices": []}
@@ -105,5 +106,23 @@ def test_an_agent_tells_a_client_what_changed(a_node: Any) -> None:
                 with pytest.raises(AgentRefused, match="since") as refused:
                     await client.ask("status", since=bad)
                 assert refused.value.code == "bad_request"
+
+    asyncio.run(scene())
+
+
+def test_a_kernel_that_does_nothing_is_told_once_though_its_idle_time_grows(a_node: Any) -> None:
+    def idle_seconds() -> float | None:
+        found: float | None = a_node.kernel("a")["residency"]["idle_seconds"]
+        return found
+
+    async def scene() -> None:
+        async with await AgentClient.connect(a_node.folder) as client:
+            await client.reserve("a", owner="ada", hundredths=1)
+            await client.tell_activity("a", KernelActivity(0, 0, time.time()))
+            await asyncio.to_thread(a_node.until, idle_seconds)
+            before, seen = idle_seconds(), (await client.ask("status", since=0))["seen"]
+            await asyncio.to_thread(a_node.until, lambda: idle_seconds() != before)
+            assert (await client.ask("status", since=seen))["kernels"] == []
+            assert not (await client.status()).kernels[0].residency.is_busy
 
     asyncio.run(scene())
