@@ -72,7 +72,6 @@ class AliquotKernelManager(ReplacingKernelManager):
 
     def kernel_state(self, kernel_id: str) -> tuple[str, str]:
         """Where it is in its life (pending, starting, resident, ended), and why. Raises HTTPError 404."""
-        self._check_kernel_id(kernel_id)
         kernel = self.get_kernel(kernel_id)
         waiting = _waiting_reason(kernel)
         if waiting is not None:

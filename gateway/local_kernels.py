@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from aliquot.gateway.activity import Activity
 from aliquot.gateway.admission import AdmissionSnapshot
@@ -14,7 +14,7 @@ from aliquot.gateway.request_queue import QueueEntry
 from aliquot.gateway.status import PLAIN, LocalKernel
 from aliquot.provisioner.errors import RequestError
 from aliquot.provisioner.grant_record import stanza_request
-from aliquot.provisioner.resources import Request
+from aliquot.provisioner.resources import Grant, Request
 from jupyter_client.kernelspec import NoSuchKernel
 
 
@@ -50,14 +50,14 @@ class KernelMemo:
     """The values that were made last: of a thousand kernels few change between two looks."""
 
     def __init__(self) -> None:
-        self._made: dict[str, tuple[Mapping[str, Any], LocalKernel]] = {}
+        self._made: dict[str, LocalKernel] = {}
 
-    def kernel(self, **fields: Any) -> LocalKernel:
-        """The one of these fields; the very same as long as they are equal."""
-        found = self._made.get(fields["id"])
-        if found is None or found[0] != fields:
-            found = self._made[fields["id"]] = (fields, LocalKernel(**fields))
-        return found[1]
+    def same(self, kernel: LocalKernel) -> LocalKernel:
+        """The very one that was made before, if it is equal."""
+        found = self._made.get(kernel.id)
+        if found is None or found != kernel:
+            found = self._made[kernel.id] = kernel
+        return found
 
     def forget_others(self, kernels: int) -> None:
         """Called with each look at so many kernels: of those that are gone nothing is kept for long."""
@@ -84,23 +84,25 @@ def local_kernels(
             continue
         state, reason = manager.kernel_state(kernel_id)
         found.append(
-            memo.kernel(
-                id=kernel_id,
-                name=kernel.kernel_name,
-                owner=manager.owner_of(kernel_id) or "",
-                label=labels.get(kernel_id, ""),
-                request=request or PLAIN,
-                state=state,
-                reason=reason,
-                queue_position=waiting.position if waiting else None,
-                execution_state=getattr(kernel, "execution_state", None),
-                created=waiting.since if waiting else holding.since if holding else None,
-                quotas=holding.grant.quotas if holding else (),
-                last_crash=last_crash,
-                ending_soon=announced.get(kernel_id),
-                dropped_messages=manager.dropped_messages(kernel_id),
-                activity=manager.activity_of(kernel_id),
-                shares=manager.shares_of(kernel_id),
+            memo.same(
+                LocalKernel(
+                    id=kernel_id,
+                    name=kernel.kernel_name,
+                    owner=manager.owner_of(kernel_id) or "",
+                    label=labels.get(kernel_id, ""),
+                    request=request or PLAIN,
+                    state=state,
+                    reason=reason,
+                    queue_position=waiting.position if waiting else None,
+                    execution_state=getattr(kernel, "execution_state", None),
+                    created=waiting.since if waiting else holding.since if holding else None,
+                    quotas=holding.grant.quotas if holding else (),
+                    last_crash=last_crash,
+                    ending_soon=announced.get(kernel_id),
+                    dropped_messages=manager.dropped_messages(kernel_id),
+                    activity=manager.activity_of(kernel_id),
+                    shares=manager.shares_of(kernel_id),
+                )
             )
         )
     return tuple(found)
@@ -118,7 +120,9 @@ def waiting_elsewhere(snapshot: AdmissionSnapshot, known: Iterable[LocalKernel])
 
 
 def request_of(kernel: Any) -> Request | None:
-    """What a kernel's kernelspec asks for; None for a plain kernel, and for one whose kernelspec is gone."""
+    """What a kernel has, or else what its kernelspec asks for; None for a plain kernel, and where that is gone."""
+    if (grant := getattr(kernel, "grant", None)) is not None:
+        return cast(Grant, grant).request
     try:
         return stanza_request(kernel.kernel_spec.metadata)
     except (NoSuchKernel, RequestError):

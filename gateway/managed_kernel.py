@@ -167,6 +167,8 @@ class ManagedKernel(ServerKernelManager):
 
     def waiting_reason(self) -> str | None:
         """Why it waits for a grant; None when it does not."""
+        if self._ready is not None and self._ready.done():
+            return None  # only a start waits, and this one is over
         entry = None if self.admission is None else self.admission.waiting(self.kernel_id)
         if entry is not None:
             return entry.reason

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from aliquot.gateway.access import Access
 from aliquot.gateway.activity import Activity
@@ -41,8 +41,7 @@ FOREIGN = "foreign"
 _NOT_RUNNING = ("pending", "starting", "ended")
 
 
-@dataclass(frozen=True)
-class LocalKernel:
+class LocalKernel(NamedTuple):
     """A kernel of this server as the server knows it. ``quotas``: what it was granted; none for a plain kernel.
 
     ``dropped_messages``: what its browsers were not sent, by reason, and ``activity``: what of it runs; None where no
@@ -182,7 +181,7 @@ def _resize(entry: QueueEntry | None) -> Report | None:
 def _with_ending(kernel: LocalKernel, why: Mapping[str, Ending]) -> LocalKernel:
     """A kernel whose start failed is still there for Jupyter, which may try again."""
     ending = why.get(kernel.id) if kernel.state == "ended" else None
-    return kernel if ending is None else replace(kernel, reason=ending.message, ending=ending)
+    return kernel if ending is None else kernel._replace(reason=ending.message, ending=ending)
 
 
 def access_for(who: User, owner: str, shares: Shares = UNSHARED) -> Access:
