@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from aliquot.gpu_hook.waiting import end_task
 from aliquot.provisioner.errors import (
@@ -177,12 +176,7 @@ class Admission:
         waiting = Waiting(holding.asker, pending, shown_since, future)
         self._queue.add(waiting)
         self._work.set()
-        looked = asyncio.ensure_future(waiting.looked_at.wait())
-        waits: set[asyncio.Future[Any]] = {future, looked}
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            looked.cancel()
+        await waiting.until_looked_at()
         entry = None if future.done() else self.waiting(kernel_id, grows=True)
         return await future if entry is None else entry
 
@@ -235,15 +229,18 @@ class Admission:
     async def _run(self) -> None:
         while True:
             await self._wait_for_work()
-            looked_at = list(self._queue)
-            try:
-                await self._cycle()
-            except Exception:
-                self._log.exception("admission=failed; the queue is looked at again")
-            for waiting in looked_at:
-                waiting.looked_at.set()
-            for observer in list(self._observers):
-                observer()
+            await self._turn()  # what it looked at is kept by nobody while it waits
+
+    async def _turn(self) -> None:
+        looked_at = list(self._queue)
+        try:
+            await self._cycle()
+        except Exception:
+            self._log.exception("admission=failed; the queue is looked at again")
+        for waiting in looked_at:
+            waiting.looked_at.set()
+        for observer in list(self._observers):
+            observer()
 
     async def _wait_for_work(self) -> None:
         """Until somebody sets the event, or until the first deadline of those who wait."""

@@ -344,10 +344,7 @@ class AliquotKernelManager(ReplacingKernelManager):
 
     def remove_kernel(self, kernel_id: str) -> Any:
         """Called by MultiKernelManager when a kernel has ended, or never started."""
-        self.owners.forget(kernel_id)
         self._kernel_connections.pop(kernel_id, None)
-        if self.memory is not None:
-            self.memory.forget(kernel_id)
         return super().remove_kernel(kernel_id)
 
     def _handle_kernel_died(self, kernel_id: str) -> None:

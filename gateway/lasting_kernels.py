@@ -86,7 +86,17 @@ class LastingKernelManager(RelayedKernelManager):
             if kernel.has_kernel and kernel.ready.done() and kernel_id not in self._stopping:
                 kernel.note(KernelState.RUNNING)
 
-    # ---- left
+    # ---- gone, or left
+
+    def remove_kernel(self, kernel_id: str) -> Any:
+        """Called by MultiKernelManager when a kernel has ended, or never started."""
+        self.owners.forget(kernel_id)
+        if self.memory is not None:
+            self.memory.forget(kernel_id)
+        kernel = super().remove_kernel(kernel_id)
+        if isinstance(kernel, ManagedKernel):
+            kernel.let_go()
+        return kernel
 
     async def leave_kernels(self) -> None:
         """The server stops, and its kernels go on: forget them without a word to them. Ends those that cannot."""

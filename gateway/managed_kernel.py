@@ -301,6 +301,14 @@ class ManagedKernel(ServerKernelManager):
         self.reason = str(error) if isinstance(error, AliquotError) else f"the kernel could not be started: {error!r}"
         self.tell_failed(self, error)
 
+    def let_go(self) -> None:
+        """It is removed. Its parts, which know it as their parent, are no longer its own: so all of it is freed at
+        once, and not when Python next looks for garbage among a thousand kernels."""
+        self.provisioner = self._restarter = None
+        error = self.start_failure()
+        while error is not None:  # its frames know the kernel
+            error.__traceback__, error = None, error.__cause__ or error.__context__
+
     async def _async_is_alive(self) -> bool:
         """Called by the restarter, and while its end is waited for: the moment at which how it ended is known."""
         is_alive = await super()._async_is_alive()

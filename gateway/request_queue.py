@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from aliquot.provisioner.errors import AliquotError, WithdrawnError
 from aliquot.provisioner.resources import Grant, Request
@@ -50,6 +51,15 @@ class Waiting:
     def is_growth(self) -> bool:
         """Whether it runs, and is to change its size."""
         return self.pending.held is not None
+
+    async def until_looked_at(self) -> None:
+        """Until a cycle has looked at it, or it has its answer."""
+        looked = asyncio.ensure_future(self.looked_at.wait())
+        waits: set[asyncio.Future[Any]] = {self.future, looked}
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            looked.cancel()
 
 
 class RequestQueue:
