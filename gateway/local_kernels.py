@@ -83,28 +83,25 @@ def local_kernels(
         if request is None and not (last_crash or kernel_id in announced or getattr(kernel, "was_shared", False)):
             continue
         state, reason = manager.kernel_state(kernel_id)
-        found.append(
-            memo.same(
-                LocalKernel(
-                    id=kernel_id,
-                    name=kernel.kernel_name,
-                    owner=manager.owner_of(kernel_id) or "",
-                    label=labels.get(kernel_id, ""),
-                    request=request or PLAIN,
-                    state=state,
-                    reason=reason,
-                    queue_position=waiting.position if waiting else None,
-                    execution_state=getattr(kernel, "execution_state", None),
-                    created=waiting.since if waiting else holding.since if holding else None,
-                    quotas=holding.grant.quotas if holding else (),
-                    last_crash=last_crash,
-                    ending_soon=announced.get(kernel_id),
-                    dropped_messages=manager.dropped_messages(kernel_id),
-                    activity=manager.activity_of(kernel_id),
-                    shares=manager.shares_of(kernel_id),
-                )
-            )
+        made = LocalKernel(
+            id=kernel_id,
+            name=kernel.kernel_name,
+            owner=manager.owner_of(kernel_id) or "",
+            label=labels.get(kernel_id, ""),
+            request=request or PLAIN,
+            state=state,
+            reason=reason,
+            queue_position=waiting.position if waiting else None,
+            execution_state=getattr(kernel, "execution_state", None),
+            created=waiting.since if waiting else holding.since if holding else None,
+            quotas=holding.grant.quotas if holding else (),
+            last_crash=last_crash,
+            ending_soon=announced.get(kernel_id),
+            dropped_messages=manager.dropped_messages(kernel_id),
+            activity=manager.activity_of(kernel_id),
+            shares=manager.shares_of(kernel_id),
         )
+        found.append(memo.same(made))
     return tuple(found)
 
 
