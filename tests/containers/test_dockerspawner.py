@@ -31,8 +31,7 @@ def test_a_servers_container_holds_no_gpu_and_its_kernels_have_the_size_of_the_s
         _, page = alice.post("hub/spawn", gpu="1")
         assert "alice may have 0.5" in page
         assert hub.server_box("alice") is None
-        alice.post("hub/spawn", gpu="0.25")
-        hub.until(lambda: hub.ask("hub/api/users/alice")["servers"].get("", {}).get("ready"), "alice's server")
+        hub.wait_for_server("alice", lambda: alice.post("hub/spawn", gpu="0.25"))
 
         box = hub.server_box("alice")
         environment = dict(line.partition("=")[::2] for line in box.attrs["Config"]["Env"])
@@ -52,10 +51,8 @@ def test_a_servers_container_holds_no_gpu_and_its_kernels_have_the_size_of_the_s
         server = f"{hub.url}/user/alice"
         assert run_cell(server, token, made["id"], "kept = 6 * 7; print(kept)") == "42\n"
 
-        hub.ask("hub/api/users/alice/server", "DELETE", token=token)
-        hub.until(lambda: not hub.ask("hub/api/users/alice")["servers"].get(""), "the end of alice's server")
+        hub.stop_server("alice")
         assert [one["id"] for one in hub.ask("services/aliquot/api/kernels", token=token)] == [made["id"]]
-        hub.ask("hub/api/users/alice/server", "POST", token=token)
-        hub.until(lambda: hub.ask("hub/api/users/alice")["servers"].get("", {}).get("ready"), "alice's next server")
+        hub.wait_for_server("alice", lambda: hub.ask("hub/api/users/alice/server", "POST", token=token))
         assert [one["id"] for one in hub.ask("user/alice/api/kernels", token=token)] == [made["id"]]
         assert run_cell(server, token, made["id"], "print(kept)") == "42\n"
