@@ -1,7 +1,8 @@
 """A browser's websocket to a kernel on the gateway, as Jupyter Server has it, and its end when the gateway refuses it.
 
 Jupyter's own tries five times and then drops in silence what the browser sends, which would wait for ever; here the
-browser's ends then, so that the page knows, and comes again by itself.
+browser's ends then, so that the page knows, and comes again by itself. A page takes each socket that opens for a
+success, and comes again at once: after a refusal that is final its next ones are refused before they open.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -9,18 +10,47 @@ browser's ends then, so that the page knows, and comes again by itself.
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Any
 
 from aliquot.gateway.gateway_questions import gateway_words
 from jupyter_server.gateway.connections import GatewayWebSocketConnection
 from jupyter_server.gateway.gateway_client import GatewayClient
 from tornado.httpclient import HTTPClientError
+from tornado.web import HTTPError
 
 _REFUSED = 1008
 _AWAY = 1013
 _LONGEST_REASON_BYTES = 123
 # Not any more, or not at all: a kernel that ended, or is shared no more, is not found.
 _FINAL = (403, 404)
+
+
+# Where the refusals are, in the application's settings.
+SETTING = "aliquot_refused_sockets"
+_REFUSED_SECONDS = 10.0
+
+
+class Refusals:
+    """Kernels whose websockets the gateway refused a short while ago. ``now``: seconds that only go forward."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        # By kernel id: since when, the status and the words.
+        self._noted: dict[str, tuple[float, int, str]] = {}
+
+    def note(self, kernel_id: str, code: int, reason: str) -> None:
+        """The gateway refused it just now."""
+        now = self._now()
+        self._noted = {one: said for one, said in self._noted.items() if now - said[0] < _REFUSED_SECONDS}
+        self._noted[kernel_id] = (now, code, reason)
+
+    def check(self, kernel_id: str) -> None:
+        """Raises HTTPError, the gateway's, for one that it need not be asked about again yet."""
+        since, code, reason = self._noted.get(kernel_id, (float("-inf"), 0, ""))
+        if self._now() - since < _REFUSED_SECONDS:
+            raise HTTPError(code, reason)
 
 
 class RemoteWebsocketConnection(GatewayWebSocketConnection):
@@ -31,7 +61,10 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
         super()._connection_done(fut)
         error = None if self.disconnected or fut.cancelled() else fut.exception()
         if isinstance(error, HTTPClientError) and error.code in _FINAL:
-            self._end(_REFUSED, gateway_words(error) or "the gateway refuses this kernel")
+            reason = gateway_words(error) or "the gateway refuses this kernel"
+            refusals = self.websocket_handler.settings.setdefault(SETTING, Refusals(time.monotonic))
+            refusals.note(str(self.kernel_id), error.code, reason)
+            self._end(_REFUSED, reason)
         elif error is not None and self.retry >= GatewayClient.instance().gateway_retry_max:
             self._end(_AWAY, gateway_words(error) or "the gateway does not answer: open it again when it is back")
 

@@ -16,6 +16,7 @@ from aliquot.gateway.gateway_questions import gateway_words
 from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.message_limits import MessagePace, explain_large_messages, message_pace
 from aliquot.gateway.remote_kernels import OWN_KERNELS, OWNER_HEADER
+from aliquot.gateway.remote_sockets import SETTING as REFUSED_SOCKETS
 from aliquot.gateway.replaced_kernel import replace
 from aliquot.gateway.websocket import KernelWebsocketConnection
 from aliquot.provisioner.errors import AliquotError
@@ -190,6 +191,9 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
 
     @ws_authenticated
     async def get(self, kernel_id: str) -> None:
+        refusals = self.settings.get(REFUSED_SOCKETS)
+        if refusals is not None:
+            refusals.check(kernel_id)
         await with_cause(super().get, kernel_id)
 
     async def open(self, kernel_id: str) -> None:

@@ -51,9 +51,9 @@ class HubWithLab(HubProcess):
 
 
 class Person:
-    """Somebody with a browser of their own, who knows the Hub's address and their password."""
+    """Somebody with a browser of their own, who knows their password, and the Hub's address where there is one."""
 
-    def __init__(self, page: Page, name: str, hub: HubProcess) -> None:
+    def __init__(self, page: Page, name: str, hub: HubProcess | None = None) -> None:
         self.page = page
         self.name = name
         self._hub = hub
@@ -61,6 +61,7 @@ class Person:
 
     def log_in(self) -> None:
         """By the Hub's own form; leads to the spawn page where no server runs."""
+        assert self._hub is not None  # its form is what is filled in
         self.page.goto(f"{self._hub.url}/hub/login")
         self.page.get_by_label("Username:").fill(self.name)
         self.page.locator("#password_input").fill(PASSWORD)

@@ -76,6 +76,17 @@ class GatewayProcess(LabProcess):
         return LabProcess(with_aliquot=True, settings=settings, options=(*options, "--Aliquot.keep_kernels=never"))
 
 
+class GatewayWithPages(GatewayProcess):
+    """The same with a JupyterLab of its own, whose pages are the administrator's."""
+
+    @property
+    def lab_url(self) -> str:
+        return f"{self.url}lab?token={TOKENS[ADMINISTRATOR]}&reset"
+
+    def _words(self) -> list[str]:
+        return [*LabProcess._words(self), f"--config={self._home / 'serve.py'}"]
+
+
 @contextlib.contextmanager
 def labs_side_by_side(
     gateway: GatewayProcess, users: tuple[str, ...], settings: dict[str, dict[str, Any]]

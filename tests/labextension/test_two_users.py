@@ -4,7 +4,7 @@ GPU: what each sees of the other, and what they do to each other."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,12 +12,14 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+    from tests.labextension.hub_pages import Person
     from tests.labextension.lab_page import LabPage
     from tests.labextension.lab_process import LabProcess
-    from tests.labextension.server_processes import an_empty_notebook
+    from tests.labextension.server_processes import GatewayWithPages, an_empty_notebook
 else:
+    from hub_pages import Person
     from lab_page import LabPage
-    from server_processes import an_empty_notebook
+    from server_processes import GatewayWithPages, an_empty_notebook
 
 pytestmark = pytest.mark.browser
 
@@ -28,6 +30,13 @@ _ASK = """([path, method]) => {
   return fetch(baseUrl + path, {method, headers: {'X-XSRFToken': xsrf}})
     .then(answer => answer.text().then(text => [answer.status, text]));
 }"""
+
+
+@pytest.fixture(scope="module")
+def a_shared_gateway() -> Iterator[GatewayWithPages]:
+    """With pages for its administrator, who needs no server of her own."""
+    with GatewayWithPages() as gateway:
+        yield gateway
 
 
 def _ask(page: Page, path: str, method: str = "GET") -> tuple[int, str]:
@@ -112,3 +121,34 @@ def test_a_cell_past_the_quota_is_told_and_one_that_waits_runs_when_another_kern
     alice.finish_command("kernelmenu:shutdown")
     shown.locator(".jp-OutputArea-output", has_text="it ran").wait_for()
     shown.get_by_text("resident").first.wait_for()
+
+
+@pytest.mark.soak
+def test_a_kernel_of_the_gateways_own_pages_is_shared_used_and_then_only_seen(
+    a_shared_gateway: GatewayWithPages, labs_of_two: list[LabProcess], pages: Callable[[], Page]
+) -> None:
+    """A user has no pages there: an administrator shares from the gateway itself with who has a server of his own."""
+    ada, bob = (Person(pages(), name) for name in ("ada", "bob"))
+    path = an_empty_notebook(a_shared_gateway.notebooks, "shown.ipynb", "python3.gpu-0.25")
+    ada.lab.open(a_shared_gateway.lab_url).open_notebook(path, "python3.gpu-0.25")
+    ada.lab.show_panel()
+    bob.lab.open(labs_of_two[1].lab_url).show_panel()
+    ada.run("answer = 40 + 2\nprint('it is', answer)")
+    outputs = ".jp-MainAreaWidget:not(.lm-mod-hidden) .jp-OutputArea-output"
+    ada.page.locator(outputs, has_text="it is 42").wait_for()
+    ada.share("shown.ipynb", "bob", "use it")
+    told = bob.page.locator(".Toastify__toast", has_text="you can run cells in it.")
+    told.get_by_role("button", name="Open a notebook on it").click()
+    bob.wait_for_kernel(ada.page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.id"))
+    bob.run("print('bob sees', answer)")
+    bob.page.locator(outputs, has_text="bob sees 42").wait_for()
+    section = bob.lab.panel.get_by_role("region", name="Shared with me")
+    section.get_by_text("of ada").wait_for()
+    ada.share("shown.ipynb", "bob", "see it")
+    section.get_by_text("read-only", exact=True).wait_for()
+    bob.run("answer = 'of bob'")
+    bob.page.locator(outputs, has_text="read-only").wait_for()
+    ada.run("print('still', answer)")
+    ada.page.locator(outputs, has_text="still 42").wait_for()
+    ada.lab.finish_command("kernelmenu:shutdown")
+    section.wait_for(state="detached")

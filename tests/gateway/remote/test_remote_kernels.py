@@ -234,3 +234,19 @@ def test_a_notebook_that_gets_another_kernel_keeps_the_old_one_until_the_gateway
     plain = pick("python3").body["kernel"]["id"]
     mine.until(lambda: mine.kernels() == a_gateway.kernels() == [plain])
     assert mine.execute(plain, "print('here')", until="\n") == "here\n"
+
+
+def test_a_page_whose_kernel_the_gateway_refuses_is_told_once_and_then_refused_before_its_socket_opens(
+    a_gateway: Server, own_servers: Callable[..., list[Server]]
+) -> None:
+    [mine] = own_servers("alice")
+    kernel_id = a_session(mine)["kernel"]["id"]
+    assert a_gateway.ask("DELETE", f"api/kernels/{kernel_id}", token=TOKENS["alice"]).status == 204
+    url = f"ws://127.0.0.1:{mine.port}/api/kernels/{kernel_id}/channels"
+    header = [f"Authorization: token {mine.token}"]
+    first = websocket.create_connection(url, timeout=90, header=header)
+    code, data = first.recv_data()
+    assert (code, int.from_bytes(data[:2], "big")) == (websocket.ABNF.OPCODE_CLOSE, 1008)
+    with pytest.raises(websocket.WebSocketBadStatusException) as refused:
+        websocket.create_connection(url, timeout=90, header=header)
+    assert refused.value.status_code == 404

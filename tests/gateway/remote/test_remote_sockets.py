@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aliquot.gateway.remote_sockets import RemoteWebsocketConnection, fitting
+from aliquot.gateway.remote_sockets import SETTING, Refusals, RemoteWebsocketConnection, fitting
 from tornado.httpclient import HTTPClientError
+from tornado.web import HTTPError
 
 WORDS = "JupyterHub does not know this token"
 
@@ -20,7 +21,8 @@ class Refused(RemoteWebsocketConnection):
     def __init__(self, retry: int) -> None:
         self.retry = retry
         self.closed: list[tuple[int, str]] = []
-        self.__dict__["handler"] = SimpleNamespace(close=lambda code, reason: self.closed.append((code, reason)))
+        close = lambda code, reason: self.closed.append((code, reason))  # noqa: E731
+        self.__dict__["handler"] = SimpleNamespace(close=close, settings={})
 
     websocket_handler = property(lambda self: self.__dict__["handler"])
     log = logging.getLogger(__name__)  # type: ignore[assignment]
@@ -62,3 +64,27 @@ def test_a_reason_fits_the_last_frame(reason: str) -> None:
     told = fitting(reason)
     assert len(told.encode()) <= 123
     assert told == reason or (told.endswith("…") and reason.startswith(told[:-1]))
+
+
+def test_a_page_that_comes_again_at_once_is_refused_before_its_socket_opens_and_asks_anew_later() -> None:
+    """It would come without end: a socket that opened and was closed is a success to it."""
+    seconds = [0.0]
+    refusals = Refusals(lambda: seconds[0])
+    refusals.check("k")
+    refusals.note("k", 403, "100% no")
+    refusals.check("other")
+    with pytest.raises(HTTPError) as refused:
+        refusals.check("k")
+    assert (refused.value.status_code, refused.value.log_message) == (403, "100%% no")
+    seconds[0] = 10.0
+    refusals.check("k")
+
+    async def scenario() -> Refused:
+        handshake: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        handshake.set_exception(refusal(404, b'{"message": "gone"}'))
+        connection = Refused(0)
+        connection._connection_done(handshake)
+        return connection
+
+    with pytest.raises(HTTPError, match="gone"):
+        asyncio.run(scenario()).websocket_handler.settings[SETTING].check("k")
