@@ -26,7 +26,7 @@ _LONGEST_SLEEP_SECONDS = 1.0  # who waits is told every second; idleness shows b
 _SHORTEST_SLEEP_SECONDS = 0.02
 _CHECKPOINT_RETRY_SECONDS = 60.0
 _RETRY_SECONDS = 1.0  # after a move that failed and does not say when to try again
-_SURE_SECONDS = 5.0  # that others hold what kernels need: a move that a busy machine draws out spoils looks at devices
+_SURE_SECONDS = 5.0  # that what is needed is held for good: a busy machine draws out moves, and what hooks tell
 
 Tell = Callable[[str], None]
 
@@ -205,13 +205,14 @@ class LeaseKeeper:
             waits.pop(view.kernel_id, None)
 
     def _is_doubtful(self, view: KernelView, wanted: Mapping[str, int], views: list[KernelView], now: float) -> bool:
-        """Whether only what others seem to have of a device is in the way, and that not for long yet."""
+        """Whether only what others seem to have of a device is in the way, or what kernels that may leave seem to keep
+        there (what was lent a moment ago is on no hook's page yet), and that not for long yet."""
         left = {uuid: self.room.memory_bytes(uuid) - amount for uuid, amount in wanted.items()}
         for one in views:
-            may_leave = one is not view and one.movable_at < NEVER
-            for h in one.holdings:
-                if h.uuid in left:
-                    left[h.uuid] -= h.held_bytes - (h.elastic_bytes if may_leave else 0)
+            if one is view or one.movable_at >= NEVER:
+                for h in one.holdings:
+                    if h.uuid in left:
+                        left[h.uuid] -= h.held_bytes
         if any(amount < 0 for amount in left.values()):
             return False
         return now - self._doubts.setdefault(view.kernel_id, now) < _SURE_SECONDS

@@ -115,6 +115,36 @@ def test_what_others_seem_to_have_for_a_moment_refuses_nobody(play: Any) -> None
     play(scenario)
 
 
+def test_credit_that_its_process_has_not_shown_yet_refuses_nobody(play: Any) -> None:
+    """What was lent a moment ago is on no page of a hook yet: it looks like memory that cannot leave."""
+
+    async def scenario(node: ANode) -> None:
+        lent, grower = node.kernel("lent", 600), node.kernel("grower", 300)
+        lent.residency.staying = 600 * MIB
+        grower.grow(200 * MIB)
+        await node.turn(later=10)
+        assert grower.desks.answers == []
+        lent.residency.staying = 0
+        await node.turn()
+        assert lent.residency.state is KernelState.SWAPPING_OUT
+        await node.finish(lent)
+        assert grower.desks.answers == ["given"]
+
+    play(scenario)
+
+
+def test_what_stays_on_the_device_refuses_who_needs_it(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        stays, grower = node.kernel("stays", 600), node.kernel("grower", 300)
+        stays.residency.staying = 600 * MIB
+        grower.grow(200 * MIB)
+        await node.turn(later=10)
+        await node.turn(later=6)
+        assert grower.desks.answers == ["refused"]
+
+    play(scenario)
+
+
 def test_what_others_have_refuses_who_needs_it(play: Any) -> None:
     async def scenario(node: ANode) -> None:
         idle, grower = node.kernel("idle", 400), node.kernel("grower", 500)
