@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol, cast
 
 from aliquot.gateway.activity import Activity
@@ -16,6 +16,9 @@ from aliquot.provisioner.errors import RequestError
 from aliquot.provisioner.grant_record import stanza_request
 from aliquot.provisioner.resources import Grant, Request
 from jupyter_client.kernelspec import NoSuchKernel
+
+# Values of kernels that are no more.
+_SPARE = 256
 
 
 class KernelManagers(Protocol):
@@ -59,10 +62,10 @@ class KernelMemo:
             found = self._made[kernel.id] = kernel
         return found
 
-    def forget_others(self, kernels: int) -> None:
-        """Called with each look at so many kernels: of those that are gone nothing is kept for long."""
-        if len(self._made) > 4 * kernels + 256:
-            self._made.clear()
+    def forget_others(self, there: Collection[str]) -> None:
+        """Called with each look, and the ids of all that are: of those that are gone few are kept."""
+        if len(self._made) > len(there) + _SPARE:
+            self._made = {one: kernel for one, kernel in self._made.items() if one in there}
 
 
 def local_kernels(

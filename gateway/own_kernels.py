@@ -75,7 +75,7 @@ class OwnKernels:
     def listed(self, admission: AdmissionSnapshot, who: User | None = None) -> tuple[LocalKernel, ...]:
         """What is told of them; ``who``: of those alone that this user may see."""
         ids = self.manager.list_kernel_ids() if who is None else self.manager.visible_to(who)
-        self._memo.forget_others(len(self.manager.owners))
+        self._memo.forget_others(self.manager.owners)
         return local_kernels(self.manager, ids, admission, self._basis.labels(), self.culler.announced(), self._memo)
 
     def problems(self) -> tuple[str, ...]:

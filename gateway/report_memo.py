@@ -14,6 +14,8 @@ from aliquot.gpu_hook.agent_reports import KernelStatus, NodeStatus
 
 Report = dict[str, Any]
 _NO_KERNELS: Mapping[str, KernelStatus] = {}
+# Reports of kernels that are no more: the last that ended are shown for a while.
+_SPARE = 256
 
 
 class _Made:
@@ -36,6 +38,7 @@ class ReportMemo:
         self._kernels = _NO_KERNELS
         self._owned: dict[str, list[KernelStatus]] = {}
         self._devices: DeviceSums | None = None
+        self._limit = _SPARE
         self.made = 0
 
     def report(self, kernel_id: str, view: str, causes: tuple[Any, ...], make: Callable[[], Report]) -> Report:
@@ -75,8 +78,11 @@ class ReportMemo:
             self._devices = DeviceSums(status)
         return self._devices
 
-    def forget_others(self, kernels: int) -> None:
-        """Called with each scene, of so many kernels: of those that are gone nothing is kept for long."""
-        if len(self._reports) > 4 * kernels + 256:
-            self._reports.clear()
-            self._texts.clear()
+    def forget_others(self, there: Callable[[], Collection[str]]) -> None:
+        """Called with each scene. ``there``: gives the ids of all kernels; asked only when many reports came."""
+        if len(self._reports) <= self._limit:
+            return
+        ids = frozenset(there())
+        self._reports = {key: made for key, made in self._reports.items() if key[0] in ids}
+        self._texts = {one: text for one, text in self._texts.items() if one in ids}
+        self._limit = len(self._reports) * 5 // 4 + _SPARE

@@ -36,7 +36,8 @@ class SceneMaker:
         ours = () if self._own is None else self._own.listed(admission, who)
         if self._own is not None:
             problems = (*problems, *self._own.problems())
-        self._memo.forget_others(len(admission.ledger.holdings) + len(node.status.kernels if node.status else ()))
+        waiting = (entry.kernel_id for entry in admission.queue)
+        self._memo.forget_others(lambda: {*admission.ledger.holdings, *self._memo.kernels(node.status), *waiting})
         return Scene(
             version=__version__,
             node=NodeView(node.status, (*problems, *self._remarks)),

@@ -16,7 +16,7 @@ from aliquot.gateway.kernel_shares import Share, Shares
 from aliquot.gateway.local_kernels import KernelMemo, local_kernels
 from aliquot.gateway.report_memo import ReportMemo
 from aliquot.gateway.shared_kernels import SharedKernelManager
-from aliquot.gateway.status import LocalKernel, NodeView, Scene, status_report, status_text
+from aliquot.gateway.status import PLAIN, LocalKernel, NodeView, Scene, status_report, status_text
 from aliquot.gpu_hook.agent_reports import NodeStatus
 from aliquot.gpu_hook.status_reader import StatusReader
 from aliquot.provisioner.resources import GpuShare, Request
@@ -91,9 +91,23 @@ def test_what_is_remembered_is_what_would_be_told_anew(reader: StatusReader) -> 
 def test_kernels_that_are_gone_are_not_remembered_for_long(reader: StatusReader) -> None:
     memo, status = ReportMemo(), reader.read(said())
     status_text(scene(status, memo), ADA)
-    memo.forget_others(3)
+    memo.forget_others(lambda: [f"k{number}" for number in range(9 * COUNT // 10)])
     status_text(scene(status, memo), ADA)
-    assert memo.made == 2 * COUNT
+    assert memo.made == COUNT + COUNT // 10
+    memo.forget_others(lambda: [f"k{number}" for number in range(9 * COUNT // 10)])  # few came since
+    status_text(scene(status, memo), ADA)
+    assert memo.made == COUNT + COUNT // 10
+
+
+def test_what_ended_kernels_leave_is_bounded_by_those_that_are_there(reader: StatusReader) -> None:
+    memo, values = ReportMemo(), KernelMemo()
+    for number in range(3000):
+        kernel_id = f"short-{number}"
+        values.same(LocalKernel(kernel_id, "python3", "ada", "", PLAIN, "resident"))
+        values.forget_others([kernel_id])
+        memo.report(kernel_id, "own", (number,), dict)
+        memo.forget_others(lambda alive=kernel_id: [alive])
+    assert max(len(memo._reports), len(values._made)) < 600
 
 
 def test_the_reader_reads_a_kernel_again_only_when_it_changed(reader: StatusReader) -> None:
