@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,7 +91,7 @@ def test_memory_that_was_refused_is_told_once_and_again_when_it_was_more() -> No
 async def test_who_a_kernel_is_shared_with_hears_of_it_and_who_lost_it_hears_that_and_nothing_after() -> None:
     shared = Shares((Share("user", "bob", Access.READ),))
     alices = LocalKernel("k", "python3", "alice", "", PLAIN, "resident")
-    scenes = [alices, replace(alices, shares=shared), alices, replace(alices, state="swapped")]
+    scenes = [alices, alices._replace(shares=shared), alices, alices._replace(state="swapped")]
     scene = {"kernel": scenes[0]}
     events = KernelEvents(lambda: Scene("", kernels=(scene["kernel"],)), logging.getLogger("test"))
     alice, bob, carol = (events.listen(User(name, "user")) for name in ("alice", "bob", "carol"))
