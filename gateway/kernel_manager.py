@@ -352,9 +352,10 @@ class AliquotKernelManager(ReplacingKernelManager):
         kernel = self._kernels.get(kernel_id)
         if self.endings is not None and isinstance(kernel, ManagedKernel):
             self.endings.given_up(kernel, kernel._restarter.restart_limit)
+        provisioner = None if kernel is None else kernel.provisioner
         super()._handle_kernel_died(kernel_id)
-        if kernel is not None:
-            ending = asyncio.ensure_future(kernel._async_cleanup_resources(restart=False))
+        if isinstance(kernel, ManagedKernel):
+            ending = asyncio.ensure_future(kernel.clean_up_removed(provisioner))
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
 

@@ -25,6 +25,7 @@ from aliquot.provisioner.runtime.container import ContainerRuntime
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.kernelspec import KernelSpec, NoSuchKernel
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
+from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 from jupyter_server.services.kernels.kernelmanager import ServerKernelManager, emit_kernel_action_event
 
 from .admission import Admission
@@ -308,6 +309,14 @@ class ManagedKernel(ServerKernelManager):
         error = self.start_failure()
         while error is not None:  # its frames know the kernel
             error.__traceback__, error = None, error.__cause__ or error.__context__
+
+    async def clean_up_removed(self, provisioner: KernelProvisionerBase | None) -> None:
+        """Of one that was removed first, for its restarter gave up: what it had of a process, relay and grant ends."""
+        self.provisioner = provisioner
+        try:
+            await self._async_cleanup_resources(restart=False)
+        finally:
+            self.let_go()
 
     async def _async_is_alive(self) -> bool:
         """Called by the restarter, and while its end is waited for: the moment at which how it ended is known."""

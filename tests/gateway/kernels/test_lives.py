@@ -89,9 +89,13 @@ async def test_autorestart_after_sigkill_keeps_the_grant(a_gateway: Any, jp_fetc
     await until(lambda: kernel.provisioner.pid in a_gateway.node.kernels()[kernel_id]["pids"])
 
 
-async def test_a_kernel_that_keeps_dying_gives_its_grant_back(a_gateway: Any, jp_fetch: Any, until: Any) -> None:
+async def test_a_kernel_that_keeps_dying_gives_its_grant_back_and_leaves_no_relay(
+    a_gateway: Any, jp_fetch: Any, until: Any
+) -> None:
     kernel_id = await start(jp_fetch, "ending.gpu-0.5")
     kernel = await ready(a_gateway, kernel_id)
+    relay = kernel.provisioner._relay.record
+    assert relay.is_alive
     kernel._restarter.restart_limit = 1
     kernel._restarter.time_to_dead = 0.2
     kernel._restarter.stop()
@@ -99,6 +103,7 @@ async def test_a_kernel_that_keeps_dying_gives_its_grant_back(a_gateway: Any, jp
     await until(lambda: kernel_id not in a_gateway.kernels, 20)
     await until(lambda: a_gateway.held() == set())
     assert a_gateway.node.kernels() == {}
+    await until(lambda: not relay.folder.exists())
 
 
 async def test_the_servers_end_ends_all_and_withdraws_what_waits(
