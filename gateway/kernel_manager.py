@@ -129,20 +129,20 @@ class AliquotKernelManager(ReplacingKernelManager):
         kwargs["kernel_name"] = self.with_requested_size(kwargs["kernel_name"])
         replaced = self.asked_to_replace(user, requested_env())
         is_sized = self._check_start(kwargs["kernel_name"], user, replaced)
-        later = replaced if is_sized and self.admission is not None else frozenset()
-        if later:
-            kwargs[REPLACES] = sorted(later)
+        replaced = self.ended_by_us(replaced, waits=is_sized)
+        if replaced:
+            kwargs[REPLACES] = sorted(replaced)
         if self.containers is not None and self.containers.wants(kwargs["kernel_name"] or self.default_kernel_name):
             kwargs[REQUEST_ENV] = self.containers.allowed_env(requested_env())
         self.owners.note(kernel_id, user.name)
         try:
             await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)
             if is_sized:
-                self.replace_later(later)
+                self.replace_later(replaced)
             else:
                 # As Jupyter does without pending kernels: a plain start is answered when it is done.
                 await self._finish_start(kernel_id)
-                self.replace_now(replaced, requested_env())
+                self.replace_now(replaced)
         except BaseException as error:
             self.owners.forget(kernel_id)
             if isinstance(error, AliquotError):

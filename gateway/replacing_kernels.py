@@ -44,6 +44,12 @@ class ReplacingKernelManager(SharedKernelManager):
         before = kernel.replaces if isinstance(kernel, ManagedKernel) and kernel.grant is None else ()
         return frozenset({kernel_id, *(one for one in before if self.owners.get(one) == user.name)})
 
+    def ended_by_us(self, replaced: frozenset[str], *, waits: bool) -> frozenset[str]:
+        """Those of them that nobody else ends. ``waits``: for a grant; else a session's own ends with its request."""
+        if self.admission is None:
+            return frozenset()
+        return replaced if waits else replaced - {CallContext.get(REPLACED_KERNEL)}
+
     def replace_later(self, replaced: frozenset[str]) -> None:
         """A kernel was asked for in their place that waits for a grant: one that waits, too, ends at once."""
         for kernel_id in replaced:
@@ -53,9 +59,9 @@ class ReplacingKernelManager(SharedKernelManager):
             else:
                 self.spare(kernel_id)
 
-    def replace_now(self, replaced: frozenset[str], env: Mapping[str, str]) -> None:
-        """A kernel without a GPU runs in their place. The one that was named ends with the request itself."""
-        for kernel_id in replaced - {_named(env)}:
+    def replace_now(self, replaced: frozenset[str]) -> None:
+        """A kernel without a GPU runs in their place."""
+        for kernel_id in replaced:
             self._end_soon(kernel_id)
 
     def end_replaced(self, kernel: ManagedKernel) -> None:
@@ -65,7 +71,9 @@ class ReplacingKernelManager(SharedKernelManager):
                 self._end_soon(kernel_id)
 
     def _end_soon(self, kernel_id: str) -> None:
-        owner = self.owners[kernel_id]
+        owner = self.owners.get(kernel_id)
+        if owner is None:
+            return  # it ended meanwhile
         ending = asyncio.ensure_future(self.end_kernel(kernel_id, asked_by_user(owner, owner)))
         self._ending.add(ending)
         ending.add_done_callback(self._ended)

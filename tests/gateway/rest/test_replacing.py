@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from aliquot.provisioner.endings import asked_by_user
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
@@ -139,3 +140,32 @@ async def test_nobody_has_a_kernel_of_somebody_else_replaced(ask: Ask, an_agent:
     mine = await ask("alice", "POST", "api/kernels", body=body)
     assert (mine.status, mine.json["replaces"]) == (201, [old]), "as her own server asks in gateway mode"
     await until_alone(ask, mine.json["id"])
+
+
+async def test_who_names_a_kernel_to_replace_has_no_more_of_them_than_he_may(
+    ask: Ask, an_agent: FakeAgent, a_server: ServerApp
+) -> None:
+    session = await a_session(ask, an_agent)
+    body = {"name": "python3", "env": {"KERNEL_REPLACES": session["kernel"]["id"]}}
+    plain = await ask("alice", "POST", "api/kernels", body=body)
+    assert (plain.status, plain.json["replaces"]) == (201, [session["kernel"]["id"]]), "nobody else ends the old one"
+    await until_alone(ask, plain.json["id"])
+
+
+async def test_a_replaced_kernel_that_ends_by_itself_meanwhile_costs_nobody_the_new_one(
+    ask: Ask, an_agent: FakeAgent, a_server: ServerApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await a_session(ask, an_agent)
+    an_agent.gives_room = False
+    assert (await pick(ask, session, "python3.gpu-0.8")).json["kernel"]["replaces"] == [session["kernel"]["id"]]
+    manager: Any = a_server.kernel_manager
+    finish = manager._finish_start
+
+    async def finish_late(kernel_id: str) -> None:
+        await finish(kernel_id)
+        await manager.end_kernel(session["kernel"]["id"], asked_by_user("alice", "alice"))
+
+    monkeypatch.setattr(manager, "_finish_start", finish_late)
+    plain = await pick(ask, session, "python3")
+    assert plain.status == 200, plain.body
+    await until_alone(ask, plain.json["kernel"]["id"])
