@@ -21,7 +21,7 @@ from tornado.websocket import WebSocketClientConnection, WebSocketError, websock
 # Below the patience of a browser that asks us; the client alone would try for half a minute.
 _ANSWER_SECONDS = 5.0
 # A gateway whose machine went away closes nothing: it is noticed by its silence.
-_PING_SECONDS = 30.0
+PING_SECONDS = 30.0
 _AWAY = 503
 _NOT_FOUND = 404
 _MOST_WORDS = 2000
@@ -54,7 +54,7 @@ async def open_events() -> WebSocketClientConnection:
     client = GatewayClient.instance()
     url = url_path_join(client.ws_url or "", "aliquot/api/events")
     request = HTTPRequest(url, **client.load_connection_args())  # type: ignore[no-untyped-call]
-    opening = asyncio.ensure_future(websocket_connect(request, ping_interval=_PING_SECONDS))
+    opening = asyncio.ensure_future(websocket_connect(request, ping_interval=PING_SECONDS))
     try:
         return await within(asyncio.shield(opening), _ANSWER_SECONDS)
     except HTTPClientError as error:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aliquot.gateway.replaced_kernel import is_left_to_gateway, variables
+from aliquot.gpu_hook.waiting import within
 from jupyter_server import CallContext
 from jupyter_server.gateway.gateway_client import gateway_request
 from jupyter_server.gateway.managers import GatewayKernelManager, GatewayMappingKernelManager
@@ -29,6 +30,10 @@ OWN_KERNELS = {"owner": "me"}
 SPARED_KERNEL = "aliquot_spared_kernel"
 
 _NOT_FOUND = 404
+_UNAVAILABLE = 503
+_REFUSALS = (401, 403)
+# Below the patience of a browser that asks; Jupyter's client alone would try for half a minute.
+_ANSWER_SECONDS = 5.0
 _FIRST_RETRY_SECONDS = 0.5
 _LAST_RETRY_SECONDS = 30.0
 
@@ -111,6 +116,28 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
                 # While the gateway answered.
                 models[kernel_id] = started
         return list(models.values())
+
+    def is_remote(self, kernel_id: str) -> bool:
+        """Whether it is one of the gateway's that this server knows of."""
+        return kernel_id in self._kernels
+
+    async def ask_for_kernel(self, kernel_id: str) -> None:
+        """Raises HTTPError: 404 for one that the gateway does not know, 503 while nobody can tell.
+
+        By the first a page takes its kernel for dead, by the second it asks again for as long as it takes.
+        """
+        try:
+            model = await within(self._kernels[kernel_id].refresh_model(), _ANSWER_SECONDS)
+        except HTTPError as error:
+            if error.status_code in _REFUSALS:
+                return  # as heard last: the kernel is there
+            raise HTTPError(_UNAVAILABLE, f"the gateway cannot say how kernel {kernel_id} is: {error}") from error
+        except (OSError, ValueError, asyncio.TimeoutError) as error:
+            raise HTTPError(_UNAVAILABLE, f"the gateway does not answer: {error!r}") from error
+        if model is None:
+            self.remove_kernel(kernel_id)
+            self._started.discard(kernel_id)
+            raise HTTPError(_NOT_FOUND, f"Kernel does not exist: {kernel_id}")
 
     async def find_kernels(self) -> None:
         """Ask until the gateway was heard once. Called when the server starts."""

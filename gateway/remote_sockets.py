@@ -1,28 +1,37 @@
-"""A browser's websocket to a kernel on the gateway, as Jupyter Server has it, and its end when the gateway refuses it.
+"""A browser's websocket to a kernel on the gateway: it is open while the one to the gateway is, and no longer.
 
-Jupyter's own tries five times and then drops in silence what the browser sends, which would wait for ever; here the
-browser's ends then, so that the page knows, and comes again by itself. A page takes each socket that opens for a
-success, and comes again at once: after a refusal that is final its next ones are refused before they open.
+Jupyter's own opens before the gateway answers, stays open while it tries again, and drops in silence what the browser
+sends meanwhile, its first question included. Here a page is let in once the gateway has let us in, so that it keeps
+what it has to say until then. A page takes each socket that opens for a success, and comes again at once: after a
+refusal that is final its next ones are refused before they open.
 """
 
-# mypy: disable-error-code="no-untyped-call"
-# Jupyter Server's websocket connection carries no types.
+# mypy: disable-error-code="no-untyped-call, override"
+# Jupyter Server's websocket connection carries no types, and its methods are not as its base class says.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
-from typing import Any
 
-from aliquot.gateway.gateway_questions import gateway_words
+from aliquot.gateway.gateway_questions import PING_SECONDS, gateway_words
 from jupyter_server.gateway.connections import GatewayWebSocketConnection
 from jupyter_server.gateway.gateway_client import GatewayClient
-from tornado.httpclient import HTTPClientError
+from jupyter_server.utils import url_path_join
+from tornado.escape import url_escape
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.httputil import url_concat
 from tornado.web import HTTPError
+from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, WebSocketError, websocket_connect
 
 _REFUSED = 1008
 _AWAY = 1013
+_AWAY_WORDS = "the gateway does not answer: wait until it is back"
+_UNAVAILABLE = 503
 _LONGEST_REASON_BYTES = 123
+# A browser waits no longer for its socket to open.
+_BROWSERS_SECONDS = 300.0
 # Not any more, or not at all: a kernel that ended, or is shared no more, is not found.
 _FINAL = (403, 404)
 
@@ -56,22 +65,93 @@ class Refusals:
 class RemoteWebsocketConnection(GatewayWebSocketConnection):
     """Made by KernelWebsocketHandler for each socket of a server in gateway mode."""
 
-    def _connection_done(self, fut: asyncio.Future[Any]) -> None:
-        """Called when the gateway answered the handshake, the first one or that after a loss."""
-        super()._connection_done(fut)
-        error = None if self.disconnected or fut.cancelled() else fut.exception()
-        if isinstance(error, HTTPClientError) and error.code in _FINAL:
-            reason = gateway_words(error) or "the gateway refuses this kernel"
-            refusals = self.websocket_handler.settings.setdefault(SETTING, Refusals(time.monotonic))
-            refusals.note(str(self.kernel_id), error.code, reason)
-            self._end(_REFUSED, reason)
-        elif error is not None and self.retry >= GatewayClient.instance().gateway_retry_max:
-            self._end(_AWAY, gateway_words(error) or "the gateway does not answer: open it again when it is back")
+    _reader: asyncio.Future[None] | None = None
+    _refusal = ""
+
+    async def prepare(self) -> None:
+        """Called before the browser's socket opens. Raises HTTPError 503 where the gateway stays away.
+
+        It is tried as long as Jupyter's own would be: then the browser hears of it, and comes again by itself.
+        """
+        client = GatewayClient.instance()
+        deadline = time.monotonic() + patience_seconds(client)
+        while not self.disconnected:
+            try:
+                self.ws = await self._dial()
+                if not self.disconnected:
+                    return
+            except (HTTPClientError, WebSocketError, OSError, ValueError) as error:
+                if isinstance(error, HTTPClientError) and error.code in _FINAL:
+                    self._note(error)
+                    return
+                if time.monotonic() >= deadline:
+                    self.log.warning("kernel=%s socket=refused reason=%s", self.kernel_id, error)
+                    raise HTTPError(_UNAVAILABLE, gateway_words(error) or _AWAY_WORDS) from error
+                self.log.info("kernel=%s gateway=unavailable tries=again reason=%s", self.kernel_id, error)
+            # Those who lost the same gateway do not all come back to it at one moment.
+            await asyncio.sleep(client.gateway_retry_interval * random.uniform(0.75, 1.25))
+        raise HTTPError(_UNAVAILABLE, "the browser has left")
+
+    async def connect(self) -> None:
+        """Called once the browser's socket is open."""
+        if self.ws is None:
+            self._end(_REFUSED, self._refusal)
+        else:
+            self._reader = asyncio.ensure_future(self._read_until_its_end(self.ws))
+
+    def disconnect(self) -> None:
+        """Called when the browser's socket is closed, which may be before it was open."""
+        self.disconnected = True
+        if self.ws is not None:
+            self.ws.close()
+
+    def handle_incoming_message(self, message: str) -> None:
+        """Called with what the browser sent."""
+        if self.ws is None or self.disconnected:
+            return  # its socket is closing: it hears of it
+        try:
+            self.ws.write_message(message)
+        except WebSocketClosedError:
+            self._lose(self.ws)
+
+    async def _dial(self) -> WebSocketClientConnection:
+        """Answered once the kernel is there: one that waits for its GPU may take long, and that is no failure."""
+        client = GatewayClient.instance()
+        url = url_path_join(client.ws_url or "", client.kernels_endpoint, url_escape(str(self.kernel_id)), "channels")
+        query = {"session_id": self.session_id} if self.session_id else {}
+        told = {**client.load_connection_args(), "request_timeout": _BROWSERS_SECONDS}
+        request = HTTPRequest(url_concat(url, query), **told)
+        opened = await websocket_connect(request, ping_interval=PING_SECONDS)
+        if self.disconnected:
+            opened.close()
+        return opened
+
+    async def _read_until_its_end(self, opened: WebSocketClientConnection) -> None:
+        while not self.disconnected and (message := await opened.read_message()) is not None:
+            self.handle_outgoing_message(message if isinstance(message, str) else message.decode())
+        self._lose(opened)
+
+    def _lose(self, opened: WebSocketClientConnection) -> None:
+        """The gateway's socket is closed, by what it says, or without a word."""
+        if not self.disconnected:
+            code = opened.close_code if opened.close_code in (_REFUSED, _AWAY) else _AWAY
+            self._end(code, opened.close_reason or _AWAY_WORDS)
+
+    def _note(self, error: HTTPClientError) -> None:
+        self._refusal = gateway_words(error) or "the gateway refuses this kernel"
+        refusals = self.websocket_handler.settings.setdefault(SETTING, Refusals(time.monotonic))
+        refusals.note(str(self.kernel_id), error.code, self._refusal)
 
     def _end(self, code: int, reason: str) -> None:
         self.disconnected = True
         self.log.warning("kernel=%s socket=closed reason=%s", self.kernel_id, reason)
         self.websocket_handler.close(code, fitting(reason))
+
+
+def patience_seconds(client: GatewayClient) -> float:
+    """For how long Jupyter's own tries a gateway, by its knobs."""
+    first, longest = client.gateway_retry_interval, client.gateway_retry_interval_max
+    return float(sum(min(first * 2**tries, longest) for tries in range(client.gateway_retry_max)))
 
 
 def fitting(reason: str) -> str:

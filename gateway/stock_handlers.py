@@ -15,7 +15,7 @@ from aliquot.gateway.browser_frames import why_unreadable
 from aliquot.gateway.gateway_questions import gateway_words
 from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.message_limits import MessagePace, explain_large_messages, message_pace
-from aliquot.gateway.remote_kernels import OWN_KERNELS, OWNER_HEADER
+from aliquot.gateway.remote_kernels import OWN_KERNELS, OWNER_HEADER, AliquotRemoteKernelManager
 from aliquot.gateway.remote_sockets import SETTING as REFUSED_SOCKETS
 from aliquot.gateway.replaced_kernel import replace
 from aliquot.gateway.websocket import KernelWebsocketConnection
@@ -119,6 +119,15 @@ class KernelsHandler(kernels.MainKernelHandler):
 
 class KernelHandler(kernels.KernelHandler):
     """GET and DELETE /api/kernels/{id}."""
+
+    @authenticated
+    @authorized
+    async def get(self, kernel_id: str) -> None:
+        """A page whose socket was refused decides by it whether it comes again: the gateway itself is asked."""
+        manager: Any = self.kernel_manager
+        if isinstance(manager, AliquotRemoteKernelManager) and manager.is_remote(kernel_id):
+            await manager.ask_for_kernel(kernel_id)
+        await with_cause(super().get, kernel_id)
 
     @authenticated
     async def delete(self, kernel_id: str) -> None:

@@ -13,6 +13,7 @@ import { kernels } from './plugins/kernels';
 import { notifications } from './plugins/notifications';
 import { panel } from './plugins/panel';
 import { picker } from './plugins/picker';
+import { reviving } from './plugins/reviving';
 import { sizedNotebooks } from './plugins/sized_notebooks';
 import { statusBar } from './plugins/status_bar';
 import { toolbar } from './plugins/toolbar';
@@ -32,7 +33,8 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   toolbar,
   statusBar,
   cellWaits,
-  wakeHints
+  wakeHints,
+  reviving
 ];
 
 export default plugins;

@@ -36,6 +36,8 @@ export namespace PluginIDs {
   export const cellWaits = '@aliquot/lab:cell-waits';
   /** Tells the node that somebody turns to a kernel whose memory is swapped. */
   export const wakeHints = '@aliquot/lab:wake-hints';
+  /** Connects kernels again whose gateway was away. */
+  export const reviving = '@aliquot/lab:reviving';
   /** Tells what happens to one's kernels. */
   export const notifications = '@aliquot/lab:notifications';
 }

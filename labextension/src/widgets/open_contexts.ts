@@ -22,12 +22,21 @@ function contextWhere(
   widgets: Iterable<Widget>,
   isIt: (context: ISessionContext) => boolean
 ): ISessionContext | null {
-  for (const widget of widgets) {
-    const shown: Widget & IWithSession = widget;
-    const context = shown.sessionContext ?? shown.context?.sessionContext;
-    if (context && isIt(context)) {
+  for (const context of contextsOf(widgets)) {
+    if (isIt(context)) {
       return context;
     }
   }
   return null;
+}
+
+/** The sessions of the documents and consoles among these widgets. */
+export function* contextsOf(widgets: Iterable<Widget>): Iterable<ISessionContext> {
+  for (const widget of widgets) {
+    const shown: Widget & IWithSession = widget;
+    const context = shown.sessionContext ?? shown.context?.sessionContext;
+    if (context) {
+      yield context;
+    }
+  }
 }

@@ -139,15 +139,15 @@ def a_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def serving() -> Iterator[Server]:
-    """`aliquot serve` with three users. Its kernels end with it, however it ends."""
+def serving(keep_kernels: str = "never") -> Iterator[Server]:
+    """`aliquot serve` with three users. Its kernels end with it, however it ends, or outlive it: as asked."""
     with a_folder() as folder:
         users = {name: {"token": token} for name, token in TOKENS.items()}
         users["ada"]["role"] = "admin"
         config = folder / "serve.py"
         config.write_text(
             f"c.AliquotIdentityProvider.users = {users!r}\n"
-            "c.Aliquot.start_agent = False\nc.Aliquot.keep_kernels = 'never'\n"
+            f"c.Aliquot.start_agent = False\nc.Aliquot.keep_kernels = {keep_kernels!r}\n"
             f"c.Aliquot.runtime_dir = {str(folder / 'run')!r}\n"
         )
         (folder / "run").mkdir(mode=0o700)
@@ -176,6 +176,13 @@ def a_gateway() -> Iterator[Server]:
 def own_gateway() -> Iterator[Server]:
     """One that a test may end and start again."""
     with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def a_lasting_gateway() -> Iterator[Server]:
+    """One that a test may kill and start again; its kernels outlive it. It has to run when the test ends."""
+    with serving("always") as server:
         yield server
 
 

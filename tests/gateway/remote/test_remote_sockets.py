@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 from aliquot.gateway.remote_sockets import SETTING, Refusals, RemoteWebsocketConnection, fitting
+from jupyter_server.gateway.gateway_client import GatewayClient
 from tornado.httpclient import HTTPClientError
 from tornado.web import HTTPError
+from tornado.websocket import WebSocketClosedError
 
 WORDS = "JupyterHub does not know this token"
 
 
-class Refused(RemoteWebsocketConnection):
-    """Without a kernel and a browser behind it."""
+class Scripted(RemoteWebsocketConnection):
+    """Without a kernel and a browser behind it. Each try meets the next of ``answers``, the last one for ever."""
 
-    def __init__(self, retry: int) -> None:
-        self.retry = retry
+    def __init__(self, answers: list[Any]) -> None:
+        self.answers = answers
         self.closed: list[tuple[int, str]] = []
         close = lambda code, reason: self.closed.append((code, reason))  # noqa: E731
         self.__dict__["handler"] = SimpleNamespace(close=close, settings={})
@@ -28,35 +30,120 @@ class Refused(RemoteWebsocketConnection):
     log = logging.getLogger(__name__)  # type: ignore[assignment]
     kernel_id = "k"
     disconnected = False  # type: ignore[assignment]
+    ws: Any = None
+
+    async def _dial(self) -> Any:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Opened:
+    """A websocket of the gateway, closed with this code and these words after these messages."""
+
+    def __init__(self, code: int | None = None, reason: str | None = None) -> None:
+        self.close_code, self.close_reason = code, reason
+        self.sent: list[str] = []
+
+    async def read_message(self) -> None:
+        return None
+
+    def write_message(self, message: str) -> None:
+        if self.close_code is not None:
+            raise WebSocketClosedError
+        self.sent.append(message)
+
+    def close(self) -> None:
+        self.close_code = 1000
 
 
 def refusal(code: int, body: bytes) -> HTTPClientError:
     return HTTPClientError(code, "no", SimpleNamespace(body=body))  # type: ignore[arg-type]
 
 
+@pytest.fixture(autouse=True)
+def a_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which tries again at once, for a hundredth of a second."""
+    client = SimpleNamespace(gateway_retry_interval=0.0005, gateway_retry_interval_max=0.01, gateway_retry_max=4)
+    monkeypatch.setattr(GatewayClient, "instance", lambda: client)
+
+
+def test_a_socket_opens_once_the_gateways_does_and_one_that_is_away_is_tried_again() -> None:
+    opened = Opened()
+    connection = Scripted([ConnectionRefusedError(), refusal(503, b"{}"), opened])
+    asyncio.run(connection.prepare())
+    assert (connection.ws, connection.closed) == (opened, [])
+
+
 @pytest.mark.parametrize(
-    ("error", "tries", "want"),
+    ("error", "want"),
     [
-        (refusal(403, b'{"message": "%s"}' % WORDS.encode()), 0, [(1008, WORDS)]),
-        (refusal(403, b"<html>"), 0, [(1008, "the gateway refuses this kernel")]),
-        (refusal(503, b"{}"), 0, []),
-        (ConnectionRefusedError(), 4, []),
-        (ConnectionRefusedError(), 5, [(1013, "the gateway does not answer: open it again when it is back")]),
-        (refusal(429, b'{"message": "too often"}'), 5, [(1013, "too often")]),
+        (ConnectionRefusedError(), "the gateway does not answer: wait until it is back"),
+        (refusal(429, b'{"message": "too often"}'), "too often"),
     ],
 )
-def test_a_refusal_and_the_last_loss_end_the_browsers_socket_and_a_loss_before_is_tried_again(
-    error: Exception, tries: int, want: list[tuple[int, str]]
+def test_a_gateway_that_stays_away_refuses_the_socket_so_that_the_page_keeps_what_it_has_to_say(
+    error: Exception, want: str
 ) -> None:
-    async def scenario() -> Refused:
-        handshake: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        handshake.set_exception(error)
-        connection = Refused(tries)
-        connection._connection_done(handshake)
+    with pytest.raises(HTTPError) as refused:
+        asyncio.run(Scripted([error]).prepare())
+    assert (refused.value.status_code, refused.value.log_message) == (503, want)
+
+
+@pytest.mark.parametrize(
+    ("body", "want"), [(b'{"message": "%s"}' % WORDS.encode(), WORDS), (b"<html>", "the gateway refuses this kernel")]
+)
+def test_a_final_refusal_opens_the_socket_to_say_so(body: bytes, want: str) -> None:
+    async def scenario() -> Scripted:
+        connection = Scripted([refusal(403, body)])
+        await connection.prepare()
+        await connection.connect()
         return connection
 
     connection = asyncio.run(scenario())
-    assert (connection.closed, connection.disconnected) == (want, bool(want))
+    assert (connection.closed, connection.disconnected) == ([(1008, want)], True)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "want"),
+    [
+        (1008, WORDS, (1008, WORDS)),
+        (1013, "what you may do has changed", (1013, "what you may do has changed")),
+        (1006, None, (1013, "the gateway does not answer: wait until it is back")),
+        (1001, "going", (1013, "going")),
+        (None, None, (1013, "the gateway does not answer: wait until it is back")),
+    ],
+)
+def test_the_browsers_socket_ends_with_the_gateways_in_its_words_and_so_that_the_page_comes_again(
+    code: int | None, reason: str | None, want: tuple[int, str]
+) -> None:
+    async def scenario() -> Scripted:
+        connection = Scripted([Opened(code, reason)])
+        await connection.prepare()
+        await connection.connect()
+        assert connection._reader is not None
+        await connection._reader
+        return connection
+
+    assert asyncio.run(scenario()).closed == [want]
+
+
+def test_what_cannot_be_sent_any_more_ends_the_socket_and_is_not_dropped_in_silence() -> None:
+    connection = Scripted([Opened()])
+    asyncio.run(connection.prepare())
+    connection.handle_incoming_message("first")
+    assert (connection.ws.sent, connection.closed) == (["first"], [])
+    connection.ws.close_code = 1006
+    connection.handle_incoming_message("second")
+    assert [code for code, _ in connection.closed] == [1013]
+
+
+def test_nobody_goes_on_trying_for_a_browser_that_has_left() -> None:
+    connection = Scripted([ConnectionRefusedError()])
+    connection.disconnect()
+    with pytest.raises(HTTPError, match="has left"):
+        asyncio.run(connection.prepare())
 
 
 @pytest.mark.parametrize("reason", ["short", "é" * 100, "x" * 123, "x" * 124])
@@ -79,12 +166,7 @@ def test_a_page_that_comes_again_at_once_is_refused_before_its_socket_opens_and_
     seconds[0] = 10.0
     refusals.check("k")
 
-    async def scenario() -> Refused:
-        handshake: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        handshake.set_exception(refusal(404, b'{"message": "gone"}'))
-        connection = Refused(0)
-        connection._connection_done(handshake)
-        return connection
-
+    connection = Scripted([refusal(404, b'{"message": "gone"}')])
+    asyncio.run(connection.prepare())
     with pytest.raises(HTTPError, match="gone"):
-        asyncio.run(scenario()).websocket_handler.settings[SETTING].check("k")
+        connection.websocket_handler.settings[SETTING].check("k")

@@ -1,0 +1,31 @@
+// When the connections of kernels that Lab has given up, or waits long to try, are tried again. Pure.
+
+/** What is asked of a kernel's connection. */
+export interface IConnection {
+  readonly connectionStatus: string;
+  readonly isDisposed: boolean;
+  reconnect(): Promise<void>;
+}
+
+/** Tells the moment at which the server, or the gateway behind it, answers again. */
+export class Revival {
+  /** To be told how each question for the status ended, and whether changes are heard. True: it was away, and is back. */
+  isBack(isAnswered: boolean, isLive: boolean): boolean {
+    const isBack = (isAnswered && this._wasAway) || (isLive && !this._wasLive);
+    this._wasAway = !isAnswered;
+    this._wasLive = isLive;
+    return isBack && isAnswered;
+  }
+
+  private _wasAway = false;
+  private _wasLive = false;
+}
+
+/** Lab stops after some tries, or waits up to half a minute between them. Never rejects: Lab goes on by itself. */
+export function revive(connections: Iterable<IConnection>): void {
+  for (const connection of connections) {
+    if (!connection.isDisposed && connection.connectionStatus !== 'connected') {
+      connection.reconnect().catch(() => undefined);
+    }
+  }
+}

@@ -1,0 +1,42 @@
+// When a page's kernels are connected again. Run by test_model.py on compiled sources.
+
+'use strict';
+
+const assert = require('node:assert/strict');
+const test = require('node:test');
+
+const { compiled } = require('./scripts.cjs');
+const { Revival, revive } = compiled('reviving');
+
+test('a server or gateway that was away is back once, when it answers again or changes are heard again', () => {
+  const told = [
+    [false, false, false], // nothing was answered yet
+    [true, false, true],
+    [true, true, true], // a gateway that was away so shortly that no question met it
+    [true, true, false],
+    [true, false, false],
+    [false, false, false],
+    [false, true, false], // heard, but it does not answer yet
+    [true, true, true],
+    [true, true, false]
+  ];
+  const revival = new Revival();
+  told.forEach(([isAnswered, isLive, want], step) => {
+    assert.equal(revival.isBack(isAnswered, isLive), want, `step ${step}`);
+  });
+});
+
+test('what is not connected is connected again, and a connection that holds is left alone', async () => {
+  const tried = [];
+  const aConnection = (connectionStatus, isDisposed = false) => ({
+    connectionStatus,
+    isDisposed,
+    reconnect: async () => {
+      tried.push(connectionStatus);
+      throw new Error('not yet');
+    }
+  });
+  revive([aConnection('connected'), aConnection('connecting'), aConnection('disconnected'), aConnection('disconnected', true)]);
+  assert.deepEqual(tried, ['connecting', 'disconnected']);
+  await new Promise(setImmediate); // a try that fails is no error of the page
+});
