@@ -213,18 +213,21 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
     def on_message(self, ws_message: str | bytes) -> Awaitable[None] | None:
         """Called by tornado, which reads no more of the socket until what is returned is done."""
         seconds = 0.0 if self._pace is None else self._pace.delay()
-        if seconds:
-            return self._handle_later(seconds, ws_message)
+        waiting = self._until_room()  # for what others sent: sockets that wait, and such as closed since
+        if seconds or waiting is not None:
+            return self._handle_later(seconds, waiting, ws_message)
         self._handle(ws_message)
         return self._until_room()
 
-    async def _handle_later(self, seconds: float, ws_message: str | bytes) -> None:
-        assert self._pace is not None  # it said how long
-        await self._pace.wait(seconds)
+    async def _handle_later(self, seconds: float, waiting: Awaitable[None] | None, ws_message: str | bytes) -> None:
+        if self._pace is not None and seconds:
+            await self._pace.wait(seconds)
+        if waiting is not None:
+            await waiting
         if self.connection is not None and self.ws_connection is not None:  # it may have closed meanwhile
             self._handle(ws_message)
-            if (waiting := self._until_room()) is not None:
-                await waiting
+            if (more := self._until_room()) is not None:
+                await more
 
     def _until_room(self) -> Awaitable[None] | None:
         """What has to pass before more is read of this socket: its kernel's relay may have much to take yet."""
