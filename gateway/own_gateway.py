@@ -27,6 +27,17 @@ _NOBODY = (401, 403)
 _NO_WORDS = ("", "Forbidden", "Unauthorized")
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Where an answer leads to, perhaps to who logs people in, the token is nobody's business."""
+
+    def redirect_request(self, *args: Any) -> None:
+        """Called by urllib, which would take all headers there."""
+
+
+# As Jupyter's own client: no proxy of the environment is shown the token.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects)
+
+
 class NoGatewayHere(AliquotError):
     """No gateway can be asked."""
 
@@ -94,7 +105,7 @@ class OwnGateway:
             method=method,
         )
         try:
-            with urllib.request.urlopen(request, timeout=seconds) as answer:
+            with _OPENER.open(request, timeout=seconds) as answer:
                 return str(answer.read(), "utf-8")
         except urllib.error.HTTPError as error:
             raise GatewayRefusal(error.code, self._words(error)) from error
