@@ -202,7 +202,7 @@ class Traffic:
                 self.teller.tell(time.monotonic())  # before the kernel can know of it
         if request is not None and self.own is not None:
             self.own.saw_request(channel, frames[find_delimiter(frames) :])
-        self.unread.send(channel, frames)
+        self.unread.send(channel, frames, request)
 
     def _refuse(self, channel: str, frames: Sequence[Any], delimiter: int, session: str, *, is_answered: bool) -> None:
         """Too much waits: the kernel is not asked, and who asked hears of it, if it was a request."""

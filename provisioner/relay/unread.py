@@ -31,11 +31,13 @@ class Unread:
         """``most_bytes`` 0: no bound."""
         self._back = back
         self._watch = watch
-        self._queues: dict[str, deque[tuple[Sequence[Any], int]]] = {channel: deque() for channel in CHANNELS}
+        # Each with its size, and what of that is in the room for what is urgent.
+        self._queues: dict[str, deque[tuple[Sequence[Any], int, int]]] = {channel: deque() for channel in CHANNELS}
         self._held: deque[Held] = deque()  # while there is no kernel
         self._held_on: Counter[str] = Counter()  # how many of these by channel
         self.most_bytes = most_bytes
         self.bytes = 0
+        self._urgent_bytes = 0  # of these; what else waits never takes their room
         self.refused = 0
 
     @property
@@ -51,10 +53,10 @@ class Unread:
         """Whether one more may wait. Guests of a kernel leave half of the room to its owner."""
         if not self.bytes or not self.most_bytes or not self._waits(channel):
             return True
-        size, most = charge(frames), self.most(is_guest=is_guest)
-        if is_urgent and size <= _LONGEST_URGENT:
-            most = self.most_bytes + _URGENT_BYTES
-        return self.bytes + size <= most
+        size = charge(frames)
+        if is_urgent and size <= _LONGEST_URGENT and self._urgent_bytes + size <= _URGENT_BYTES:
+            return True
+        return self.bytes + size <= self.most(is_guest=is_guest)
 
     def most(self, *, is_guest: bool) -> int:
         """Up to how many bytes, all together, somebody's messages may wait."""
@@ -67,23 +69,25 @@ class Unread:
         """Until `release`: no kernel is ready."""
         self._held.append((channel, frames, request))
         self._held_on[channel] += 1
-        self.bytes += charge(frames)
+        self._count(charge(frames), _urgent(charge(frames), request))
 
     def release(self) -> Sequence[Held]:
         """What was held, which is the caller's now."""
         held, self._held = self._held, deque()
         self._held_on.clear()
-        self.bytes -= sum(charge(frames) for _, frames, _ in held)
+        for _, frames, request in held:
+            self._count(-charge(frames), -_urgent(charge(frames), request))
         return held
 
-    def send(self, channel: str, frames: Sequence[Any]) -> None:
+    def send(self, channel: str, frames: Sequence[Any], request: Request | None = None) -> None:
         """To the kernel, after what waits on this channel."""
         queue = self._queues[channel]
         if not queue and send_now(self._back.sockets[channel], frames):
             return
         size = charge(frames)
-        queue.append((frames, size))
-        self.bytes += size
+        urgent = _urgent(size, request)
+        queue.append((frames, size, urgent))
+        self._count(size, urgent)
         if len(queue) == 1:
             self._watch(channel, True)
 
@@ -91,11 +95,11 @@ class Unread:
         """The kernel read something: hand on what it has room for."""
         queue = self._queues[channel]
         while queue:
-            frames, size = queue[0]
+            frames, size, urgent = queue[0]
             if not send_now(self._back.sockets[channel], frames):
                 return
             queue.popleft()
-            self.bytes -= size
+            self._count(-size, -urgent)
         self._watch(channel, False)
 
     def kernel_ended(self) -> None:
@@ -104,8 +108,19 @@ class Unread:
             queue.clear()
         self._held = deque(item for item in self._held if item[2] is None or not item[2].is_for_one_kernel)
         self._held_on = Counter(channel for channel, _, _ in self._held)
-        self.bytes = sum(charge(frames) for _, frames, _ in self._held)
+        self.bytes = self._urgent_bytes = 0
+        for _, frames, request in self._held:
+            self._count(charge(frames), _urgent(charge(frames), request))
+
+    def _count(self, size: int, urgent: int) -> None:
+        self.bytes += size
+        self._urgent_bytes += urgent
 
     def snapshot(self) -> dict[str, int]:
         """For the wire."""
         return {"messages": self.messages, "bytes": self.bytes, "refused": self.refused}
+
+
+def _urgent(size: int, request: Request | None) -> int:
+    """What of it is in the room for what ends or interrupts the kernel."""
+    return size if request is not None and request.is_for_one_kernel and size <= _LONGEST_URGENT else 0

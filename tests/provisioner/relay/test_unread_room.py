@@ -1,0 +1,52 @@
+"""Who has room with a kernel that reads nothing at all: played, without a kernel."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aliquot.provisioner.relay import unread
+from aliquot.provisioner.relay.messages import Request
+from aliquot.provisioner.relay.unread import CHANNELS, Unread
+
+MOST = 4 << 20
+LARGE = [b"x" * (3 << 20)]
+INTERRUPT = Request("i", "interrupt_request")
+SMALL = [b"interrupt"]
+
+
+@pytest.fixture
+def unread_of_a_deaf_kernel(monkeypatch: pytest.MonkeyPatch) -> Unread:
+    monkeypatch.setattr(unread, "send_now", lambda socket, frames: False)
+    back: Any = SimpleNamespace(sockets=dict.fromkeys(CHANNELS))
+    return Unread(back, MOST, lambda channel, is_full: None)
+
+
+def test_large_messages_on_all_channels_leave_the_room_of_what_interrupts(unread_of_a_deaf_kernel: Unread) -> None:
+    waiting = unread_of_a_deaf_kernel
+    for channel in ("shell", "stdin", "control"):
+        assert waiting.has_room(channel, LARGE, is_urgent=False, is_guest=True), "the first on its channel"
+        waiting.send(channel, LARGE)
+    assert not waiting.has_room("control", LARGE, is_urgent=False, is_guest=True)
+    count = 0
+    while waiting.has_room("control", SMALL, is_urgent=True, is_guest=False):
+        waiting.send("control", SMALL, INTERRUPT)
+        count += 1
+    assert 100 < count < 2000, "a flood of them is bounded, too"
+    waiting.kernel_ended()
+    assert (waiting.bytes, waiting.messages) == (0, 0)
+    waiting.send("control", LARGE)
+    assert waiting.has_room("control", SMALL, is_urgent=True, is_guest=False)
+
+
+def test_what_was_held_gives_its_room_back(unread_of_a_deaf_kernel: Unread) -> None:
+    waiting = unread_of_a_deaf_kernel
+    while waiting.has_room("control", SMALL, is_urgent=True, is_guest=False):
+        waiting.hold("control", SMALL, INTERRUPT)
+        if waiting.held == 1:
+            waiting.hold("control", [*LARGE, *LARGE], None)
+    assert len(waiting.release()) > 100
+    assert waiting.bytes == 0
+    waiting.send("control", LARGE)
+    assert waiting.has_room("control", SMALL, is_urgent=True, is_guest=False)
