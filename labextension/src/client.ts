@@ -13,6 +13,7 @@ import {
   IShare,
   ISizes,
   IStatusSource,
+  ITranslation,
   IWish,
   StatusError
 } from './tokens';
@@ -24,7 +25,11 @@ const BODY_PATIENCE_MS = 60000;
 
 /** Every request under /aliquot/api, with the credentials that Lab itself uses. Each rejects with a StatusError. */
 export class AliquotClient implements IStatusSource {
-  constructor(readonly settings: ServerConnection.ISettings) {}
+  /** `_trans`: for what a failure is called where the server has no words for it. */
+  constructor(
+    readonly settings: ServerConnection.ISettings,
+    private readonly _trans: ITranslation
+  ) {}
 
   /** The status, as it is written: who keeps the last one need not read an equal one again. */
   fetchText(): Promise<string> {
@@ -35,7 +40,7 @@ export class AliquotClient implements IStatusSource {
   async sizes(): Promise<ISizes> {
     const found = await this._json('GET', ['sizes']);
     if (!Private.isRecord(found) || !Array.isArray(found.sizes)) {
-      throw Private.unreadable();
+      throw Private.unreadable(this._trans);
     }
     return found as unknown as ISizes;
   }
@@ -102,7 +107,7 @@ export class AliquotClient implements IStatusSource {
   async shares(kernelId: string): Promise<readonly IShare[]> {
     const found = await this._json('GET', ['kernels', kernelId, 'shares']);
     if (!Private.isRecord(found) || !Array.isArray(found.shares)) {
-      throw Private.unreadable();
+      throw Private.unreadable(this._trans);
     }
     return found.shares as readonly IShare[];
   }
@@ -148,7 +153,7 @@ export class AliquotClient implements IStatusSource {
     const text = await this._ask(method, path, body, query);
     const found = Private.parse(text);
     if (found === undefined && text !== '') {
-      throw Private.unreadable(); // such as the page of a proxy that wants a log-in
+      throw Private.unreadable(this._trans); // such as the page of a proxy that wants a log-in
     }
     return found;
   }
@@ -172,7 +177,7 @@ export class AliquotClient implements IStatusSource {
       }
       return text;
     } catch (error) {
-      throw error instanceof StatusError ? error : Private.unreachable(error);
+      throw error instanceof StatusError ? error : Private.unreachable(error, this._trans);
     } finally {
       clearTimeout(timer);
     }
@@ -188,12 +193,13 @@ namespace Private {
     }
   }
 
-  export function unreachable(error: unknown): StatusError {
-    return new StatusError('unreachable', error instanceof Error ? error.message : String(error));
+  export function unreachable(error: unknown, trans: ITranslation): StatusError {
+    const reason = error instanceof Error ? error.message : String(error); // the browser's words
+    return new StatusError('unreachable', trans.__('The server does not answer: %1', reason));
   }
 
-  export function unreadable(): StatusError {
-    return new StatusError('server', 'The server gave an answer that cannot be read: reload the page.');
+  export function unreadable(trans: ITranslation): StatusError {
+    return new StatusError('server', trans.__('The server gave an answer that cannot be read: reload the page.'));
   }
 
   /** What a status code other than 2xx means; the server's own words where it has some. */

@@ -11,7 +11,7 @@ import { patch } from './patch';
 import { share } from './sharing';
 import { readStatus } from './status_form';
 import { StatusPoll } from './status_poll';
-import { IEventStream, IKernel, IKernelEvent, IMemory, IStatus, IStatusSource, StatusError } from './tokens';
+import { IEventStream, IKernel, IKernelEvent, IMemory, IStatus, IStatusSource, ITranslation, StatusError } from './tokens';
 
 export * from './kernel_facts';
 
@@ -28,6 +28,7 @@ export interface IKernelChange {
   readonly kernel: IKernel | null;
 }
 
+const ENGLISH: ITranslation = { __: text => text };
 const FORGETFUL: IMemory = { get: () => null, set: () => undefined };
 
 export class GpuKernelsModel implements IDisposable {
@@ -36,6 +37,7 @@ export class GpuKernelsModel implements IDisposable {
     this._stream = options.stream ?? null;
     this._page = options.page ?? new NoPage();
     this._clock = options.clock ?? BROWSER_CLOCK;
+    this._trans = options.trans ?? ENGLISH;
     this._dismissed = new Remembered(options.dismissed ?? FORGETFUL);
     this._poll = new StatusPoll({
       ask: () => this._ask(),
@@ -190,7 +192,7 @@ export class GpuKernelsModel implements IDisposable {
     if (before === null || text !== this._text) {
       const events = this._heardMeanwhile;
       // An answer may be older than what was heard while it was on its way.
-      const status = events.reduce((all, event) => patch(all, event, this._now), readStatus(text));
+      const status = events.reduce((all, event) => patch(all, event, this._now), readStatus(text, this._trans));
       this._text = events.length > 0 ? '' : text;
       this._replace({ status: share(before, status), problem: null });
     } else if (this._state.problem !== null) {
@@ -260,6 +262,7 @@ export class GpuKernelsModel implements IDisposable {
   private readonly _stream: IEventStream | null;
   private readonly _page: IPage;
   private readonly _clock: IClock;
+  private readonly _trans: ITranslation;
   private readonly _poll: StatusPoll;
   private readonly _changed = new Signal<this, IState>(this);
   private readonly _kernelChanged = new Signal<this, IKernelChange>(this);
@@ -287,6 +290,7 @@ export namespace GpuKernelsModel {
     stream?: IEventStream;
     page?: IPage;
     clock?: IClock;
+    trans?: ITranslation;
     intervalSeconds?: number;
     /** Where it is kept which ended kernels were put away; if not given, until the page is left. */
     dismissed?: IMemory;

@@ -1,9 +1,9 @@
 // What an answer must look like to be a status: an older or newer server must not break what shows it. Pure.
 
-import { IStatus, StatusError } from './tokens';
+import { IStatus, ITranslation, StatusError } from './tokens';
 
 /** Refuses what is no status, with a StatusError. */
-export function readStatus(text: string): IStatus {
+export function readStatus(text: string, trans: ITranslation): IStatus {
   const body = parse(text);
   const holds =
     isRecord(body) &&
@@ -16,7 +16,7 @@ export function readStatus(text: string): IStatus {
   if (!holds) {
     throw new StatusError(
       'server',
-      'The answer of /aliquot/api/status has an unknown form: the server and this extension differ in version.'
+      trans.__('The answer of /aliquot/api/status has an unknown form: the server and this extension differ in version.')
     );
   }
   return body as unknown as IStatus;

@@ -129,6 +129,11 @@ export interface IWish {
 /** Why there is no status: each kind has its own words and remedy in the panel. */
 export type ProblemKind = 'not-installed' | 'forbidden' | 'too-many' | 'unreachable' | 'server';
 
+/** What modules without a DOM need of Lab's translations. */
+export interface ITranslation {
+  __(text: string, ...values: unknown[]): string;
+}
+
 /** A failed request for the status. */
 export class StatusError extends Error {
   constructor(

@@ -7,13 +7,17 @@ const path = require('node:path');
 const test = require('node:test');
 
 const { AliquotClient } = require(path.join(process.env.ALIQUOT_COMPILED, 'client.js'));
+const { readStatus } = require(path.join(process.env.ALIQUOT_COMPILED, 'status_form.js'));
 
 const turn = () => new Promise(setImmediate);
+
+/** As a language that shows where its sentences are. */
+const TRANS = { __: (text, ...values) => `«${values.reduce((all, one, at) => all.replace(`%${at + 1}`, one), text)}»` };
 
 /** On a server that gives this answer to each request. */
 function aClient(answer) {
   const settings = { baseUrl: 'http://server/', token: '', init: {}, Request, Headers };
-  return new AliquotClient({ ...settings, fetch: async request => answer(request) });
+  return new AliquotClient({ ...settings, fetch: async request => answer(request) }, TRANS);
 }
 
 test('an answer that begins and never ends is given up, so that the next request can be made', async t => {
@@ -31,12 +35,13 @@ test('an answer that begins and never ends is given up, so that the next request
   await turn();
   await turn();
   t.mock.timers.tick(60000);
-  await assert.rejects(asked, { kind: 'unreachable', message: 'aborted' });
+  await assert.rejects(asked, { kind: 'unreachable', message: '«The server does not answer: aborted»' });
 });
 
 test('a page of somebody else in the place of an answer is a failure, and no answer', async () => {
   const client = aClient(() => new Response('<html>Log in</html>', { status: 200 }));
-  await assert.rejects(client.sizes(), { kind: 'server' });
+  const message = '«The server gave an answer that cannot be read: reload the page.»';
+  await assert.rejects(client.sizes(), { kind: 'server', message });
   await assert.rejects(client.outlook({ gpus: 1 }), { kind: 'server' });
   await assert.rejects(aClient(() => new Response('{}')).sizes(), { kind: 'server' });
 });
@@ -46,4 +51,9 @@ test('a refusal is told in the words of the server, and an empty answer is none'
   await assert.rejects(aClient(() => no).wake('k'), { kind: 'server', message: 'over your quota' });
   await assert.rejects(aClient(() => new Response('', { status: 404 })).sizes(), { kind: 'not-installed' });
   assert.equal(await aClient(() => new Response(null, { status: 204 })).wake('k'), undefined);
+});
+
+test('an answer of an unknown form is told in the language of the page', () => {
+  const message = /^«The answer of .* differ in version\.»$/;
+  assert.throws(() => readStatus('{}', TRANS), { kind: 'server', message });
 });

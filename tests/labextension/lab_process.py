@@ -87,6 +87,10 @@ class LabProcess:
         self._process.kill()
         self._process.wait()
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start_again(self) -> None:
         """At the same address, where it was given a port, with a token that is new; a browser has its cookie."""
         self._start()

@@ -70,9 +70,11 @@ class GatewayProcess(LabProcess):
     def _words(self) -> list[str]:
         return ["aliquot.gateway.app", "serve", f"--config={self._home / 'serve.py'}"]
 
-    def lab_of(self, user: str, settings: dict[str, dict[str, Any]] | None = None) -> LabProcess:
+    def lab_of(
+        self, user: str, settings: dict[str, dict[str, Any]] | None = None, more: tuple[str, ...] = ()
+    ) -> LabProcess:
         """The user's own JupyterLab in gateway mode, not started yet."""
-        options = (f"--gateway-url={self.url}", f"--GatewayClient.auth_token={TOKENS[user]}")
+        options = (f"--gateway-url={self.url}", f"--GatewayClient.auth_token={TOKENS[user]}", *more)
         return LabProcess(with_aliquot=True, settings=settings, options=(*options, "--Aliquot.keep_kernels=never"))
 
 

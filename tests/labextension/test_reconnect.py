@@ -14,16 +14,21 @@ from ports import free_port
 if TYPE_CHECKING:
     from playwright.sync_api import Page, WebSocket
 
+    from tests.labextension.hub_pages import Person
     from tests.labextension.lab_page import LabPage
     from tests.labextension.lab_process import LabProcess
+    from tests.labextension.server_processes import ADMINISTRATOR, TOKENS, GatewayProcess, an_empty_notebook
 else:
+    from hub_pages import Person
     from lab_page import LabPage
     from lab_process import LabProcess
+    from server_processes import ADMINISTRATOR, TOKENS, GatewayProcess, an_empty_notebook
 
 pytestmark = pytest.mark.browser
 
 _LINES = 80
 _TRIES = 120
+_WRITE = "source => jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(source)"
 _COUNT = f"""
 import time
 for number in range({_LINES}):
@@ -95,6 +100,44 @@ def test_a_panel_whose_gateway_is_lost_says_so_and_hears_of_changes_again(
     else:
         pytest.fail(f"no event of {_TRIES} changes was heard; streams: {streams}")
     lab.panel.get_by_role("listitem").filter(has_text="small.ipynb").filter(has_text=f"{gpus:g} GPU").first.wait_for()
+
+
+@pytest.fixture
+def a_mortal_gateway() -> Iterator[GatewayProcess]:
+    """Its kernels outlive it, and end with the test."""
+    with GatewayProcess(options=("--Aliquot.keep_kernels=always",), port=free_port()) as gateway:
+        yield gateway
+        if not gateway.is_running:
+            gateway.start_again()
+        gateway.token = TOKENS[ADMINISTRATOR]
+        gateway.end_kernels()
+
+
+@pytest.mark.soak
+def test_an_open_notebook_runs_cells_again_after_its_server_had_given_the_gateway_up(
+    a_mortal_gateway: GatewayProcess, a_page: Page
+) -> None:
+    """A cell that is run while the gateway is away waits in the page, and runs once."""
+    few = {"@aliquot/lab:plugin": {"refreshInterval": 0.5}}
+    knobs = ("--GatewayClient.gateway_retry_max=1", "--GatewayClient.gateway_retry_interval=0.25")
+    with a_mortal_gateway.lab_of("bob", few, knobs) as server:
+        bob = Person(a_page, "bob")
+        path = an_empty_notebook(server.notebooks, "stays.ipynb", "python3")
+        bob.lab.open(server.lab_url).open_notebook(path, "python3")
+        bob.lab.show_panel()
+        bob.run("kept = 40\nprint('it is', kept)")
+        outputs = a_page.locator(".jp-OutputArea-output")
+        outputs.filter(has_text="it is 40").wait_for()
+        kernel_id = a_page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.id")
+        with a_page.expect_response(lambda got: f"api/kernels/{kernel_id}" in got.url and got.status == 503):
+            a_mortal_gateway.kill()
+        a_page.evaluate(_WRITE, "kept += 2\nprint('still', kept)")
+        bob.lab.start_command("notebook:run-all-cells")
+        a_mortal_gateway.start_again()
+        outputs.filter(has_text="still 42").wait_for()
+        bob.wait_for_kernel(kernel_id)
+        bob.run("print('and', kept)")
+        outputs.filter(has_text="and 42").wait_for()
 
 
 def _ask(lab: LabProcess, method: str, path: str, body: object = None) -> Any:

@@ -10,10 +10,11 @@ import {
   ServerConnection,
   ServiceManagerPlugin
 } from '@jupyterlab/services';
+import { nullTranslator } from '@jupyterlab/translation';
 
 import { AliquotClient } from '../client';
 import { KnownSpecs } from '../known_specs';
-import { PluginIDs } from '../tokens';
+import { PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
 
 export const kernelSpecs: ServiceManagerPlugin<KernelSpec.IManager> = {
   id: PluginIDs.kernelSpecs,
@@ -31,7 +32,8 @@ export const kernelSpecs: ServiceManagerPlugin<KernelSpec.IManager> = {
       serverSettings,
       standby: () => (connection !== null && !connection.isConnected) || 'when-hidden'
     });
-    const client = new AliquotClient(serverSettings);
+    // Its failures are shown to nobody, and translations are the application's.
+    const client = new AliquotClient(serverSettings, nullTranslator.load(TRANSLATION_DOMAIN));
     return new KnownSpecs(listed, () => client.sizes());
   }
 };

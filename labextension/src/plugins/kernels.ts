@@ -1,6 +1,7 @@
 // The model and the client, which all our other plugins need: one of each a page, on Lab's own connection settings.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { AliquotClient } from '../client';
 import { IGpuKernels } from '../gpu_kernels';
@@ -8,19 +9,21 @@ import { GpuKernelsModel } from '../model';
 import { BrowserPage } from '../page';
 import { storage } from '../storage';
 import { EventStream } from '../stream';
-import { PLUGIN_ID, PluginIDs } from '../tokens';
+import { PLUGIN_ID, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
 
 export const kernels: JupyterFrontEndPlugin<IGpuKernels> = {
   id: PluginIDs.kernels,
   description: 'Provides what is known of the GPUs and of the kernels that share them.',
   autoStart: true,
   provides: IGpuKernels,
-  activate: (app: JupyterFrontEnd): IGpuKernels => {
+  optional: [ITranslator],
+  activate: (app: JupyterFrontEnd, translator: ITranslator | null): IGpuKernels => {
+    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
     const { serverSettings } = app.serviceManager;
-    const client = new AliquotClient(serverSettings);
+    const client = new AliquotClient(serverSettings, trans);
     const dismissed = storage(`${PLUGIN_ID}:dismissed:${serverSettings.baseUrl}`);
     const stream = new EventStream(serverSettings);
-    const model = new GpuKernelsModel({ source: client, stream, page: new BrowserPage(), dismissed });
+    const model = new GpuKernelsModel({ source: client, stream, page: new BrowserPage(), dismissed, trans });
     return { client, model };
   }
 };
