@@ -88,17 +88,20 @@ def claims_of(
         if h.grant.kernel_id not in without
     ]
     waits = [
-        Claim(one.owner, one.teams, waits=_beyond(ledger, one, without))
+        Claim(one.owner, one.teams, waits=_beyond(ledger, one, without, one.teams.intersection(capped)))
         for one in pending
         if one.kernel_id not in without and (one.owner == name or not one.teams.isdisjoint(capped))
     ]
     return (*held, *waits)
 
 
-def _beyond(ledger: LedgerSnapshot, one: Pending, without: frozenset[str]) -> int:
-    """Hundredths that it waits for beyond what it has, and what those have whose place it takes."""
-    given_up = ledger.held_in_place_of(one.replaces - without)
-    return max(0, one.more - sum(part.hundredths for held in given_up for part in held.parts))
+def _beyond(ledger: LedgerSnapshot, one: Pending, without: frozenset[str], teams: frozenset[str]) -> int:
+    """Hundredths that it waits for beyond what it has, and what those have whose place it takes.
+
+    Those count that are held in all of these teams: its owner may have been in others when they were asked for.
+    """
+    given_up = (ledger.holdings[one_id] for one_id in one.replaces - without if one_id in ledger.holdings)
+    return max(0, one.more - sum(h.grant.request.gpus.hundredths for h in given_up if teams <= h.asker.teams))
 
 
 def cap_uses(caps: GpuCaps, claims: Collection[Claim], name: str, teams: Iterable[str]) -> tuple[CapUse, ...]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from aliquot.gateway.admission import Admission
-from aliquot.gateway.gpu_caps import GpuCaps
-from aliquot.gateway.ledger import Asker, Holding
+from aliquot.gateway.gpu_caps import GpuCaps, claims_of
+from aliquot.gateway.ledger import Asker, Holding, LedgerSnapshot
+from aliquot.gateway.planner import Pending
 from aliquot.gateway.user_quota import quota_report
 from aliquot.provisioner import errors
 from aliquot.provisioner.resources import GpuShare, Grant, Request
@@ -143,3 +144,15 @@ def test_what_a_gateway_before_us_had_queued_keeps_its_place_and_what_is_new_has
         assert isinstance(await admission.resize("old", Request(GpuShare(60))), Grant), "it runs, and waits for nobody"
 
     play(scene, devices=2, check_queue=is_full)
+
+
+def test_what_is_given_up_counts_for_the_teams_alone_in_which_it_was_held() -> None:
+    old = Grant("old", "ada", Request(GpuShare(50)), "node", (), "/k/old", ())
+    held = Holding(old, Asker("old", "ada", teams=frozenset({"vision"})), 0.0)
+    ledger = LedgerSnapshot(holdings={"old": held})
+
+    def waits(*teams: str) -> list[int]:
+        one = Pending("new", "ada", Request(GpuShare(75)), 0.0, teams=frozenset(teams), replaces=frozenset({"old"}))
+        return [claim.waits for claim in claims_of(ledger, [one], CAPS, "bob", teams) if claim.waits]
+
+    assert (waits("vision"), waits("speech"), waits("vision", "speech")) == ([25], [75], [75])
