@@ -88,7 +88,7 @@ class ProcessResidency:
         for number, segment in enumerate(segments):
             message = SegmentMessage(number, segment.bytes)
             if not await self.session.send_segment(message, segment.descriptor, patience.begin_seconds):
-                return Absence.GONE if self.has_left else Absence.SILENT
+                return Absence.GONE if self.has_left or self.session.is_ending else Absence.SILENT
         self._sequence = self._sequence % 0xFFFFFFFF + 1
         self.order = kind
         waiter = self._waiter = asyncio.get_running_loop().create_future()

@@ -99,6 +99,11 @@ class HookSession:
         return self._process.is_alive
 
     @property
+    def is_ending(self) -> bool:
+        """Whether nothing can be said to it any more: it is closed, or will be in a moment."""
+        return self._is_closed or self._closing is not None
+
+    @property
     def _spoken(self) -> int:
         return self.version or protocol.VERSION
 

@@ -1,0 +1,37 @@
+"""What one process answers to an order to move, and what it means that it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aliquot.gpu_hook.agent.residency_process import Absence, Patience
+from aliquot.gpu_hook.agent.segments import Segment
+from aliquot.gpu_hook.protocol import MessageType
+
+if TYPE_CHECKING:
+    from tests.gpu_hook.agent.residency_node import ANodeHere
+    from tests.gpu_hook.agent.scripted_hook import MIB
+else:
+    from residency_node import ANodeHere
+    from scripted_hook import MIB
+
+
+def test_a_process_that_ended_a_moment_ago_is_gone_and_not_silent(a_folder: Path) -> None:
+    async def scene() -> None:
+        node = ANodeHere(a_folder)
+        descriptor = os.memfd_create("segment")
+        try:
+            hook = await node.a_hook(3)
+            (process,) = node.residency._processes.values()
+            hook.die()  # its connection is closed, and the loop has not heard of it
+            patience = Patience(begin_seconds=20.0, move_seconds=20.0)
+            told = process.tell(MessageType.SWAP_OUT, [Segment(descriptor, MIB, False)], 100, patience)
+            assert await told is Absence.GONE
+        finally:
+            os.close(descriptor)
+            node.close()
+
+    asyncio.run(asyncio.wait_for(scene(), 60))
