@@ -32,7 +32,10 @@ class StatusHandler(AliquotHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        self.answer_text(status_text(self.sources.scene(self.asker), self.asker))
+        scene = self.sources.scene(self.asker)
+        if self.asker.is_admin:
+            await asyncio.sleep(0)  # of a thousand kernels, perhaps: between the two halves others have their turn
+        self.answer_text(status_text(scene, self.asker))
 
 
 class SizesHandler(AliquotHandler):

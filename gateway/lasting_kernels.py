@@ -34,6 +34,11 @@ class LastingKernelManager(RelayedKernelManager):
         self.leaves_kernels = False
         self._stopping: dict[str, asyncio.Task[None]] = {}
 
+    def get_kernel(self, kernel_id: str) -> Any:
+        """As Jupyter's, which checks the id in four calls: each look asks a thousand times. Raises HTTPError 404."""
+        kernel = self._kernels.get(kernel_id)
+        return super().get_kernel(kernel_id) if kernel is None else kernel
+
     def _introduce(self, kernel: ManagedKernel, kernel_id: str, arguments: Mapping[str, Any]) -> None:
         raise NotImplementedError  # by the class that starts kernels, too
 

@@ -38,7 +38,8 @@ class SharedKernelManager(ResizableKernelManager):
 
     def owner_of(self, kernel_id: str) -> str | None:
         """Whose kernel it is; None for one that is not there. Asked by the authorizer."""
-        return self.owners.get(kernel_id)
+        found: str | None = self.owners.get(kernel_id)
+        return found
 
     def shares_of(self, kernel_id: str) -> Shares:
         """With whom it is shared. Asked by the authorizer."""
