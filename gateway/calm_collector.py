@@ -13,8 +13,8 @@ from typing import Any
 # Of its three generations; what one request makes dies in the first. Python's own: 700, 10, 10.
 _THRESHOLDS = (20_000, 20, 10)
 _OLDEST = 2
-# Between two looks at everything: until then the garbage of ended kernels waits.
-WHOLE_SECONDS = 120.0
+# Between two looks at everything: until then garbage waits that had lived long. Ended kernels leave none.
+WHOLE_SECONDS = 600.0
 
 
 class CalmCollector:
