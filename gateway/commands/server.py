@@ -6,7 +6,6 @@ Whatever the user configures (files or options) still wins.
 from __future__ import annotations
 
 import resource
-import sys
 from typing import Any
 
 import aliquot.gateway.commands.late_grammar  # noqa: F401 (before Jupyter's server, which imports jsonschema)
@@ -17,8 +16,6 @@ from traitlets import default
 
 EXTENSION = "aliquot.gateway"
 _MOST_FILES = 65_536
-# After each system call the loop waits so long for a thread that computes, such as the history's. Python's own: 5 ms.
-_SWITCH_SECONDS = 0.0005
 
 
 class AliquotServerApp(ServerApp):
@@ -77,7 +74,6 @@ class GatewayServerApp(AliquotServerApp):
     def start(self) -> None:
         """Called by launch_instance: serves until it is stopped. The process is ours alone."""
         CalmCollector().start()
-        sys.setswitchinterval(_SWITCH_SECONDS)
         super().start()
 
     def find_server_extensions(self) -> None:
