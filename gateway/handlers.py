@@ -63,7 +63,7 @@ class SizesHandler(AliquotHandler):
         )
 
     def _smallest_device(self) -> int | None:
-        status = self.sources.scene().node.status
+        status = self.sources.scene(self.asker).node.status  # of the node alone: no need to gather everybody's kernels
         sizes = [device.memory_bytes for device in status.devices if not device.lost] if status else []
         return min(sizes, default=None)
 

@@ -11,17 +11,18 @@ import json
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from aliquot.provisioner.errors import AliquotError
 from jupyter_core.paths import jupyter_runtime_dir
 
 _ANSWER_SECONDS = 15.0
+_Answer = TypeVar("_Answer")
 # What Jupyter says to who is nobody: 403, of 401 in words.
 _NOBODY = (401, 403)
 _NO_WORDS = ("", "Forbidden", "Unauthorized")
@@ -141,20 +142,16 @@ class Gateways:
 
     def ask(self, path: str, seconds: float = _ANSWER_SECONDS) -> tuple[OwnGateway, Any]:
         """The first that answers, and its JSON. Raises NoGatewayHere and GatewayRefusal: the last one's."""
-        last = self._last()
-        for other in self.elsewhere[:-1]:
-            # A user's server without Aliquot, or one that is deaf: the gateway behind it knows the kernels, too.
-            with contextlib.suppress(NoGatewayHere, GatewayRefusal):
-                return other, other.ask(path, seconds=seconds)
-        return last, last.ask(path, seconds=seconds)
+        return self._first(lambda one: (one, one.ask(path, seconds=seconds)))
 
     def text(self, path: str) -> str:
         """What the first says as it is. Raises likewise."""
-        last = self._last()
-        for other in self.elsewhere[:-1]:
-            with contextlib.suppress(NoGatewayHere, GatewayRefusal):
-                return other.text(path)
-        return last.text(path)
+        return self._first(lambda one: one.text(path))
 
-    def _last(self) -> OwnGateway:
-        return self.elsewhere[-1] if self.elsewhere else OwnGateway.find(self.runtime)
+    def _first(self, ask: Callable[[OwnGateway], _Answer]) -> _Answer:
+        last = self.elsewhere[-1] if self.elsewhere else OwnGateway.find(self.runtime)
+        for other in self.elsewhere[:-1]:
+            # A user's server without Aliquot, or one that is deaf: the gateway behind it knows the kernels, too.
+            with contextlib.suppress(NoGatewayHere, GatewayRefusal):
+                return ask(other)
+        return ask(last)

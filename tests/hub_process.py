@@ -16,13 +16,13 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from hub_remains import RunningProcesses
 from quick_start import python_m
+from started import Started
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PROXY = REPOSITORY / "build" / "hub-proxy" / "node_modules" / ".bin" / "configurable-http-proxy"
@@ -74,7 +74,16 @@ configure(c, **arguments, **managed)
 """
 
 
-class HubProcess:
+def until(claim: Callable[[], Any], seconds: float) -> Any:
+    """What holds of processes that nobody can wait for: asked again until it does."""
+    deadline = time.monotonic() + seconds
+    while not (found := claim()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return found
+
+
+class HubProcess(Started):
     """Use as a context manager. ``with_lab``: users' servers have JupyterLab, which makes them start late.
 
     ``arguments`` goes into the call of `configure`, ``more`` follows it in the file; ``options`` are the
@@ -117,21 +126,6 @@ class HubProcess:
         self._config = self.home / "jupyterhub_config.py"
         self._config.write_text(text)
         self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> HubProcess:
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            print(self.log, file=sys.stderr)
-        self.stop()
 
     @property
     def log(self) -> str:
@@ -216,7 +210,7 @@ class HubProcess:
 
         self._until(answers, "the gateway")
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         """End all of it, and remove its folder."""
         process = self._process
         if process is not None:

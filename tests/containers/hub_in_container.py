@@ -15,11 +15,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from guide_blocks import HUB_GUIDE, blocks_of
 from hub_process import PASSWORD, PROXY
+from started import Started
 
 if TYPE_CHECKING:
     from tests.containers.container_engines import WHOLE_IMAGE, Engine
@@ -54,7 +54,7 @@ c.JupyterHub.load_roles = [{{"name": "tests", "services": ["tests"],
 """
 
 
-class HubInContainer:
+class HubInContainer(Started):
     """Use as a context manager. ``url`` is how this machine reaches the Hub's proxy."""
 
     def __init__(self, engine: Engine) -> None:
@@ -69,21 +69,6 @@ class HubInContainer:
         self.url = ""
         self._network: Any = None
         self._box: Any = None
-
-    def __enter__(self) -> HubInContainer:
-        try:
-            self._start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            print(self.log)
-        self.stop()
 
     @property
     def log(self) -> str:
@@ -131,7 +116,7 @@ class HubInContainer:
         except TimeoutError:
             return None
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         self._engine.remove_containers()
         if self._network is not None:
             self._network.remove()

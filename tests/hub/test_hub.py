@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import time
 import urllib.error
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hub_kernels import run_cell, run_line
-from hub_process import PASSWORD, HubProcess
+from hub_process import PASSWORD, HubProcess, until
 from hub_visitor import HubUser
 from quick_start import python_m
 
@@ -22,14 +20,6 @@ HUB = {
     "options": ("--Culling.warning_seconds=3600",),
 }
 SECONDS = 120.0
-
-
-def until(claim: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + SECONDS
-    while not (found := claim()):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    return found
 
 
 def refusal(hub: HubProcess, user: str, **options: Any) -> tuple[int, str]:
@@ -82,7 +72,7 @@ def test_a_servers_kernels_outlive_it_and_have_the_size_of_the_spawn_page(a_hub:
     commands_work_in_a_terminal(a_hub, token, kernel["id"])
 
     a_hub.stop_server("alice")
-    report = until(lambda: soon_ending(a_hub, token, kernel["id"]))
+    report = until(lambda: soon_ending(a_hub, token, kernel["id"]), SECONDS)
     assert "after their user's server has gone" in report["reason"]
     assert [one["id"] for one in a_hub.gateway("api/kernels", token=token)] == [kernel["id"]]
 
@@ -90,7 +80,7 @@ def test_a_servers_kernels_outlive_it_and_have_the_size_of_the_spawn_page(a_hub:
     a_hub.start_server("alice")
     assert [one["id"] for one in a_hub.server("alice", "api/kernels", token=token)] == [kernel["id"]]
     assert run_cell(server, token, kernel["id"], "print(kept)") == "42\n"
-    until(lambda: soon_ending(a_hub, token, kernel["id"]) is None)
+    until(lambda: soon_ending(a_hub, token, kernel["id"]) is None, SECONDS)
     with pytest.raises(urllib.error.HTTPError) as caught:
         a_hub.server("alice", "api/kernels", "POST", {"name": "python3"}, token=token)
     assert caught.value.code == 403, "the last choice was sent again, and twice 0.3 is more than alice may have"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hub_process import HubProcess
+from hub_process import HubProcess, until
 
 HUB = {
     "with_lab": False,
@@ -17,14 +15,6 @@ HUB = {
     "options": ("--Culling.warning_seconds=29",),
 }
 SECONDS = 240.0
-
-
-def until(claim: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + SECONDS
-    while not (found := claim()):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    return found
 
 
 def report(hub: HubProcess, kernel_id: str, token: str) -> Any:
@@ -48,13 +38,13 @@ def test_a_kernel_ends_after_its_users_server_and_one_whose_server_came_back_sta
         kernels[name] = ask("api/kernels", "POST", {"name": "python3.gpu-0.1"}, token=token)["id"]
 
     a_hub.stop_server("bob")
-    until(lambda: has_told("bob"))
+    until(lambda: has_told("bob"), SECONDS)
     a_hub.start_server("bob")
-    until(lambda: not has_told("bob"))
+    until(lambda: not has_told("bob"), SECONDS)
 
     a_hub.stop_server("alice")
-    until(lambda: has_told("alice"))
-    ended = until(lambda: report(a_hub, kernels["alice"], tokens["alice"])["ending"])
+    until(lambda: has_told("alice"), SECONDS)
+    ended = until(lambda: report(a_hub, kernels["alice"], tokens["alice"])["ending"], SECONDS)
     assert "its user's server had gone" in ended["message"]
     # So long after it that all others who have no server would have ended.
     for name in ("bob", "carol", "service"):

@@ -16,12 +16,12 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests"))  # for take_screenshot.py, a program
 from quick_start import python_m  # noqa: E402
+from started import Started  # noqa: E402
 
 BUNDLE = REPOSITORY / "labextension" / "dist"
 CHROMIUM = Path("/usr/bin/chromium")
@@ -42,7 +42,7 @@ _START_SECONDS = 90.0
 _STOP_SECONDS = 30.0
 
 
-class LabProcess:
+class LabProcess(Started):
     """A running JupyterLab. Use as a context manager; ``notebooks`` is the folder that it serves."""
 
     def __init__(
@@ -64,19 +64,6 @@ class LabProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
         self.token = ""
-
-    def __enter__(self) -> LabProcess:
-        try:
-            self._start()
-        except BaseException:
-            self._stop()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop()
 
     def kill_and_start_again(self) -> None:
         self.kill()
