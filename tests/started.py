@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import sys
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TypeVar
 
@@ -37,3 +41,13 @@ class Started:
         if kind is not None and self.log:
             print(self.log, file=sys.stderr)
         self._stop()
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A process that lives and does nothing, as one that is swapped or hostile."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
-import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from aliquot.provisioner.relay import client
+from started import stopped
 
 from .browser import Browser, Message, text_of
 from .conftest import House
@@ -28,15 +25,6 @@ ONE = len(PADDING) + (64 << 10)
 def more_config() -> dict[str, Any]:
     limits = {"unread_bytes": MOST, "message_bytes": MESSAGE, "messages_per_second": 0}
     return {"ZMQChannelsWebsocketConnection": {"limit_rate": False}, "Limits": limits}
-
-
-@contextlib.contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def is_refused(message: Message) -> bool:

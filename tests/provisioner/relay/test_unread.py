@@ -7,12 +7,12 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import zmq
 from aliquot.provisioner.relay import client
 from relay_house import Gateway, House, a_client, ipykernel, parent, soon, until, until_true
+from started import stopped
 
 MOST = 2 << 20
 PADDING = "#" * (128 << 10)
@@ -48,15 +48,6 @@ def refused(gateway: Gateway, asked: list[str]) -> list[str]:
         return {m["msg_type"] for m in its} == {"error", "execute_reply"}
 
     return [msg_id for msg_id in asked if is_refused(msg_id)]
-
-
-@contextlib.contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 class Deaf:
