@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
+# Where the environment forbids it to keep what it compiled, Python compiles all of us again in each process of a run.
+export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help demo lab hub test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house soak test-torch bench-gateway bench-runtime bench-density bench-compute bench-hook bench-swap bench-lab bench-load bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets

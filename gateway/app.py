@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import aliquot.gateway.commands.late_grammar  # noqa: F401 (before any command imports Jupyter's server)
 from aliquot.gateway.commands.command import Command, UsageError, nearest
 from aliquot.provisioner.errors import AliquotError
 from traitlets import TraitError

@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -49,7 +48,8 @@ c.JupyterHub.load_groups = {{name: {{"users": users}} for name, users in {groups
 c.JupyterHub.spawner_class = "simple"
 c.SimpleLocalProcessSpawner.home_dir_template = "{home}/home/{{username}}"
 c.Spawner.cmd = {server!r}
-c.Spawner.args = ["--allow-root"]
+# A server that looks for language servers starts npm, to be told where it is.
+c.Spawner.args = ["--allow-root", "--LanguageServerManager.autodetect=False"]
 c.Spawner.start_timeout = c.Spawner.http_timeout = {seconds}
 c.Spawner.environment = {{
     "JUPYTERLAB_WORKSPACES_DIR": "{home}/workspaces",
@@ -227,7 +227,7 @@ class HubProcess(Started):
         shutil.rmtree(self.home, ignore_errors=True)
 
     def _start(self) -> None:
-        command = [sys.executable, "-m", "jupyterhub", f"--config={self._config}"]
+        command = python_m("jupyterhub", f"--config={self._config}")
         temporary = self.home / "tmp"
         temporary.mkdir(exist_ok=True)
         # The folder's name in the environment is how what it starts is known again, should the Hub die.

@@ -218,6 +218,12 @@ def build_native() -> None:
             fail("the native build", "the lines above name the cause")
 
 
+def build_sanitized() -> None:
+    """What the tests of the hook under sanitizers load; a second when nothing changed."""
+    if not run_step("native libraries with sanitizers", [str(VENV / "bin" / "python"), "tools/sanitized.py"]):
+        say("[setup]   not built; the tests that need them will say why")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("extra", choices=["demo", "lab", "hub", "test"], help="what to set up for")
@@ -249,6 +255,7 @@ def main() -> None:
             fetch_oracle()
         fetch_engines()
         fetch_wheels()
+        build_sanitized()
     if options.upstream:
         fetch_upstream_tests()
     if options.torch:

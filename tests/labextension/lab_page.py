@@ -25,8 +25,12 @@ _HISTORY_URL = re.compile(r"/aliquot/api/history(\?|$)")
 _OUTLOOK_URL = re.compile(r"/aliquot/api/outlook\?")
 _ACTION_URL = re.compile(r"/aliquot/api/kernels/([^/?]+)(?:/(resize|swap-out|wake))?(\?|$)")
 _PANEL_ID = "aliquot-gpu-kernels"
-# Notebook 7.6 throws it at each start, with and without our bundle.
-_OF_JUPYTER = ["Cannot read properties of undefined (reading 'schema')"]
+_OF_JUPYTER = [
+    # Notebook 7.6 throws it at each start, with and without our bundle.
+    "Cannot read properties of undefined (reading 'schema')",
+    # Lab's debugger, of a kernel that is ended while it is asked.
+    "Could not restore the debugger state: Canceled future for debug_request message before replies were done",
+]
 # What Chromium breaks off when an address of the machine comes or goes: containers of other tests have some.
 _NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
 _CUT_OFF = (_NETWORK_CHANGED, "Failed to fetch")

@@ -38,6 +38,8 @@ _WITHOUT_ALIQUOT = {
         "authorizer_class": "jupyter_server.auth.authorizer.AllowAllAuthorizer",
     }
 }
+# A server that looks for language servers starts npm, to be told where it is: half a second of each start.
+_NO_LANGUAGES = {"LanguageServerManager": {"autodetect": False}}
 _START_SECONDS = 90.0
 _STOP_SECONDS = 30.0
 
@@ -59,8 +61,8 @@ class LabProcess(Started):
         self.notebooks = self._home / "work"
         self.notebooks.mkdir()
         self._write_folders(settings or {})
-        server_config = _WITH_ALIQUOT.read_text() if with_aliquot else json.dumps(_WITHOUT_ALIQUOT)
-        (self._home / "config" / "jupyter_server_config.json").write_text(server_config)
+        server_config = json.loads(_WITH_ALIQUOT.read_text()) if with_aliquot else _WITHOUT_ALIQUOT
+        (self._home / "config" / "jupyter_server_config.json").write_text(json.dumps(server_config | _NO_LANGUAGES))
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
         self.token = ""

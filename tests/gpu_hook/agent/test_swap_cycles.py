@@ -167,6 +167,8 @@ async def swap_out(ring: ARing) -> None:
     assert move.is_done, move
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(300 + 60 * SOAK)
 def test_random_swaps_of_three_working_processes_change_no_byte(play: Callable[..., None]) -> None:
     async def scenario(ring: ARing) -> None:
         for _ in range(3):
@@ -208,6 +210,8 @@ async def begin_to_move(ring: ARing, way: str, step: Callable[[ARing], object]) 
     return moving
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(300 + 10 * SOAK)
 @pytest.mark.parametrize(("way", "step"), STEPS)
 def test_a_process_killed_at_a_step_of_a_swap_harms_no_other(
     play: Callable[..., None], way: str, step: Callable[[ARing], object]
@@ -232,6 +236,8 @@ def test_a_process_killed_at_a_step_of_a_swap_harms_no_other(
     play(scenario)
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(300 + 10 * SOAK)
 @pytest.mark.parametrize(("way", "step"), STEPS)
 def test_the_agent_may_end_at_a_step_of_a_swap(
     play: Callable[..., None], way: str, step: Callable[[ARing], object]

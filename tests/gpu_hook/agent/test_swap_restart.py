@@ -50,6 +50,8 @@ def ask(process: subprocess.Popen[str], word: str) -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(300 + 30 * SOAK)
 def test_a_swapped_kernel_outlives_its_agent(a_ring: Any, open_holder: Callable[[], Any]) -> None:
     holder = open_holder()
     env = {**os.environ, **holder.reserve(hundredths=100)["grant"]["env"]}

@@ -4,6 +4,7 @@ there: the software GPU, or with ALIQUOT_TEST_GPU=1 the machine's own."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import shutil
@@ -23,6 +24,7 @@ DEVICES, MEMORY_BYTES = 2, 256 << 20
 QUOTA_BYTES = 1 << 50  # no quota in the way: the hook's answers must be the driver's own
 
 
+@functools.cache
 def _hook_tests(name: str) -> ModuleType:
     """The stand-in for the agent, and its swaps; test folders are no packages."""
     path = HERE.parent / "hook" / f"{name}.py"
@@ -134,7 +136,8 @@ def _hooked(
     **words: int,
 ) -> Iterator[dict[str, str]]:
     stand_in = _hook_tests("agent_stand_in")
-    uuids = _uuids(bare_env, the_driver)
+    machine = {name: value for name, value in bare_env.items() if name.startswith(("ALIQUOT_", "LD_"))}
+    uuids = _uuids(the_driver, *machine.items())
     agent = stand_in.StandIn(a_kernel_dir, [stand_in.Device(uuid, QUOTA_BYTES) for uuid in uuids])
     for name, value in words.items():
         setattr(agent, name, value)
@@ -165,8 +168,10 @@ def a_kernel_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _uuids(env: dict[str, str], driver: paths.Driver) -> list[bytes]:
-    """Every device of the machine, asked in a process of its own."""
+@functools.cache
+def _uuids(driver: paths.Driver, *variables: tuple[str, str]) -> list[bytes]:
+    """Every device of the machine, asked once, in a process of its own: a software GPU of the same variables has the
+    same ones."""
     source = (
         "import ctypes, sys\n"
         "cuda = ctypes.CDLL(sys.argv[1]); assert cuda.cuInit(0) == 0\n"
@@ -175,5 +180,5 @@ def _uuids(env: dict[str, str], driver: paths.Driver) -> list[bytes]:
         "    uuid = ctypes.create_string_buffer(16); cuda.cuDeviceGetUuid(uuid, device); print(uuid.raw.hex())\n"
     )
     command = [sys.executable, "-c", source, str(driver.cuda)]
-    listed = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    listed = subprocess.run(command, env=dict(variables), capture_output=True, text=True, check=True)
     return [bytes.fromhex(line) for line in listed.stdout.split()]

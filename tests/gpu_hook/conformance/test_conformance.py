@@ -66,13 +66,19 @@ OFTEN_PACED = {"events", "graphs", "launch", "streams"}
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 
 
+def is_long(way: str, family: str) -> bool:
+    """Whether it is for `make soak` alone."""
+    often = {"swapped": OFTEN_SWAPPED, "paged": OFTEN_SWAPPED, "paced": OFTEN_PACED}
+    return way in often and family not in often[way]
+
+
 def is_claimed(way: str, family: str, name: str) -> bool:
     names = {family, f"{family}-{name}"}
     if way in ("swapped", "paged"):
         never = NEVER_ELASTIC | NEVER_SWAPPED | (NEVER_PAGED if way == "paged" else set())
-        return not names & never and (SOAK > 1 or family in OFTEN_SWAPPED)
+        return not names & never and (SOAK > 1 or not is_long(way, family))
     if way == "paced":
-        return not names & NEVER_PACED and (SOAK > 1 or family in OFTEN_PACED)
+        return not names & NEVER_PACED and (SOAK > 1 or not is_long(way, family))
     return way != "elastic" or not names & NEVER_ELASTIC
 
 
@@ -84,7 +90,12 @@ CLAIMS = [
 RUNS = [(family, name, way) for family, name in CLAIMS for way in WAYS if is_claimed(way, family, name)]
 
 
-@pytest.mark.parametrize(("family", "name", "way"), RUNS, ids=["-".join(run) for run in RUNS])
+CASES = [
+    pytest.param(*run, id="-".join(run), marks=[pytest.mark.soak] if is_long(run[2], run[0]) else []) for run in RUNS
+]
+
+
+@pytest.mark.parametrize(("family", "name", "way"), CASES)
 def test_driver_behaves_so(
     family: str, name: str, way: str, compile_program: Callable[[str], Path], request: pytest.FixtureRequest
 ) -> None:

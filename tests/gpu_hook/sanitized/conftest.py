@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,7 +17,6 @@ from aliquot.gpu_hook import paths
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-TARGETS = ["softgpu_cuda", "softgpu_nvml", "shim_cuda", "shim_nvml"]
 OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=1",
     "UBSAN_OPTIONS": "halt_on_error=1",
@@ -39,6 +36,7 @@ def _load(path: Path) -> ModuleType:
 
 
 fuzz_tests = _load(HERE.parent / "fuzz" / "conftest.py")
+sanitized = _load(ROOT / "tools" / "sanitized.py")
 
 
 @dataclass(frozen=True)
@@ -51,23 +49,16 @@ class Build:
 
 
 @pytest.fixture(scope="session")
-def build_with(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Build]:
-    """The libraries with a sanitizer, built once."""
+def build_with() -> Callable[[str], Build]:
+    """The libraries with a sanitizer; what setting up has built is found as it is."""
     built: dict[str, Build] = {}
-    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    cmake = sanitized.find_cmake()
 
     def build(sanitizer: str) -> Build:
         if sanitizer not in built:
             if cmake is None:
                 pytest.skip("cmake was not found: pip install cmake")
-            folder = tmp_path_factory.mktemp("sanitized")
-            flags = "-O1 -g1 -w"
-            configure = [cmake, "-S", str(ROOT), "-B", str(folder), f"-DPython3_EXECUTABLE={sys.executable}"]
-            configure += [f"-DALIQUOT_SANITIZE={sanitizer}", "-DCMAKE_BUILD_TYPE=None", f"-DCMAKE_C_FLAGS={flags}"]
-            subprocess.run(configure, check=True, capture_output=True)
-            targets = [word for target in TARGETS for word in ("--target", target)]
-            subprocess.run([cmake, "--build", str(folder), "-j2", *targets], check=True, capture_output=True)
-            native = folder / "native"
+            native = sanitized.build(sanitizer, cmake)
             built[sanitizer] = Build(sanitizer, native / "shim", native / "softgpu")
         return built[sanitizer]
 

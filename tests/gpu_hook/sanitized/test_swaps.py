@@ -18,6 +18,8 @@ MIB = 1 << 20
 TIMES = 4 * int(os.environ.get("ALIQUOT_SOAK", "1"))
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(300 + 15 * TIMES)
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_swaps_under_work_are_clean(
     sanitizer: str,
