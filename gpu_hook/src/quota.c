@@ -204,10 +204,12 @@ static bool take_if_lent(int device, struct account *locked, uint64_t bytes)
 
 bool quota_charge(int device, uint64_t bytes)
 {
-    if (device < 0 || device > QUOTA_HOST || bytes > INT64_MAX)
+    if (device < 0 || device > QUOTA_HOST)
+        return false;
+    session_await(); /* before what can never fit, too: its refusal is counted in a page that is there then */
+    if (bytes > INT64_MAX)
         return false;
     bool is_first = true;
-    session_await();
     for (;;) {
         struct account *locked = lock_device(device);
         int index = page_index(device);
