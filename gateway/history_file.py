@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from aliquot.gateway.giving_way import giving_way
 from aliquot.gateway.history_samples import FIGURES, Key, Subject
 from aliquot.gateway.history_steps import COARSE, FINE_SECONDS, HOUR, RANGES, Point, step_start
 
@@ -37,6 +38,7 @@ CREATE TABLE point (step INTEGER, at INTEGER, subject INTEGER, seconds REAL, {",
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 """
+_SEEN = "UPDATE subject SET last_at = MAX(last_at, ?1), first_at = MIN(first_at, ?1) WHERE number = ?2"
 # The more complete word on a step stands, whichever came first: a gateway that comes back within a step has seen less.
 _INSERT = f"""
 INSERT INTO point (step, at, subject, seconds, {", ".join(COLUMNS)}) {{source}}
@@ -94,8 +96,12 @@ class HistoryFile:
         """Steps of the finest kind."""
         holes = ", ".join("?" * (4 + len(COLUMNS)))
         with self._transaction():
-            rows = [(FINE_SECONDS, point.at, self._number(point), point.seconds, *_figures(point)) for point in points]
-            self.database.executemany(_INSERT.format(source=f"VALUES ({holes})"), rows)
+            rows = [
+                (FINE_SECONDS, point.at, self._number(point), point.seconds, *_figures(point))
+                for point in giving_way(points)
+            ]
+            self.database.executemany(_SEEN, giving_way((at, number) for _, at, number, *_ in rows))
+            self.database.executemany(_INSERT.format(source=f"VALUES ({holes})"), giving_way(rows))
 
     def roll(self, step_seconds: int, moment: float) -> None:
         """Make the coarser step that ``moment`` is in from the fine ones, as far as they are there."""
@@ -154,7 +160,7 @@ class HistoryFile:
         return forgotten
 
     def _number(self, point: Point) -> int:
-        """The subject's number; what became different of it is written, and when it was seen."""
+        """The subject's number; what became different of it is written."""
         subject, key = point.subject, point.subject.key
         number = self._numbers.get(key)
         if number is None:
@@ -170,8 +176,6 @@ class HistoryFile:
             names = ", ".join(f"{name} = ?" for name in _SUBJECT.split(", "))
             self.database.execute(f"UPDATE subject SET {names} WHERE number = ?", (*_facts(subject), number))
             self._told[key] = subject
-        seen = "UPDATE subject SET last_at = MAX(last_at, ?1), first_at = MIN(first_at, ?1) WHERE number = ?2"
-        self.database.execute(seen, (point.at, number))
         return number
 
     @contextlib.contextmanager

@@ -7,6 +7,7 @@ import sqlite3
 from dataclasses import dataclass, field
 from typing import Any
 
+from aliquot.gateway.giving_way import giving_way
 from aliquot.gateway.history_file import COLUMNS
 from aliquot.gateway.history_samples import Subject
 from aliquot.gateway.history_steps import Range
@@ -81,17 +82,18 @@ def answer(database: sqlite3.Connection, question: Question, now: float) -> Answ
     """Raises sqlite3.Error."""
     asked, start = question.range, question.range.start(now)
     times = {"start": start, "end": start + asked.seconds, "step": asked.step_seconds}
-    rows = database.execute(_CANDIDATES, {**times, **_wishes(question)}).fetchall()
+    rows = list(giving_way(database.execute(_CANDIDATES, {**times, **_wishes(question)})))
     chosen = rows
     if len(rows) > question.most:
-        used = database.execute(_BUSIEST, (times["step"], start, times["end"])).fetchall()
+        used = giving_way(database.execute(_BUSIEST, (times["step"], start, times["end"])))
         places = {number: place for place, (number, _) in enumerate(used)}
         # Devices are few, and everybody's.
         ranked = sorted(rows, key=lambda row: (row[1] != "device", places.get(row[0], len(places))))
         kept = {row[0] for row in ranked[: question.most]}
         chosen = [row for row in rows if row[0] in kept]
     series = {row[0]: Series(Subject(*row[1:])) for row in chosen}
-    for number, at, *figures in database.execute(_POINTS, {**times, "numbers": json.dumps(list(series))}):
+    points = database.execute(_POINTS, {**times, "numbers": json.dumps(list(series))})
+    for number, at, *figures in giving_way(points):
         series[number].steps[at] = tuple(figures)
     return Answer(asked, start, tuple(one for one in series.values() if one.steps), len(rows) - len(chosen))
 

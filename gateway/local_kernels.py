@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 from aliquot.gateway.activity import Activity
 from aliquot.gateway.admission import AdmissionSnapshot
 from aliquot.gateway.culling import Announcement
-from aliquot.gateway.kernel_shares import Shares
+from aliquot.gateway.kernel_shares import UNSHARED
 from aliquot.gateway.ledger import Holding
 from aliquot.gateway.request_queue import QueueEntry
 from aliquot.gateway.status import PLAIN, LocalKernel
@@ -30,10 +30,6 @@ class KernelManagers(Protocol):
 
     def owner_of(self, kernel_id: str) -> str | None:
         """The owner's name."""
-        ...
-
-    def shares_of(self, kernel_id: str) -> Shares:
-        """With whom it is shared."""
         ...
 
     def kernel_state(self, kernel_id: str) -> tuple[str, str | None]:
@@ -102,7 +98,7 @@ def local_kernels(
             ending_soon=announced.get(kernel_id),
             dropped_messages=manager.dropped_messages(kernel_id),
             activity=manager.activity_of(kernel_id),
-            shares=manager.shares_of(kernel_id),
+            shares=getattr(kernel, "shares", UNSHARED),
         )
         found.append(memo.same(made))
     return tuple(found)

@@ -18,6 +18,7 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 from load.http_client import HttpClient
 
 POLL_SECONDS = 2.0
+_SPREAD = 0.1  # as the panel's: two hundred that poll in step would wait for each other
 _ANSWER_SECONDS = 60.0
 
 
@@ -59,7 +60,7 @@ class User:
                 await self.poll()
             except Exception as error:
                 self._seen().failures.append(f"status: {error!r}")
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(POLL_SECONDS * dice.uniform(1 - _SPREAD, 1 + _SPREAD))
 
     async def poll(self) -> bytes:
         """One status, measured from the question to its last byte."""

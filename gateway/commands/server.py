@@ -12,10 +12,12 @@ import aliquot.gateway.commands.late_grammar  # noqa: F401 (before Jupyter's ser
 from aliquot.gateway.calm_collector import CalmCollector
 from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
+from tornado.ioloop import PeriodicCallback
 from traitlets import default
 
 EXTENSION = "aliquot.gateway"
 _MOST_FILES = 65_536
+_LOOK_SECONDS = 60.0
 
 
 class AliquotServerApp(ServerApp):
@@ -73,7 +75,9 @@ class GatewayServerApp(AliquotServerApp):
 
     def start(self) -> None:
         """Called by launch_instance: serves until it is stopped. The process is ours alone."""
-        CalmCollector().start()
+        collector = CalmCollector()
+        collector.start()
+        PeriodicCallback(collector.look_if_due, 1e3 * _LOOK_SECONDS).start()
         super().start()
 
     def find_server_extensions(self) -> None:

@@ -16,6 +16,8 @@ const HOPELESS_BACKOFF_MS = 300000;
 /** Several events often come together, and no more than one request a second is due to them. */
 const SOON_MS = 100;
 const BETWEEN_MS = 1000;
+/** Of a wait, this part more or less: pages that ask in step wait for each other's answers, and stay in step. */
+const SPREAD = 0.1;
 
 export class StatusPoll implements IDisposable {
   constructor(private readonly _options: StatusPoll.IOptions) {
@@ -94,6 +96,7 @@ export class StatusPoll implements IDisposable {
     do {
       this._isOld = false;
       this._began = clock.now();
+      this._poll.frequency = this._frequency(); // the next wait is another one than the last
       await ask().catch(error => {
         if (!this._isOld) {
           throw error;
@@ -103,7 +106,8 @@ export class StatusPoll implements IDisposable {
   }
 
   private _frequency(): IPoll.Frequency {
-    const interval = Math.round(Math.max(this._intervalSeconds, SECONDS[this._pace]) * 1000);
+    const spread = 1 + SPREAD * (2 * this._options.clock.chance() - 1);
+    const interval = Math.round(Math.max(this._intervalSeconds, SECONDS[this._pace]) * 1000 * spread);
     const longest = this._isHopeless && this._pace !== 'figures' ? HOPELESS_BACKOFF_MS : LONGEST_BACKOFF_MS;
     return { interval, backoff: true, max: Math.max(longest, interval) };
   }

@@ -143,3 +143,19 @@ test('who waits for news is asked for rarely, and who looks as often as they wan
   (await source.nextRequest()).resolve(aStatus());
   waiting.dispose();
 });
+
+test('no two waits are alike, so that pages do not ask in step', async t => {
+  const { StatusPoll } = compiled('status_poll');
+  const chances = [0, 0.5, 1];
+  const clock = { now: () => 0, chance: () => chances.shift() };
+  chances.unshift(0.5, 0.5); // of its making and of the interval's
+  const poll = new StatusPoll({ ask: () => Promise.resolve(), isNeeded: () => true, clock });
+  t.after(() => poll.dispose());
+  poll.intervalSeconds = 20;
+  const waits = [];
+  for (let i = 0; i < 3; i++) {
+    await poll.askAnew();
+    waits.push(poll._poll.frequency.interval);
+  }
+  assert.deepEqual(waits, [18000, 20000, 22000]);
+});

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import weakref
 from collections.abc import Iterator
 
 import pytest
-from aliquot.gateway.calm_collector import WHOLE_SECONDS, CalmCollector
+from aliquot.gateway.calm_collector import LONGEST_SECONDS, WHOLE_SECONDS, CalmCollector
+from aliquot.gateway.commands import server
+from jupyter_server.serverapp import ServerApp
 
 
 class Knot:
@@ -17,31 +20,93 @@ class Knot:
         self.itself = self
 
 
+def old_garbage() -> weakref.ref[Knot]:
+    """What was alive at a look, and is no more."""
+    knot = Knot()
+    gc.collect(1)
+    return weakref.ref(knot)
+
+
 @pytest.fixture
 def now() -> Iterator[list[float]]:
     """The collector's clock; Python's own ways are back at the end."""
     clock, thresholds, callbacks = [0.0], gc.get_threshold(), list(gc.callbacks)
-    CalmCollector(lambda: clock[0]).start()
     yield clock
     gc.callbacks[:] = callbacks
     gc.set_threshold(*thresholds)
     gc.unfreeze()
 
 
-def test_what_survived_a_look_is_left_out_until_all_is_looked_at_again(now: list[float]) -> None:
-    knot = Knot()
-    is_there = weakref.ref(knot)
-    gc.collect()
-    del knot
+@pytest.fixture
+def collector(now: list[float]) -> CalmCollector:
+    found = CalmCollector(lambda: now[0])
+    found.start()
+    return found
+
+
+def test_what_survived_a_look_is_left_out_until_all_is_looked_at_again(
+    now: list[float], collector: CalmCollector
+) -> None:
+    is_there = old_garbage()
     gc.collect()
     assert is_there() is not None
+    more = [Knot() for _ in range(gc.get_freeze_count() // 5)]
+    gc.collect(1)
+    collector.look_if_due()
+    assert is_there() is not None, "it is not time yet"
     now[0] = WHOLE_SECONDS
-    gc.collect()
+    collector.look_if_due()
+    assert is_there() is None
+    assert more
+
+
+def test_nothing_is_looked_at_anew_while_little_came_until_hours_have_passed(
+    now: list[float], collector: CalmCollector
+) -> None:
+    is_there = old_garbage()
+    for now[0] in (WHOLE_SECONDS, 2 * WHOLE_SECONDS, LONGEST_SECONDS - 1):
+        collector.look_if_due()
+        assert is_there() is not None
+    now[0] = LONGEST_SECONDS + WHOLE_SECONDS
+    collector.look_if_due()
     assert is_there() is None
 
 
-def test_what_is_new_garbage_is_found_at_once(now: list[float]) -> None:
-    gc.collect()
+def test_more_is_more_than_the_least_that_there_was(now: list[float], collector: CalmCollector) -> None:
+    many = [Knot() for _ in range(gc.get_freeze_count())]
+    collector.look_at_all()
+    for knot in many:
+        del knot.itself  # they go without a look
+    many.clear()
+    now[0] += WHOLE_SECONDS
+    collector.look_if_due()
+    garbage = [Knot() for _ in range(gc.get_freeze_count() // 5)]
+    is_there = weakref.ref(garbage[0])
+    gc.collect(1)
+    garbage.clear()
+    now[0] += WHOLE_SECONDS
+    collector.look_if_due()
+    assert is_there() is None
+
+
+async def test_the_server_asks_whether_a_look_is_due(monkeypatch: pytest.MonkeyPatch, collector: CalmCollector) -> None:
+    asked = asyncio.Event()
+    monkeypatch.setattr(server, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(CalmCollector, "look_if_due", lambda self: asked.set())
+    monkeypatch.setattr(ServerApp, "start", lambda self: None)
+    server.GatewayServerApp().start()
+    await asyncio.wait_for(asked.wait(), 60)
+
+
+def test_what_is_new_garbage_is_found_at_once(collector: CalmCollector) -> None:
     is_there = weakref.ref(Knot())
-    gc.collect()
+    gc.collect(1)
     assert is_there() is None
+
+
+def test_no_look_by_itself_is_at_all_that_lives(collector: CalmCollector) -> None:
+    looked_at = list[int]()
+    gc.callbacks.append(lambda phase, info: looked_at.append(len(gc.get_objects())) if phase == "start" else None)
+    kept = [Knot() for _ in range(300_000)]
+    assert len(looked_at) >= 20
+    assert max(looked_at) < 100_000 < len(kept)

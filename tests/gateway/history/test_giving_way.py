@@ -1,0 +1,43 @@
+"""A thread that reads and writes rows lets others have the interpreter between them."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+from aliquot.gateway.giving_way import giving_way
+
+
+def test_the_items_are_the_same() -> None:
+    assert list(giving_way(range(1000))) == list(range(1000))
+    assert list(giving_way(())) == []
+
+
+def test_it_pauses_each_time_it_has_worked_for_a_while() -> None:
+    clock, pauses = [0.0], list[float]()
+
+    def pause(seconds: float) -> None:
+        pauses.append(clock[0])
+
+    for _ in giving_way(range(10), lambda: clock[0], pause):
+        clock[0] += 0.001
+    assert [round(1e3 * at) for at in pauses] == [3, 6, 9]
+
+
+def test_others_have_their_turn_while_rows_are_written() -> None:
+    database = sqlite3.connect(":memory:", check_same_thread=False)
+    database.execute("CREATE TABLE point (number INTEGER)")
+    may_go_on, has_its_turn = threading.Event(), threading.Event()
+
+    def pause(seconds: float) -> None:
+        has_its_turn.set()
+        assert may_go_on.wait(60)
+
+    rows = giving_way(((number,) for number in range(100_000)), pause=pause)
+    writer = threading.Thread(target=database.executemany, args=("INSERT INTO point VALUES (?)", rows))
+    writer.start()
+    assert has_its_turn.wait(60), "a hundred thousand rows take longer than one turn"
+    may_go_on.set()
+    writer.join()
+    assert database.execute("SELECT COUNT(*) FROM point").fetchone() == (100_000,)
+    database.close()
