@@ -1,13 +1,16 @@
 // Notifications of what happens to one's kernels, joined to Lab's settings, documents and sessions.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { Notification } from '@jupyterlab/apputils';
+import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { IDisposable } from '@lumino/disposable';
 
 import { IGpuKernels } from '../gpu_kernels';
 import { GpuKernelsModel, notebookPath } from '../model';
 import { NewsReader } from '../news';
+import { RefusedComms, type Refusal } from '../refused_comms';
 import { storage } from '../storage';
 import { CommandIDs, IKernel, PLUGIN_ID, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
 import { Announcer, tellFailure } from '../widgets/announce';
@@ -19,12 +22,13 @@ export const notifications: JupyterFrontEndPlugin<void> = {
   description: 'Tells when a kernel of mine ended, will be ended, ran out of memory, or has its GPU at last.',
   autoStart: true,
   requires: [IGpuKernels],
-  optional: [ISettingRegistry, ITranslator],
+  optional: [ISettingRegistry, ITranslator, INotebookTracker],
   activate: (
     app: JupyterFrontEnd,
     { model, client }: IGpuKernels,
     settings: ISettingRegistry | null,
-    translator: ITranslator | null
+    translator: ITranslator | null,
+    notebooks: INotebookTracker | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
     const path = (kernel: IKernel): string | null => {
@@ -55,9 +59,41 @@ export const notifications: JupyterFrontEndPlugin<void> = {
           restartAs: path(news.kernel) === null ? null : name => restartAs(app, news.kernel.label, name)
         })
     });
+    if (notebooks) {
+      followComms(notebooks, announcer, trans);
+    }
     void followSettings(settings, model, announcer);
   }
 };
+
+/** Of widgets that move on in the page, and whose kernel does not hear of it. */
+function followComms(notebooks: INotebookTracker, announcer: Announcer, trans: TranslationBundle): void {
+  const refused = new RefusedComms();
+  const follow = (_: unknown, { sessionContext }: NotebookPanel): void => {
+    sessionContext.iopubMessage.connect((context, message) => {
+      const kernelId = announcer.isEnabled ? context.session?.kernel?.id : undefined;
+      const refusal = kernelId === undefined ? null : refused.hear(kernelId, message, Date.now());
+      if (refusal !== null) {
+        Notification.warning(describeRefusal(refusal, context.name, trans), { autoClose: false });
+      }
+    });
+  };
+  notebooks.forEach(panel => follow(notebooks, panel));
+  notebooks.widgetAdded.connect(follow);
+}
+
+/** Lab shows 140 letters; its log console has the numbers. */
+function describeRefusal(refusal: Refusal, name: string, trans: TranslationBundle): string {
+  return refusal === 'unread'
+    ? trans.__(
+        '%1: what a widget sent was refused, for the kernel does not read. Repeat it later, or interrupt the kernel.',
+        name
+      )
+    : trans.__(
+        '%1: what a widget sent was given up: its kernel was interrupted or out of reach. Repeat it if it is missing.',
+        name
+      );
+}
 
 /** In the notebook's own session where it is open here; else the notebook is opened with this kernel. */
 async function restartAs(app: JupyterFrontEnd, path: string, name: string): Promise<void> {
