@@ -11,6 +11,7 @@ from typing import Any
 from aliquot.gateway.auth import user_of
 from aliquot.gateway.gateway_questions import open_events
 from aliquot.gateway.handler_base import SETTING, Sources
+from aliquot.gateway.socket_pings import begin_pings, end_pings, only_jupyters
 from jupyter_server.auth.decorator import authorized, ws_authenticated
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
@@ -37,7 +38,12 @@ class EventsHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
     def open(self, *args: Any, **kwargs: Any) -> None:
         """Called by tornado when the handshake is done."""
         super().open(*args, **kwargs)
+        begin_pings(self)
         self._sender = asyncio.create_task(self._send(), name="aliquot-events")
+
+    def get_websocket_protocol(self) -> Any:
+        """Called by tornado."""
+        return only_jupyters(super().get_websocket_protocol())
 
     def on_message(self, message: str | bytes) -> None:
         """Called by tornado. Nobody is asked anything here."""
@@ -45,8 +51,10 @@ class EventsHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
     def on_close(self) -> None:
         """Called by tornado."""
         super().on_close()
-        if self._sender is not None:
-            self._sender.cancel()
+        end_pings(self)
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.cancel()
 
     async def _send(self) -> None:
         """What is told, until the stream is over."""

@@ -67,17 +67,20 @@ def left_out(handler: RequestHandler, length: int) -> str:
     return f"Output of {length} bytes is not shown: at most {most} are sent at once (c.Limits.{OUTPUT})."
 
 
-def explain_large_messages(protocol: Any, handler: RequestHandler, who: str) -> Any:
-    """Let tornado's protocol of a websocket say why it closes one whose client sent too much, and count that."""
+def explain_large_messages(protocol: Any, handler: RequestHandler, who: str) -> SocketEnding | None:
+    """Let tornado's protocol of a websocket say why it closes one whose client sent too much, and count that.
+
+    What is given has to be told when the socket closed.
+    """
     guard: LimitGuard | None = handler.settings.get(SETTING)
     if protocol is None or guard is None:
-        return protocol
-    ending = _Ending(protocol, guard, who)
+        return None
+    ending = SocketEnding(protocol, guard, who)
     protocol.close, protocol._abort = ending.close, ending.abort
-    return protocol
+    return ending
 
 
-class _Ending:
+class SocketEnding:
     """How one websocket ends. tornado resets the connection of a client that still sends, who then hears no reason."""
 
     def __init__(self, protocol: Any, guard: LimitGuard, who: str) -> None:
@@ -100,7 +103,7 @@ class _Ending:
     def abort(self) -> None:
         """Called by tornado, at once after a message that is too large."""
         if not self._is_too_big or self._protocol.stream.closed():
-            self._abort()
+            self._end()
         elif self._draining is None:
             # What follows is the rest of that message, and no frame.
             self._protocol.client_terminated = True
@@ -109,7 +112,21 @@ class _Ending:
     async def _drain(self) -> None:
         with contextlib.suppress(asyncio.TimeoutError, StreamClosedError):
             await within(self._read_all(), _DRAIN_SECONDS)
+        self._end()
+
+    def _end(self) -> None:
         self._abort()
+        self._let_go()
+
+    def closed(self) -> None:
+        """The socket is: what is drained yet ends by itself. Idempotent."""
+        if self._draining is None or self._draining.done():
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Each holds the other, and would until a look for garbage. Now the protocol's own ways have nothing to do."""
+        for name in ("close", "_abort"):
+            self._protocol.__dict__.pop(name, None)
 
     async def _read_all(self) -> None:
         while True:

@@ -42,7 +42,7 @@ from .agent_reports import (
 from .paths import PathError, RuntimeDir, check_runtime_dir, find_runtime_dir
 from .residency_reports import LeaseEvent
 from .status_reader import StatusReader
-from .waiting import end_task, within
+from .waiting import end_task, outlasting_task, within
 
 __all__ = [
     "PROTOCOL_VERSION",
@@ -109,7 +109,7 @@ class AgentClient:
         self._last_id = 0
         self._is_closed = False
         self._lost: AgentUnreachable | None = None
-        self._listener = asyncio.create_task(self._listen(), name="aliquot-agent-client")
+        self._listener: asyncio.Task[None] | None = outlasting_task(self._listen(), "aliquot-agent-client")
 
     @classmethod
     async def connect(cls, runtime_dir: str | os.PathLike[str] | None = None, *, seconds: float = 5) -> AgentClient:
@@ -238,10 +238,7 @@ class AgentClient:
         return self._heed("subscribe")
 
     def watch_node(self) -> AsyncIterator[None]:
-        """Yield whenever the status shows something else of kernels, likewise. On a connection without ``subscribe``.
-
-        Raises AgentRefused, too, by an agent that does not tell.
-        """
+        """Likewise, when the status shows something else of kernels. Without ``subscribe``. Raises AgentRefused."""
         return self._heed("watch")
 
     async def _heed(self, op: str) -> AsyncIterator[None]:
@@ -279,7 +276,9 @@ class AgentClient:
         """Close the connection and let go of what it holds. Idempotent."""
         self._is_closed = True
         self._writer.close()
-        await end_task(self._listener)
+        listener, self._listener = self._listener, None  # its end leads to us
+        if listener is not None:
+            await end_task(listener)
         self._fail(AgentUnreachable(f"the connection to the agent at {self._path} was closed by us"))
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()

@@ -1,4 +1,4 @@
-"""Waiting with a bound, and ending a task for sure, where asyncio.wait_for is not enough.
+"""Waiting with a bound, and ending a task for sure, where asyncio.wait_for is not enough; and tasks that live long.
 
 Before Python 3.12 it loses a cancellation that meets the end of what it waits for; its caller then waits on.
 """
@@ -6,7 +6,8 @@ Before Python 3.12 it loses a cancellation that meets the end of what it waits f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import contextvars
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -26,6 +27,19 @@ async def within(awaitable: Awaitable[T], seconds: float) -> T:
         return task.result()
     await end_task(task)
     raise asyncio.TimeoutError
+
+
+def outlasting(act: Callable[[], T]) -> T:
+    """What ``act`` gives. What it begins outlasts the request that asked for it, and must not keep it.
+
+    Tasks, timers and transports hold the context variables they were made with; a server's lead to the whole request.
+    """
+    return contextvars.Context().run(act)
+
+
+def outlasting_task(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+    """A task that is begun so."""
+    return outlasting(lambda: asyncio.create_task(work, name=name))
 
 
 async def end_task(task: asyncio.Future[Any]) -> None:

@@ -5,6 +5,7 @@ Named as a plugin they would make a server and an event loop around every test o
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -17,3 +18,12 @@ def no_server_chooses_provisioners_for_later_tests() -> Iterator[None]:
     """The factory is one for the whole process."""
     yield
     KernelProvisionerFactory.clear_instance()
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Nothing but its last reference frees an object."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 
 import pytest
-from aliquot.gpu_hook.waiting import end_task, within
+from aliquot.gpu_hook.waiting import end_task, outlasting, outlasting_task, within
 
 
 def test_a_result_and_an_error_come_through() -> None:
@@ -60,5 +61,23 @@ def test_a_task_that_swallows_a_cancellation_ends_at_the_next() -> None:
         await end_task(task)
         assert task.cancelled()
         assert swallowed == [True]
+
+    asyncio.run(check())
+
+
+def test_what_outlasts_a_request_has_none_of_its_variables() -> None:
+    request = ContextVar("request", default="none")
+
+    async def look() -> str:
+        await asyncio.sleep(0)
+        return request.get()
+
+    async def check() -> None:
+        request.set("the one that is answered")
+        heard = asyncio.get_running_loop().create_future()
+        outlasting(lambda: asyncio.get_running_loop().call_later(0, lambda: heard.set_result(request.get())))
+        assert await outlasting_task(look(), "a-look") == "none"
+        assert await heard == "none"
+        assert await asyncio.create_task(look()) == "the one that is answered"
 
     asyncio.run(check())

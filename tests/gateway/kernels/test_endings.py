@@ -134,7 +134,7 @@ async def test_a_kernel_that_keeps_dying_says_how_while_it_is_restarted_and_when
     kernel_id = await start(name)
     kernel = a_gateway.kernels.get_kernel(kernel_id)
     await until(kernel.ready.done)
-    await until(lambda: a_gateway.kernels._pending_kernel_tasks[kernel_id].done())
+    await until(lambda: kernel_id not in a_gateway.kernels._pending_kernel_tasks)
     kernel._restarter.restart_limit, kernel._restarter.time_to_dead = 1, 0.2
     kernel._restarter.stop()
     kernel._restarter.start()

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from .test_lives import execute, ready, start
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    """Nothing but its last reference frees an object."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.mark.parametrize("name", ["python3.gpu-0.5", "python3"])
