@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Container, Coroutine
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,7 +47,10 @@ class Adoption:
         remains: KernelRemains,
         clock: Clock,
         log: logging.Logger,
+        used: Callable[[], Container[str]],
     ) -> None:
+        """``used``: the kernels that notebooks of this server have."""
+        self._used = used
         self._manager = manager
         self._admission = admission
         self._endings = endings
@@ -68,6 +71,10 @@ class Adoption:
                 await self._act(decision)
             except Exception:
                 self._log.exception("kernel=%s adoption=failed; it is left as it is", decision.kernel_id)
+        for decision in decisions:
+            if decision.fate not in (Fate.END, Fate.ENDED):
+                kernel_id = decision.kernel_id
+                self._do(self._manager.finish_replacing(kernel_id, self._used), f"replace-{kernel_id}")
         if decisions:
             counts = {fate.value: sum(d.fate is fate for d in decisions) for fate in Fate}
             said = " ".join(f"{name}={count}" for name, count in counts.items() if count)
@@ -82,11 +89,20 @@ class Adoption:
 
     async def _act(self, decision: Decision) -> None:
         kernel_id, remains = decision.kernel_id, decision.remains
+        kernel: ManagedKernel | None = None
         heritage = read_heritage(decision.record, None if remains.relay is None else remains.relay.facts)
         if decision.fate is Fate.ENDED:
             self._clear_away(decision, heritage)
             return
-        kernel = self._manager.make_kernel(kernel_id, heritage)
+        try:
+            kernel = self._manager.make_kernel(kernel_id, heritage)
+            await self._take_over(kernel, decision, heritage)
+        except BaseException:
+            self._manager.unmake_kernel(kernel_id, kernel)
+            raise
+
+    async def _take_over(self, kernel: ManagedKernel, decision: Decision, heritage: Heritage) -> None:
+        kernel_id, remains = decision.kernel_id, decision.remains
         if decision.fate is Fate.QUEUE_AGAIN:
             self._manager.begin(kernel_id, kernel, first=self._remains.clear(remains))
             self._log.info("kernel=%s queued_again owner=%s", kernel_id, heritage.owner)

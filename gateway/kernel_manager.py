@@ -129,9 +129,8 @@ class AliquotKernelManager(ReplacingKernelManager):
         kwargs["kernel_name"] = self.with_requested_size(kwargs["kernel_name"])
         replaced = self.asked_to_replace(user, requested_env())
         is_sized = self._check_start(kwargs["kernel_name"], user, replaced)
+        kwargs |= self.intended(replaced)
         replaced = self.ended_by_us(replaced, waits=is_sized)
-        if replaced:
-            kwargs[REPLACES] = sorted(replaced)
         if self.containers is not None and self.containers.wants(kwargs["kernel_name"] or self.default_kernel_name):
             kwargs[REQUEST_ENV] = self.containers.allowed_env(requested_env())
         self.owners.note(kernel_id, user.name)
@@ -236,6 +235,12 @@ class AliquotKernelManager(ReplacingKernelManager):
 
         Shielded: cancelling it must not cancel the kernel's own future, which others wait for.
         """
+        await self._watch_when_ready(kernel_id)
+        # Kept, it would keep the request that asked for the kernel. One that failed is looked for by who waits.
+        if self._pending_kernel_tasks.get(kernel_id) is asyncio.current_task():
+            del self._pending_kernel_tasks[kernel_id]
+
+    async def _watch_when_ready(self, kernel_id: str) -> None:
         kernel = self.get_kernel(kernel_id)
         try:
             await asyncio.shield(cast("asyncio.Future[None]", kernel.ready))

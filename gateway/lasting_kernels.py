@@ -53,6 +53,14 @@ class LastingKernelManager(RelayedKernelManager):
         kernel.queued_at, kernel.teams, kernel.shares = heritage.queued_at, heritage.teams, heritage.shares
         return kernel
 
+    def unmake_kernel(self, kernel_id: str, kernel: ManagedKernel | None) -> None:
+        """The inverse, for one that could not be taken over: it counts for nobody here, and goes on as it is."""
+        if kernel_id in self._kernels:
+            return  # it was, as far as its user sees
+        self.owners.forget(kernel_id)
+        if kernel is not None:
+            self._let_be(kernel)
+
     def begin(self, kernel_id: str, kernel: ManagedKernel, first: Awaitable[None] | None = None) -> None:
         """Start it with the arguments it was asked with, after ``first``; it is listed at once, as starting."""
 
@@ -122,12 +130,15 @@ class LastingKernelManager(RelayedKernelManager):
         kernel_ids: list[str] = [] if self.leaves_kernels else super().list_kernel_ids()
         return kernel_ids
 
-    @staticmethod
-    def _leave(kernel: Any) -> bool:
+    def _leave(self, kernel: Any) -> bool:
         """Whether it goes on without us. One that waits or starts does: the next gateway sees to it."""
         if not isinstance(kernel, ManagedKernel) or not kernel.outlives_us():
             return False
+        self._let_be(kernel)
+        return True
+
+    @staticmethod
+    def _let_be(kernel: ManagedKernel) -> None:
         kernel.stop_restarter()
         # Its manager would remove it at its own end, and clients such as `jupyter console --existing` read it.
         kernel._connection_file_written = False
-        return True

@@ -13,6 +13,7 @@ from dataclasses import astuple
 from functools import partial
 from typing import Any, cast
 
+from aliquot.gpu_hook.waiting import outlasting
 from aliquot.provisioner.container_plan import ContainerPlan
 from aliquot.provisioner.endings import Asked, Ending, ProcessEnd
 from aliquot.provisioner.errors import AliquotError, LaunchError, WithdrawnError
@@ -282,6 +283,10 @@ class ManagedKernel(ServerKernelManager):
         """Jupyter's multi-kernel manager reads whether the start failed, and cannot while a restart is under way."""
         if self._ready is not None and not self._ready.done():
             await asyncio.wait({cast("asyncio.Future[None]", self._ready)})
+
+    def start_restarter(self) -> None:
+        """Called by Jupyter once the kernel runs. Its timer goes on for the kernel's life."""
+        outlasting(super().start_restarter)
 
     async def restart_kernel(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Called by the multi-kernel manager, and by the restarter."""

@@ -97,6 +97,7 @@ class OwnKernels:
             KernelRemains(self._basis.runtime, folder.identity, self._containers, log),
             self._basis.clock,
             log,
+            self._basis.labels,
         )
         try:
             await self._adoption.run(boot_id())

@@ -12,11 +12,13 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
+from aliquot.gpu_hook.waiting import end_task, outlasting_task
 from aliquot.provisioner.errors import RelayError, RelayProtocolError
+from aliquot.provisioner.relay.again import comes_again
 from aliquot.provisioner.relay.link import (
     Activity as RelayActivity,
     Attached,
@@ -55,16 +57,11 @@ class Port(Protocol):
         ...
 
 
-@dataclass
-class DropCounts:
-    """Messages that no browser, or not every browser, was given, since the link was made. Written by the link alone."""
-
-    rate_limit: int = 0
-    closed_socket: int = 0
-    too_large: int = 0
-    unreadable: int = 0
-    relay: int = 0
-    unsent: int = 0
+# Messages that no browser, or not every browser, was given since the link was made, by reason. Replaced, never changed
+# in place: a look at a thousand kernels then knows by identity which of them are as they were.
+NOTHING_DROPPED: Mapping[str, int] = MappingProxyType(
+    dict.fromkeys(("rate_limit", "closed_socket", "too_large", "unreadable", "relay", "unsent"), 0)
+)
 
 
 class KernelLink(LinkListener):
@@ -107,7 +104,7 @@ class KernelLink(LinkListener):
         # The number of the latest output that _cells was told of.
         self._told_cells = -1
         self._keeper: asyncio.Task[None] | None = None
-        self.counts = DropCounts()
+        self.dropped: Mapping[str, int] = NOTHING_DROPPED
         self.activity: Activity | None = None
         self.kernel: KernelState | None = None
 
@@ -115,13 +112,13 @@ class KernelLink(LinkListener):
 
     def start(self) -> None:
         """Connect, and connect again after each loss, until `close`."""
-        self._keeper = asyncio.create_task(self._keep(), name=f"aliquot-link-{self._name}")
+        self._keeper = outlasting_task(self._keep(), name=f"aliquot-link-{self._name}")
 
     async def close(self) -> None:
         """At the kernel's end, or the server's: the relay goes on without us."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        keeper, self._keeper = self._keeper, None  # its end leads to us: kept, we would wait for a look for garbage
+        if keeper is not None:
+            await end_task(keeper)
         self._is_closed = True
         self._drop_link()
         self._ports.clear()
@@ -193,13 +190,18 @@ class KernelLink(LinkListener):
         return self._is_up.is_set()
 
     @property
+    def takes_again(self) -> bool:
+        """Whether the relay is there, and knows what comes again from what is new; older ones do not."""
+        return self._link is not None and self._link.takes_again
+
+    @property
     def is_at_work(self) -> bool:
         """Whether the kernel works on something, and so has shown that it answers."""
         return self.activity is not None and self.activity.is_busy
 
-    def count(self, why: str) -> None:
-        """A websocket left a message out; ``why`` is a field of DropCounts."""
-        setattr(self.counts, why, getattr(self.counts, why) + 1)
+    def count(self, why: str, messages: int = 1) -> None:
+        """A websocket left messages out; ``why`` is a key of NOTHING_DROPPED."""
+        self.dropped = {**self.dropped, why: self.dropped[why] + messages}
 
     @property
     def waiting(self) -> int:
@@ -236,17 +238,19 @@ class KernelLink(LinkListener):
 
     def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
         """A signed message to the kernel; kept while the relay is away. Ask `is_full` before more is read."""
-        if self._cells is not None and channel == "shell":
-            self._cells.asked(frames, time.time())
-        elif self._cells is not None and channel == "stdin":
-            self._cells.answered()
+        # What comes again is news only if the kernel has not had it, and then its messages say so.
+        if self._cells is not None and not comes_again(frames):
+            if channel == "shell":
+                self._cells.asked(frames, time.time())
+            elif channel == "stdin":
+                self._cells.answered()
         if self._link is not None:
             self._link.send(channel, session, frames)
         elif not self._is_closed:
             self._unsent.append((channel, session, frames))
             self._unsent_bytes += charge(frames)
         else:
-            self.counts.unsent += 1
+            self.count("unsent")
 
     @property
     def is_full(self) -> bool:
@@ -270,7 +274,8 @@ class KernelLink(LinkListener):
         if self._link is not None:
             self._link.detach(session)
         left = self._deliveries.leave(port)
-        self.counts.closed_socket += left.missed
+        if left.missed:
+            self.count("closed_socket", left.missed)
         self._acknowledge_soon()
         if left.returned and self._link is not None:
             self._ask_again(self._link)
@@ -305,7 +310,7 @@ class KernelLink(LinkListener):
                 self._attached.add(event.session)
                 self._is_attached.set()
         elif isinstance(event, Dropped):
-            self.counts.relay = event.messages
+            self.dropped = {**self.dropped, "relay": event.messages}
         elif isinstance(event, Unread):
             self._refused(event.refused - self._told_refused)
             self._told_refused = event.refused

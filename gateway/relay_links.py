@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from aliquot.provisioner.relay.records import UnreadableRecordError
 from .activity import Activity
 from .cell_outputs import CellOutputs
 from .kernel_cells import KernelCells
-from .relay_link import DropCounts, KernelLink
+from .relay_link import KernelLink
 
 Changed = Callable[[str, KernelLink], None]
 
@@ -111,10 +111,10 @@ class RelayLinks:
         link = self._links.get(kernel_id)
         return None if link is None else link.activity
 
-    def counts(self, kernel_id: str) -> DropCounts | None:
-        """What was left out of what its browsers were sent; None for a kernel without a relay."""
+    def dropped(self, kernel_id: str) -> Mapping[str, int] | None:
+        """What its browsers were not sent, by reason; None for a kernel without a relay."""
         link = self._links.get(kernel_id)
-        return None if link is None else link.counts
+        return None if link is None else link.dropped
 
 
 async def connect(folder: Path, listener: LinkListener) -> RelayLink:

@@ -77,8 +77,7 @@ class RelayedKernelManager(AsyncMappingKernelManager):
 
     def dropped_messages(self, kernel_id: str) -> Mapping[str, int] | None:
         """What its browsers were not sent, by reason; None for a kernel without a relay."""
-        counts = None if self.links is None else self.links.counts(kernel_id)
-        return None if counts is None else dict(vars(counts))
+        return None if self.links is None else self.links.dropped(kernel_id)
 
     def activity_of(self, kernel_id: str) -> Activity | None:
         """What the kernel does, as its relay tells; None for one without a relay."""

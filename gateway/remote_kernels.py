@@ -9,9 +9,11 @@ about kernels: ending one for want of use is the gateway's matter.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
+from aliquot.gateway.remote_requests import SentRequests
 from aliquot.gateway.replaced_kernel import is_left_to_gateway, variables
 from aliquot.gpu_hook.waiting import within
 from jupyter_server import CallContext
@@ -48,6 +50,8 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
         self.leaves_kernels: Callable[[], bool] = lambda: False
         self.kernels_of_sessions: Callable[[], set[str]] = set
         self._started: set[str] = set()
+        # What pages asked of kernels, until an answer shows that it arrived.
+        self.sent = SentRequests(time.monotonic)
         # Whether the gateway was heard once: before that nobody can tell which kernels are no more.
         self.is_known = False
 
@@ -88,6 +92,22 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
         """Called by DELETE /api/kernels/{id}, which the gateway refuses to guests, and by sessions and culling."""
         if CallContext.get(SPARED_KERNEL) != kernel_id:
             await super().shutdown_kernel(kernel_id, now=now, restart=restart)
+
+    async def restart_kernel(self, kernel_id: str, now: bool = False, **kwargs: Any) -> None:
+        """Called by POST /api/kernels/{id}/restart. What was asked of the kernel before is not for the one after it."""
+        self.sent.interrupted(kernel_id)
+        await super().restart_kernel(kernel_id, now=now, **kwargs)
+        self.sent.forget(kernel_id)  # the pages have given it up
+
+    async def interrupt_kernel(self, kernel_id: str, **kwargs: Any) -> None:
+        """Called by POST /api/kernels/{id}/interrupt."""
+        self.sent.interrupted(kernel_id)
+        await super().interrupt_kernel(kernel_id, **kwargs)
+
+    def remove_kernel(self, kernel_id: str) -> Any:
+        """Called when it is no more."""
+        self.sent.forget(kernel_id)
+        return super().remove_kernel(kernel_id)
 
     async def cull_kernel_if_idle(self, kernel_id: str) -> None:
         """Called by Jupyter's culler."""

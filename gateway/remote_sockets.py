@@ -3,7 +3,8 @@
 Jupyter's own opens before the gateway answers, stays open while it tries again, and drops in silence what the browser
 sends meanwhile, its first question included. Here a page is let in once the gateway has let us in, so that it keeps
 what it has to say until then. A page takes each socket that opens for a success, and comes again at once: after a
-refusal that is final its next ones are refused before they open.
+refusal that is final its next ones are refused before they open. What a page sent when the gateway went, and nobody
+has answered, is sent again with the page's next socket; what the gateway refused is not.
 """
 
 # mypy: disable-error-code="no-untyped-call, override"
@@ -13,9 +14,15 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import Any, cast
 
 from aliquot.gateway.gateway_questions import PING_SECONDS, gateway_words
+from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager
+from aliquot.gateway.remote_requests import TAKES_AGAIN, SentRequests, unmarked
+from aliquot.gateway.unsent import Unsent
+from aliquot.provisioner.relay.records import UNREAD_BYTES
 from jupyter_server.gateway.connections import GatewayWebSocketConnection
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.utils import url_path_join
@@ -28,6 +35,8 @@ from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, W
 _REFUSED = 1008
 _AWAY = 1013
 _AWAY_WORDS = "the gateway does not answer: wait until it is back"
+# What was sent is refused, or who sent it is: sent again, it would close the next socket as well.
+_REFUSALS = frozenset({1002, 1003, 1007, _REFUSED, 1009, 1010})
 _UNAVAILABLE = 503
 _LONGEST_REASON_BYTES = 123
 # A browser waits no longer for its socket to open.
@@ -67,6 +76,8 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
 
     _reader: asyncio.Future[None] | None = None
     _refusal = ""
+    # Whether the gateway knows what comes again from what is new.
+    _takes_again = False
 
     async def prepare(self) -> None:
         """Called before the browser's socket opens. Raises HTTPError 503 where the gateway stays away.
@@ -97,6 +108,8 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
         if self.ws is None:
             self._end(_REFUSED, self._refusal)
         else:
+            for message in self._what_may_be_lost():
+                self._write(self.ws, message)
             self._reader = asyncio.ensure_future(self._read_until_its_end(self.ws))
 
     def disconnect(self) -> None:
@@ -107,12 +120,49 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
 
     def handle_incoming_message(self, message: str) -> None:
         """Called with what the browser sent."""
-        if self.ws is None or self.disconnected:
-            return  # its socket is closing: it hears of it
+        message = unmarked(message) if isinstance(message, str) else message
+        self.keep(message)
+        if self.ws is not None and not self.disconnected:
+            self._write(self.ws, message)
+
+    def keep(self, message: str) -> None:
+        """Also of a browser that has not heard yet that its socket is closed: until it is known to have arrived."""
+        if self._takes_again:
+            self.sent.sent(str(self.kernel_id), str(self.session_id), message)
+
+    def handle_outgoing_message(self, incoming_msg: str, *args: Any) -> None:
+        """Called with what the gateway sent."""
+        if self._takes_again:
+            self.sent.heard(str(self.kernel_id), str(self.session_id), incoming_msg)
+        super().handle_outgoing_message(incoming_msg, *args)
+
+    def _what_may_be_lost(self) -> list[str]:
+        """What the browser sent before over this session, with no sign that it arrived."""
+        if self._takes_again:
+            return self.sent.again(str(self.kernel_id), str(self.session_id))
+        self.sent.forget(str(self.kernel_id), str(self.session_id))
+        return []
+
+    def _write(self, opened: WebSocketClientConnection, message: str) -> None:
         try:
-            self.ws.write_message(message)
+            written = opened.write_message(message)
         except WebSocketClosedError:
-            self._lose(self.ws)
+            self._lose(opened)
+        else:
+            self._unsent.add(len(message), written)
+
+    def until_room(self) -> Awaitable[None] | None:
+        """Called before more is read of the browser's socket: to be awaited while the gateway has much to take yet."""
+        return self._unsent.until_room()
+
+    @cached_property
+    def sent(self) -> SentRequests:
+        """Of all pages of this server."""
+        return cast(AliquotRemoteKernelManager, self.multi_kernel_manager).sent
+
+    @cached_property
+    def _unsent(self) -> Unsent:
+        return Unsent(UNREAD_BYTES)
 
     async def _dial(self) -> WebSocketClientConnection:
         """Answered once the kernel is there: one that waits for its GPU may take long, and that is no failure."""
@@ -122,6 +172,7 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
         told = {**client.load_connection_args(), "request_timeout": _BROWSERS_SECONDS}
         request = HTTPRequest(url_concat(url, query), **told)
         opened = await websocket_connect(request, ping_interval=PING_SECONDS)
+        self._takes_again = TAKES_AGAIN in (opened.headers or {})
         if self.disconnected:
             opened.close()
         return opened
@@ -133,6 +184,8 @@ class RemoteWebsocketConnection(GatewayWebSocketConnection):
 
     def _lose(self, opened: WebSocketClientConnection) -> None:
         """The gateway's socket is closed, by what it says, or without a word."""
+        if opened.close_code in _REFUSALS:
+            self.sent.forget(str(self.kernel_id), str(self.session_id))
         if not self.disconnected:
             code = opened.close_code if opened.close_code in (_REFUSED, _AWAY) else _AWAY
             self._end(code, opened.close_reason or _AWAY_WORDS)

@@ -9,14 +9,14 @@ to have room, so that a start that is refused, or given up while it waits, costs
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Container, Mapping
+from typing import Any, cast
 
 from aliquot.provisioner.endings import asked_by_user
 from jupyter_server import CallContext
 
 from .auth import User
-from .managed_kernel import ManagedKernel
+from .managed_kernel import REPLACES, ManagedKernel
 from .replaced_kernel import ANSWER, REPLACED_KERNEL, VARIABLE
 from .shared_kernels import SharedKernelManager
 
@@ -44,6 +44,10 @@ class ReplacingKernelManager(SharedKernelManager):
         before = kernel.replaces if isinstance(kernel, ManagedKernel) and kernel.grant is None else ()
         return frozenset({kernel_id, *(one for one in before if self.owners.get(one) == user.name)})
 
+    def intended(self, replaced: frozenset[str]) -> dict[str, list[str]]:
+        """Among the arguments of the start, so that a gateway that comes after us ends them where we did not."""
+        return {REPLACES: sorted(replaced)} if replaced and self.admission is not None else {}
+
     def ended_by_us(self, replaced: frozenset[str], *, waits: bool) -> frozenset[str]:
         """Those of them that nobody else ends. ``waits``: for a grant; else a session's own ends with its request."""
         if self.admission is None:
@@ -69,6 +73,27 @@ class ReplacingKernelManager(SharedKernelManager):
         for kernel_id in kernel.replaces:
             if self.owners.get(kernel_id) == kernel.owner and kernel_id not in self._stopping:
                 self._end_soon(kernel_id)
+
+    async def finish_replacing(self, kernel_id: str, used: Callable[[], Container[str]]) -> None:
+        """End those in whose place it came, where a gateway before us did not come to it. Called by adoption.
+
+        Not those that a notebook has (``used``), for it was never told of the new one; nor those that were asked for
+        after it: their ids are in use again. One that waits for a grant ends them when it has it.
+        """
+        kernel = self._kernels.get(kernel_id)
+        if not isinstance(kernel, ManagedKernel) or not kernel.replaces:
+            return
+        if kernel.request() is not None and kernel.grant is None:
+            return
+        await asyncio.wait({cast("asyncio.Future[None]", kernel.ready)})
+        if kernel.start_failure() is not None or self.owners.get(kernel_id) != kernel.owner:
+            return
+        for one in kernel.replaces:
+            old = self._kernels.get(one)
+            is_older = isinstance(old, ManagedKernel) and old.queued_at < kernel.queued_at
+            if is_older and self.owners.get(one) == kernel.owner and one not in self._stopping and one not in used():
+                self.log.info("kernel=%s replaced_by=%s ends=now a gateway before this one left it", one, kernel_id)
+                self._end_soon(one)
 
     def _end_soon(self, kernel_id: str) -> None:
         owner = self.owners.get(kernel_id)

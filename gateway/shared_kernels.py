@@ -105,6 +105,12 @@ class SharedKernelManager(ResizableKernelManager):
         self._note_shares(kernel_id, kernel.shares)
         return kernel
 
+    def unmake_kernel(self, kernel_id: str, kernel: ManagedKernel | None) -> None:
+        """Called by adoption, which failed."""
+        super().unmake_kernel(kernel_id, kernel)
+        if kernel_id not in self._kernels:
+            self._shared_ids.discard(kernel_id)
+
     def remove_kernel(self, kernel_id: str) -> Any:
         """Called by MultiKernelManager when a kernel has ended, or never started."""
         self._shared_ids.discard(kernel_id)

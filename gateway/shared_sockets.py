@@ -20,19 +20,17 @@ from jupyter_client.jsonutil import json_default
 from jupyter_server.services.kernels.connection.base import (
     deserialize_binary_message,
     deserialize_msg_from_ws_v1,
-    serialize_msg_to_ws_v1,
 )
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
-from tornado.websocket import WebSocketClosedError
 
 from .access import Access
 from .auth import access_of, user_of
 from .read_only import Allowance, answers, question, refusal, replies
 from .relay_link import KernelLink
 from .relay_links import RelayLinks
+from .stock_channels import V1
 from .websocket import KernelWebsocketConnection
 
-_V1 = "v1.kernel.websocket.jupyter.org"
 _REFUSED = 1008
 NO_MORE = "this kernel is not shared with you any more"
 TOO_MUCH = "asked too much of a kernel that is shared read-only"
@@ -168,7 +166,7 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
 
     def _read(self, said: Any) -> tuple[str, dict[str, Any], dict[str, Any]]:
         """Channel, header and content. Raises what is raised for what is no message."""
-        if self.subprotocol == _V1:
+        if self.subprotocol == V1:
             channel, parts = deserialize_msg_from_ws_v1(said)
             header, content = json.loads(parts[0]), json.loads(parts[3])
         else:
@@ -189,14 +187,8 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
         return False
 
     def _tell(self, answer: Answer, parent: dict[str, Any]) -> None:
-        message = self.session.msg(answer.msg_type, content=answer.content, parent={"header": parent})
-        try:
-            if self.subprotocol == _V1:
-                text = serialize_msg_to_ws_v1(message, answer.channel, self.session.pack)
-                written = self.write_message(text, binary=True)
-            else:
-                written = self.write_message(json.dumps({**message, "channel": answer.channel}, default=json_default))
-        except WebSocketClosedError:
+        written = self.tell(answer, parent)
+        if written is None:
             return
         self._unread += 1
         written.add_done_callback(self._was_read)

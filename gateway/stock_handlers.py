@@ -14,10 +14,11 @@ from aliquot.gateway.auth import user_of
 from aliquot.gateway.browser_frames import why_unreadable
 from aliquot.gateway.gateway_questions import gateway_words
 from aliquot.gateway.http_errors import http_error
-from aliquot.gateway.message_limits import MessagePace, explain_large_messages, message_pace
+from aliquot.gateway.message_limits import MessagePace, SocketEnding, explain_large_messages, message_pace
 from aliquot.gateway.remote_kernels import OWN_KERNELS, OWNER_HEADER, AliquotRemoteKernelManager
-from aliquot.gateway.remote_sockets import SETTING as REFUSED_SOCKETS
+from aliquot.gateway.remote_sockets import SETTING as REFUSED_SOCKETS, RemoteWebsocketConnection
 from aliquot.gateway.replaced_kernel import replace
+from aliquot.gateway.socket_pings import begin_pings, end_pings, only_jupyters
 from aliquot.gateway.websocket import KernelWebsocketConnection
 from aliquot.provisioner.errors import AliquotError
 from jupyter_client.jsonutil import json_default
@@ -47,12 +48,15 @@ async def with_cause(serve: Callable[..., Awaitable[None] | None], *args: Any) -
         if isinstance(cause, (AliquotError, NoSuchKernel)):
             raise told(cause) from error
         found = cause if error.status_code == 500 and isinstance(cause, HTTPError) else error
-        if said := gateway_words(found.__cause__):
-            raise HTTPError(found.status_code, said) from error
-        if found.log_message and found.args:
-            # Filled in here: Jupyter would answer with the template, and so hide what was said.
-            raise HTTPError(found.status_code, found.log_message % found.args) from error
-        raise found from None
+        try:
+            if said := gateway_words(found.__cause__):
+                raise HTTPError(found.status_code, said) from error
+            if found.log_message and found.args:
+                # Filled in here: Jupyter would answer with the template, and so hide what was said.
+                raise HTTPError(found.status_code, found.log_message % found.args) from error
+            raise found from None
+        finally:
+            del cause, found  # its frames would know the error, and the error its frames: all of the request
 
 
 def told(error: BaseException) -> HTTPError:
@@ -197,6 +201,7 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
     """The WebSocket /api/kernels/{id}/channels: one that waits with its kernel hears why the kernel never started."""
 
     _pace: MessagePace | None = None
+    _ending: SocketEnding | None = None
 
     @ws_authenticated
     async def get(self, kernel_id: str) -> None:
@@ -209,9 +214,21 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
         """Called by tornado."""
         self._pace = message_pace(self, user_of(self).name)
         await super().open(kernel_id)  # type: ignore[no-untyped-call]
+        begin_pings(self)
+
+    def on_close(self) -> None:
+        """Called by tornado."""
+        super().on_close()  # type: ignore[no-untyped-call]
+        end_pings(self)
+        ending, self._ending = self._ending, None
+        if ending is not None:
+            ending.closed()
 
     def on_message(self, ws_message: str | bytes) -> Awaitable[None] | None:
         """Called by tornado, which reads no more of the socket until what is returned is done."""
+        if self.ws_connection is None:
+            self._handle_late(self.connection, ws_message)
+            return None
         seconds = 0.0 if self._pace is None else self._pace.delay()
         waiting = self._until_room()  # for what others sent: sockets that wait, and such as closed since
         if seconds or waiting is not None:
@@ -220,19 +237,28 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
         return self._until_room()
 
     async def _handle_later(self, seconds: float, waiting: Awaitable[None] | None, ws_message: str | bytes) -> None:
+        connection = self.connection
         if self._pace is not None and seconds:
             await self._pace.wait(seconds)
         if waiting is not None:
             await waiting
-        if self.connection is not None and self.ws_connection is not None:  # it may have closed meanwhile
+        if self.connection is None or self.ws_connection is None:
+            self._handle_late(connection, ws_message)
+        else:
             self._handle(ws_message)
             if (more := self._until_room()) is not None:
                 await more
 
+    def _handle_late(self, connection: object, ws_message: str | bytes) -> None:
+        """It came when we had closed the socket, and the browser had not heard of it: its next one may have it sent."""
+        if isinstance(connection, RemoteWebsocketConnection) and isinstance(ws_message, str):
+            connection.keep(ws_message)
+
     def _until_room(self) -> Awaitable[None] | None:
-        """What has to pass before more is read of this socket: its kernel's relay may have much to take yet."""
+        """What has to pass before more is read of this socket: a relay, or a gateway, may have much to take yet."""
         connection = self.connection
-        return connection.until_room() if isinstance(connection, KernelWebsocketConnection) else None
+        ours = (KernelWebsocketConnection, RemoteWebsocketConnection)
+        return connection.until_room() if isinstance(connection, ours) else None
 
     def _handle(self, ws_message: str | bytes) -> None:
         """What the browser sent. What is no message ends its socket, and nothing else."""
@@ -249,7 +275,9 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
 
     def get_websocket_protocol(self) -> Any:
         """Called by tornado: a message that is too large closes the socket, and the reason says what is."""
-        return explain_large_messages(super().get_websocket_protocol(), self, user_of(self).name)
+        protocol = only_jupyters(super().get_websocket_protocol())
+        self._ending = explain_large_messages(protocol, self, user_of(self).name)
+        return protocol
 
 
 def replacements() -> list[tuple[str, type[RequestHandler]]]:

@@ -17,13 +17,17 @@ import time
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from aliquot.provisioner.relay.again import MARK, NO_RELAY, NOBODY_KNOWS, NOT_RUN
 from aliquot.provisioner.relay.messages import read_date
+from aliquot.provisioner.relay.refusals import answers, parent_of
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from tornado.websocket import WebSocketClosedError
 
 from .message_limits import left_out, may_be_sent
 from .relay_link import KernelLink
 from .relay_links import RelayLinks
+from .remote_requests import TAKES_AGAIN, dated
+from .stock_channels import StockWebsocketConnection
 
 CHANNELS = ("iopub", "shell", "control", "stdin")
 
@@ -33,6 +37,7 @@ CHANNELS = ("iopub", "shell", "control", "stdin")
 _LEAST_FRAMES, _MOST_FRAMES = 6, 4096
 _LONGEST_HEADER = 1 << 16  # much of it is kept for as long as a request is open
 _LONGEST_SESSION = 64
+_UP_SECONDS = 2.0  # for a link that comes back, once its kernel is known to live
 
 
 class LinkChannel:
@@ -67,7 +72,7 @@ class LinkChannel:
         """Called before a status message. Nothing waits here: the link hands on what arrives at once."""
 
 
-class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
+class KernelWebsocketConnection(StockWebsocketConnection):
     """Made by KernelWebsocketHandler for each socket."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -77,6 +82,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         self._asking: asyncio.Future[None] | None = None
         self._written: asyncio.Future[None] | None = None
         self._is_connected = False
+        self._opened_at = _now()
         # How large the message was that was not written just now; 0 for none.
         self._too_large = 0
         # Jupyter's own looks for this text there, where nobody has put it, and fails.
@@ -89,6 +95,16 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         return name if 0 < len(name) <= _LONGEST_SESSION else hashlib.sha256(name.encode()).hexdigest()
 
     # ---- opening
+
+    async def prepare(self) -> None:
+        """Called before the browser's socket opens. What it says of itself depends on the relay's version."""
+        await super().prepare()
+        link = self._link or self._find_link()
+        if link is not None:
+            await link.wait_until_up(_UP_SECONDS)
+            if link.takes_again:
+                self.websocket_handler.set_header(TAKES_AGAIN, "1")
+        self._opened_at = _now()
 
     async def _register_session(self) -> None:
         """Called by prepare. A stale socket of the same session gives back at once what it has not taken."""
@@ -169,10 +185,33 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
             # What is given again elsewhere must not arrive here as well.
             stream.close()
 
+    def handle_incoming_message(self, incoming_msg: Any) -> None:
+        """Called for each message of the browser's, or of its user's server, which may send one again."""
+        if isinstance(incoming_msg, str) and MARK in incoming_msg:
+            # Its age was told once this socket was open: what it waited here, and on its way, is less than that is.
+            said, incoming_msg = incoming_msg, dated(incoming_msg, time.time() - (_now() - self._opened_at))
+            if said is not incoming_msg and (self._link is None or not self._link.takes_again):
+                self._refuse_again(json.loads(said))
+                return
+        super().handle_incoming_message(incoming_msg)
+
+    def _refuse_again(self, message: dict[str, Any]) -> None:
+        """To a kernel that could not tell whether it came before nothing comes again."""
+        header, content = message.get("header"), message.get("content")
+        if not isinstance(header, dict) or not (parent := parent_of(header)):
+            return
+        told = content if isinstance(content, dict) else {}
+        words = NOBODY_KNOWS.format(why=NO_RELAY)
+        for answer in answers(str(message.get("channel")), header, told, NOT_RUN, words):
+            if (told_of := self.tell(answer, json.loads(parent))) is not None:
+                self._told.add(len(words) + len(parent), told_of)
+
     def until_room(self) -> Awaitable[None] | None:
         """What is to be done before more is read of the socket; None: nothing."""
         link = self._link
-        return link.until_room(self) if link is not None and link.is_full else None
+        if link is None:
+            return super().until_room()
+        return link.until_room(self) if link.is_full else None
 
     # ---- what the link gives
 
@@ -247,6 +286,11 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
     def _count(self, why: str) -> None:
         if self._link is not None:
             self._link.count(why)
+
+
+def _now() -> float:
+    """Seconds that go on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def is_message(frames: Sequence[bytes]) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 import zmq
 from aliquot.provisioner.relay import kernel_process
 from aliquot.provisioner.relay.activity import ActivityTracker
+from aliquot.provisioner.relay.again import Again
 from aliquot.provisioner.relay.clearing import remove_folder
 from aliquot.provisioner.relay.delivery import Delivery
 from aliquot.provisioner.relay.kernel_process import RunningKernel
@@ -78,8 +79,8 @@ class StandInRelay:
         told = [{"op": "kernel", **self._state}, cells_record(self._tracker), activity_record(self._tracker)]
         return {**hello, "pid": os.getpid()}, told
 
-    def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
-        """A browser asks."""
+    def request(self, channel: str, session: str, message: Sequence[Any], again: Again | None = None) -> None:
+        """A browser asks. Nothing comes again: its hello does not say that it could tell."""
         self._answer(channel, message, lambda reply: self._keep(channel, session, reply))
 
     def attached(self) -> None:

@@ -22,6 +22,7 @@ from typing import Any, Protocol, cast
 from aliquot.gpu_hook.waiting import within
 from aliquot.provisioner.errors import RelayProtocolError, RelayUnavailableError
 
+from .again import CAPABILITY
 from .protocol import (
     LONGEST_RECORD,
     VERSIONS,
@@ -162,6 +163,7 @@ class RelayLink:
         self._number = 0
         self._is_closed = False
         self.epoch = ""
+        self.takes_again = False  # whether it knows what comes again from what is new
         self.untaken_bytes = 0
         self.taken: Callable[[], object] = lambda: None  # called when the relay took some
 
@@ -187,6 +189,7 @@ class RelayLink:
             link._abandon(connection)
             raise
         link.epoch = str(greeting.header.get("epoch"))
+        link.takes_again = greeting.header.get(CAPABILITY) is True
         return link
 
     @property
@@ -308,6 +311,10 @@ async def connect(connection: socket.socket, path: Path) -> None:
             await asyncio.sleep(_RETRY_SECONDS)
 
 
+def _nothing(_: Any) -> None:
+    """What a stream calls that is over."""
+
+
 class _Stream(asyncio.BufferedProtocol):
     """Bytes to records and back. ``take`` is called for each record, ``end`` once."""
 
@@ -364,4 +371,5 @@ class _Stream(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._writable.set()
-        self._end(self._reason if error is None else str(error) or type(error).__name__)
+        end, self._take, self._end = self._end, _nothing, _nothing  # its link holds it, and need not be held by it
+        end(self._reason if error is None else str(error) or type(error).__name__)

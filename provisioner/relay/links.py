@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import socket
+import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Protocol
 
+from .again import Again, read_again
 from .delivery import Delivery
 from .loop import READ, WRITE, Loop
 from .messages import HEADER, find_delimiter, read_object
@@ -27,8 +30,8 @@ class Owner(Protocol):
     def greeting(self) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
         """What hello is answered with, and what a new link is told at once."""
 
-    def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
-        """Something for the kernel, from the delimiter on."""
+    def request(self, channel: str, session: str, message: Sequence[Any], again: Again | None) -> None:
+        """Something for the kernel, from the delimiter on. ``again``: of what may have come before; it was not seen."""
 
     def attached(self) -> None:
         """A session came."""
@@ -51,7 +54,8 @@ class Links:
         self._blocked: set[int] = set()  # watched until they take more
         self._late: dict[int, dict[str, Mapping[str, Any]]] = {}
         self._next = 1
-        self._seen: dict[str, None] = {}
+        self._seen: dict[str, float] = {}  # when
+        self._forgot_at = -math.inf
         self._told_dropped = 0
         loop.watch(listening.fileno(), self._accept)
 
@@ -164,20 +168,27 @@ class Links:
             raise Refusal("bad_request", f"asked channel {channel!r}; there are {', '.join(_REQUEST_CHANNELS)}")
         if find_delimiter(record.frames) != 0 or len(record.frames) <= HEADER:
             raise Refusal("bad_request", "a message begins with <IDS|MSG> and has a header")
-        if not self._was_seen(read_object(record.frames[HEADER]).get("msg_id")):
-            self._owner.request(str(channel), _session(record), record.frames)
+        session = _session(record)
+        if not self._was_seen(session, read_object(record.frames[HEADER]).get("msg_id")):
+            again = read_again(record.frames, self._forgot_at)
+            self._owner.request(str(channel), session, record.frames, again)
         peer.say({"op": "got", "n": count})
 
-    def _was_seen(self, msg_id: Any) -> bool:
-        """A gateway that lost its link sends again what it does not know to be taken."""
+    def _was_seen(self, session: str, msg_id: Any) -> bool:
+        """A gateway that lost its link sends again what it does not know to be taken; so do users' servers.
+
+        Another session's request of the same id is another: a guest could guess the ids of the owner's.
+        """
         if not isinstance(msg_id, str):
             return False
-        seen = msg_id if len(msg_id) <= _LONGEST_SEEN else sha256(msg_id.encode(errors="surrogatepass")).hexdigest()
+        seen = f"{session}\0{msg_id}"
+        if len(seen) > _LONGEST_SEEN:
+            seen = sha256(seen.encode(errors="surrogatepass")).hexdigest()
         if seen in self._seen:
             return True
-        self._seen[seen] = None
+        self._seen[seen] = time.time()
         if len(self._seen) > _SEEN_REQUESTS:
-            del self._seen[next(iter(self._seen))]
+            self._forgot_at = self._seen.pop(next(iter(self._seen)))
         return False
 
     def _push(self, number: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ _HEADER = ("msg_id", "session", "username", "date", "version", "msg_type")
 _LONGEST = 256
 _LONGEST_READ = 1 << 16
 _ASKS = "_request"
+# What widgets send: no kernel replies to it.
+_COMMS = frozenset({"comm_open", "comm_msg", "comm_close"})
+_QUIET_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -24,14 +28,43 @@ class Answer:
     content: dict[str, Any]
 
 
-def answers(channel: str, header: Mapping[str, Any], content: Mapping[str, Any], ename: str, said: str) -> list[Answer]:
-    """In their order. A message that no kernel answers is not answered here."""
+class CommWords:
+    """When a comm message that is refused is told of in words: once in a minute, for a slider sends many.
+
+    Each reason has its minute: who heard that something was not run does not know of a kernel that does not read.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}  # by the error's name: there are few, all of our own
+
+    def are_due(self, msg_type: Any, ename: str, now: float) -> bool:
+        """Whether they are for this message. ``now``: seconds that only go forward."""
+        is_comm = isinstance(msg_type, str) and msg_type in _COMMS
+        if not is_comm or now - self._last.get(ename, -math.inf) < _QUIET_SECONDS:
+            return False
+        self._last[ename] = now
+        return True
+
+
+def answers(
+    channel: str,
+    header: Mapping[str, Any],
+    content: Mapping[str, Any],
+    ename: str,
+    said: str,
+    *,
+    tells_comm: bool = False,
+) -> list[Answer]:
+    """In their order. A message that no kernel answers is not answered here.
+
+    ``tells_comm``: a comm message fails as a cell does, so that pages can say so; else its widget just stands still.
+    """
     msg_type = header.get("msg_type")
     if not isinstance(msg_type, str) or channel not in ("shell", "control"):
         return []
     error = {"ename": ename, "evalue": said, "traceback": [f"{ename}: {said}"]}
     found = [Answer("iopub", "status", {"execution_state": "busy"})]
-    if msg_type == "execute_request" and not content.get("silent"):
+    if (msg_type == "execute_request" and not content.get("silent")) or (tells_comm and msg_type in _COMMS):
         found.append(Answer("iopub", "error", error))
     if msg_type == "comm_open":
         found.append(Answer("iopub", "comm_close", {"comm_id": str(content.get("comm_id"))[:_LONGEST], "data": {}}))
@@ -65,11 +98,14 @@ def content_of(message: Sequence[Any]) -> dict[str, Any]:
     return read_object(message[CONTENT]) if len(message[CONTENT]) <= _LONGEST_READ else {}
 
 
-def unread_words(size: int, waiting: int, most: int) -> str:
-    """What a cell shows that is one too many for a kernel that does not read."""
+def unread_words(size: int, waiting: int, most: int, msg_type: Any = "execute_request") -> str:
+    """What is said of a message that is one too many for a kernel that does not read."""
+    what, again = ("This was not run", "run it again")
+    if msg_type in _COMMS:
+        what, again = ("The kernel does not know what was changed in a widget", "change it again")
     return (
         f"asked the kernel to take {_megabytes(size)} more; {_megabytes(waiting)} wait that it has not read, and "
-        f"{_megabytes(most)} may (c.Limits.unread_bytes). This was not run: run it again when the kernel has gone on, "
+        f"{_megabytes(most)} may (c.Limits.unread_bytes). {what}: {again} when the kernel has gone on, "
         "or interrupt or restart the kernel"
     )
 

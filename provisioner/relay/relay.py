@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from . import kernel_process, lives
+from .again import CAPABILITY, Again
 from .back import Back
 from .clearing import empty_folder, remove_folder
 from .host_log import log
@@ -252,11 +253,11 @@ class Relay:
         hello = {"op": "hello", "version": 1, "epoch": self._own.epoch, "kernel_id": self._own.kernel_id}
         tracker = self._traffic.tracker
         told = [{"op": "kernel", **self._state}, cells_record(tracker), activity_record(tracker)]
-        return {**hello, "pid": os.getpid()}, told
+        return {**hello, CAPABILITY: True, "pid": os.getpid()}, told
 
-    def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
+    def request(self, channel: str, session: str, message: Sequence[Any], again: Again | None) -> None:
         """Called by Links."""
-        self._traffic.request(channel, session, message)
+        self._traffic.request(channel, session, message, again)
 
     def attached(self) -> None:
         """Called by Links: somebody listens, so it is worth keeping from now on."""

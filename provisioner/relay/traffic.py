@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .activity import ActivityTracker
+from .again import NOT_RUN, Again, Doubts
 from .agent_teller import AgentTeller
 from .back import Back
 from .delivery import Delivery
@@ -32,7 +33,7 @@ from .messages import (
 )
 from .own_requests import OwnRequests
 from .protocol import charge
-from .refusals import answers, content_of, parent_of, unread_words
+from .refusals import CommWords, answers, content_of, parent_of, unread_words
 from .store import Entry, Store
 from .unread import Unread
 from .wire import receive, send, send_now
@@ -74,6 +75,7 @@ class Traffic:
         self._fresh: list[Entry] = []  # of this turn
         self._fresh_bytes = 0
         self._told_refused = 0
+        self._comm_words = CommWords()
         self._topics: set[bytes] = set()
         self.tracker = tracker
         self.teller: AgentTeller | None = None
@@ -81,6 +83,7 @@ class Traffic:
         self.links: Links | None = None
         self.is_kept = False
         self.has_news = False  # of activity
+        self._doubts = Doubts(time.time())
         self.started_at = 0.0  # of this run of the kernel: seconds since the epoch
         for channel in _REQUEST_CHANNELS:
             loop.watch(front.sockets[channel], self._handler(self._from_client, channel))
@@ -156,9 +159,16 @@ class Traffic:
 
     # ---- towards the kernel
 
-    def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
-        """From a link."""
-        self._accept(channel, [self._prefix + session.encode(), *message], 1, session)
+    def request(self, channel: str, session: str, message: Sequence[Any], again: Again | None = None) -> None:
+        """From a link. An answer to a question that is no longer asked would be taken for one to the next."""
+        frames = [self._prefix + session.encode(), *message]
+        if again is not None and channel == "stdin":
+            if again.runs and self.tracker.asks(read_object(message[PARENT]).get("msg_id")):
+                self._accept(channel, frames, 1, session)
+        elif again is None or not (words := self._doubts.why_not(again, self.started_at, time.time())):
+            self._accept(channel, frames, 1, session)
+        elif self._signer.is_signed(message):
+            self._answer(channel, frames, 1, session, (NOT_RUN, words))
 
     def _from_client(self, channel: str, _events: int) -> None:
         socket = self._front.sockets[channel]
@@ -174,8 +184,10 @@ class Traffic:
             request = read_request(read_object(frames[delimiter + HEADER]), channel)
         elif delimiter >= 0 and self.tracker.is_asking and self._signer.is_signed(frames[delimiter:]):
             self._answers_input()
-        if request is not None and request.is_for_one_kernel and self._is_late(request):
-            return
+        if request is not None and request.is_for_one_kernel:
+            self._doubts.failed(time.time())
+            if self._is_late(request):
+                return
         is_urgent, is_guest = request is not None and request.is_for_one_kernel, self._delivery.is_guest(session)
         if not self.unread.has_room(channel, frames, is_urgent=is_urgent, is_guest=is_guest):
             self._refuse(channel, frames, delimiter, session, is_answered=request is not None)
@@ -210,13 +222,19 @@ class Traffic:
         if not unread.refused:
             log("request_refused", waiting=unread.bytes, most=unread.most_bytes)  # once: the count is in the status
         unread.refused += 1
-        message = frames[delimiter:]
-        header = read_object(message[HEADER]) if is_answered else {}
+        if is_answered:
+            most = unread.most(is_guest=self._delivery.is_guest(session))
+            kind = read_object(frames[delimiter + HEADER]).get("msg_type")
+            words = unread_words(charge(frames), unread.bytes, most, kind)
+            self._answer(channel, frames, delimiter, session, (_UNREAD, words))
+
+    def _answer(self, channel: str, frames: Sequence[Any], delimiter: int, session: str, why: tuple[str, str]) -> None:
+        """In the kernel's place, which does not see the request. ``why``: the error's name and its words."""
+        header = read_object(frames[delimiter + HEADER])
         if not (parent := parent_of(header)):
             return
-        most = unread.most(is_guest=self._delivery.is_guest(session))
-        words = unread_words(charge(frames), unread.bytes, most)
-        for answer in answers(channel, header, content_of(message), _UNREAD, words):
+        tells_comm = self._comm_words.are_due(header.get("msg_type"), why[0], time.monotonic())
+        for answer in answers(channel, header, content_of(frames[delimiter:]), *why, tells_comm=tells_comm):
             made = self._signer.message(answer.msg_type, answer.content, parent)
             if answer.channel == "iopub":
                 self.publish(made)
@@ -249,6 +267,7 @@ class Traffic:
                 if self.own is not None:
                     self.own.took_reply(frames)
                 continue
+            self._doubts.saw_reply(frames[find_delimiter(frames) :], time.time())
             if self.own is not None and self.own.is_ipykernel is None:
                 self.own.saw_reply(frames)
             if identity.startswith(self._prefix):

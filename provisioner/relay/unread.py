@@ -16,7 +16,7 @@ from .wire import send_now
 
 CHANNELS = ("shell", "control", "stdin")
 # For what ends or interrupts the kernel, beyond the bound.
-_URGENT_BYTES, _LONGEST_URGENT = 1 << 20, 1 << 16
+URGENT_BYTES, LONGEST_URGENT = 1 << 20, 1 << 16
 
 Held = tuple[str, Sequence[Any], Request | None]
 
@@ -54,7 +54,7 @@ class Unread:
         if not self.bytes or not self.most_bytes or not self._waits(channel):
             return True
         size = charge(frames)
-        if is_urgent and size <= _LONGEST_URGENT and self._urgent_bytes + size <= _URGENT_BYTES:
+        if is_urgent and size <= LONGEST_URGENT and self._urgent_bytes + size <= URGENT_BYTES:
             return True
         return self.bytes + size <= self.most(is_guest=is_guest)
 
@@ -123,4 +123,4 @@ class Unread:
 
 def _urgent(size: int, request: Request | None) -> int:
     """What of it is in the room for what ends or interrupts the kernel."""
-    return size if request is not None and request.is_for_one_kernel and size <= _LONGEST_URGENT else 0
+    return size if request is not None and request.is_for_one_kernel and size <= LONGEST_URGENT else 0

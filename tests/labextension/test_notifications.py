@@ -1,4 +1,4 @@
-"""What a page tells of memory without being asked, and that the click which it offers does what it says."""
+"""What a page tells without being asked: of memory, with a click that does what it says, and of widgets."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from started import stopped
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
 
     from tests.labextension.lab_page import LabPage, StatusScript
     from tests.labextension.lab_process import LabProcess
+    from tests.labextension.server_processes import an_empty_notebook
+else:
+    from lab_page import LabPage
+    from server_processes import an_empty_notebook
 
 pytestmark = pytest.mark.browser
 GIB = 1 << 30
@@ -69,3 +74,27 @@ def test_memory_that_was_not_enough_is_told_with_a_size_that_is(
     with page.expect_request(lambda request: request.method == "POST" and "/api/sessions" in request.url) as started:
         told.get_by_role("button", name="Restart at 0.5 GPU").click()
     assert json.loads(started.value.post_data or "null")["kernel"]["name"] == "python3.gpu-0.5"
+
+
+_SEND = """() => {
+    const comm = jupyterapp.shell.currentWidget.sessionContext.session.kernel.createComm('a-widget');
+    for (let sent = 0; sent < 80; sent += 1) {
+        comm.send({ data: '#'.repeat(1 << 20) });
+    }
+}"""
+
+
+@pytest.mark.soak
+def test_a_widget_whose_kernel_does_not_read_is_told_of(an_aliquot_lab: LabProcess, a_page: Page) -> None:
+    an_aliquot_lab.end_kernels()
+    path = an_empty_notebook(
+        an_aliquot_lab.notebooks, "stopped.ipynb", "python3", "import os; print('it is', os.getpid())"
+    )
+    lab = LabPage(a_page).open(an_aliquot_lab.lab_url)
+    lab.open_notebook(path, "python3")
+    lab.finish_command("notebook:run-all-cells")
+    shown = a_page.locator(".jp-OutputArea-output", has_text="it is ")
+    with stopped(int(shown.inner_text().split()[-1])):
+        a_page.evaluate(_SEND)
+        a_page.locator(".Toastify__toast", has_text="stopped.ipynb: what a widget sent was refused").wait_for()
+    an_aliquot_lab.end_kernels()

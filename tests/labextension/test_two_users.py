@@ -34,9 +34,21 @@ _ASK = """([path, method]) => {
 
 @pytest.fixture(scope="module")
 def a_shared_gateway() -> Iterator[GatewayWithPages]:
-    """With pages for its administrator, who needs no server of her own."""
-    with GatewayWithPages() as gateway:
+    """With pages for its administrator, who needs no server of her own. A user may have one kernel."""
+    with GatewayWithPages(config="c.Limits.kernels_per_user = 1\n") as gateway:
         yield gateway
+
+
+_KERNEL = "jupyterapp.shell.currentWidget.sessionContext.session.kernel.id"
+_IS_ANOTHER = """before => {
+  const kernel = jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.id;
+  return kernel !== undefined && !before.includes(kernel);
+}"""
+_IS_ALONE = """async kernel => {
+  const { baseUrl } = jupyterapp.serviceManager.serverSettings;
+  const running = await (await fetch(`${baseUrl}api/kernels`)).json();
+  return running.length === 1 && running[0].id === kernel;
+}"""
 
 
 def _ask(page: Page, path: str, method: str = "GET") -> tuple[int, str]:
@@ -121,6 +133,36 @@ def test_a_cell_past_the_quota_is_told_and_one_that_waits_runs_when_another_kern
     alice.finish_command("kernelmenu:shutdown")
     shown.locator(".jp-OutputArea-output", has_text="it ran").wait_for()
     shown.get_by_text("resident").first.wait_for()
+
+
+def test_at_the_limit_of_kernels_a_notebook_gets_one_of_another_size_and_runs_on_it(
+    labs_of_two: list[LabProcess], pages: Callable[[], Page]
+) -> None:
+    alice = Person(pages(), "alice")
+    path = an_empty_notebook(labs_of_two[0].notebooks, "another.ipynb", "python3")
+    alice.lab.open(labs_of_two[0].lab_url).open_notebook(path, "python3")
+    dialog, outputs = alice.page.get_by_role("dialog"), alice.page.locator(".jp-OutputArea-output")
+    ids = [alice.page.evaluate(_KERNEL)]
+    for size, want_gpus in (("0.5 GPU, 8 GiB", 0.5), ("0.25 GPU, 4 GiB", 0.25)):
+        alice.lab.start_command("notebook:change-kernel")
+        dialog.get_by_role("combobox").select_option(label="Python 3 (ipykernel)")
+        dialog.get_by_role("radio", name=size, exact=True).check()
+        dialog.get_by_role("status").get_by_text("Starts at once").wait_for()  # for this one ends
+        dialog.get_by_role("button", name="Select Kernel").click()
+        dialog.wait_for(state="detached")
+        alice.page.wait_for_function(_IS_ANOTHER, arg=ids)
+        ids.append(alice.page.evaluate(_KERNEL))
+        alice.wait_for_kernel(ids[-1])
+        alice.run(f"print('in place', {want_gpus})")
+        outputs.filter(has_text=f"in place {want_gpus}").wait_for()
+        alice.page.wait_for_function(_IS_ALONE, arg=ids[-1])
+        status = _status(alice.page)
+        held = [(kernel["id"], kernel["gpus"]) for kernel in status["kernels"] if kernel["state"] != "ended"]
+        assert held == [(ids[-1], want_gpus)]
+        assert status["user"]["quota"]["held_gpus"] == want_gpus
+    # A server in gateway mode speaks the old protocol alone: Lab tries the new one first, and the browser says so.
+    assert [error for error in alice.lab.errors if "Sec-WebSocket-Protocol" not in error] == []
+    alice.lab.finish_command("kernelmenu:shutdown")
 
 
 @pytest.mark.soak

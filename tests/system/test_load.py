@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from load.scene import Scene, people
 
 KERNELS, USERS = 1000, 200
+FEW_KERNELS, FEW_USERS, FEW_SECONDS = 24, 6, 6.0
 # What is opened once and stays: the history's file, keep-alive connections, threads' ends.
 SPARE_DESCRIPTORS = 30
 # Minutes at the factor of `make soak`, which is 20.
@@ -26,9 +27,10 @@ CHURN_SECONDS = 6.0 * float(os.environ.get("ALIQUOT_SOAK", "1"))
 
 
 @pytest.fixture
-def a_scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def a_scene(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    """``request.param``: how many users."""
     # Short, for sockets lie below it.
-    scene = Scene(tmp_path_factory.mktemp("l"), people(USERS, 2))
+    scene = Scene(tmp_path_factory.mktemp("l"), people(request.param, 2))
     try:
         scene.wait()
         yield scene
@@ -42,26 +44,36 @@ def descriptors(scene: Scene) -> int:
 
 @pytest.mark.soak
 @pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="a thousand kernels for minutes: make soak")
+@pytest.mark.parametrize("a_scene", [USERS], indirect=True)
 def test_a_day_of_many_users_leaves_nothing(a_scene: Scene) -> None:
-    before = descriptors(a_scene)
+    leaves_nothing(a_scene, KERNELS, CHURN_SECONDS, 3)
+
+
+@pytest.mark.parametrize("a_scene", [FEW_USERS], indirect=True)
+def test_some_seconds_of_a_few_users_leave_nothing(a_scene: Scene) -> None:
+    leaves_nothing(a_scene, FEW_KERNELS, FEW_SECONDS, 20)
+
+
+def leaves_nothing(scene: Scene, kernels: int, seconds: float, per_second: float) -> None:
+    before = descriptors(scene)
     told: list[dict[str, Any]] = []
 
     def do(**command: Any) -> dict[str, Any]:
-        told.append(a_scene.generate(**command))
+        told.append(scene.generate(**command))
         return told[-1]
 
-    assert do(do="start", count=KERNELS, at_once=8)["kernels"] == KERNELS
+    assert do(do="start", count=kernels, at_once=8)["kernels"] == kernels
     do(do="listen")
-    changed = do(do="churn", seconds=CHURN_SECONDS / 2, per_second=3)["done"]
+    first = do(do="churn", seconds=seconds / 2, per_second=per_second)["done"]
     do(do="hush")
-    a_scene.start_again()
-    do(do="find", count=KERNELS)
+    scene.start_again()
+    do(do="find", count=kernels)
     do(do="listen")
-    do(do="churn", seconds=CHURN_SECONDS / 2, per_second=3)
+    second = do(do="churn", seconds=seconds / 2, per_second=per_second)["done"]
     ended = do(do="end", at_once=8)
 
-    assert all(changed.values()), "each kind of change happened"
+    assert all(first[what] + second[what] for what in first), "each kind of change happened"
     assert (ended["held_gpus"], ended["left"]) == (0, 0)
     assert sum(one["foreign"] for one in told) == 0, "somebody was told of somebody else's kernel"
     assert [failure for one in told for failure in one["failures"]] == []
-    assert descriptors(a_scene) <= before + SPARE_DESCRIPTORS
+    assert descriptors(scene) <= before + SPARE_DESCRIPTORS

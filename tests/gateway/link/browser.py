@@ -171,3 +171,13 @@ def is_state(message: Message, state: str) -> bool:
 def text_of(messages: Sequence[Message]) -> str:
     """What was printed."""
     return "".join(message.content["text"] for message in messages if message.type == "stream")
+
+
+async def widgets_are_told_of_once(browser: Browser) -> None:
+    """A flood of a widget's for a kernel that is stopped; a question at its end is refused, and answered, too."""
+    asked = [await browser.send("shell", "comm_msg", {"comm_id": "c", "data": "#" * (256 << 10)}) for _ in range(64)]
+    await browser.ask("shell", "comm_info_request", {"target_name": "#" * (256 << 10)})
+    told = [message for message in browser.seen if message.type == "error"]
+    assert [message.content["ename"] for message in told] == ["KernelDoesNotRead"]
+    assert told[0].parent in asked
+    assert "change it again when the kernel has gone on" in told[0].content["evalue"]

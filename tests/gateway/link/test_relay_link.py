@@ -194,7 +194,7 @@ async def test_a_slow_socket_holds_the_acknowledgement_back_and_its_end_lets_it_
         stage.link.shut(slow)
         await turn()
         assert stage.relay.asked[-2:] == [("detach", "slow"), ("ack", 3)]
-        assert stage.link.counts.closed_socket == 2
+        assert stage.link.dropped["closed_socket"] == 2
 
 
 async def test_what_only_a_closed_tab_was_given_comes_to_the_open_one() -> None:
@@ -252,7 +252,7 @@ async def test_requests_wait_for_a_relay_that_is_away_in_their_order() -> None:
         assert stage.relay.asked == [
             ("send", "shell", "a", text) for text in (b"first", *(b"%d" % n for n in range(1005)))
         ]
-        assert stage.link.counts.unsent == 0
+        assert stage.link.dropped["unsent"] == 0
 
 
 async def test_a_socket_whose_relay_has_much_to_take_is_not_read_until_it_took_it_or_the_socket_ends() -> None:
@@ -306,7 +306,7 @@ async def test_with_its_kernel_a_link_ends_and_no_socket_waits_for_it() -> None:
         assert waiting.done()
         for _ in range(3):
             stage.link.send("shell", "a", [b"late"])
-        assert (stage.link.counts.unsent, stage.link.is_full) == (3, False)
+        assert (stage.link.dropped["unsent"], stage.link.is_full) == (3, False)
 
 
 async def test_a_socket_that_fails_is_waited_for_until_its_end_is_told() -> None:

@@ -31,9 +31,9 @@ class TestWithRules:
         assert "message rate exceeded" in text_of(seen)
         missing = 300 - len(printed.split())
         # A number and its end of line are sometimes two messages.
-        assert 0 < missing <= a_house.link.counts.rate_limit <= 2 * missing
+        assert 0 < missing <= a_house.link.dropped["rate_limit"] <= 2 * missing
         counted = a_house.server.kernel_manager.dropped_messages(a_house.kernel_id)
-        assert counted["rate_limit"] == a_house.link.counts.rate_limit
+        assert counted["rate_limit"] == a_house.link.dropped["rate_limit"]
 
         [error] = [m for m in await browser.execute("1 / 0") if m.type == "error"]
         assert error.content["ename"] == "ExecutionError"
@@ -109,4 +109,4 @@ async def test_a_message_with_a_wrong_signature_is_left_out_and_the_rest_goes_on
     )
     assert "signed" in text_of(seen)
     assert "forged" not in text_of(seen)
-    assert a_house.link.counts.unreadable > 0
+    assert a_house.link.dropped["unreadable"] > 0

@@ -169,7 +169,7 @@ async def test_a_guest_who_does_not_read_holds_nobody_up(a_shared_house: SharedH
     assert bob.socket is not None
     asked = await alice.run("line = 'x' * 99_999\nfor i in range(400):\n    print(line, flush=True)")
     assert len(text_of(await alice.finish(asked))) == 40_000_000
-    assert house.link.counts.closed_socket == 0
+    assert house.link.dropped["closed_socket"] == 0
     assert (await house.model())["connections"] == 2
     assert house.server.kernel_manager.connections(house.kernel_id) == 1, "who looks on keeps no kernel from its end"
 

@@ -10,7 +10,7 @@ import pytest
 from aliquot.provisioner.relay import client
 from started import stopped
 
-from .browser import Browser, Message, text_of
+from .browser import Browser, Message, text_of, widgets_are_told_of_once
 from .conftest import House
 
 MOST = 2 << 20
@@ -60,6 +60,16 @@ async def test_cells_for_a_kernel_that_does_not_read_end_with_words_and_the_othe
     # The interrupt ended the cell that ran, if one did.
     assert ran == [number for number, one in enumerate(asked) if one in accepted and number in ran]
     assert len(accepted) - len(ran) <= 1
+    await browser.close()
+
+
+async def test_widgets_of_a_kernel_that_does_not_read_are_told_of_once(a_house: House) -> None:
+    browser = await a_house.browser().open()
+    await browser.execute("1")
+    record = client.read_relay_record(a_house.folder)
+    assert record.kernel is not None
+    with stopped(record.kernel.pid):
+        await widgets_are_told_of_once(browser)
     await browser.close()
 
 

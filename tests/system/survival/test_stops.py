@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 # Plain Jupyter programs, with Aliquot enabled by its installation alone.
-JUPYTER = "import sys; from jupyter_core.command import main; sys.argv[1:1] = ['{program}', '--no-browser']; main()"
+# `python -m jupyter_server`, and of JupyterLab, without the grammar that is half of their start.
+JUPYTER = """
+import runpy, sys, aliquot.gateway.commands.late_grammar
+sys.argv[1:1] = ["--no-browser"]
+runpy.run_module("{module}", run_name="__main__", alter_sys=True)
+"""
 
 
 @pytest.fixture
@@ -52,7 +57,7 @@ def test_the_stop_and_the_knob_decide(
     options: tuple[str, ...], stop: Callable[[Any], None], want: bool, a_machine: Any, open_tab: Any, is_left: Any
 ) -> None:
     # `aliquot serve` cannot be stopped by REST.
-    program = JUPYTER.format(program="server") if stop is stopped_by_rest else ""
+    program = JUPYTER.format(module="jupyter_server") if stop is stopped_by_rest else ""
     gateway = a_machine.serve(*options, program=program).wait_until_up()
     kernel_id = gateway.start_kernel()
     assert open_tab(gateway, kernel_id).run("print(1)") == "1"
@@ -61,7 +66,7 @@ def test_the_stop_and_the_knob_decide(
 
 
 def test_plain_jupyterlab_keeps_kernels_at_sigterm(a_machine: Any, open_tab: Any, is_left: Any) -> None:
-    start = JUPYTER.format(program="lab")
+    start = JUPYTER.format(module="jupyterlab")
     gateway = a_machine.serve(program=start).wait_until_up()
     kernel_id = gateway.start_kernel()
     tab = open_tab(gateway, kernel_id)

@@ -1,0 +1,106 @@
+"""A browser's websocket to a kernel without a relay: as Jupyter Server does it, save that what waits is bounded.
+
+What is too much is answered as by a kernel that refuses, and to its asker alone.
+"""
+
+# mypy: disable-error-code="no-untyped-call, misc, override"
+# Jupyter Server's websocket connection carries no types, and its methods are not as its base class says.
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Sequence
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from aliquot.provisioner.relay.messages import HEADER, read_object
+from aliquot.provisioner.relay.records import UNREAD_BYTES
+from aliquot.provisioner.relay.refusals import Answer, CommWords, answers, content_of, parent_of, unread_words
+from jupyter_client.jsonutil import json_default
+from jupyter_server.services.kernels.connection.base import serialize_msg_to_ws_v1
+from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
+from tornado.websocket import WebSocketClosedError
+
+from .bounded_channel import BoundedChannel, StockUnread
+from .limit_guard import SETTING as GUARD, UNREAD, LimitGuard
+from .unsent import Unsent
+
+V1 = "v1.kernel.websocket.jupyter.org"
+# Where kernels' counts are, in the application's settings: by their managers.
+_SETTING = "aliquot_stock_unread"
+_REQUESTS = ("shell", "control", "stdin")
+_ENAME = "KernelDoesNotRead"
+# Of refusals that a browser has not read; then it is read no further.
+_MOST_TOLD_BYTES = 1 << 20
+
+
+class StockWebsocketConnection(ZMQChannelsWebsocketConnection):
+    """What is sent goes through channels that count it. ``is_guest``: its user is not the kernel's owner."""
+
+    is_guest = False
+
+    def create_stream(self) -> None:
+        """Called by Jupyter's connect."""
+        super().create_stream()
+        for name in _REQUESTS:
+            self.channels[name] = BoundedChannel(self.channels[name], name, self._stock_unread)
+
+    def connect(self) -> asyncio.Future[None] | None:
+        """Called by KernelWebsocketHandler.open. Channels may be those of a websocket that closed."""
+        opened: asyncio.Future[None] | None = super().connect()
+        for channel in self.channels.values():
+            if isinstance(channel, BoundedChannel):
+                channel.refuse, channel.is_guest = self._refuse, self.is_guest
+        return opened
+
+    def until_room(self) -> Awaitable[None] | None:
+        """What is to be done before more is read of the socket; None: nothing."""
+        return self._told.until_room()
+
+    def tell(self, answer: Answer, parent: dict[str, Any]) -> asyncio.Future[None] | None:
+        """A message of our own, as one of the kernel's. None: the socket is closed."""
+        message = self.session.msg(answer.msg_type, content=answer.content, parent={"header": parent})
+        try:
+            if self.subprotocol == V1:
+                text = serialize_msg_to_ws_v1(message, answer.channel, self.session.pack)
+                return self.write_message(text, binary=True)  # type: ignore[no-any-return]
+            whole = json.dumps({**message, "channel": answer.channel}, default=json_default)
+            return self.write_message(whole)  # type: ignore[no-any-return]
+        except WebSocketClosedError:
+            return None
+
+    def _refuse(self, channel: str, frames: Sequence[Any], size: int) -> None:
+        guard: LimitGuard | None = self.websocket_handler.settings.get(GUARD)
+        if guard is not None:
+            guard.note(UNREAD, str(self.kernel_id))
+        header = read_object(frames[HEADER])
+        if not (parent := parent_of(header)):
+            return
+        unread = self._stock_unread
+        kind = header.get("msg_type")
+        words = unread_words(size, unread.bytes, unread.most(is_guest=self.is_guest), kind)
+        tells_comm = self._comm_words.are_due(kind, _ENAME, time.monotonic())
+        for answer in answers(channel, header, content_of(frames), _ENAME, words, tells_comm=tells_comm):
+            told = self.tell(answer, json.loads(parent))
+            if told is not None:
+                self._told.add(len(words) + len(parent), told)
+
+    @cached_property
+    def _comm_words(self) -> CommWords:
+        return CommWords()
+
+    @cached_property
+    def _told(self) -> Unsent:
+        return Unsent(_MOST_TOLD_BYTES)
+
+    @property
+    def _stock_unread(self) -> StockUnread:
+        """All websockets of a kernel have one."""
+        settings = self.websocket_handler.settings
+        counts: WeakKeyDictionary[Any, StockUnread] = settings.setdefault(_SETTING, WeakKeyDictionary())
+        if self.kernel_manager not in counts:
+            guard: LimitGuard | None = settings.get(GUARD)
+            counts[self.kernel_manager] = StockUnread(UNREAD_BYTES if guard is None else guard.limits.unread_bytes)
+        return counts[self.kernel_manager]
