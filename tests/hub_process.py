@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hub_remains import RunningProcesses
+from ports import free_port
 from quick_start import python_m
 from started import Started
 
@@ -99,7 +100,7 @@ class HubProcess(Started):
         with_lab: bool = True,
     ) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
-        self.port, self.hub_port, proxy_port, self.gateway_port = _free_ports(4)
+        self.port, self.hub_port, proxy_port, self.gateway_port = (free_port() for _ in range(4))
         self.url = f"http://127.0.0.1:{self.port}"
         self.gateway_url = f"{self.url}/services/{SERVICE}"
         self.token = os.urandom(16).hex()
@@ -272,16 +273,6 @@ class HubProcess(Started):
         with urllib.request.urlopen(request, timeout=START_SECONDS) as answer:
             text = answer.read()
         return json.loads(text) if text else None
-
-
-def _free_ports(count: int) -> list[int]:
-    """All at once, so that none is found twice."""
-    from ports import free_port
-
-    found: set[int] = set()
-    while len(found) < count:
-        found.add(free_port())
-    return sorted(found)
 
 
 def hub_problem() -> str:

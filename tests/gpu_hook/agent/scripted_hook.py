@@ -34,6 +34,7 @@ from aliquot.gpu_hook.protocol import (
     Wake,
     Welcome,
 )
+from shared_words import store, store_half
 
 MIB = 1 << 20
 UUID = protocol.device_uuid_bytes("GPU-00000000-0000-0000-0000-0000000000a0")
@@ -104,7 +105,7 @@ class ScriptedHook:
         return Lease(struct.unpack_from("=I", self.agent_page, AgentPage.LEASE)[0])
 
     def set_word(self, offset: int, value: int) -> None:
-        struct.pack_into("=Q", self.hook_page, offset, value)
+        store(self.hook_page, offset, value)
 
     def write_pages(self) -> None:
         is_out = self.residency is Residency.SWAPPED
@@ -113,7 +114,7 @@ class ScriptedHook:
         if self.version > 2:
             self.set_word(device + HookPage.ELASTIC, self.bytes if self.told_elastic is None else self.told_elastic)
             self.set_word(device + HookPage.SWAPPED, self.bytes if is_out else 0)
-            struct.pack_into("=I", self.hook_page, HookPage.RESIDENCY, self.residency)
+            store_half(self.hook_page, HookPage.RESIDENCY, self.residency)
 
     def say_moved(self, outcome: MoveOutcome, sequence: int, wanted: int = 0) -> None:
         is_out = self.residency is Residency.SWAPPED

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.protocol import AgentPage, Credit, Hello, HookPage, MessageType, ResidencyMode, Role
+from shared_words import store, store_half
 
 MIB = 1 << 20
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -168,14 +169,14 @@ class StandIn:
     def write(self, connection: Connection, device: int, offset: int, value: int) -> None:
         if connection.agent_page is not None:
             at = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES + offset
-            struct.pack_into("=Q", connection.agent_page, at, value)
+            store(connection.agent_page, at, value)
 
     def write_half(self, device: int, offset: int, value: int) -> None:
         """A word of 32 bits, for all processes."""
         for one in self.connections:
             if one.agent_page is not None:
                 at = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES + offset
-                struct.pack_into("=I", one.agent_page, at, value)
+                store_half(one.agent_page, at, value)
 
     def set_processes(self, *rows: tuple[int, int, int, int], sequence: int = 2) -> None:
         """Rows are pid on the node, own pid, device, charged bytes. An odd sequence is a change that never ends."""
@@ -185,25 +186,26 @@ class StandIn:
             for index, (pid, own_pid, device, charged) in enumerate(rows):
                 at = AgentPage.PROCESSES + index * AgentPage.PROCESS.size
                 AgentPage.PROCESS.pack_into(one.agent_page, at, pid, own_pid, device, 0, charged)
-            struct.pack_into("=II", one.agent_page, AgentPage.PROCESS_SEQUENCE, sequence, len(rows))
+            store_half(one.agent_page, AgentPage.PROCESS_COUNT, len(rows))
+            store_half(one.agent_page, AgentPage.PROCESS_SEQUENCE, sequence)
 
     def replace_processes(self, *rows: tuple[int, int, int, int]) -> None:
         """As an agent does it: the sequence is odd meanwhile."""
         self._process_sequence += 2
         for one in self.connections:
             if one.agent_page is not None:
-                struct.pack_into("=I", one.agent_page, AgentPage.PROCESS_SEQUENCE, self._process_sequence - 1)
+                store_half(one.agent_page, AgentPage.PROCESS_SEQUENCE, self._process_sequence - 1)
         self.set_processes(*rows, sequence=self._process_sequence)
 
     def set_gate(self, value: int) -> None:
         for one in self.connections:
             if one.agent_page is not None:
-                struct.pack_into("=I", one.agent_page, AgentPage.GATE, value)
+                store_half(one.agent_page, AgentPage.GATE, value)
 
     def set_workload_class(self, value: int) -> None:
         for one in self.connections:
             if one.agent_page is not None:
-                struct.pack_into("=I", one.agent_page, AgentPage.WORKLOAD_CLASS, value)
+                store_half(one.agent_page, AgentPage.WORKLOAD_CLASS, value)
 
     def _run(self) -> None:
         while True:
@@ -270,20 +272,20 @@ class StandIn:
         agent, connection.agent_page = _make_page("agent")
         hook, connection.hook_page = _make_page("hook")
         struct.pack_into("=II", connection.agent_page, 0, protocol.PAGE_MAGIC, hello.version)
-        struct.pack_into("=I", connection.agent_page, AgentPage.DEVICE_COUNT, len(self.devices))
+        store_half(connection.agent_page, AgentPage.DEVICE_COUNT, len(self.devices))
         if hello.version > 1:
-            struct.pack_into("=Q", connection.agent_page, AgentPage.HOST_QUOTA, self.host_quota)
+            store(connection.agent_page, AgentPage.HOST_QUOTA, self.host_quota)
         if hello.version > 2:
-            struct.pack_into("=I", connection.agent_page, AgentPage.LEASE, self.lease)
+            store_half(connection.agent_page, AgentPage.LEASE, self.lease)
             words = (self.residency_mode, self.least_elastic, self.chunk, self.ring)
             struct.pack_into("=IQQQ", connection.agent_page, AgentPage.RESIDENCY_MODE, *words)
         for index, one in enumerate(self.devices):
             at = AgentPage.DEVICES + index * AgentPage.DEVICE_BYTES
             struct.pack_into("=16sQ", connection.agent_page, at, one.uuid, one.quota)
-            struct.pack_into("=I", connection.agent_page, at + AgentPage.PACE, self.pace)
-            struct.pack_into("=I", connection.agent_page, at + AgentPage.SM_PERCENT, self.sm_percent)
-        struct.pack_into("=I", connection.agent_page, AgentPage.GATE, self.gate)
-        struct.pack_into("=I", connection.agent_page, AgentPage.ACTUATORS, self.actuators)
+            store_half(connection.agent_page, at + AgentPage.PACE, self.pace)
+            store_half(connection.agent_page, at + AgentPage.SM_PERCENT, self.sm_percent)
+        store_half(connection.agent_page, AgentPage.GATE, self.gate)
+        store_half(connection.agent_page, AgentPage.ACTUATORS, self.actuators)
         welcome = protocol.pack(protocol.Welcome(len(self.devices)), hello.version)
         with contextlib.suppress(BrokenPipeError):  # a checker reads no answer
             socket.send_fds(connection.socket, [welcome], [agent, hook])

@@ -12,6 +12,7 @@ from typing import Any
 
 from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.protocol import Board, BoardKind, BoardNotice
+from shared_words import store, store_half
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
@@ -51,8 +52,8 @@ class BoardFile:
 
     def show(self, is_active: int, since: int, device: int = 0) -> None:
         at = Board.DEVICES + device * Board.DEVICE_BYTES
-        struct.pack_into("=Q", self.map, at + Board.SINCE, since)
-        struct.pack_into("=I", self.map, at + Board.IS_ACTIVE, is_active)
+        store(self.map, at + Board.SINCE, since)
+        store_half(self.map, at + Board.IS_ACTIVE, is_active)
 
     def intervals(self, device: int = 0) -> list[tuple[int, int]]:
         """Those of the ring, oldest first."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aliquot.gpu_hook.protocol import Actuators, AgentPage, WorkloadClass
+from shared_words import store_half
 
 MIB = 1 << 20
 NON_BLOCKING = 1
@@ -25,8 +25,8 @@ class Client:
         self.program = node.program(**env)
         assert self.program("begin()") == 0
         page = self.agent.process(self.program.pid).agent_page
-        struct.pack_into("=I", page, AgentPage.DEVICES + AgentPage.SM_PERCENT, percent)
-        struct.pack_into("=I", page, AgentPage.ACTUATORS, actuators)
+        store_half(page, AgentPage.DEVICES + AgentPage.SM_PERCENT, percent)
+        store_half(page, AgentPage.ACTUATORS, actuators)
         self.agent.set_workload_class(WorkloadClass.OPPORTUNISTIC)
 
     def make(self, name: str, flags: int = NON_BLOCKING) -> None:
@@ -85,7 +85,7 @@ def test_another_size_is_for_new_streams(a_node: Any) -> None:
     client = Client(a_node, percent=25)
     client.make("before")
     page = client.agent.process(client.program.pid).agent_page
-    struct.pack_into("=I", page, AgentPage.DEVICES + AgentPage.SM_PERCENT, 50)
+    store_half(page, AgentPage.DEVICES + AgentPage.SM_PERCENT, 50)
     client.make("after")
     before = client.told("cuStreamGetGreenCtx", "before", past_the_hook=True)
     assert client.told("cuStreamGetGreenCtx", "after", past_the_hook=True) not in (0, before)

@@ -25,6 +25,7 @@ from aliquot.gpu_hook.protocol import (
     Wake,
     WorkloadClass,
 )
+from shared_words import store_half
 
 MIB = 1 << 20
 KEPT = "kept.append(alloc({bytes})[1]) or call('cuMemsetD8_v2', U64(kept[-1]), 7, SIZE({bytes}))"
@@ -59,7 +60,7 @@ class Kernel:
         return int(struct.unpack_from("=I", self.process.hook_page, offset)[0])
 
     def set_lease(self, lease: Lease) -> None:
-        struct.pack_into("=I", self.process.agent_page, AgentPage.LEASE, lease)
+        store_half(self.process.agent_page, AgentPage.LEASE, lease)
 
     def await_waiting(self, count: int) -> None:
         self.agent.wait_for(lambda: self.half(HookPage.WAITING_CALLS) == count, 30)
@@ -199,7 +200,7 @@ def test_a_kernel_without_the_lease_gets_no_new_context(a_kernel: Kernel) -> Non
     process = a_kernel.agent.process(second.pid)
     second.ask("use()")
     a_kernel.agent.wait_for(lambda: struct.unpack_from("=I", process.hook_page, HookPage.WAITING_CALLS)[0] == 1, 30)
-    struct.pack_into("=I", process.agent_page, AgentPage.LEASE, Lease.HELD)
+    store_half(process.agent_page, AgentPage.LEASE, Lease.HELD)
     assert second.answer() == 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from aliquot.gpu_hook import paths
 from aliquot.gpu_hook.protocol import Actuators, AgentPage, WorkloadClass
+from shared_words import store_half
 
 MIB = 1 << 20
 SOURCES = Path(paths.__file__).resolve().parent / "src"
@@ -105,7 +105,7 @@ def begin(node: Any, workload: WorkloadClass, actuators: Actuators, **env: str) 
     agent = node.grant((outsider("uuid(0)"), 64 * MIB))
     program = node.program(**env)
     assert program("begin()") == 0
-    struct.pack_into("=I", agent.process(program.pid).agent_page, AgentPage.ACTUATORS, actuators)
+    store_half(agent.process(program.pid).agent_page, AgentPage.ACTUATORS, actuators)
     agent.set_workload_class(workload)
     return program
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from aliquot.gpu_hook.protocol import Actuators, AgentPage, Gate, HookPage, Pace
+from shared_words import store, store_half
 
 PAUSE_SECONDS = 0.002
 PORTION_NANOSECONDS = 100_000  # of device time, and as many microseconds of a burst at most
@@ -57,9 +58,9 @@ class TightPace:
         pace = chance.choice([Pace.TIME] * 5 + [Pace.BLOCKS, Pace.MEASURE, Pace.OFF])
         used = connection.word(device, HookPage.BLOCKS if pace is Pace.BLOCKS else HookPage.OCCUPIED)
         more = chance.choice([0, 1, 3, PORTION_NANOSECONDS]) if turn % 4 else 20 * PORTION_NANOSECONDS
-        struct.pack_into("=Q", page, at + AgentPage.ALLOWED, used + more)
-        struct.pack_into("=Q", page, at + AgentPage.ALLOWED_BESIDE, FOR_EVER)
-        struct.pack_into("=I", page, at + AgentPage.BURST, chance.choice([1, 50, 1000]))
-        struct.pack_into("=I", page, at + AgentPage.IN_FLIGHT_CAP, chance.choice([0, 1, 2]) if turn % 4 else 0)
-        struct.pack_into("=I", page, at + AgentPage.PACE, pace)
-        struct.pack_into("=I", page, AgentPage.GATE, Gate.OPEN if turn % 97 == 0 else Gate.PACED)
+        store(page, at + AgentPage.ALLOWED, used + more)
+        store(page, at + AgentPage.ALLOWED_BESIDE, FOR_EVER)
+        store_half(page, at + AgentPage.BURST, chance.choice([1, 50, 1000]))
+        store_half(page, at + AgentPage.IN_FLIGHT_CAP, chance.choice([0, 1, 2]) if turn % 4 else 0)
+        store_half(page, at + AgentPage.PACE, pace)
+        store_half(page, AgentPage.GATE, Gate.OPEN if turn % 97 == 0 else Gate.PACED)
