@@ -1,4 +1,4 @@
-"""Words of a page that another process reads meanwhile: each is stored at once, as a node agent and a hook do.
+"""Words of a page that another process reads meanwhile: each is stored or read at once, as a node agent and a hook do.
 
 ``struct.pack_into`` writes zeros first, which are words, too: "nothing is paced" is one of them.
 """
@@ -18,3 +18,9 @@ def store_half(page: mmap.mmap, offset: int, value: int) -> None:
     """A word of 32 bits; the offset is in bytes."""
     with memoryview(page) as all_bytes, all_bytes.cast("I") as words:
         words[offset // 4] = value
+
+
+def load_half(page: mmap.mmap, offset: int) -> int:
+    """A word of 32 bits; the offset is in bytes."""
+    with memoryview(page) as all_bytes, all_bytes.cast("I") as words:
+        return words[offset // 4]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -25,7 +24,7 @@ from aliquot.gpu_hook.protocol import (
     Wake,
     WorkloadClass,
 )
-from shared_words import store_half
+from shared_words import load_half, store_half
 
 MIB = 1 << 20
 KEPT = "kept.append(alloc({bytes})[1]) or call('cuMemsetD8_v2', U64(kept[-1]), 7, SIZE({bytes}))"
@@ -57,7 +56,7 @@ class Kernel:
         return self.agent.process(self.program.pid)
 
     def half(self, offset: int) -> int:
-        return int(struct.unpack_from("=I", self.process.hook_page, offset)[0])
+        return load_half(self.process.hook_page, offset)
 
     def set_lease(self, lease: Lease) -> None:
         store_half(self.process.agent_page, AgentPage.LEASE, lease)
@@ -199,7 +198,7 @@ def test_a_kernel_without_the_lease_gets_no_new_context(a_kernel: Kernel) -> Non
     assert second("init()") == 0
     process = a_kernel.agent.process(second.pid)
     second.ask("use()")
-    a_kernel.agent.wait_for(lambda: struct.unpack_from("=I", process.hook_page, HookPage.WAITING_CALLS)[0] == 1, 30)
+    a_kernel.agent.wait_for(lambda: load_half(process.hook_page, HookPage.WAITING_CALLS) == 1, 30)
     store_half(process.agent_page, AgentPage.LEASE, Lease.HELD)
     assert second.answer() == 0
 
