@@ -56,8 +56,9 @@ class Endings:
         self._observers: list[Callable[[], None]] = []
         self._is_dirty = False
         self._saving: asyncio.Task[None] | None = None
-        # By kernel id, in the order in which they ended.
+        # By kernel id, in the order in which they ended; and each as it is written.
         self._ended: dict[str, EndedKernel] = {} if path is None else self._read(path)
+        self._texts: dict[str, str] = {}
 
     def observe(self, observer: Callable[[], None]) -> None:
         """Call this soon after each end."""
@@ -66,6 +67,7 @@ class Endings:
     def record(self, ended: EndedKernel) -> None:
         """Remember it, and say so in the log. A kernel id that ends again is remembered by its last end."""
         self._ended.pop(ended.id, None)
+        self._texts.pop(ended.id, None)
         self._ended[ended.id] = ended
         self._counts[ended.ending.code.value] += 1
         level = logging.INFO if ended.ending.code in _WANTED else logging.WARNING
@@ -124,7 +126,10 @@ class Endings:
     async def _save(self, path: Path) -> None:
         while self._is_dirty:
             self._is_dirty = False
-            text = json.dumps({"version": _VERSION, "kernels": [_record(ended) for ended in self._ended.values()]})
+            # A thousand take long to be put into words; but one came.
+            known = self._texts
+            self._texts = {one: known.get(one) or json.dumps(_record(ended)) for one, ended in self._ended.items()}
+            text = f'{{"version": {_VERSION}, "kernels": [{", ".join(self._texts.values())}]}}'
             try:
                 await asyncio.to_thread(_replace_file, path, text)
             except OSError as error:

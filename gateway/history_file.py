@@ -11,7 +11,7 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,6 +78,7 @@ class HistoryFile:
         self._path = path
         self._limits = limits
         self._log = log
+        # Of the subjects that were written last: those that are no more would become ever more.
         self._numbers: dict[Key, int] = {}
         self._told: dict[Key, Subject] = {}
         self.database = self._open()
@@ -92,7 +93,7 @@ class HistoryFile:
         """Whether the path still leads to the file that is open: somebody may have removed it."""
         return self._path is None or (self._path.exists() and self._path.stat().st_ino == self._inode)
 
-    def write(self, points: Iterable[Point]) -> None:
+    def write(self, points: Sequence[Point]) -> None:
         """Steps of the finest kind."""
         holes = ", ".join("?" * (4 + len(COLUMNS)))
         with self._transaction():
@@ -102,6 +103,9 @@ class HistoryFile:
             ]
             self.database.executemany(_SEEN, giving_way((at, number) for _, at, number, *_ in rows))
             self.database.executemany(_INSERT.format(source=f"VALUES ({holes})"), giving_way(rows))
+        there = {point.subject.key for point in points}
+        self._numbers = {key: number for key, number in self._numbers.items() if key in there}
+        self._told = {key: subject for key, subject in self._told.items() if key in there}
 
     def roll(self, step_seconds: int, moment: float) -> None:
         """Make the coarser step that ``moment`` is in from the fine ones, as far as they are there."""

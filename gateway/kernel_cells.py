@@ -22,7 +22,8 @@ from .seen_messages import SeenMessages
 _OUTPUTS = frozenset({"stream", "display_data", "execute_result", "error"})
 _KEPT = _OUTPUTS | {"execute_input", "clear_output", "update_display_data"}
 _MOST_CELLS = 1000
-_UNTIDY = 1000
+# So many messages that are gone may keep their places: each holds its cell, and a thousand kernels have them.
+_UNTIDY = 16
 # Kernels and pages choose the ids: of one that is longer nothing is kept.
 _LONGEST_ID = 256
 
@@ -186,6 +187,7 @@ class KernelCells:
         if cell.asks is not None:
             self._charge(-cell.asks.size)
         self._cells.pop(cell.msg_id, None)
+        self._tidy()
         if cell.cell_id and self._named.get(cell.cell_id) is cell:
             del self._named[cell.cell_id]
         self._last_parent = (b"", None)
@@ -279,13 +281,16 @@ class KernelCells:
                     cell.shown.popleft()
         while self.bytes > most_bytes and self._cells:
             self._forget_one()
-        if len(self._order) > 2 * self._messages + _UNTIDY:
-            self._tidy()
+        self._tidy()
 
     def _tidy(self) -> None:
+        """Once in a while: it looks at all that is kept."""
+        if len(self._order) <= 2 * self._messages + (_UNTIDY if self._messages else 0):
+            return
         self._order = deque(each for each in self._order if not each[1].is_gone)
         for cell in self._cells.values():
-            cell.shown = deque(message for message in cell.shown if not message.is_gone)
+            if cell.shown:
+                cell.shown = deque(message for message in cell.shown if not message.is_gone)
 
     # ---- what is told
 

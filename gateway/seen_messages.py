@@ -13,7 +13,8 @@ from .relay_deliveries import Numbers
 
 # ipykernel and others name their messages by their session, their process, and a number.
 _COUNTED = re.compile(r"(.*_)(0|[1-9]\d{0,14})", re.DOTALL)
-_MOST_RANGES = 500
+# Each is a cell's reply; 5 KB of a kernel in all.
+_MOST_RANGES = 64
 _MOST_PREFIXES = 16
 
 

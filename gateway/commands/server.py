@@ -10,6 +10,7 @@ from typing import Any
 
 import aliquot.gateway.commands.late_grammar  # noqa: F401 (before Jupyter's server, which imports jsonschema)
 from aliquot.gateway.calm_collector import CalmCollector
+from aliquot.gateway.freed_memory import give_back, keep_little
 from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from tornado.ioloop import PeriodicCallback
@@ -75,9 +76,15 @@ class GatewayServerApp(AliquotServerApp):
 
     def start(self) -> None:
         """Called by launch_instance: serves until it is stopped. The process is ours alone."""
+        keep_little()
         collector = CalmCollector()
         collector.start()
-        PeriodicCallback(collector.look_if_due, 1e3 * _LOOK_SECONDS).start()
+
+        def look() -> None:
+            collector.look_if_due()
+            give_back()
+
+        PeriodicCallback(look, 1e3 * _LOOK_SECONDS).start()
         super().start()
 
     def find_server_extensions(self) -> None:

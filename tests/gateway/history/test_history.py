@@ -135,6 +135,18 @@ def test_a_kernel_that_ended_can_still_be_read_and_devices_go_on(path: Path) -> 
     life.close()
 
 
+def test_kernels_that_ended_are_kept_in_the_file_alone(path: Path) -> None:
+    life = Life(path)
+    for number in range(30):
+        life.run(20, owner=f"user-{number}")
+    file = life.keeper._file
+    assert file is not None
+    assert len(file._numbers) <= 3 and len(file._told) <= 3, "the device, and who was there last"
+    life.run(20, owner="user-0")
+    assert [len(life.ask(owner=f"user-{number}")["kernels"]) for number in (0, 7, 29)] == [1, 1, 1]
+    life.close()
+
+
 def test_an_agent_that_does_not_answer_is_a_gap(path: Path) -> None:
     life = Life(path)
     life.run(20, busy=0.5)

@@ -171,6 +171,23 @@ def test_what_was_cleared_or_replaced_takes_no_memory(a_kernel: Kernel) -> None:
     assert a_kernel.cells.bytes < 3 * 20_000
 
 
+def test_cells_that_are_forgotten_take_no_memory() -> None:
+    kernel = Kernel()
+
+    def work_for_a_day() -> None:
+        for run in range(400):
+            kernel.ask(f"run-{run}", cell_id=f"cell-{run}")
+            kernel.write(f"run-{run}", "text")
+            kernel.finish(f"run-{run}")
+            kernel.now += 200
+            kernel.cells.forget_old(kernel.now)
+
+    assert held_by(work_for_a_day) < 20_000
+    kernel.ask("a")
+    kernel.write("a", "it works on")
+    assert kernel.shown() == [{"name": "stdout", "text": "it works on"}]
+
+
 def test_names_that_a_kernel_makes_up_take_no_memory_without_end() -> None:
     kernel = Kernel(messages=10, kept_bytes=100_000)
     kernel.ask("a")
@@ -293,7 +310,7 @@ def test_seen_ids_stay_few_whatever_names_a_kernel_gives() -> None:
         seen.add(f"session_{number}")
         seen.add(f"{number:x}-hex")
     report = seen.report()
-    assert len(report["ranges"]["session_"]) <= 500
+    assert len(report["ranges"]["session_"]) <= 64
     assert report["ranges"]["session_"][-1] == (3998, 3998)
     assert len(report["ids"]) == 100
 
