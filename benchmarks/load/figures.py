@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 # Two-sided 95 % of Student's t by degrees of freedom; beyond the table the normal distribution's.
 _T95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 15: 2.13, 20: 2.09, 30: 2.04, 60: 2.0}
@@ -17,6 +18,13 @@ def percentile(values: Sequence[float], percent: float) -> float:
         raise ValueError("asked a percentile of no values at all")
     rank = max(1, math.ceil(percent / 100 * len(values)))
     return sorted(values)[rank - 1]
+
+
+def means(values: Sequence[float], parts: int) -> list[float]:
+    """Of as many parts of equal length, one after the other; of each value alone where they are fewer."""
+    count = len(values)
+    bounds = [number * count // min(parts, count) for number in range(min(parts, count) + 1)] if count else []
+    return [sum(values[start:end]) / (end - start) for start, end in pairwise(bounds)]
 
 
 @dataclass(frozen=True)

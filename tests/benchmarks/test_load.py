@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from load.figures import percentile, slope
+from load.figures import means, percentile, slope
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 MIB = float(1 << 20)
@@ -72,10 +72,25 @@ def test_what_is_allocated_at_the_beginning_is_no_growth(benchmark_program: Modu
     assert benchmark_program.growth_rows(times, values, 3)[-1].holds
 
 
+def test_garbage_that_comes_and_goes_is_no_growth(benchmark_program: ModuleType) -> None:
+    times = [float(second) for second in range(4 * 720)]
+    for late in range(0, 48, 6):  # wherever in its way up the end finds it
+        values = [MIB * (100 + (second + late) % 48 / 10) for second in range(4 * 720)]
+        assert benchmark_program.growth_rows(times, values, 3)[-1].holds
+
+
+def test_the_means_of_parts_are_of_equal_parts() -> None:
+    assert means([1.0, 3.0, 5.0, 7.0], 2) == [2.0, 6.0]
+    assert means([1.0, 2.0, 3.0], 2) == [1.0, 2.5]
+    assert means([1.0, 2.0], 30) == [1.0, 2.0]
+    assert means([], 30) == []
+
+
 def test_a_leak_is_growth(benchmark_program: ModuleType) -> None:
     times = [float(second) for second in range(200)]
     values = [MIB * (100 + 0.05 * second + 0.2 * (second % 2)) for second in range(200)]
-    rate, _, verdict = benchmark_program.growth_rows(times, values, 3)
+    *quarters, rate, _, verdict = benchmark_program.growth_rows(times, values, 3)
+    assert [round(row.value, 1) for row in quarters] == [101.3, 103.8, 106.3, 108.8]
     assert rate.value == pytest.approx(180, rel=0.02)
     assert verdict.holds is False
 
