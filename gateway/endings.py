@@ -107,10 +107,11 @@ class Endings:
         oldest = self._clock.wall() - KEPT_SECONDS
         over = len(self._ended) - self._kept
         # In order of their ends, so that those to drop come first.
-        for kernel_id, ended in list(self._ended.items()):
-            if over <= 0 and ended.ending.at >= oldest:
+        while self._ended:
+            first = next(iter(self._ended.values()))
+            if over <= 0 and first.ending.at >= oldest:
                 return
-            del self._ended[kernel_id]
+            del self._ended[first.id]
             over -= 1
 
     # ---- the file

@@ -52,6 +52,8 @@ class Shares:
             return Access.NONE
         if name == owner:
             return Access.OWN
+        if not self.given:
+            return Access.NONE
         his = {("user", name), *(("team", team) for team in teams)}
         granted = (share.access for share in self.given if (share.kind, share.name) in his)
         return max(granted, default=Access.NONE)

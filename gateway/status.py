@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -108,7 +108,6 @@ def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
 
     It is asked for every few seconds: of the kernels that ended it has the last few that the asker did not end.
     """
-    news = replace(scene, ended=tuple(kernel for kernel in scene.ended if kernel.ending.by != who.name))
     status = scene.node.status
     return {
         "version": scene.version,
@@ -124,7 +123,7 @@ def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
             "message": " ".join(scene.node.problems) or None,
         },
         "devices": scene.memo.devices(status).reports(who.name) if status else [],
-        "kernels": kernel_reports(news, who, ended),
+        "kernels": kernel_reports(scene, who, ended, but_by=who.name),
         "queue": {"length": scene.queue_length},
     }
 
@@ -140,23 +139,28 @@ def _quota(scene: Scene, who: User) -> Report | None:
     return quota_report(scene.caps, scene.ledger, scene.pending, who.name, who.teams) if scene.grants else None
 
 
-def kernel_reports(scene: Scene, who: User, ended: int | None = None) -> list[Report]:
+def kernel_reports(scene: Scene, who: User, ended: int | None = None, *, but_by: str | None = None) -> list[Report]:
     """The kernels that this user may see: of this server, of other programs, and the ``ended`` last that ended.
 
-    ``ended`` None: all that are remembered.
+    ``ended`` None: all that are remembered. ``but_by``: without those that this user ended.
     """
     memo, status = scene.memo, scene.node.status
     known, local = memo.kernels(status), {kernel.id for kernel in scene.kernels}
-    why = {kernel.id: kernel.ending for kernel in scene.ended}
+    failed = {kernel.id for kernel in scene.kernels if kernel.state == "ended"}
+    why = {one.id: one.ending for one in scene.ended if one.id in failed and one.ending.by != but_by} if failed else {}
     seen = []
     for kernel in scene.kernels:
         if access := access_for(who, kernel.owner, kernel.shares):
-            seen.append(_remembered(scene, _with_ending(kernel, why), known.get(kernel.id), access))
+            told = _with_ending(kernel, why) if failed else kernel
+            seen.append(_remembered(scene, told, known.get(kernel.id), access))
     for other in known.values() if who.is_admin else memo.owned(status, who.name):
         if other.kernel_id not in local and access_for(who, other.owner):
             causes = (other, scene.resizes.get(other.kernel_id))
             seen.append(memo.report(other.kernel_id, FOREIGN, causes, partial(_of_foreign, *causes)))
-    gone = (kernel for kernel in scene.ended if kernel.id not in local and access_for(who, kernel.owner))
+    # A thousand, of which most are others': the cheapest question first.
+    his = (one for one in scene.ended if one.owner == who.name or who.is_admin)
+    gone = (one for one in his if one.ending.by != but_by or but_by is None)
+    gone = (one for one in gone if one.id not in local and access_for(who, one.owner))
     return [*seen, *(_remembered(scene, _as_local(kernel), None, Access.OWN) for kernel in islice(gone, ended))]
 
 
