@@ -27,10 +27,10 @@ from report import Row, at_least, at_most, publish
 MIB = 1 << 20
 STATUS_MS, MEMORY_MIB, AT_ONCE = 50.0, 300.0, 8
 _SAMPLE_SECONDS = 1.0
-# Of the churn: what is kept for a while fills up first. In half an hour that is what cells showed, and a thousand ends.
-_WARM = 0.5
-# The rest is judged by the means of so many parts: from one second to the next memory goes up and down by garbage.
-_PARTS = 30
+# Of the churn: what is kept for a while fills up first, and for so long: what cells showed, and a thousand ends.
+_WARM, _FILLS_SECONDS = 0.5, 1790.0
+# The rest is judged by the means of so many parts: memory goes up and down by garbage, and in step with minutes.
+_PARTS = 23
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -95,20 +95,22 @@ class Memory:
 
 
 def growth_rows(times: list[float], values: list[float], rate: float) -> list[Row]:
-    """Of the churn after its first part, in MiB an hour: shown with its interval, and judged by the interval."""
+    """Of the churn after its first part, in MiB an hour: shown with its interval, and judged by the interval.
+
+    Not judged where the first part was too short.
+    """
     first = int(_WARM * len(times))
     hours, sizes = [one / 3600 for one in times[first:]], [one / MIB for one in values[first:]]
     found = slope(means(hours, _PARTS), means(sizes, _PARTS))
     minutes = (times[-1] - times[first]) / 60
     what = f"memory's growth over the last {minutes:.1f} min of churn, {rate:g} changes/s"
+    verdict = ("= 0", not found.is_growth) if times[first] >= _FILLS_SECONDS else ()
     quarters = zip(("first", "second", "third", "last"), means(values, 4), strict=False)
     return [
         *(Row(f"memory of its own, mean of the churn's {name} quarter", one / MIB, "MiB") for name, one in quarters),
         Row(what, found.value, "MiB/h"),
         Row("… half the width of its 95 % interval", found.margin, "MiB/h"),
-        Row(
-            "… it is growth (1: the whole interval is above 0)", float(found.is_growth), "", "= 0", not found.is_growth
-        ),
+        Row("… it is growth (1: the whole interval is above 0)", float(found.is_growth), "", *verdict),
     ]
 
 

@@ -22,7 +22,7 @@ from .seen_messages import SeenMessages
 _OUTPUTS = frozenset({"stream", "display_data", "execute_result", "error"})
 _KEPT = _OUTPUTS | {"execute_input", "clear_output", "update_display_data"}
 _MOST_CELLS = 1000
-# So many messages that are gone may keep their places: each holds its cell, and a thousand kernels have them.
+# So many messages that are gone may keep their places, and as many as are kept: each holds its cell.
 _UNTIDY = 16
 # Kernels and pages choose the ids: of one that is longer nothing is kept.
 _LONGEST_ID = 256

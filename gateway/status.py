@@ -159,8 +159,8 @@ def kernel_reports(scene: Scene, who: User, ended: int | None = None, *, but_by:
             seen.append(memo.report(other.kernel_id, FOREIGN, causes, partial(_of_foreign, *causes)))
     # A thousand, of which most are others': the cheapest question first.
     his = (one for one in scene.ended if one.owner == who.name or who.is_admin)
-    gone = (one for one in his if one.ending.by != but_by or but_by is None)
-    gone = (one for one in gone if one.id not in local and access_for(who, one.owner))
+    news = (one for one in his if one.ending.by != but_by and one.id not in local)
+    gone = (one for one in news if access_for(who, one.owner))
     return [*seen, *(_remembered(scene, _as_local(kernel), None, Access.OWN) for kernel in islice(gone, ended))]
 
 

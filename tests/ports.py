@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import functools
 import random
 import socket
@@ -15,17 +15,28 @@ _COUNT = 12_000
 def free_port() -> int:
     """One below those that the system gives to any connection: while a server is away, none gets its port.
 
+    Raises OSError where none is left.
+
     A server takes seconds from here until it listens, and other runs of tests choose meanwhile: two that were given the
     same port would talk to the first that listens, and their tests know each other's tokens.
     """
+    below = _below()
+    for port in random.SystemRandom().sample(below, len(below)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                _reserve(port)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                return port
+    raise OSError(errno.EADDRINUSE, f"asked for a port of {below}, found none that is free")
+
+
+def _below() -> range:
     first_given = int(_RANGE.read_text().split()[0])
-    below = range(max(1024, first_given - _COUNT), first_given)
-    while True:
-        port = random.SystemRandom().choice(below)
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            _reserve(port)
-            return port
+    return range(max(1024, first_given - _COUNT), first_given)
 
 
 @functools.cache

@@ -5,6 +5,7 @@ Whatever the user configures (files or options) still wins.
 
 from __future__ import annotations
 
+import os
 import resource
 from typing import Any
 
@@ -74,9 +75,13 @@ class GatewayServerApp(AliquotServerApp):
     def _default_default_url(self) -> str:
         return "/api"
 
+    def initialize(self, *args: Any, **kwargs: Any) -> None:
+        """Called by launch_instance. The process is ours alone."""
+        keep_little(os.environ)
+        super().initialize(*args, **kwargs)
+
     def start(self) -> None:
-        """Called by launch_instance: serves until it is stopped. The process is ours alone."""
-        keep_little()
+        """Called by launch_instance: serves until it is stopped."""
         collector = CalmCollector()
         collector.start()
 

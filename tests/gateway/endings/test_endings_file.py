@@ -51,6 +51,7 @@ async def test_endings_are_there_again_after_a_restart_the_last_first(tmp_path: 
     assert again.listed() == endings.listed() == (plain, *reversed(kernels))
     assert again.of("k2") == kernels[1]
     again.record(ended("k4", 1003.0))
+    await again.flush()
     again.record(replace(plain, ending=replace(plain.ending, at=1004.0)))
     await again.flush()
     assert Endings(path, clock, LOG).listed() == again.listed() != endings.listed()

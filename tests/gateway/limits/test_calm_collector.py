@@ -89,13 +89,22 @@ def test_more_is_more_than_the_least_that_there_was(now: list[float], collector:
     assert is_there() is None
 
 
-async def test_the_server_asks_whether_a_look_is_due(monkeypatch: pytest.MonkeyPatch, collector: CalmCollector) -> None:
-    asked = asyncio.Event()
+async def test_the_server_asks_whether_a_look_is_due_and_gives_freed_memory_back(
+    monkeypatch: pytest.MonkeyPatch, collector: CalmCollector
+) -> None:
+    said, asked, given_back = list[str](), asyncio.Event(), asyncio.Event()
     monkeypatch.setattr(server, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(server, "keep_little", lambda environ: said.append("keep little"))
+    monkeypatch.setattr(server, "give_back", given_back.set)
     monkeypatch.setattr(CalmCollector, "look_if_due", lambda self: asked.set())
-    monkeypatch.setattr(ServerApp, "start", lambda self: None)
-    server.GatewayServerApp().start()
+    monkeypatch.setattr(ServerApp, "initialize", lambda self, *args, **kwargs: said.append("initialize"))
+    monkeypatch.setattr(ServerApp, "start", lambda self: said.append("start"))
+    application = server.GatewayServerApp()
+    application.initialize([])
+    application.start()
+    assert said == ["keep little", "initialize", "start"], "before there are threads"
     await asyncio.wait_for(asked.wait(), 60)
+    await asyncio.wait_for(given_back.wait(), 60)
 
 
 def test_what_is_new_garbage_is_found_at_once(collector: CalmCollector) -> None:
