@@ -372,4 +372,7 @@ class _Stream(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._writable.set()
         end, self._take, self._end = self._end, _nothing, _nothing  # its link holds it, and need not be held by it
+        with contextlib.suppress(AttributeError):
+            # asyncio's own holds itself by this method, and with its socket would wait for a look for garbage.
+            self._transport._read_ready_cb = None  # type: ignore[union-attr]  # private to CPython's selector_events
         end(self._reason if error is None else str(error) or type(error).__name__)

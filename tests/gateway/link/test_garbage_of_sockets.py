@@ -46,9 +46,11 @@ async def test_a_notebooks_socket_is_freed_when_it_closed_and_its_link_with_the_
     del port
     await browser.close()
     await until(lambda: is_gone(handler, request))
-    link = weakref.ref(a_house.link)
+    relay: Any = a_house.link._link
+    link, connection = weakref.ref(a_house.link), weakref.ref(relay._stream._transport)
+    del relay
     await a_house.fetch("api", "kernels", a_house.kernel_id, method="DELETE")
-    await until(lambda: is_gone(link))
+    await until(lambda: is_gone(link, connection))
 
 
 async def test_a_stream_of_events_is_freed_when_it_closed(
