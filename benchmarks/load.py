@@ -27,8 +27,10 @@ from report import Row, at_least, at_most, publish
 MIB = 1 << 20
 STATUS_MS, MEMORY_MIB, AT_ONCE = 50.0, 300.0, 8
 _SAMPLE_SECONDS = 1.0
-# Of the churn: what is kept for a while fills up first, and for so long: what cells showed, and a thousand ends.
-_WARM, _FILLS_SECONDS = 0.5, 1790.0
+# Of the churn: what is kept for a while fills up first, what cells showed and a thousand ends.
+_WARM = 0.5
+# How long that takes, less some samples: as long as outputs are kept.
+_FILLED = 0.99
 # The rest is judged by the means of so many parts: memory goes up and down by garbage, and in step with minutes.
 _PARTS = 23
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -94,17 +96,17 @@ class Memory:
                 self.times.append(time.monotonic() - began)
 
 
-def growth_rows(times: list[float], values: list[float], rate: float) -> list[Row]:
+def growth_rows(times: list[float], values: list[float], rate: float, kept_minutes: float) -> list[Row]:
     """Of the churn after its first part, in MiB an hour: shown with its interval, and judged by the interval.
 
-    Not judged where the first part was too short.
+    Not judged where the first part was shorter than outputs are kept.
     """
     first = int(_WARM * len(times))
     hours, sizes = [one / 3600 for one in times[first:]], [one / MIB for one in values[first:]]
     found = slope(means(hours, _PARTS), means(sizes, _PARTS))
     minutes = (times[-1] - times[first]) / 60
     what = f"memory's growth over the last {minutes:.1f} min of churn, {rate:g} changes/s"
-    verdict = ("= 0", not found.is_growth) if times[first] >= _FILLS_SECONDS else ()
+    verdict = ("= 0", not found.is_growth) if times[first] >= _FILLED * 60 * kept_minutes else ()
     quarters = zip(("first", "second", "third", "last"), means(values, 4), strict=False)
     return [
         *(Row(f"memory of its own, mean of the churn's {name} quarter", one / MIB, "MiB") for name, one in quarters),
@@ -194,7 +196,7 @@ class Run:
         with Memory(self.scene.gateway.pid) as memory:
             seen = self._do(do="churn", seconds=self.asked.churn, per_second=self.asked.rate)
         self.rows += status_rows(f"churn, {self.asked.rate:g} changes a second", seen)
-        self.rows += growth_rows(memory.times, memory.bytes, self.asked.rate)
+        self.rows += growth_rows(memory.times, memory.bytes, self.asked.rate, self.asked.kept_minutes)
         self.rows += [Row(f"churn: {what}", count, "") for what, count in seen["done"].items()]
         self.rows.append(Row("events heard by all", seen["events"], ""))
 
@@ -231,10 +233,11 @@ def main() -> None:
     parser.add_argument("--cells", type=float, default=5, help="cells a second, of all users together")
     parser.add_argument("--churn", type=float, default=180, help="seconds of it")
     parser.add_argument("--rate", type=float, default=3, help="changes a second")
+    parser.add_argument("--kept-minutes", type=float, default=30, help="how long what cells showed is kept")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, end_once)
     folder = Path(tempfile.mkdtemp(prefix="aql-", dir="/tmp"))
-    scene = Scene(folder, people(asked.users, 2))
+    scene = Scene(folder, people(asked.users, 2), asked.kept_minutes)
     try:
         rows = Run(asked, scene).all()
     finally:

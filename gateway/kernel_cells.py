@@ -22,7 +22,7 @@ from .seen_messages import SeenMessages
 _OUTPUTS = frozenset({"stream", "display_data", "execute_result", "error"})
 _KEPT = _OUTPUTS | {"execute_input", "clear_output", "update_display_data"}
 _MOST_CELLS = 1000
-# So many messages that are gone may keep their places, and as many as are kept: each holds its cell.
+# So many messages that are gone may keep their places behind others, and as many as are kept: each holds its cell.
 _UNTIDY = 16
 # Kernels and pages choose the ids: of one that is longer nothing is kept.
 _LONGEST_ID = 256
@@ -284,7 +284,9 @@ class KernelCells:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Once in a while: it looks at all that is kept."""
+        """What is gone leaves: at the beginning, where most of it is, at once; elsewhere in a look at all at times."""
+        while self._order and self._order[0][1].is_gone:
+            self._order.popleft()
         if len(self._order) <= 2 * self._messages + (_UNTIDY if self._messages else 0):
             return
         self._order = deque(each for each in self._order if not each[1].is_gone)

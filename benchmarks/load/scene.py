@@ -45,10 +45,11 @@ def people(users: int, admins: int) -> list[Person]:
 
 
 class Scene:
-    """Everything in one folder. ``close`` ends all of it."""
+    """Everything in one folder. ``close`` ends all of it. ``kept_minutes``: how long what cells showed is kept."""
 
-    def __init__(self, folder: Path, persons: list[Person]) -> None:
+    def __init__(self, folder: Path, persons: list[Person], kept_minutes: float = 30) -> None:
         self.folder = folder
+        self._kept_minutes = kept_minutes
         self.runtime = RuntimeDir(folder / "run")
         self.port = PORT + os.getpid() % 400
         self._persons = persons
@@ -179,5 +180,6 @@ class Scene:
             f"c.AliquotIdentityProvider.users = {users!r}",
             f"c.Aliquot.agent_options = {options!r}",
             "c.Aliquot.driver = 'softgpu'",
+            f"c.Aliquot.kept_output_minutes = {self._kept_minutes!r}",
         ]
         (self.folder / "config.py").write_text("\n".join(lines) + "\n")

@@ -69,7 +69,7 @@ def test_a_slope_needs_three_moments() -> None:
 def test_what_is_allocated_at_the_beginning_is_no_growth(benchmark_program: ModuleType) -> None:
     times = [18.0 * step for step in range(200)]
     values = [MIB * min(100, 50 + step) + MIB * 0.01 * (step % 2) for step in range(200)]
-    assert benchmark_program.growth_rows(times, values, 3)[-1].holds
+    assert benchmark_program.growth_rows(times, values, 3, 30)[-1].holds
 
 
 @pytest.mark.parametrize("period", [25, 61, 700])
@@ -78,7 +78,7 @@ def test_garbage_that_comes_and_goes_is_no_growth(benchmark_program: ModuleType,
     flagged = 0
     for late in range(0, period, max(1, period // 12)):  # wherever in its way up the end finds it
         values = [MIB * (100 + (second + late) % period * 8 / period) for second in range(3600)]
-        assert benchmark_program.growth_rows(times, values, 3)[-1].holds
+        assert benchmark_program.growth_rows(times, values, 3, 30)[-1].holds
         flagged += slope(times[1800:], values[1800:]).is_growth
     assert flagged or period < 700, "judged by each second some of it is taken for growth"
 
@@ -86,7 +86,7 @@ def test_garbage_that_comes_and_goes_is_no_growth(benchmark_program: ModuleType,
 def test_what_fills_up_is_not_judged_before_it_is_full(benchmark_program: ModuleType) -> None:
     for seconds, holds in ((3000, None), (3600, False)):
         values = [MIB * (100 + 0.01 * second) for second in range(seconds)]
-        row = benchmark_program.growth_rows([float(second) for second in range(seconds)], values, 3)[-1]
+        row = benchmark_program.growth_rows([float(second) for second in range(seconds)], values, 3, 30)[-1]
         assert (row.holds, bool(row.want)) == (holds, holds is False)
 
 
@@ -100,7 +100,7 @@ def test_the_means_of_parts_are_of_equal_parts() -> None:
 def test_a_leak_is_growth(benchmark_program: ModuleType) -> None:
     times = [18.0 * step for step in range(200)]
     values = [MIB * (100 + 0.05 * step + 0.2 * (step % 2)) for step in range(200)]
-    *quarters, rate, _, verdict = benchmark_program.growth_rows(times, values, 3)
+    *quarters, rate, _, verdict = benchmark_program.growth_rows(times, values, 3, 30)
     assert [round(row.value, 1) for row in quarters] == [101.3, 103.8, 106.3, 108.8]
     assert rate.value == pytest.approx(10, rel=0.02)
     assert verdict.holds is False

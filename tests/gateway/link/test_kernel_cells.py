@@ -181,11 +181,13 @@ def test_cells_that_are_forgotten_take_no_memory() -> None:
             kernel.finish(f"run-{run}")
             kernel.now += 200
             kernel.cells.forget_old(kernel.now)
+        kernel.ask("last")
+        kernel.write("last", "text")
+        assert len(kernel.cells._order) <= 2, "what is before it is gone"
 
     assert held_by(work_for_a_day) < 20_000
-    kernel.ask("a")
-    kernel.write("a", "it works on")
-    assert kernel.shown() == [{"name": "stdout", "text": "it works on"}]
+    kernel.write("last", " and more")
+    assert kernel.shown() == [{"name": "stdout", "text": "text and more"}]
 
 
 def test_names_that_a_kernel_makes_up_take_no_memory_without_end() -> None:
