@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import pytest
 from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.agent.processes import start_time_ticks
-from aliquot.gpu_hook.client import AgentClientError, query
+from aliquot.gpu_hook.client import AgentClientError, AgentUnreachable, query
 from aliquot.gpu_hook.protocol import Credit, HookPage, Message, MessageType, Role
 
 HERE = Path(__file__).parent
@@ -30,13 +30,18 @@ MIB = 1 << 20
 Found = TypeVar("Found")
 
 
-def until(claim: Callable[[], Found], seconds: float = 30) -> Found:
-    """Wait for a claim to hold, and return what it found."""
-    deadline = time.monotonic() + seconds
-    while not (found := claim()):
-        assert time.monotonic() < deadline, "the claim did not come true in time"
+def until(claim: Callable[[], Found], seconds: float = 90) -> Found:
+    """Wait for a claim to hold, and return what it found. An agent that does not answer may do so later."""
+    deadline, silence = time.monotonic() + seconds, ""
+    while True:
+        try:
+            if found := claim():
+                return found
+            silence = ""
+        except AgentUnreachable as error:
+            silence = f": {error}"
+        assert time.monotonic() < deadline, f"the claim did not come true in time{silence}"
         time.sleep(0.005)
-    return found
 
 
 class FakeHook:
@@ -44,7 +49,7 @@ class FakeHook:
 
     def __init__(self, kernel_dir: str | Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(10)
+        self.socket.settimeout(60)
         self.socket.connect(f"{kernel_dir}/{protocol.SOCKET_NAME}")
         self.descriptors: list[int] = []
         self.boards: list[tuple[protocol.BoardNotice, int | None]] = []  # what was told, with the descriptor
@@ -161,12 +166,12 @@ class ANode:
     def end(self, number: int = signal.SIGTERM) -> int:
         assert self.process is not None
         self.process.send_signal(number)
-        code = self.process.wait(10)
+        code = self.process.wait(60)
         self.process = None
         return code
 
     def status(self) -> dict[str, Any]:
-        return query("status", runtime_dir=self.folder)
+        return query("status", runtime_dir=self.folder, seconds=60)
 
     def kernel(self, kernel_id: str = "k") -> dict[str, Any] | None:
         return next((k for k in self.status()["kernels"] if k["kernel_id"] == kernel_id), None)
@@ -197,7 +202,7 @@ class ANode:
             hook.close()
         for helper in self.helpers:
             helper.kill()
-            helper.communicate(timeout=10)
+            helper.communicate(timeout=60)
         if self.process is not None:
             self.end(signal.SIGKILL)
         shutil.rmtree(self.folder)
@@ -230,7 +235,7 @@ class AHolder:
 
     def __init__(self, folder: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.settimeout(10)
+        self.socket.settimeout(60)
         self.socket.connect(str(folder / "agent.sock"))
         self.lines = self.socket.makefile("rb")
         self.events: list[dict[str, Any]] = []

@@ -22,7 +22,7 @@ UUID = protocol.device_uuid_bytes("GPU-00000000-0000-0000-0000-0000000000a0")
 def connect(folder: str, charged: int) -> socket.socket:
     table = (protocol.HelloDevice(UUID, charged, 0),) if charged else ()
     hello = protocol.pack(protocol.Hello(protocol.Role.PROCESS, os.getpid(), 0, "fake", table))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 90
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:

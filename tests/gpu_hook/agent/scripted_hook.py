@@ -10,7 +10,6 @@ import asyncio
 import mmap
 import os
 import socket
-import struct
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -34,7 +33,7 @@ from aliquot.gpu_hook.protocol import (
     Wake,
     Welcome,
 )
-from shared_words import store, store_half
+from shared_words import load_half, store, store_half
 
 MIB = 1 << 20
 UUID = protocol.device_uuid_bytes("GPU-00000000-0000-0000-0000-0000000000a0")
@@ -102,7 +101,7 @@ class ScriptedHook:
 
     @property
     def lease(self) -> Lease:
-        return Lease(struct.unpack_from("=I", self.agent_page, AgentPage.LEASE)[0])
+        return Lease(load_half(self.agent_page, AgentPage.LEASE))
 
     def set_word(self, offset: int, value: int) -> None:
         store(self.hook_page, offset, value)

@@ -199,7 +199,7 @@ class TestControlSocket:
         a_holder.reserve(label="x" * 250, attributes={str(i): "y" * 250 for i in range(60)})
         with pytest.raises(OSError, match=r"."):
             a_holder.send(b'{"id":1,"op":"status"}\n' * 1_000_000)
-        a_node.until(lambda: a_node.status()["connections"] == 1, seconds=15)
+        a_node.until(lambda: a_node.status()["connections"] == 1)
 
     @pytest.mark.parametrize(
         ("fields", "want"),
@@ -246,7 +246,7 @@ class TestRestart:
         assert processes[0].stdout.readline() == "0\n"
         for process in processes:
             process.kill()
-        node.until(lambda: node.device()["lent_bytes"] == 0, seconds=1)
+        node.until(lambda: node.device()["lent_bytes"] == 0)
 
     def test_a_stopped_agent_leaves_living_kernels_to_the_next(
         self, an_idle_node: Any, open_holder: Callable[[], Any]
@@ -368,8 +368,9 @@ class TestFolders:
 
 class TestIdle:
     def test_an_idle_agent_ends_and_leaves_its_folder_clean(self, an_idle_node: Any) -> None:
-        an_idle_node.start("--exit-when-idle", "0.3")
-        assert an_idle_node.process.wait(10) == 0
+        command = an_idle_node.command("--log-file", str(an_idle_node.folder / "agent.log"), "--exit-when-idle", "0.3")
+        an_idle_node.process = subprocess.Popen(command)  # it may have ended before anybody asks whether it answers
+        assert an_idle_node.process.wait(60) == 0
         an_idle_node.process = None
         left = {path.name for path in an_idle_node.folder.iterdir()}
         assert left == {"agent.lock", "agent.log", "devices", "kernels"}
@@ -377,13 +378,13 @@ class TestIdle:
     def test_an_agent_with_a_client_is_not_idle_and_ends_when_told(
         self, an_idle_node: Any, open_holder: Callable[[], Any]
     ) -> None:
-        an_idle_node.start("--exit-when-idle", "0.3")
+        an_idle_node.start("--exit-when-idle", "2")
         holder = open_holder()
         assert holder.ask("status")["ok"]
         with pytest.raises(subprocess.TimeoutExpired):
-            an_idle_node.process.wait(1)
+            an_idle_node.process.wait(3)
         assert holder.ask("shutdown")["ok"]
-        assert an_idle_node.process.wait(10) == 0
+        assert an_idle_node.process.wait(60) == 0
         an_idle_node.process = None
 
     def test_agent_json_tells_what_runs(self, a_node: Any) -> None:

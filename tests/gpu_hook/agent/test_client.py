@@ -88,7 +88,7 @@ def test_a_subscriber_hears_of_changes(listen: str, a_node: Any) -> None:
             await asyncio.sleep(0)
             await client.status()  # the subscription was sent before it
             await other.reserve("k", owner="ada", hundredths=25)
-            await asyncio.wait_for(first, 10)
+            await asyncio.wait_for(first, 30)
             await changes.aclose()
 
     asyncio.run(scene())
@@ -107,7 +107,7 @@ def test_a_lost_agent_fails_all_waiters_at_once(a_node: Any) -> None:
         a_node.end(signal.SIGKILL)
         for question in (*questions, waiting):
             with pytest.raises(AgentUnreachable, match="lost the agent"):
-                await asyncio.wait_for(question, 5)
+                await asyncio.wait_for(question, 30)
         with pytest.raises(AgentUnreachable):
             await client.status()
         assert not client.is_connected
@@ -128,7 +128,7 @@ def test_closing_ends_a_subscription_quietly(a_node: Any) -> None:
         await client.status()
         await client.close()
         await client.close()
-        assert await asyncio.wait_for(listener, 5) == 0
+        assert await asyncio.wait_for(listener, 30) == 0
 
     asyncio.run(scene())
 
@@ -153,7 +153,7 @@ def test_an_agent_that_talks_nonsense_is_no_hang(a_folder: Path, answer: bytes) 
     async def scene() -> None:
         client = await AgentClient.connect(a_folder)
         with pytest.raises((AgentUnreachable, AgentUnreadable)):
-            await asyncio.wait_for(client.status(), 5)
+            await asyncio.wait_for(client.status(), 30)
         await client.close()
 
     asyncio.run(scene())
@@ -162,7 +162,7 @@ def test_an_agent_that_talks_nonsense_is_no_hang(a_folder: Path, answer: bytes) 
     else:
         with pytest.raises((AgentUnreachable, AgentUnreadable, AgentRefused)):
             query("status", runtime_dir=a_folder)
-    talker.join(5)
+    talker.join(30)
     listening.close()
 
 
@@ -195,13 +195,13 @@ def test_racing_starters_start_one_agent(an_idle_node: Any) -> None:
     results: list[bool] = []
 
     def starter() -> None:
-        results.append(start_agent(folder, command=FAKE_AGENT, exit_when_idle_seconds=5))
+        results.append(start_agent(folder, command=FAKE_AGENT, exit_when_idle_seconds=30, seconds=60))
 
     threads = [threading.Thread(target=starter) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(90)
     assert sorted(results) == [False] * 7 + [True]
     assert an_idle_node.log().count("event=started") == 1
     pid = find_agent(folder).pid
@@ -227,7 +227,7 @@ def test_an_agent_that_never_answers_is_ended(a_folder: Path) -> None:
 
 
 def test_a_started_agent_outlives_its_starter(an_idle_node: Any) -> None:
-    call = f"start_agent({str(an_idle_node.folder)!r}, command={FAKE_AGENT!r})"
+    call = f"start_agent({str(an_idle_node.folder)!r}, command={FAKE_AGENT!r}, seconds=60)"
     code = f"from aliquot.gpu_hook.client import start_agent; {call}"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=90)
     assert query("shutdown", runtime_dir=an_idle_node.folder)["ok"]

@@ -109,7 +109,7 @@ class CreditMachine(RuleBasedStateMachine):
 
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 
-TestCreditMachine = pytest.mark.soak(pytest.mark.timeout(120 * SOAK)(CreditMachine.TestCase))
+TestCreditMachine = pytest.mark.soak(pytest.mark.timeout(max(300, 120 * SOAK))(CreditMachine.TestCase))
 TestCreditMachine.settings = settings(max_examples=150 * SOAK, stateful_step_count=40, deadline=None)
 
 

@@ -101,7 +101,7 @@ def test_the_quota_holds_between_processes_and_a_killed_one_gives_back(
     assert second.ask(f"alloc {212 * MIB}") == 0
     assert a_ring.device()["charged_bytes"] == 512 * MIB
     first.process.kill()
-    a_ring.until(lambda: a_ring.device()["lent_bytes"] == 212 * MIB, seconds=1)
+    a_ring.until(lambda: a_ring.device()["lent_bytes"] == 212 * MIB)
     assert second.ask(f"alloc {300 * MIB}") == 0
 
 

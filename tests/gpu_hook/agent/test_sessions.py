@@ -104,18 +104,19 @@ class TestCredit:
         idle, busy = a_node.a_hook(), a_node.a_hook()
         idle.hello()
         busy.hello()
-        idle.borrow(400 * MIB)
-        sequence = busy.ask(200 * MIB)
-        recall = idle.receive()
-        assert isinstance(recall, Credit)
-        assert (recall.type, recall.bytes, recall.deadline_milliseconds) == (
-            MessageType.CREDIT_RECALL,
-            88 * MIB,
-            200,
-        )
-        idle.give_back(recall.bytes, sequence=recall.sequence)
-        want = Credit(MessageType.CREDIT_GRANT, 0, 200 * MIB, sequence)
-        assert busy.receive() == want
+        idle.borrow(312 * MIB)
+        for _ in range(5):  # on a busy machine the bytes may come back behind the deadline
+            assert idle.borrow(88 * MIB) == 88 * MIB
+            sequence = busy.ask(200 * MIB)
+            recall = idle.receive()
+            assert isinstance(recall, Credit)
+            want = MessageType.CREDIT_RECALL, 88 * MIB, 200
+            assert (recall.type, recall.bytes, recall.deadline_milliseconds) == want
+            idle.give_back(recall.bytes, sequence=recall.sequence)
+            answer = busy.receive()
+            if answer != Credit(MessageType.CREDIT_GRANT, 0, 0, sequence):
+                break
+        assert answer == Credit(MessageType.CREDIT_GRANT, 0, 200 * MIB, sequence)
 
     def test_a_silent_process_is_not_waited_for_long(self, a_node: Any) -> None:
         silent, busy = a_node.a_hook(), a_node.a_hook()
@@ -146,7 +147,7 @@ class TestEnds:
         assert process.stdout.readline() == f"{QUOTA}\n"
         assert a_node.kernel()["pids"] == [process.pid]
         process.kill()
-        a_node.until(lambda: a_node.device()["lent_bytes"] == 0, seconds=1)
+        a_node.until(lambda: a_node.device()["lent_bytes"] == 0)
         assert a_node.kernel()["pids"] == []
 
     def test_a_child_that_inherited_the_socket_keeps_nothing_alive(self, a_node: Any) -> None:
@@ -163,7 +164,7 @@ class TestEnds:
         os.waitpid(pid, 0)
         grandchild = int(os.read(ours, 32))
         try:
-            a_node.until(lambda: a_node.device()["lent_bytes"] == 0, seconds=1)
+            a_node.until(lambda: a_node.device()["lent_bytes"] == 0)
         finally:
             os.kill(grandchild, signal.SIGKILL)
             os.close(ours)

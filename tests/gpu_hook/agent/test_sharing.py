@@ -182,11 +182,11 @@ def test_a_kernel_swaps_out_when_asked_and_wakes_when_asked(kernels: Callable[..
     refused = kernel.holder.ask("swap_out", kernel_id="a")
     assert refused["code"] == "conflict"
     assert "busy" in refused["message"]
-    kernel.node.until(lambda: kernel.holder.ask("swap_out", kernel_id="a")["ok"], seconds=30)
-    kernel.node.until(lambda: kernel.residency["state"] == "swapped", seconds=30)
+    kernel.node.until(lambda: kernel.holder.ask("swap_out", kernel_id="a")["ok"])
+    kernel.node.until(lambda: kernel.residency["state"] == "swapped")
     assert kernel.residency["swapped_bytes"] == OWN
     assert kernel.holder.ask("wake", kernel_id="a")["ok"]
-    kernel.node.until(lambda: kernel.residency["state"] == "resident", seconds=30)
+    kernel.node.until(lambda: kernel.residency["state"] == "resident")
     assert kernel.cell("count 9") == [OWN]
 
 
@@ -198,8 +198,8 @@ def test_who_waits_is_told_why_and_for_how_long(
     assert watcher.ask("watch", kernel_id="b")["ok"]
     assert first.cell(f"alloc {OWN}", "fill 1") == [0, 0]
     assert second.cell(f"alloc {OWN}", "fill 2") == [0, 0]
-    first.begin(*["spin 200"] * 12)
-    first.node.until(lambda: first.residency["state"] == "resident", seconds=30)
+    first.begin(*["spin 200"] * 16)
+    first.node.until(lambda: first.residency["state"] == "resident")
     second.begin("count 2")
     while (event := watcher.wait_for_event())["reason"] != "turn":
         assert event["event"] == "lease"
@@ -207,7 +207,7 @@ def test_who_waits_is_told_why_and_for_how_long(
     assert event["waits_seconds"] >= 0
     assert event["waiting_calls"] == 1
     assert second.end() == [OWN]
-    first.end(12)
+    first.end(16)
 
 
 def test_two_kernels_of_two_and_a_half_devices_both_finish(kernels: Callable[..., list[AKernel]]) -> None:
@@ -226,7 +226,7 @@ def test_two_kernels_of_two_and_a_half_devices_both_finish(kernels: Callable[...
 def test_a_client_sees_a_kernel_leave_and_come_back(kernels: Callable[..., list[AKernel]]) -> None:
     (kernel,) = kernels("a")
     assert kernel.cell(f"alloc {OWN}", "fill 9") == [0, 0]
-    kernel.node.until(lambda: kernel.residency["idle_seconds"], seconds=30)
+    kernel.node.until(lambda: kernel.residency["idle_seconds"])
 
     async def watch() -> list[str]:
         async with await AgentClient.connect(kernel.node.folder) as client:

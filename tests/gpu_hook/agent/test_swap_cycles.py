@@ -148,7 +148,7 @@ def play(a_folder: Path) -> Callable[..., None]:
         async def run() -> None:
             ring = ARing(a_folder, env, found.stdout.split(), mode)
             try:
-                await asyncio.wait_for(scenario(ring), 100 * SOAK)
+                await asyncio.wait_for(scenario(ring), max(250, 100 * SOAK))
                 ring.ledger.check()
             finally:
                 await ring.close()

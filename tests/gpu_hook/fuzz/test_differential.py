@@ -55,7 +55,7 @@ def expect_equal(pair: Any, first: int, count: int, folder: Path, keeps_seed: bo
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(120 + 60 * SOAK)
+@pytest.mark.timeout(240 + 60 * SOAK)
 def test_answers_are_the_same_through_the_hook(make_pair: Callable[..., Any], tmp_path: Path) -> None:
     pair = make_pair()
     first, count = (0, CI_SEQUENCES) if SOAK == 1 else (random.SystemRandom().randrange(1 << 40), SOAK_SEQUENCES)

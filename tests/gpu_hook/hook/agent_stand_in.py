@@ -17,7 +17,7 @@ from pathlib import Path
 
 from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.protocol import AgentPage, Credit, Hello, HookPage, MessageType, ResidencyMode, Role
-from shared_words import store, store_half
+from shared_words import load, load_half, store, store_half
 
 MIB = 1 << 20
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -43,14 +43,14 @@ class Connection:
     @property
     def has_its_pages(self) -> bool:
         """The hook marks its page when it has mapped it."""
-        return self.hook_page is not None and struct.unpack_from("=I", self.hook_page, 0)[0] == protocol.PAGE_MAGIC
+        return self.hook_page is not None and load_half(self.hook_page, HookPage.MAGIC) == protocol.PAGE_MAGIC
 
     def word(self, device: int, offset: int) -> int:
         return self.page_word(HookPage.DEVICES + device * HookPage.DEVICE_BYTES + offset)
 
     def page_word(self, offset: int) -> int:
         assert self.hook_page is not None
-        return int(struct.unpack_from("=Q", self.hook_page, offset)[0])
+        return load(self.hook_page, offset)
 
 
 class StandIn:

@@ -12,7 +12,7 @@ from typing import Any
 
 from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.protocol import Board, BoardKind, BoardNotice
-from shared_words import store, store_half
+from shared_words import load, load_half, store, store_half
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
@@ -42,10 +42,10 @@ class BoardFile:
 
     @property
     def is_mapped(self) -> bool:
-        return bool(struct.unpack_from("=I", self.map, 0)[0] == protocol.BOARD_MAGIC)
+        return load_half(self.map, Board.MAGIC) == protocol.BOARD_MAGIC
 
     def word(self, offset: int, device: int = 0) -> int:
-        return int(struct.unpack_from("=Q", self.map, Board.DEVICES + device * Board.DEVICE_BYTES + offset)[0])
+        return load(self.map, Board.DEVICES + device * Board.DEVICE_BYTES + offset)
 
     def is_active(self, device: int = 0) -> int:
         return self.word(Board.IS_ACTIVE, device) & 0xFFFFFFFF
@@ -63,7 +63,7 @@ class BoardFile:
             at + number % protocol.BOARD_INTERVALS * Board.INTERVAL_BYTES
             for number in range(max(0, count - protocol.BOARD_INTERVALS), count)
         ]
-        return [struct.unpack_from("=QQ", self.map, slot) for slot in slots]
+        return [(load(self.map, slot), load(self.map, slot + 8)) for slot in slots]
 
 
 def send(connection: Any, notice: BoardNotice, *descriptors: int) -> None:

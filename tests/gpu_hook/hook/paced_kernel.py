@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 from aliquot.gpu_hook.protocol import AgentPage, Gate, HookPage, Pace
+from shared_words import load_half
 
 MIB = 1 << 20
 MS = 1_000_000
@@ -51,7 +51,7 @@ class PacedKernel:
 
     def half(self, offset: int, device: int = 0) -> int:
         at = HookPage.DEVICES + device * HookPage.DEVICE_BYTES + offset
-        return int(struct.unpack_from("=I", self.connection.hook_page, at)[0])
+        return load_half(self.connection.hook_page, at)
 
     def occupied(self, device: int = 0) -> int:
         """Of all that was launched: waits until nothing is in flight."""

@@ -44,19 +44,20 @@ def a_neighbour(kernel: Any, board_files: Any) -> Iterator[Any]:
     with board_files.BoardFile(has_magic=True) as board:
         board.show(1, time.monotonic_ns())
         board_files.send(kernel.connection, BoardNotice(BoardKind.NEIGHBOUR, 0, 0, 0), board.reader)
-        maps = Path(f"/proc/{kernel.program.pid}/maps")
-        kernel.agent.wait_for(lambda: "memfd:board" in maps.read_text())
+        board_files.send(kernel.connection, BoardNotice(BoardKind.GONE, 99))  # refused when the one before is in force
+        log = kernel.node.log
+        kernel.agent.wait_for(lambda: log.exists() and "event=board_refused" in log.read_text())
+        assert "memfd:board" in Path(f"/proc/{kernel.program.pid}/maps").read_text()
         yield board
 
 
 def test_launches_keep_within_what_is_allowed(kernel: Any) -> None:
-    start = kernel.occupied()
+    start, before = kernel.occupied(), kernel.word(HookPage.BLOCKS)
     kernel.order(Pace.TIME, allowed=start + 10 * MS)
     kernel.program.ask("spins('kernel', 300, 100) or wait()")
     kernel.agent.wait_for(kernel.waits)
-    assert kernel.occupied() - start <= 10 * MS + 1 * MS + 10 * MS  # a burst too much, and pauses between launches
     assert kernel.occupied() - start >= 10 * MS * 0.99
-    assert kernel.word(HookPage.BLOCKS) < 300
+    assert kernel.word(HookPage.BLOCKS) - before <= 100 + 20  # pauses between launches are time, too, and a burst more
     kernel.order(Pace.TIME)
     assert kernel.program.answer() == 0
     assert kernel.occupied() - start >= 30 * MS * 0.99
@@ -77,9 +78,9 @@ def test_pace_by_blocks_counts_blocks(kernel: Any) -> None:
 
 def test_the_cap_holds(kernel: Any) -> None:
     kernel.order(Pace.TIME, cap=2, burst_us=200)
-    kernel.program.ask("spins('kernel', 400, 100) or wait()")
+    kernel.program.ask("spins('kernel', 5000, 100) or wait()")
     seen = set()
-    kernel.agent.wait_for(lambda: seen.add(kernel.half(HookPage.IN_FLIGHT)) or kernel.word(HookPage.BLOCKS) >= 405)
+    kernel.agent.wait_for(lambda: seen.add(kernel.half(HookPage.IN_FLIGHT)) or kernel.word(HookPage.BLOCKS) >= 5005)
     assert kernel.program.answer() == 0
     assert max(seen) == 2
 

@@ -16,9 +16,9 @@ def test_work_far_ahead_in_a_default_stream_ends(kind: str, a_paced_kernel: Any)
     kernel.order(Pace.MEASURE)
     assert kernel.program("[spins('kernel', 1, 100) or wait() for _ in range(5)]") == [0] * 5
     assert kernel.program("make_stream(0) and 0") == 0  # one that waits for the legacy stream
-    assert kernel.program(f"spins('{kind}', 300, 100) or wait()") == 0
-    assert kernel.occupied() >= 30 * MS * 0.9
-    assert kernel.occupied() <= 30 * MS * 1.5
+    assert kernel.program(f"spins('{kind}', 1200, 100) or wait()") == 0
+    assert kernel.occupied() >= 120 * MS * 0.9
+    assert kernel.occupied() <= 120 * MS * 1.5
 
 
 def test_work_beside_a_capture_that_is_left_open_ends(a_paced_kernel: Any) -> None:

@@ -260,6 +260,7 @@ def test_processes_of_one_kernel_share_its_quota(a_kernel: tuple[Any, Any], a_no
     spare = connection.word(0, HookPage.CREDIT)
     agent.recall(connection, spare)
     agent.wait_for(lambda: connection.word(0, HookPage.CREDIT) == 0)
+    agent.wait_for(lambda: agent.lent() == 30 * MIB)  # the page is ahead of the message
     assert second(f"alloc({34 * MIB})")[0] == 0
     assert second("alloc(512)")[0] == OUT_OF_MEMORY
 

@@ -213,7 +213,7 @@ def test_mode_off_is_refused_and_nothing_stops(make_kernel: Callable[..., Kernel
 
 def test_a_device_that_does_not_come_to_rest_keeps_everything(a_kernel: Kernel) -> None:
     hurried = a_kernel.new_orders(drain_milliseconds=20)
-    assert a_kernel.program("spin(1500, waits=False)") == 0
+    assert a_kernel.program("spin(2000, waits=False)") == 0
     moved = hurried.swap_out()
     assert (moved.outcome, moved.residency) == (MoveOutcome.BUSY, Residency.RESIDENT), moved
     assert a_kernel.program(FILL) == 0
@@ -226,7 +226,7 @@ def test_a_context_can_end_while_a_late_wait_is_in_it(a_kernel: Kernel) -> None:
     hurried = a_kernel.new_orders(drain_milliseconds=20)
     made = a_kernel.program("new_context()")
     assert made[0] == 0
-    assert a_kernel.program("spin(700, waits=False)") == 0
+    assert a_kernel.program("spin(1300, waits=False)") == 0
     assert hurried.swap_out().outcome is MoveOutcome.BUSY
     assert a_kernel.program(f"end_context({made[1]})") == 0
     assert a_kernel.program(f"use() or {FILL}") == 0
@@ -283,7 +283,7 @@ def test_a_forked_child_neither_waits_nor_moves(a_kernel: Kernel) -> None:
 
 def test_a_move_outlives_the_agent_that_ordered_it(make_kernel: Callable[..., Kernel]) -> None:
     a_kernel = make_kernel(held=0)
-    assert a_kernel.program("spin(1000, waits=False)") == 0
+    assert a_kernel.program("spin(1500, waits=False)") == 0
     a_kernel.begin(MessageType.SWAP_OUT)
     a_kernel.await_residency(Residency.SWAPPING_OUT)
     a_kernel.agent.stop()
@@ -300,7 +300,7 @@ def test_a_move_outlives_the_agent_that_ordered_it(make_kernel: Callable[..., Ke
 
 
 def test_a_fork_during_a_move_harms_neither(a_kernel: Kernel) -> None:
-    assert a_kernel.program("spin(800, waits=False)") == 0
+    assert a_kernel.program("spin(1300, waits=False)") == 0
     a_kernel.begin(MessageType.SWAP_OUT)
     a_kernel.await_residency(Residency.SWAPPING_OUT)
     assert a_kernel.program("in_fork(lambda: info()[0])") == NOT_INITIALIZED

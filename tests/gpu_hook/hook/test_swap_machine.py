@@ -156,7 +156,7 @@ def make_start(
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(120 + 120 * SOAK)
+@pytest.mark.timeout(180 + 120 * SOAK)
 def test_memory_is_what_the_oracle_says_wherever_it_is(make_start: Callable[..., Any]) -> None:
     class Configured(Machine):
         start = staticmethod(make_start)

@@ -24,7 +24,7 @@ FAULTS = ",".join(f"{call}:{nth}={code}" for call in FAILING for nth, code in ((
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(240 * SOAK)
+@pytest.mark.timeout(max(300, 240 * SOAK))
 @pytest.mark.parametrize("quota", [96 * MIB, 512 * MIB], ids=["below_device", "above_device"])
 @pytest.mark.parametrize("chunk", ["2MiB", "16MiB"])
 def test_what_is_charged_is_what_is_used(make_node: Callable[..., Any], families: Any, quota: int, chunk: str) -> None:
@@ -42,7 +42,7 @@ def test_what_is_charged_is_what_is_used(make_node: Callable[..., Any], families
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(120 * SOAK)
+@pytest.mark.timeout(max(300, 120 * SOAK))
 @pytest.mark.parametrize("quota", [96 * MIB, 512 * MIB], ids=["below_device", "above_device"])
 def test_what_is_charged_is_what_is_used_when_the_driver_fails(
     make_node: Callable[..., Any], families: Any, quota: int

@@ -62,6 +62,7 @@ def test_the_board_shows_all_work_and_each_pause(
         agent.wait_for(lambda: board.is_mapped)
         load.go()
         load.wait_done()
+        agent.wait_for(lambda: connection.word(0, HookPage.IN_FLIGHT) & 0xFFFFFFFF == 0 == board.is_active())
         occupied = connection.word(0, HookPage.OCCUPIED)
         shown = [end - start for start, end in board.intervals()]
         assert occupied > 6 * 10 * MS * 0.95
@@ -76,7 +77,7 @@ def test_the_board_is_active_as_long_as_work_lasts(
     a_node: Any, start_load: Callable[..., GpuLoad], board_files: Any
 ) -> None:
     agent = grant(a_node)
-    load = start_load(Load(length_us=1000, launches=300, pause_us=60_000_000), a_node.hooked_env)
+    load = start_load(Load(length_us=1000, launches=1200, pause_us=60_000_000), a_node.hooked_env)
     connection = measure(agent, load.pid)
     with board_files.BoardFile() as board:
         board_files.hand_own(connection, board)
@@ -124,7 +125,7 @@ def test_stretch_is_what_a_neighbour_costs(a_node: Any, start_load: Callable[...
     assert samples.stretch(6) == 0.0  # in a window there is nothing to compare
     agent.write_half(0, AgentPage.SOLO_WINDOW, 6)
     alone = samples.stretch(12)
-    neighbour = start_load(Load(length_us=3000, launches=4), a_node.plain_env)
+    neighbour = start_load(Load(length_us=3000, launches=100), a_node.plain_env)
     neighbour.go()
     neighbour.wait_steps(1)
     beside = samples.stretch(40)

@@ -6,13 +6,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
-import struct
 import threading
 from types import TracebackType
 from typing import Any
 
 from aliquot.gpu_hook.protocol import Actuators, AgentPage, Gate, HookPage, Pace
-from shared_words import store, store_half
+from shared_words import load_half, store, store_half
 
 PAUSE_SECONDS = 0.002
 PORTION_NANOSECONDS = 100_000  # of device time, and as many microseconds of a burst at most
@@ -53,8 +52,7 @@ class TightPace:
     def _order(self, connection: Any, device: int, turn: int, chance: random.Random) -> None:
         page, at = connection.agent_page, AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
         own = HookPage.DEVICES + device * HookPage.DEVICE_BYTES
-        (waiting,) = struct.unpack_from("=I", connection.hook_page, own + HookPage.WAITING_LAUNCHES)
-        self.waits += waiting > 0
+        self.waits += load_half(connection.hook_page, own + HookPage.WAITING_LAUNCHES) > 0
         pace = chance.choice([Pace.TIME] * 5 + [Pace.BLOCKS, Pace.MEASURE, Pace.OFF])
         used = connection.word(device, HookPage.BLOCKS if pace is Pace.BLOCKS else HookPage.OCCUPIED)
         more = chance.choice([0, 1, 3, PORTION_NANOSECONDS]) if turn % 4 else 20 * PORTION_NANOSECONDS

@@ -15,7 +15,7 @@ SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(60 * SOAK)
+@pytest.mark.timeout(max(300, 60 * SOAK))
 def test_damaged_images_are_refused_or_understood(compile_with: Any) -> None:
     sources = [HERE / "images.c", *sorted(SOFTGPU.glob("image*.c"))]
     program = compile_with("address,undefined", sources, f"-I{SOFTGPU}", "-fno-sanitize-recover=undefined")

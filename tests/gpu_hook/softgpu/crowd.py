@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import subprocess
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -61,13 +62,36 @@ class Crowd:
         self._reader.stdin.flush()
         return [float(word) for word in self._reader.stdout.readline().split()]
 
-    def busy_while(self, index: int, steps: int) -> list[float]:
-        """Device time of each while one of them does so many steps; from when all are under way."""
+    def busy_for(self, us: float) -> list[float]:
+        """Device time of each while together they have so much; from when all are under way. For steps that last
+        longer, so that no host comes late with its next one."""
+        start = before = self.busy_us()
+        while not all(own > first for first, own in zip(start, before, strict=True)):
+            time.sleep(0.002)
+            before = self.busy_us()
+        while sum(after := self.busy_us()) - sum(before) < us:
+            time.sleep(0.01)
+        return [late - early for early, late in zip(before, after, strict=True)]
+
+    def steps_beside(self, count: int) -> list[list[Step]]:
+        """So many steps of each, of loads without end: the others are under way all the time."""
         for member in self.members:
             member.wait_steps(1)
-        before = self.busy_us()
-        self.members[index].wait_steps(len(self.members[index].steps) + steps)
-        return [after - own for own, after in zip(before, self.busy_us(), strict=True)]
+        begun = [len(member.steps) + 1 for member in self.members]
+        return [
+            member.wait_steps(first + count)[first : first + count]
+            for first, member in zip(begun, self.members, strict=True)
+        ]
+
+    def rest(self) -> Crowd:
+        """All end behind their present step, and stay on the GPU, idle."""
+        for member in self.members:
+            assert member.process.stdin is not None
+            member.process.stdin.write("stop\n")
+            member.process.stdin.flush()
+        for member in self.members:
+            member.wait_done()
+        return self
 
 
 def median_us(steps: list[Step]) -> float:

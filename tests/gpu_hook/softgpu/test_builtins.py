@@ -49,7 +49,7 @@ def test_hash_follows_its_definition(a_machine):
 def test_work_does_all_its_rounds(a_machine, rounds):
     said = a_machine.run(f"""
         start(); result = alloc(8)[1]; first, last = event(), event()
-        check(launch("aliquot_spin", u64(50_000_000))); check(cuda.cuEventRecord(first, None))
+        check(launch("aliquot_spin", u64(300_000_000))); check(cuda.cuEventRecord(first, None))
         check(launch("aliquot_work", u64({rounds}), u64(result))); check(cuda.cuEventRecord(last, None))
         say(int.from_bytes(download(result, 8), "little"), elapsed(first, last))
     """)
@@ -108,7 +108,7 @@ def test_memory_freed_by_another_stream_is_an_illegal_address(a_machine):
         start(); a, b = vp(), vp(); p = u64()
         for s in (a, b): check(cuda.cuStreamCreate(ctypes.byref(s), 1))
         check(cuda.cuMemAllocAsync(ctypes.byref(p), ctypes.c_size_t(4096), a))
-        check(launch("aliquot_spin", u64(50_000_000), stream=a))
+        check(launch("aliquot_spin", u64(500_000_000), stream=a))
         check(launch("aliquot_fill", p, ctypes.c_uint32(1), u64(4), stream=a))
         check(cuda.cuMemFreeAsync(p, b)); check(cuda.cuStreamSynchronize(b))
         say(cuda.cuStreamSynchronize(a))

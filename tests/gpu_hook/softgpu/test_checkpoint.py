@@ -16,7 +16,7 @@ _TARGET = """
         say(download(p, 16 * MIB) == data, free_bytes() // MIB)
 """
 _KEEPER = """
-    check(cuda.cuInit(0))
+    check(cuda.cuInit(0)); say("up")
     def state(pid):
         found = ctypes.c_int(-1); error = cuda.cuCheckpointProcessGetState(pid, ctypes.byref(found))
         return error or found.value
@@ -42,7 +42,9 @@ def _ask(client: subprocess.Popen[str], line: str) -> str:
 
 
 def _start(a_machine, more: str = "pass"):
-    target, keeper = a_machine.popen(_TARGET.format(more=more)), a_machine.popen(_KEEPER)
+    keeper = a_machine.popen(_KEEPER)
+    assert keeper.stdout.readline() == "up\n"  # before the target's work begins, which does not last for ever
+    target = a_machine.popen(_TARGET.format(more=more))
     return target, keeper, int(target.stdout.readline())
 
 

@@ -10,7 +10,7 @@ def test_events_read_simulated_time_not_the_walls(a_machine):
         a_machine.run("""
             start()
             first, last = event(), event()
-            check(launch("aliquot_spin", u64(100_000_000)))  # so that all below is queued before its turn comes
+            check(launch("aliquot_spin", u64(500_000_000)))  # so that all below is queued before its turn comes
             check(cuda.cuEventRecord(first, None))
             for _ in range(50): check(launch("aliquot_spin", u64(1_000_000)))
             check(cuda.cuEventRecord(last, None))
@@ -27,7 +27,7 @@ def test_default_launch_takes_the_configured_time(make_machine):
         machine.run("""
             start(); p = alloc(4096)[1]
             first, last = event(), event()
-            check(launch("aliquot_spin", u64(100_000_000)))
+            check(launch("aliquot_spin", u64(500_000_000)))
             check(cuda.cuEventRecord(first, None))
             for _ in range(10): check(launch("aliquot_fill", u64(p), ctypes.c_uint32(1), u64(1024)))
             check(cuda.cuEventRecord(last, None))
@@ -43,9 +43,11 @@ def test_copy_takes_bytes_by_link_speed(make_machine):
     said = float(
         machine.run("""
             start(); p = alloc(32 * MIB)[1]; data = bytes(32 * MIB)
-            first, last = event(), event()
-            check(cuda.cuEventRecord(first, None)); upload(p, data); check(cuda.cuEventRecord(last, None))
-            say(elapsed(first, last))
+            first, last, took = event(), event(), []
+            for _ in range(4):
+                check(cuda.cuEventRecord(first, None)); upload(p, data); check(cuda.cuEventRecord(last, None))
+                took.append(elapsed(first, last))
+            say(min(took))
         """)
     )
     want_milliseconds = 32 * 1.048576
@@ -72,7 +74,7 @@ def test_two_hogs_get_half_of_the_device_each(a_machine):
         hog.stdin.write("go\n")
         hog.stdin.flush()
     busy = [int(hog.communicate(timeout=90)[0]) for hog in hogs]
-    assert 0.7 < busy[0] / busy[1] < 1.4
+    assert 0.5 < busy[0] / busy[1] < 2
 
 
 def test_stream_waits_for_the_event_of_another(a_machine):
@@ -82,7 +84,7 @@ def test_stream_waits_for_the_event_of_another(a_machine):
         for s in (a, b): check(cuda.cuStreamCreate(ctypes.byref(s), 1))
         done = event()
         check(launch("aliquot_fill", u64(p), ctypes.c_uint32(1), u64(4), stream=a))
-        check(launch("aliquot_spin", u64(30_000_000), stream=a))
+        check(launch("aliquot_spin", u64(500_000_000), stream=a))
         check(launch("aliquot_fill", u64(p), ctypes.c_uint32(2), u64(4), stream=a))
         check(cuda.cuEventRecord(done, a))
         say(cuda.cuEventQuery(done))
@@ -100,8 +102,8 @@ def test_default_stream_orders_blocking_streams_and_spares_the_others(a_machine)
         start()
         blocking, free = vp(), vp()
         check(cuda.cuStreamCreate(ctypes.byref(blocking), 0)); check(cuda.cuStreamCreate(ctypes.byref(free), 1))
-        check(launch("aliquot_spin", u64(200_000_000), stream=free))
-        check(launch("aliquot_spin", u64(10_000_000), stream=blocking))
+        check(launch("aliquot_spin", u64(900_000_000), stream=free))
+        check(launch("aliquot_spin", u64(300_000_000), stream=blocking))
         mark = event(); check(cuda.cuEventRecord(mark, None))
         say(cuda.cuEventQuery(mark)); check(cuda.cuEventSynchronize(mark))
         say(cuda.cuStreamQuery(blocking), cuda.cuStreamQuery(free))

@@ -113,7 +113,8 @@ def test_launch_whose_memory_was_unmapped_before_its_turn_is_illegal(a_machine):
         _PROPERTIES
         + """
     start(); base = reserve(UNIT); check(map(base, UNIT, create(UNIT)[1])); check(allow(base, UNIT))
-    check(launch("aliquot_spin", u64(20_000_000))); check(launch("aliquot_fill", u64(base), ctypes.c_uint32(1), u64(4)))
+    check(launch("aliquot_spin", u64(500_000_000)))
+    check(launch("aliquot_fill", u64(base), ctypes.c_uint32(1), u64(4)))
     check(unmap(base, UNIT)); say(cuda.cuCtxSynchronize(), alloc(512)[0])
     """
     )
