@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import re
@@ -174,13 +175,15 @@ class LabPage:
 
     def run_command(self, label: str) -> None:
         """By the command palette, with the keyboard alone."""
+        from playwright.sync_api import TimeoutError as Late  # else only where browser tests run
+
         self.page.wait_for_function(_HAS_SHORTCUTS)  # they come with the settings: a key pressed before is lost
         found = self.page.locator(".lm-CommandPalette-item", has_text=label).first
         for _ in range(_PALETTE_TRIES):  # it closes when a widget that is still loading takes the focus
             self.page.keyboard.press("Control+Shift+C")
             self.page.keyboard.type(label, delay=10)
-            self.page.wait_for_timeout(200)
-            if found.is_visible():
+            with contextlib.suppress(Late):
+                found.wait_for(timeout=2_000)
                 break
             self.page.keyboard.press("Escape")
         found.wait_for()

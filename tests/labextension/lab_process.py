@@ -20,6 +20,7 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests"))  # for take_screenshot.py, a program
+from ports import free_port  # noqa: E402
 from quick_start import python_m  # noqa: E402
 from started import Started  # noqa: E402
 
@@ -55,7 +56,7 @@ class LabProcess(Started):
         options: tuple[str, ...] = (),
         port: int = 0,
     ) -> None:
-        self._port = port
+        self._port = port or free_port()
         self._options = options
         self._home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
         self.notebooks = self._home / "work"
@@ -81,7 +82,7 @@ class LabProcess(Started):
         return self._process is not None and self._process.poll() is None
 
     def start_again(self) -> None:
-        """At the same address, where it was given a port, with a token that is new; a browser has its cookie."""
+        """At the same address, with a token that is new; a browser has its cookie."""
         self._start()
 
     def end_kernels(self) -> None:
@@ -141,7 +142,8 @@ class LabProcess(Started):
 
     def _start(self) -> None:
         command = [*python_m(*self._words()), "--no-browser", "--allow-root"]
-        command += [f"--ServerApp.port={self._port}", f"--ServerApp.root_dir={self.notebooks}"]
+        command += [f"--ServerApp.port={self._port}", "--ServerApp.port_retries=0"]
+        command += [f"--ServerApp.root_dir={self.notebooks}"]
         command += self._options or ["--Aliquot.keep_kernels=never"]
         with (self._home / "log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -155,13 +157,14 @@ class LabProcess(Started):
         self._wait_for_address(self._process)
 
     def _wait_for_address(self, process: subprocess.Popen[bytes]) -> None:
-        """The server writes its address once it listens."""
+        """The server writes its address a moment before it listens."""
         path = self._home / "jupyter" / f"jpserver-{process.pid}.json"
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline and process.poll() is None:
             try:
                 found = json.loads(path.read_text())
-            except (FileNotFoundError, json.JSONDecodeError):
+                urllib.request.urlopen(f"{found['url']}api", timeout=5).close()
+            except (OSError, json.JSONDecodeError):
                 time.sleep(0.05)
                 continue
             self.url, self.token = found["url"], found["token"]

@@ -84,7 +84,7 @@ def test_a_kernel_is_seen_swapped_and_woken_from_its_notebook(an_empty_lab: LabP
     line.get_by_text("· swapped").wait_for()
     page.keyboard.press("Escape")
     window.wait_for(state="detached")
-    assert page.evaluate("() => document.activeElement.closest('.aliquot-KernelItem') !== null")
+    page.wait_for_function("() => document.activeElement.closest('.aliquot-KernelItem') !== null")
     with page.expect_response(re.compile(r"/aliquot/api/kernels/[^/]+/hint")) as hint:
         page.locator(".jp-CodeCell .cm-content").nth(1).click()
     assert hint.value.ok
@@ -102,6 +102,7 @@ def test_a_cell_of_a_kernel_in_the_queue_says_for_what_it_waits(an_empty_lab: La
     badges = page.locator(".jp-CodeCell .aliquot-CellBadge")
     badges.get_by_text("waits for a GPU: next in the queue").first.wait_for()
     badges.get_by_text("0 free on gpu0").first.wait_for()
+    badges.nth(1).wait_for(state="attached")  # hidden while the cell is queued behind another
     assert badges.count() == 2
     page.locator(".jp-NotebookPanel").get_by_role("status").get_by_text("The cell waits for a GPU").wait_for()
     _end_kernel(an_empty_lab, neighbour)

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.browser
 
 def _eventually(page: Page, claim: Callable[[], bool], what: str) -> None:
     """Waits until a claim about the test's own side holds; the browser's side has Playwright's waits."""
-    for _ in range(200):
+    for _ in range(800):
         if claim():
             return
         page.wait_for_timeout(50)
-    pytest.fail(f"never so within 10 s: {what}")
+    pytest.fail(f"never so within 40 s: {what}")
 
 
 def test_palette_shows_the_panel_and_the_keyboard_opens_the_notebook(
@@ -88,6 +88,7 @@ def test_ended_kernels_say_why_and_are_put_away_for_good(a_scripted_lab: LabPage
     panel.get_by_role("button", name="Put old.ipynb away").click()
     ended.filter(has_text="old.ipynb").wait_for(state="detached")
     a_scripted_lab.reload()
+    a_scripted_lab.finish_command("aliquot:show-gpu-kernels")  # whether it is open again is not the matter here
     ended.filter(has_text="big.ipynb").wait_for()
     assert ended.filter(has_text="old.ipynb").count() == 0
     assert a_scripted_lab.errors == []

@@ -61,7 +61,7 @@ def test_a_size_is_picked_by_keyboard_remembered_and_changed(a_real_lab: LabPage
     _wait_for_kernel(a_real_lab, "Python 3 (ipykernel) · 0.37 GPU · 7 GiB")
 
     a_real_lab.start_command("notebook:change-kernel")
-    assert dialog.get_by_role("radio", name="Custom").is_checked()
+    dialog.get_by_role("radio", name="Custom", checked=True).wait_for()
     dialog.get_by_role("radio", name="0.25 GPU, 4 GiB", exact=True).check()
     dialog.get_by_role("status").get_by_text("Changes at once").wait_for()
     dialog.get_by_role("button", name="Select Kernel").click()
@@ -81,7 +81,7 @@ def test_a_size_too_large_is_refused_in_words_and_the_nearest_proposed(
     refusal.get_by_text("asks for 4 GPUs").wait_for()
     assert "the largest is 1 GPU" in refusal.inner_text()
     assert dialog.get_by_role("combobox").locator("option").all_inner_texts() == ["Python 3 (ipykernel)", "No Kernel"]
-    assert dialog.get_by_role("radio", name="1 GPU, 16 GiB").is_checked()
+    dialog.get_by_role("radio", name="1 GPU, 16 GiB", checked=True).wait_for()
     assert a_real_lab.violations(".jp-Dialog") == []
     dialog.get_by_role("radio", name="Custom").check()
     dialog.get_by_role("spinbutton", name="GPU share").fill("3")
@@ -121,6 +121,7 @@ def _pick_by_keyboard(lab: LabPage, dialog: Locator) -> None:
     """0.37 GPU with 7 GiB: the focus begins on the dialog's button, and goes round."""
     keys = lab.page.keyboard
     dialog.get_by_role("radio", name="No GPU").wait_for()
+    lab.page.wait_for_function("() => document.activeElement?.closest('.jp-Dialog-button')")
     keys.press("Tab")
     keys.press("Tab")
     keys.press("ArrowUp")  # from the first to the last

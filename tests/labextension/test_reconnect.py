@@ -59,7 +59,7 @@ def test_a_page_reconnects_by_itself_and_shows_the_running_cells_whole_output(
     output = a_page.locator(".jp-OutputArea-output")
     output.filter(has_text="line 9").first.wait_for()
     a_mortal_lab.kill_and_start_again()
-    output.filter(has_text=f"number is {_LINES - 1}").first.wait_for(timeout=60_000)
+    output.filter(has_text=f"number is {_LINES - 1}").first.wait_for(timeout=180_000)
     shown = "".join(output.all_inner_texts()).split("number is")[0].split("\n")
     assert [line for line in shown if line] == [f"line {number}" for number in range(_LINES)]
     a_page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for()

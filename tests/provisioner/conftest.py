@@ -43,7 +43,7 @@ class Node:
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(how)
-            process.wait(10)
+            process.wait(60)
 
     def answers(self) -> bool:
         try:
@@ -91,7 +91,7 @@ def end_relays(runtime: RuntimeDir) -> None:
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         host = os.pidfd_open(int(runtime.relay_lock.read_text().split()[0]))
         signal.pidfd_send_signal(host, signal.SIGTERM)
-        select.select([host], [], [], 10)
+        select.select([host], [], [], 60)
         os.close(host)
 
 

@@ -113,7 +113,7 @@ def test_its_death_is_seen_with_its_signal(left_behind: Any, kernelspecs: Any) -
         manager = await adopted(kernelspecs, left_behind)
         os.kill(left_behind[2]["process"][0], signal.SIGKILL)
         provisioner: Any = manager.provisioner
-        assert await asyncio.wait_for(provisioner.wait(), 10) == -signal.SIGKILL
+        assert await asyncio.wait_for(provisioner.wait(), 60) == -signal.SIGKILL
         assert not manager.has_kernel
         await manager.restart_kernel(now=True)
         assert await printed(manager, "print(1)") == "1\n"
@@ -126,7 +126,7 @@ def test_one_that_died_meanwhile_is_found_dead(left_behind: Any, kernelspecs: An
     pid = left_behind[2]["process"][0]
     descriptor = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
-    select.select([descriptor], [], [], 10)
+    select.select([descriptor], [], [], 60)
     os.close(descriptor)
 
     async def scene() -> None:

@@ -27,7 +27,7 @@ def test_a_process_is_polled_signalled_and_waited_for() -> None:
         assert await runtime.poll(process) is None
         waiting = asyncio.ensure_future(runtime.wait(process))
         await runtime.signal(process, signal.SIGTERM)
-        assert await asyncio.wait_for(waiting, 5) == -signal.SIGTERM
+        assert await asyncio.wait_for(waiting, 30) == -signal.SIGTERM
         await runtime.signal(process, signal.SIGTERM)
 
     asyncio.run(scene())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -78,11 +79,13 @@ def test_a_start_and_an_end_in_two_event_loops(a_node: Any, kernelspecs: Any) ->
     assert a_node.kernels() == {}
 
 
-async def _refused(manager: AsyncKernelManager, want_error: type[Exception], *want_words: str) -> None:
+async def _refused(manager: AsyncKernelManager, want_error: type[Exception], *want_words: str) -> str:
+    """Why."""
     with pytest.raises(want_error) as caught:
         await manager.start_kernel()
     for word in want_words:
         assert word in str(caught.value)
+    return str(caught.value)
 
 
 def test_a_full_node_names_the_queue_in_time(a_node: Any, kernelspecs: Any) -> None:
@@ -90,14 +93,14 @@ def test_a_full_node_names_the_queue_in_time(a_node: Any, kernelspecs: Any) -> N
         holder = a_manager(kernelspecs, "light.gpu-0.5")
         await holder.start_kernel()
         waiter = a_manager(kernelspecs, "python3.gpu-1", wait_seconds=0.3)
-        await _refused(
+        why = await _refused(
             waiter,
             errors.QueueTimeoutError,
             "asked 1 GPU",
             "0.5 free on gpu0",
             f"held by {user_name()} 0.5 (light.gpu-0.5)",
-            "waited 0 s",
         )
+        assert re.search(r"waited \d+ s", why)
         assert list(a_node.kernels()) == [holder.kernel_id]
         await holder.shutdown_kernel(now=True)
 
@@ -123,7 +126,7 @@ def test_a_kernel_that_waits_starts_when_room_returns(a_node: Any, kernelspecs: 
         await asyncio.wait({starting}, timeout=0.3)
         assert not starting.done()
         await holder.shutdown_kernel(now=True)
-        await asyncio.wait_for(starting, 15)
+        await asyncio.wait_for(starting, 60)
         assert list(a_node.kernels()) == [waiter.kernel_id]
         await waiter.shutdown_kernel(now=True)
 
@@ -198,7 +201,7 @@ def test_an_agent_that_was_restarted_hears_of_the_kernel_again(a_node: Any, kern
         await manager.start_kernel()
         a_node.stop(signal.SIGKILL)
         a_node.start()
-        deadline = asyncio.get_running_loop().time() + 10
+        deadline = asyncio.get_running_loop().time() + 60
         while not (kernels := a_node.kernels()) or not kernels[manager.kernel_id]["pids"]:
             assert asyncio.get_running_loop().time() < deadline
             await asyncio.sleep(0.05)
@@ -206,7 +209,7 @@ def test_an_agent_that_was_restarted_hears_of_the_kernel_again(a_node: Any, kern
         assert kernels[manager.kernel_id]["pids"] == [manager.provisioner.pid]
         await manager.shutdown_kernel(now=True)
         # A renewal that was under way may reach the agent after the release: its closed connection then ends it.
-        deadline = asyncio.get_running_loop().time() + 5
+        deadline = asyncio.get_running_loop().time() + 30
         while a_node.kernels():
             assert asyncio.get_running_loop().time() < deadline
             await asyncio.sleep(0.05)
@@ -227,7 +230,7 @@ def test_a_client_that_is_killed_leaves_nothing(a_node: Any, kernelspecs: Any, u
     client.kill()
     client.wait()
     client.stdout.close()
-    until(lambda: a_node.kernels() == {}, 20)
+    until(lambda: a_node.kernels() == {})
     until(lambda: not os.path.exists(f"/proc/{pid}"))
 
 

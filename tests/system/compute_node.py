@@ -105,7 +105,7 @@ class ComputeNode:
         if self.agent is not None and self.agent.poll() is None:
             self.agent.send_signal(signal.SIGTERM)
             try:
-                self.agent.wait(20)
+                self.agent.wait(60)
             finally:
                 self.agent.kill()
                 self.agent.wait()

@@ -24,6 +24,7 @@ import websocket
 from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
 from aliquot.gpu_hook.client import AgentClientError, query
 from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
+from ports import free_port
 from quick_start import python_m
 
 sys.path.insert(0, str(Path(__file__).parent))  # for what several files of this folder share
@@ -148,6 +149,10 @@ class Kernel:
     def on_node(self) -> Any:
         return next((k for k in self.server.status()["kernels"] if k["id"] == self.id), None)
 
+    def used_bytes(self) -> Any:
+        """On the node, where it is not while it starts again: then None."""
+        return (self.on_node() or {}).get("used_bytes")
+
     def reconnect(self) -> None:
         """As a browser does after a restart."""
         if self._socket is not None:
@@ -259,7 +264,8 @@ def a_granted_kernel(an_agent: object, a_folder: Path, an_environment: dict[str,
 def start_server(folder: Path, environment: dict[str, str], name: str, *options: str) -> Server:
     """A server of the user's own: plain ``jupyter server``, with Aliquot enabled by its installation alone."""
     command = [*python_m("jupyter_server"), "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
-    command += ["--port=0", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={folder}"]
+    command += [f"--port={free_port()}", "--ServerApp.port_retries=0"]
+    command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={folder}"]
     # Tests stop servers by SIGTERM, and want nothing left behind; those about survival choose otherwise.
     command += ["--Aliquot.keep_kernels=never", *options]
     runtime = folder / f"jupyter-{name}"

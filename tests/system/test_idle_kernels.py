@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
-from aliquot.gpu_hook.client import query
+from aliquot.gpu_hook.client import AgentClientError, query
 from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 from aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_client.blocking.client import BlockingKernelClient
@@ -49,7 +49,14 @@ class Node:
         command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
         with (self._folder / "agent.log").open("w") as log:
             self._agent = subprocess.Popen([*command, *options], env=self._environment, stdout=log, stderr=log)
-        self.until(lambda: (self.run_dir / "agent.sock").exists())
+        self.until(self._answers)
+
+    def _answers(self) -> bool:
+        """Its socket is there a moment before it listens."""
+        try:
+            return bool(query("status", runtime_dir=self.run_dir))
+        except AgentClientError:
+            return False
 
     def restart_agent(self) -> None:
         assert self._agent is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ KERNELS, USERS = 1000, 200
 FEW_KERNELS, FEW_USERS, FEW_SECONDS = 24, 6, 6.0
 # What is opened once and stays: the history's file, keep-alive connections, threads' ends.
 SPARE_DESCRIPTORS = 30
+# Which changes happen is chance, and fewer do on a busy machine.
+MORE_ROUNDS = 10
 # Minutes at the factor of `make soak`, which is 20.
 CHURN_SECONDS = 6.0 * float(os.environ.get("ALIQUOT_SOAK", "1"))
 
@@ -62,17 +65,23 @@ def leaves_nothing(scene: Scene, kernels: int, seconds: float, per_second: float
         told.append(scene.generate(**command))
         return told[-1]
 
+    def churn() -> dict[str, int]:
+        return dict(do(do="churn", seconds=seconds / 2, per_second=per_second)["done"])
+
     assert do(do="start", count=kernels, at_once=8)["kernels"] == kernels
     do(do="listen")
-    first = do(do="churn", seconds=seconds / 2, per_second=per_second)["done"]
+    changes = Counter(churn())
     do(do="hush")
     scene.start_again()
     do(do="find", count=kernels)
     do(do="listen")
-    second = do(do="churn", seconds=seconds / 2, per_second=per_second)["done"]
+    changes.update(churn())
+    for _ in range(MORE_ROUNDS):
+        if not all(changes.values()):
+            changes.update(churn())
     ended = do(do="end", at_once=8)
 
-    assert all(first[what] + second[what] for what in first), "each kind of change happened"
+    assert all(changes.values()), f"each kind of change happened: {changes}"
     assert (ended["held_gpus"], ended["left"]) == (0, 0)
     assert sum(one["foreign"] for one in told) == 0, "somebody was told of somebody else's kernel"
     assert [failure for one in told for failure in one["failures"]] == []

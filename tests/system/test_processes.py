@@ -71,7 +71,7 @@ def run(a_granted_kernel: Any, a_folder: Any) -> Callable[..., Any]:
         program = a_folder / "program.py"
         program.write_text(PRELUDE + textwrap.dedent(code))
         process = a_granted_kernel.start(sys.executable, str(program))
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=180)
         assert process.returncode == 0, output
         return json.loads(output.splitlines()[-1])
 
@@ -117,7 +117,7 @@ def test_spawned_workers_and_subprocesses_share_the_quota(run: Callable[..., Any
         def work(amount, queue, done):
             begin()
             queue.put(alloc(amount)[0])
-            done.wait(30)
+            done.wait(120)
 
         if __name__ == "__main__":
             begin()
@@ -221,4 +221,4 @@ def test_every_byte_is_back_when_the_processes_have_ended(
     run: Callable[..., Any], a_granted_kernel: Any, eventually: Callable[..., Any]
 ) -> None:
     run("begin(); alloc(700 * MIB); in_child(lambda: 1); say(0)")
-    eventually(lambda: a_granted_kernel.lent_bytes() == a_granted_kernel.used_bytes() == 0, 5)
+    eventually(lambda: a_granted_kernel.lent_bytes() == a_granted_kernel.used_bytes() == 0)

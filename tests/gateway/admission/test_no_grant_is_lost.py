@@ -125,7 +125,7 @@ SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(120 * SOAK)
+@pytest.mark.timeout(max(300, 120 * SOAK))
 @given(st.lists(st.sampled_from(STEPS), min_size=5, max_size=100), st.integers(0, 2**32))
 @settings(max_examples=250 * SOAK, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_grant_is_lost_or_given_twice(desk: Any, steps: list[str], seed: int) -> None:

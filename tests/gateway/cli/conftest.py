@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from aliquot.gpu_hook.client import AgentClientError, query
 
 START_SECONDS = 90.0
 
@@ -59,11 +60,20 @@ def an_agent(an_environment: dict[str, str], a_runtime_folder: Path) -> Iterator
     with (a_runtime_folder / "agent.out").open("wb") as log:
         agent = subprocess.Popen(command, env=an_environment, stdout=log, stderr=log)
     deadline = time.monotonic() + START_SECONDS
-    while not (a_runtime_folder / "agent.sock").exists():
+    while not _answers(a_runtime_folder):
         assert agent.poll() is None, (a_runtime_folder / "agent.out").read_text()
-        assert time.monotonic() < deadline, "the agent did not listen in time"
+        assert time.monotonic() < deadline, "the agent did not answer in time"
         time.sleep(0.02)
     yield agent
     if agent.poll() is None:
         agent.send_signal(signal.SIGTERM)
-        agent.wait(10)
+        agent.wait(60)
+
+
+def _answers(runtime_folder: Path) -> bool:
+    """Its socket is there a moment before it listens."""
+    try:
+        query("status", runtime_dir=runtime_folder)
+    except AgentClientError:
+        return False
+    return True

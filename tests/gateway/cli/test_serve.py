@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 START_SECONDS = 90.0
 TOKEN = "a-token-of-this-test"
@@ -56,8 +57,8 @@ def a_gateway_process() -> Iterator[Gateway]:
         "JUPYTER_TOKEN": TOKEN,
         "HOME": str(folder),
     }
-    options = ["--ServerApp.ip=127.0.0.1", "--ServerApp.port=0", f"--ServerApp.root_dir={folder}", "--allow-root"]
-    options += ["--Aliquot.keep_kernels=never"]
+    options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={free_port()}", "--ServerApp.port_retries=0"]
+    options += [f"--ServerApp.root_dir={folder}", "--allow-root", "--Aliquot.keep_kernels=never"]
     log = (folder / "serve.log").open("wb")
     command = [sys.executable, "-m", "aliquot.gateway.app", "serve", *options, "--Aliquot.driver=softgpu"]
     # Tests that a shell runs in the background inherit an ignored SIGINT, which a server would respect.
@@ -74,7 +75,7 @@ def a_gateway_process() -> Iterator[Gateway]:
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(90)
         log.close()
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -98,7 +99,7 @@ def test_ctrl_c_without_a_terminal_ends_its_kernels() -> None:
         code, answer = gateway.get("/api/kernels", method="POST", body={"name": "python3.gpu-0.25"})
         assert code == 201, answer
         gateway.process.send_signal(signal.SIGINT)
-        gateway.process.wait(20)
+        gateway.process.wait(90)
         log = (Path(gateway.environment["HOME"]) / "serve.log").read_text()
         assert "Shutting down 1 extension" in log
         assert "Parent appears to have exited" not in log

@@ -29,9 +29,12 @@ from aliquot.gateway.top_source import Look, TopSource
 from aliquot.gateway.top_view import Screen, rows_of, share_bar, top_view
 from aliquot.gpu_hook.client import read_status
 from aliquot.gpu_hook.paths import RuntimeDir
+from ports import free_port
 from rich.console import Console
 
 PATIENCE_SECONDS = 60.0
+LAST_WORDS_SECONDS = 30.0
+LAST_WORDS = ("\x1b[?1049l", "\x1b[?25h")
 COMPUTE = {
     **{"share_entitled": 0.25, "share_used": 0.125, "own_seconds": 4.0, "stretch": None, "throttled_seconds": 3.0},
     **{"bound_milliseconds": 2.0, "pace": "paced", "reason": "production is active", "unholdable": False},
@@ -209,11 +212,16 @@ class Terminal:
         os.write(self._master, keys)
 
     def end(self) -> int:
+        """How it ended. The terminal may pass its last words on after its end."""
         code = self.program.wait(PATIENCE_SECONDS)
-        with contextlib.suppress(OSError):
-            while chunk := os.read(self._master, 1 << 16):
-                self.text += chunk.decode(errors="replace")
-        return code
+        deadline = time.monotonic() + LAST_WORDS_SECONDS
+        while True:
+            try:
+                self.text += os.read(self._master, 1 << 16).decode(errors="replace")
+            except OSError:
+                if all(word in self.text for word in LAST_WORDS) or time.monotonic() > deadline:
+                    return code
+                time.sleep(0.02)
 
     def close(self) -> None:
         if self.program.poll() is None:
@@ -269,8 +277,7 @@ def test_it_ends_as_it_found_the_terminal(a_top: Callable[..., Terminal], a_held
     else:
         top.press(b"q")
     assert top.end() == 0
-    assert "\x1b[?1049l" in top.text, "the screen before is back"
-    assert "\x1b[?25h" in top.text, "and its cursor"
+    assert [word for word in LAST_WORDS if word not in top.text] == [], "the screen before is back, and its cursor"
     assert "Traceback" not in top.text
     assert termios.tcgetattr(top.slave) == top.before
 
@@ -298,7 +305,8 @@ def a_gateway(
     """A parameter of the test is one option more."""
     jupyter = str(a_runtime_folder / "jupyter")
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", jupyter)
-    options = ["--ServerApp.ip=127.0.0.1", "--ServerApp.port=0", "--allow-root", "--Aliquot.keep_kernels=never"]
+    options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={free_port()}", "--ServerApp.port_retries=0"]
+    options += ["--allow-root", "--Aliquot.keep_kernels=never"]
     options += [getattr(request, "param", "--log-level=WARN")]
     with (a_runtime_folder / "serve.out").open("wb") as log:
         gateway = subprocess.Popen(

@@ -48,7 +48,7 @@ class Node:
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(how)
-            process.wait(10)
+            process.wait(60)
 
     def kernels(self) -> dict[str, Any]:
         return {kernel["kernel_id"]: kernel for kernel in query("status", runtime_dir=self.folder)["kernels"]}

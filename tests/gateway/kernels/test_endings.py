@@ -141,7 +141,7 @@ async def test_a_kernel_that_keeps_dying_says_how_while_it_is_restarted_and_when
     await until(lambda: kernel.last_crash is not None)
     assert kernel.last_crash.code is want_code
     assert want_words in kernel.last_crash.message
-    await until(lambda: kernel_id not in a_gateway.kernels, 20)
+    await until(lambda: kernel_id not in a_gateway.kernels, 90)
     ending = only(remembered).ending
     assert ending.code is want_code
     assert want_words in ending.message
@@ -185,7 +185,8 @@ async def test_a_restart_that_its_owner_asked_for_is_no_end(
     kernel_id = await start("python3.gpu-0.25")
     kernel = a_gateway.kernels.get_kernel(kernel_id)
     await kernel.ready
-    answer = await jp_fetch("api", "kernels", kernel_id, "restart", method="POST", body=json.dumps({}))
+    path = ("api", "kernels", kernel_id, "restart")
+    answer = await jp_fetch(*path, method="POST", body=json.dumps({}), request_timeout=120)
     assert answer.code == 200
     assert remembered.listed() == ()
     assert kernel.last_crash is None

@@ -14,12 +14,13 @@ from tornado.httpclient import HTTPClientError
 
 
 async def start(fetch: Any, name: str) -> str:
-    answer = await fetch("api", "kernels", method="POST", body=json.dumps({"name": name}))
+    answer = await fetch("api", "kernels", method="POST", body=json.dumps({"name": name}), request_timeout=120)
     return str(json.loads(answer.body)["id"])
 
 
 async def act(fetch: Any, kernel_id: str, action: str) -> Any:
-    return await fetch("api", "kernels", kernel_id, action, method="POST", allow_nonstandard_methods=True)
+    more = {"allow_nonstandard_methods": True, "request_timeout": 120}
+    return await fetch("api", "kernels", kernel_id, action, method="POST", **more)
 
 
 async def execute(
@@ -43,7 +44,7 @@ async def execute(
 
 async def ready(gateway: Any, kernel_id: str) -> Any:
     kernel = gateway.kernels.get_kernel(kernel_id)
-    await asyncio.wait_for(asyncio.shield(kernel.ready), 30)
+    await asyncio.wait_for(asyncio.shield(kernel.ready), 90)
     return kernel
 
 
@@ -82,7 +83,7 @@ async def test_autorestart_after_sigkill_keeps_the_grant(a_gateway: Any, jp_fetc
     client.stop_channels()
     first_pid = kernel.provisioner.pid
     os.kill(first_pid, signal.SIGKILL)
-    await until(lambda: kernel.provisioner.pid != first_pid and kernel.has_kernel, 20)
+    await until(lambda: kernel.provisioner.pid != first_pid and kernel.has_kernel, 90)
     await ready(a_gateway, kernel_id)
     assert a_gateway.held() == {kernel_id}
     assert await execute(a_gateway, kernel_id, "print('back')") == "back\n"
@@ -100,7 +101,7 @@ async def test_a_kernel_that_keeps_dying_gives_its_grant_back_and_leaves_no_rela
     kernel._restarter.time_to_dead = 0.2
     kernel._restarter.stop()
     kernel._restarter.start()
-    await until(lambda: kernel_id not in a_gateway.kernels, 20)
+    await until(lambda: kernel_id not in a_gateway.kernels, 90)
     await until(lambda: a_gateway.held() == set())
     assert a_gateway.node.kernels() == {}
     await until(lambda: not relay.folder.exists())
@@ -241,8 +242,8 @@ async def test_a_kernel_that_is_being_restarted_can_be_ended(
 
     monkeypatch.setattr(kernel, "_async_launch_kernel", held)
     os.kill(kernel.provisioner.pid, signal.SIGKILL)
-    await asyncio.wait_for(is_launching.wait(), 30)
-    ending = asyncio.ensure_future(jp_fetch("api", "kernels", kernel_id, method="DELETE"))
+    await asyncio.wait_for(is_launching.wait(), 90)
+    ending = asyncio.ensure_future(jp_fetch("api", "kernels", kernel_id, method="DELETE", request_timeout=120))
     await asyncio.wait({ending}, timeout=0.2)
     may_launch.set()
     assert (await ending).code == 204

@@ -54,7 +54,7 @@ async def test_a_full_gateway_queues_and_its_time_out_names_the_queue(a_gateway:
     connection, _ = await ask(a_gateway, "holder", Request(GpuShare(100)))
     ahead = asyncio.ensure_future(ask(a_gateway, "ahead", HALF))
     await until(lambda: a_gateway.admission.waiting("ahead") is not None)
-    manager = a_manager("light.gpu-0.5", wait_seconds=0.4)
+    manager = a_manager("light.gpu-0.5", wait_seconds=2.0)
     with pytest.raises(errors.QueueTimeoutError, match=r"asked 0.5 GPU; 0 free on gpu0; .* with 1 request before it"):
         await manager.start_kernel()
     await connection.release()
@@ -111,7 +111,7 @@ async def test_a_bad_question_gets_its_answer(a_gateway: Any, until: Any, line: 
     path = RuntimeDir(a_gateway.node.folder).gateway_socket
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(json.dumps(line).encode() + b"\n")
-    answer = json.loads(await asyncio.wait_for(reader.readline(), 5))
+    answer = json.loads(await asyncio.wait_for(reader.readline(), 30))
     assert (answer["ok"], answer["code"]) == (False, want_code)
     assert answer["message"]
     assert await reader.read() == b""
@@ -121,7 +121,7 @@ async def test_a_bad_question_gets_its_answer(a_gateway: Any, until: Any, line: 
 async def test_what_is_no_json_ends_the_connection(a_gateway: Any) -> None:
     reader, writer = await asyncio.open_unix_connection(RuntimeDir(a_gateway.node.folder).gateway_socket)
     writer.write(b"GET / HTTP/1.1\n\n")
-    assert await asyncio.wait_for(reader.read(), 5) == b""
+    assert await asyncio.wait_for(reader.read(), 30) == b""
     writer.close()
 
 

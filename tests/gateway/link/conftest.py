@@ -98,7 +98,8 @@ class House:
         self.kernel_id = ""
 
     async def start_kernel(self) -> str:
-        answer = await self.fetch("api", "kernels", method="POST", body=json.dumps({"name": "python3"}))
+        body = json.dumps({"name": "python3"})
+        answer = await self.fetch("api", "kernels", method="POST", body=body, request_timeout=120)
         self.kernel_id = str(json.loads(answer.body)["id"])
         return self.kernel_id
 
@@ -116,9 +117,10 @@ class House:
         """The relay's."""
         return Path(self.server.kernel_manager.get_kernel(self.kernel_id).ip).parent
 
-    def bytes_to_write(self) -> int:
-        """What the gateway holds for its websockets."""
-        streams = [port.websocket_handler.ws_connection.stream for port in self.link._ports.values()]
+    def bytes_to_write(self, *sessions: str) -> int:
+        """What the gateway holds for its websockets; or for those of these sessions."""
+        ports = [port for name, port in self.link._ports.items() if not sessions or name in sessions]
+        streams = [port.websocket_handler.ws_connection.stream for port in ports]
         return sum(stream._total_write_index - stream._total_write_done_index for stream in streams)
 
     async def model(self) -> dict[str, Any]:

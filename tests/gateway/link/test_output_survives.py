@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from .conftest import House
 
 # As fast as the kernel can: whatever is on its way when a websocket closes must come again.
 COUNT = "import time\nfor i in range({n}):\n    print(i, flush=True)\n    time.sleep(0.0005)\n"
+LINES = "line = 'x' * 99_999\nfor i in range(400):\n    print(line, flush=True)\n"
 
 
 def numbers(messages: Sequence[Message]) -> list[int]:
@@ -74,22 +76,26 @@ async def test_a_second_websocket_of_a_session_takes_its_place(a_house: House) -
     assert (await a_house.model())["connections"] == 1
 
 
-async def test_a_browser_that_does_not_read_bounds_what_the_gateway_holds(a_house: House, until: Any) -> None:
+async def test_a_browser_that_does_not_read_bounds_what_the_gateway_holds(
+    a_house: House, until: Any, tmp_path: Path
+) -> None:
     """40 MB are printed, and nobody reads: the window's 8 MiB are on their way, the rest is the relay's."""
-    slow = await a_house.browser().open()
-    asked = await slow.run("line = 'x' * 99_999\nfor i in range(400):\n    print(line, flush=True)")
-    await until(lambda: a_house.link.activity.is_busy)
+    slow, done = await a_house.browser().open(), tmp_path / "done"
+    asked = await slow.run(f"{LINES}import pathlib\npathlib.Path({str(done)!r}).touch()")
+    await until(done.exists)
     await until(lambda: not a_house.link.activity.is_busy)
-    assert 0 < a_house.bytes_to_write() < 10 << 20
+    await until(lambda: a_house.bytes_to_write() > 0)
+    assert a_house.bytes_to_write() < 10 << 20
     assert len(text_of(await slow.finish(asked))) == 40_000_000
 
 
 async def test_a_tab_that_does_not_read_is_waited_for_and_its_end_is_counted(a_house: House, until: Any) -> None:
     slow, quick = await a_house.browser(session="slow").open(), await a_house.browser(session="quick").open()
-    asked = await quick.run("line = 'x' * 99_999\nfor i in range(400):\n    print(line, flush=True)")
+    asked = await quick.run(LINES)
     for _ in range(20):
         await quick.read()
-    await until(lambda: a_house.link.waiting > 0)
+    # So much that the socket, which is read again while it closes, does not take it before its end is known.
+    await until(lambda: a_house.link.waiting > 0 and a_house.bytes_to_write("slow") > 4 << 20)
     await slow.close()
     assert len(text_of(await quick.finish(asked))) == 40_000_000
     assert a_house.link.dropped["closed_socket"] > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,12 +52,18 @@ class TestWithLimits:
         return {"ZMQChannelsWebsocketConnection": limits}
 
     @pytest.mark.parametrize("protocol", ["v1", "legacy"])
-    async def test_what_was_kept_for_a_browser_comes_whole(self, a_house: House, protocol: str, until: Any) -> None:
+    async def test_what_was_kept_for_a_browser_comes_whole(
+        self, a_house: House, protocol: str, until: Any, tmp_path: Path
+    ) -> None:
         browser = await a_house.browser(protocol).open()
         count = "for i in range(200):\n    print(i, flush=True)\n"
-        asked = await browser.run(f"import time\ntime.sleep(0.5)\n{count}time.sleep(1)")
+        go = tmp_path / "go"
+        wait = f"import os, time\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.01)\n"
+        asked = await browser.run(f"{wait}{count}time.sleep(1)")
         await browser.until(lambda m: m.type == "execute_input")
         await browser.close()
+        await until(lambda: not a_house.link._ports)
+        go.touch()
         await until(lambda: not a_house.link.activity.is_busy)
         await browser.open()
         assert text_of(await browser.finish(asked)).split() == [str(i) for i in range(200)]

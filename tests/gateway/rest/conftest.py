@@ -81,6 +81,8 @@ def a_server(jp_serverapp: ServerApp) -> ServerApp:
 
 
 Ask = Callable[..., Any]
+# Many a request starts a kernel.
+REQUEST_SECONDS = 120
 
 
 def write_light_spec(kernels: Path, **more: Any) -> None:
@@ -128,7 +130,7 @@ def ask(
                 body=sent,
                 allow_nonstandard_methods=True,
                 follow_redirects=False,
-                **more,
+                **{"request_timeout": REQUEST_SECONDS, **more},
             )
         except HTTPClientError as error:
             if error.response is None:

@@ -17,9 +17,9 @@ KERNEL = "/aliquot/api/kernels/{kernel_id}"
 
 @pytest.fixture
 def jp_server_config(jp_server_config: Config) -> Config:
-    # Told after a second of rest, and ended two seconds later: time enough between for the few requests of a test.
-    jp_server_config.Culling.idle_seconds = 3.0
-    jp_server_config.Culling.warning_seconds = 2.0
+    # Told after two seconds of rest, and ended four later: time enough between for the few requests of a test.
+    jp_server_config.Culling.idle_seconds = 6.0
+    jp_server_config.Culling.warning_seconds = 4.0
     return jp_server_config
 
 
@@ -57,7 +57,7 @@ async def test_a_cell_is_spared_its_kernel_announced_kept_and_ended(ask: Ask, a_
     client.start_channels()
     try:
         await client.wait_for_ready(timeout=90)
-        cell = asyncio.ensure_future(client.execute_interactive("import time; time.sleep(4)", timeout=90))
+        cell = asyncio.ensure_future(client.execute_interactive("import time; time.sleep(5)", timeout=90))
         seen = []
         await until(somebody.soon, lambda soon: kernel.execution_state == "busy" and soon is None)
         while kernel.execution_state == "busy":
@@ -66,11 +66,11 @@ async def test_a_cell_is_spared_its_kernel_announced_kept_and_ended(ask: Ask, a_
         assert (await cell)["content"]["status"] == "ok"
     finally:
         client.stop_channels()
-    assert len(seen) > 10
-    assert seen == [None] * len(seen), "a silent cell that runs longer than the idle time is work"
+    assert len(seen) > 3
+    assert seen == [None] * len(seen), "a silent cell is work: by now the end of an idle kernel would be told"
 
     soon = await until(somebody.soon, bool)
-    assert (soon["reason"], soon["can_keep"]) == ("kernels that are idle for 3 s are ended", True)
+    assert (soon["reason"], soon["can_keep"]) == ("kernels that are idle for 6 s are ended", True)
     assert await somebody.keep("bob") == 404, "somebody else's kernel is not there"
     assert await somebody.keep("nobody") == 403
     assert await somebody.keep() == 204
@@ -80,7 +80,7 @@ async def test_a_cell_is_spared_its_kernel_announced_kept_and_ended(ask: Ask, a_
 
     report = await until(somebody.report, lambda report: report is not None and report["state"] == "ended")
     assert report["ending"]["code"] == "culled"
-    assert report["reason"] == report["ending"]["message"] == "the kernel was ended after 3 s idle"
+    assert report["reason"] == report["ending"]["message"] == "the kernel was ended after 6 s idle"
     assert report["ending"]["at"] >= again["at"]
     assert somebody.kernel_id not in somebody.manager
     status = (await somebody.ask("alice", "GET", "aliquot/api/status")).json

@@ -121,7 +121,7 @@ def test_the_kernel_ends_with_its_owner_and_nothing_is_left(a_house: House) -> N
 
 def test_an_orphan_is_asked_to_end_and_says_why_it_did(a_house: House) -> None:
     async def scene() -> None:
-        record = await a_house.kernel(orphan_seconds=1.0)
+        record = await a_house.kernel(orphan_seconds=3.0)
         gateway = await Gateway(record).connect()
         cell = gateway.execute("input()")
         await gateway.until(lambda m: isinstance(m, dict) and m["msg_type"] == "input_request")
@@ -154,7 +154,7 @@ def test_a_kernel_that_never_had_a_gateway_connect_is_an_orphan_too(a_house: Hou
 
 def test_a_relay_whose_folder_was_removed_ends_with_its_kernel(a_house: House) -> None:
     async def scene() -> None:
-        record = await a_house.kernel(orphan_seconds=1.0)
+        record = await a_house.kernel(orphan_seconds=3.0)
         async with a_client(record):
             shutil.rmtree(record.folder)
         await until(lambda: not kernel_lives(record) and not lives(record))
@@ -273,7 +273,7 @@ def test_a_host_that_does_not_start_says_why(a_house: House) -> None:
 
 def test_an_idle_host_ends_and_one_with_a_relay_does_not(a_house: House) -> None:
     async def scene() -> None:
-        a_house.settings = client.RelaySettings(exit_when_idle_seconds=0.5)
+        a_house.settings = client.RelaySettings(exit_when_idle_seconds=2.0)
         record = await a_house.relay()
         pid = a_house.host_pid
         ticks = start_time_ticks(pid) or 0

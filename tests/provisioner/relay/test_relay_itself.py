@@ -70,11 +70,12 @@ def test_a_kernel_that_others_start_is_found_and_its_end_is_seen(a_house: House)
 
 def test_an_orphan_that_others_started_is_asked_to_end(a_house: House) -> None:
     async def scene() -> None:
-        record = await a_house.relay(orphan_seconds=2.0)
+        record = await a_house.relay(orphan_seconds=3.0)
+        gateway = await Gateway(record).connect()  # else it is an orphan while the stranger still starts
         stranger = Stranger(record)
         try:
             async with a_client(record):
-                pass
+                gateway.link.close()
             await until(lambda: not lives(record))
             assert await asyncio.to_thread(stranger.wait) == 0
             assert (client.read_ended(record) or client.Ended(None, None, None, None, 0)).reason == "orphaned"

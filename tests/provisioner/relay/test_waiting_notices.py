@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,16 @@ def an_agent(a_house: House) -> Iterator[Agent]:
 
 def notices(gateway: Gateway, cell: str) -> list[dict[str, Any]]:
     return [m for m in gateway.messages if parent(m) == cell and "Aliquot" in m["content"].get("text", "")]
+
+
+async def a_quick_cell(gateway: Gateway) -> str:
+    """One that was over within a second."""
+    while True:
+        began = time.monotonic()
+        cell = gateway.execute("1")
+        await gateway.done(cell)
+        if time.monotonic() - began < 1:
+            return cell
 
 
 def test_a_waiting_cell_is_told_on_its_stderr_and_on_every_way(a_house: House, an_agent: Agent, tmp_path: Any) -> None:
@@ -50,8 +61,7 @@ def test_a_waiting_cell_is_told_on_its_stderr_and_on_every_way(a_house: House, a
             done.touch()
             await gateway.done(cell)
             an_agent.tell("lease", record.kernel_id, waits_seconds=30.0)
-            after = gateway.execute("1")
-            await gateway.done(after)
+            after = await a_quick_cell(gateway)
             assert len(notices(gateway, cell)) == 1
             assert notices(gateway, after) == [], "a cell is told after a second"
 

@@ -119,7 +119,7 @@ async def kill_at_random(a_node: Any, until: float, dice: random.Random) -> Coun
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(120 if SOAK == 1 else 600 + 30 * SOAK)
+@pytest.mark.timeout(300 if SOAK == 1 else 600 + 30 * SOAK)
 def test_a_gateway_killed_at_random_loses_no_kernel_and_no_line(a_node: Any, eventually: Any) -> None:
     dice = random.Random(int(os.environ.get("ALIQUOT_SEED", "4")))
     gateway = a_node.serve().wait_until_up()
