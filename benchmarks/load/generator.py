@@ -135,7 +135,7 @@ class Generator:
 
     async def _change(self, done: dict[str, int]) -> None:
         user, what = self._dice.choice(self._users), self._dice.random()
-        if what < 0.3 and user.kernels:
+        if what < 0.3 and len(user.kernels) > 1:  # of the first the notebook is open
             await user.end_kernel(user.kernels[-1])
             done["ended"] += 1
             await user.start_kernel(self._kernel)
