@@ -49,6 +49,8 @@ class User:
         self._events: asyncio.Task[None] | None = None
         self._channels: WebSocketClientConnection | None = None
         self._waiting: dict[str, asyncio.Future[None]] = {}
+        # Who comes while he comes or goes waits: of two streams opened at once one would never be closed.
+        self._opens = asyncio.Lock()
 
     # ---- status
 
@@ -93,33 +95,39 @@ class User:
 
     async def leave(self) -> None:
         """Close all."""
-        if self._events is not None:
-            self._events.cancel()
-            await asyncio.gather(self._events, return_exceptions=True)
-            self._events = None
-        self.drop_channels()
-        await self.client.leave()
-        await self._wishes.leave()
+        async with self._opens:
+            if self._events is not None:
+                self._events.cancel()
+                await asyncio.gather(self._events, return_exceptions=True)
+                self._events = None
+            self._drop_channels()
+            await self.client.leave()
+            await self._wishes.leave()
 
     # ---- websockets
 
     async def listen(self) -> None:
         """Hear of its kernels, and open one of them."""
-        if self._events is None:
-            events = await self._open("/aliquot/api/events")
-            self._events = asyncio.create_task(self._hear(events))
-        if self._channels is None and self.kernels:
-            await self.open_channels(self.kernels[0])
+        async with self._opens:
+            if self._events is None:
+                events = await self._open("/aliquot/api/events")
+                self._events = asyncio.create_task(self._hear(events))
+            if self._channels is None and self.kernels:
+                await self._open_channels(self.kernels[0])
 
     async def open_channels(self, kernel_id: str) -> None:
-        """A notebook's socket."""
-        self.drop_channels()
+        """A notebook's socket, instead of the one it had."""
+        async with self._opens:
+            await self._open_channels(kernel_id)
+
+    async def _open_channels(self, kernel_id: str) -> None:
+        self._drop_channels()
         path = f"/api/kernels/{kernel_id}/channels?session_id={uuid.uuid4().hex}"
         url = f"ws://127.0.0.1:{self._port}{path}"
         request = HTTPRequest(url, headers={"Authorization": f"token {self._token}"})
         self._channels = await websocket_connect(request, on_message_callback=self._take)
 
-    def drop_channels(self) -> None:
+    def _drop_channels(self) -> None:
         """As a laptop that is shut."""
         if self._channels is not None:
             self._channels.close()
@@ -159,7 +167,8 @@ class User:
                 seen.events += 1
                 if not self.is_admin and json.loads(message)["owner"] != self.name:
                     seen.foreign += 1
-            self._seen().failures.append("events: the stream ended")
+            why = f"{events.close_code} {events.close_reason or ''}".strip()
+            self._seen().failures.append(f"events: the stream ended ({why})")
         finally:
             events.close()
 
