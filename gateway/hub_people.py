@@ -76,7 +76,7 @@ class HubPeople:
         new = file.with_suffix(".new")
         try:
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as written:
-                json.dump(told, written)
+                written.write(json.dumps(told))
                 written.flush()
                 os.fsync(written.fileno())
             new.replace(file)

@@ -83,7 +83,7 @@ class KernelRecords:
         # Not synced: kernels do not outlive a power cut, so their records need not.
         try:
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-                json.dump({"version": _VERSION, **asdict(record), "shares": record.shares.report()}, file)
+                file.write(json.dumps({"version": _VERSION, **asdict(record), "shares": record.shares.report()}))
             os.replace(new, self._path(record.kernel_id))
         except OSError as error:
             self._report(f"the record of kernel {record.kernel_id} cannot be written: {error}")

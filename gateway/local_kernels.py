@@ -18,7 +18,7 @@ from aliquot.provisioner.resources import Grant, Request
 from jupyter_client.kernelspec import NoSuchKernel
 
 # Values of kernels that are no more.
-_SPARE = 256
+_SPARE = 64
 
 
 class KernelManagers(Protocol):

@@ -15,7 +15,7 @@ from aliquot.gpu_hook.agent_reports import KernelStatus, NodeStatus
 Report = dict[str, Any]
 _NO_KERNELS: Mapping[str, KernelStatus] = {}
 # Reports of kernels that are no more: the last that ended are shown for a while.
-_SPARE = 256
+_SPARE = 64
 
 
 class _Made:
@@ -85,4 +85,4 @@ class ReportMemo:
         ids = frozenset(there())
         self._reports = {key: made for key, made in self._reports.items() if key[0] in ids}
         self._texts = {one: text for one, text in self._texts.items() if one in ids}
-        self._limit = len(self._reports) * 5 // 4 + _SPARE
+        self._limit = len(self._reports) * 17 // 16 + _SPARE

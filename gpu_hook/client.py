@@ -42,7 +42,7 @@ from .agent_reports import (
 from .paths import PathError, RuntimeDir, check_runtime_dir, find_runtime_dir
 from .residency_reports import LeaseEvent
 from .status_reader import StatusReader
-from .waiting import end_task, outlasting_task, within
+from .waiting import end_task, forget_reading, outlasting_task, within
 
 __all__ = [
     "PROTOCOL_VERSION",
@@ -282,6 +282,7 @@ class AgentClient:
         self._fail(AgentUnreachable(f"the connection to the agent at {self._path} was closed by us"))
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
+        forget_reading(self._writer.transport)
 
     async def __aenter__(self) -> AgentClient:
         return self

@@ -6,6 +6,7 @@ Before Python 3.12 it loses a cancellation that meets the end of what it waits f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
@@ -40,6 +41,15 @@ def outlasting(act: Callable[[], T]) -> T:
 def outlasting_task(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
     """A task that is begun so."""
     return outlasting(lambda: asyncio.create_task(work, name=name))
+
+
+def forget_reading(transport: object) -> None:
+    """Of a connection that is lost: asyncio's transport holds itself by the method that reads.
+
+    With its socket it would wait for a look for garbage. The name is private to CPython's selector_events.
+    """
+    with contextlib.suppress(AttributeError):
+        transport._read_ready_cb = None  # type: ignore[attr-defined]
 
 
 async def end_task(task: asyncio.Future[Any]) -> None:

@@ -88,7 +88,7 @@ def write_entry(folder: Path, entry: Entry) -> None:
     """Replace the file. Not synced: it is of use only while the processes live, so no power cut needs it."""
     new = folder / f"{_NAME}.new"
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-        json.dump({"version": _VERSION, **asdict(entry)}, file)
+        file.write(json.dumps({"version": _VERSION, **asdict(entry)}))
     os.replace(new, folder / _NAME)
 
 

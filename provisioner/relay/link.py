@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from aliquot.gpu_hook.waiting import within
+from aliquot.gpu_hook.waiting import forget_reading, within
 from aliquot.provisioner.errors import RelayProtocolError, RelayUnavailableError
 
 from .again import CAPABILITY
@@ -372,7 +372,5 @@ class _Stream(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._writable.set()
         end, self._take, self._end = self._end, _nothing, _nothing  # its link holds it, and need not be held by it
-        with contextlib.suppress(AttributeError):
-            # asyncio's own holds itself by this method, and with its socket would wait for a look for garbage.
-            self._transport._read_ready_cb = None  # type: ignore[union-attr]  # private to CPython's selector_events
+        forget_reading(self._transport)
         end(self._reason if error is None else str(error) or type(error).__name__)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +133,20 @@ def test_closing_ends_a_subscription_quietly(a_node: Any) -> None:
         assert await asyncio.wait_for(listener, 30) == 0
 
     asyncio.run(scene())
+
+
+def test_a_closed_clients_connection_is_freed_without_a_look_for_garbage(a_node: Any) -> None:
+    async def scene() -> weakref.ref[Any]:
+        async with await AgentClient.connect(a_node.folder) as client:
+            await client.hello("test")
+            return weakref.ref(client._writer.transport)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(scene())() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("answer", [b"hello\n", b"[]\n", b"", b'{"id":1,"ok":true}\n'])
