@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from load import in_use
 from load.figures import means, percentile, slope
 from load.scene import DEVICES, Scene, people
 from report import Row, at_least, at_most, publish
@@ -33,6 +34,7 @@ _WARM = 0.5
 _FILLED = 0.99
 # The rest is judged by the means of so many parts: memory goes up and down by garbage, and in step with minutes.
 _PARTS = 23
+_QUARTERS = ("first", "second", "third", "last")
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -107,12 +109,24 @@ def growth_rows(times: list[float], values: list[float], rate: float, kept_minut
     minutes = (times[-1] - times[first]) / 60
     what = f"memory's growth over the last {minutes:.1f} min of churn, {rate:g} changes/s"
     verdict = ("= 0", not found.is_growth) if times[first] >= _FILLED * 60 * kept_minutes else ()
-    quarters = zip(("first", "second", "third", "last"), means(values, 4), strict=False)
+    quarters = zip(_QUARTERS, means(values, 4), strict=False)
     return [
         *(Row(f"memory of its own, mean of the churn's {name} quarter", one / MIB, "MiB") for name, one in quarters),
         Row(what, found.value, "MiB/h"),
         Row("… half the width of its 95 % interval", found.margin, "MiB/h"),
         Row("… it is growth (1: the whole interval is above 0)", float(found.is_growth), "", *verdict),
+    ]
+
+
+def in_use_rows(blocks: list[float], malloc: list[float]) -> list[Row]:
+    """What the gateway's own allocators have in use: where this stays, growth is what they keep for later."""
+    return [
+        Row(f"{what} in use, mean of the churn's {name} quarter", one / unit, unit_name)
+        for what, values, unit, unit_name in (
+            ("Python's blocks", blocks, 1000, "thousand"),
+            ("malloc's bytes", malloc, MIB, "MiB"),
+        )
+        for name, one in zip(_QUARTERS, means(values, 4), strict=False)
     ]
 
 
@@ -193,10 +207,12 @@ class Run:
         ]
 
     def _churn(self) -> None:
+        before = len(in_use.read(self.scene.folder)[0])
         with Memory(self.scene.gateway.pid) as memory:
             seen = self._do(do="churn", seconds=self.asked.churn, per_second=self.asked.rate)
         self.rows += status_rows(f"churn, {self.asked.rate:g} changes a second", seen)
         self.rows += growth_rows(memory.times, memory.bytes, self.asked.rate, self.asked.kept_minutes)
+        self.rows += in_use_rows(*in_use.read(self.scene.folder, before))
         self.rows += [Row(f"churn: {what}", count, "") for what, count in seen["done"].items()]
         self.rows.append(Row("events heard by all", seen["events"], ""))
 

@@ -181,5 +181,7 @@ class Scene:
             f"c.Aliquot.agent_options = {options!r}",
             "c.Aliquot.driver = 'softgpu'",
             f"c.Aliquot.kept_output_minutes = {self._kept_minutes!r}",
+            "from load.in_use import note",
+            f"note({str(self.folder)!r})",
         ]
         (self.folder / "config.py").write_text("\n".join(lines) + "\n")

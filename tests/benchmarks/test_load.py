@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
+from load import in_use
 from load.figures import means, percentile, slope
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -104,6 +107,23 @@ def test_a_leak_is_growth(benchmark_program: ModuleType) -> None:
     assert [round(row.value, 1) for row in quarters] == [101.3, 103.8, 106.3, 108.8]
     assert rate.value == pytest.approx(10, rel=0.02)
     assert verdict.holds is False
+
+
+def test_what_a_process_has_in_use_is_told_from_inside_it(benchmark_program: ModuleType, tmp_path: Path) -> None:
+    program = f"import load.in_use, time; load.in_use.note({str(tmp_path)!r}); kept = [[] for _ in range(200_000)]"
+    process = subprocess.Popen([sys.executable, "-c", f"{program}; input()"], stdin=subprocess.PIPE, cwd=BENCHMARKS)
+    try:
+        while not (tmp_path / "in-use.txt").exists() or len(in_use.read(tmp_path, 1)[0]) < 1:
+            assert process.poll() is None
+            time.sleep(0.05)
+    finally:
+        process.communicate(b"\n")
+    blocks, malloc = in_use.read(tmp_path)
+    assert blocks[-1] > 200_000
+    assert malloc[-1] > 1 << 20
+    rows = benchmark_program.in_use_rows([1e3, 2e3, 3e3, 4e3], [MIB, 2 * MIB, 3 * MIB, 4 * MIB])
+    assert [row.value for row in rows] == [1, 2, 3, 4, 1, 2, 3, 4]
+    assert not any(row.want for row in rows)
 
 
 def test_a_slow_answer_in_fifty_breaks_the_bound_on_the_status(benchmark_program: ModuleType) -> None:

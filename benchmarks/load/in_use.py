@@ -1,0 +1,48 @@
+"""What a process has in use, told from inside it: memory that its allocators keep for later is not a leak.
+
+The load benchmark's gateway is told by its configuration file to ``note``; a line a second: blocks, and bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import time
+from pathlib import Path
+
+_SECONDS = 1.0
+_NAME = "in-use.txt"
+
+
+class _Mallinfo2(ctypes.Structure):
+    _names = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    _fields_ = [(name, ctypes.c_size_t) for name in _names]
+
+
+def note(folder: str) -> None:
+    """Begin to write, over whatever a process of before wrote there."""
+    threading.Thread(target=_write, args=(Path(folder) / _NAME,), daemon=True, name="in-use").start()
+
+
+def read(folder: Path, since: int = 0) -> tuple[list[float], list[float]]:
+    """Blocks of Python's allocator, and bytes of malloc's; from the line ``since`` on."""
+    lines = [line.split() for line in (folder / _NAME).read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [float(blocks) for blocks, _ in lines[since:]], [float(used) for _, used in lines[since:]]
+
+
+def _write(path: Path) -> None:
+    with path.open("w", buffering=1) as file:
+        while True:
+            print(sys.getallocatedblocks(), _malloc_bytes(), file=file)
+            time.sleep(_SECONDS)
+
+
+def _malloc_bytes() -> int:
+    """Of glibc's malloc, its own mappings included; 0 where it does not say."""
+    mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo2 is None:
+        return 0
+    mallinfo2.restype = _Mallinfo2
+    found = mallinfo2()
+    return int(found.uordblks + found.hblkhd)
