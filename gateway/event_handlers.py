@@ -28,6 +28,7 @@ class EventsHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
     auth_resource = "aliquot"
     _track_activity = False
     _sender: asyncio.Task[None] | None = None
+    _is_over = False
 
     @ws_authenticated
     @authorized
@@ -36,7 +37,9 @@ class EventsHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         await super().get(*args, **kwargs)
 
     def open(self, *args: Any, **kwargs: Any) -> None:
-        """Called by tornado when the handshake is done."""
+        """Called by tornado when the handshake is done, whether or not anybody is still there."""
+        if self._is_over:
+            return
         super().open(*args, **kwargs)
         begin_pings(self)
         self._sender = asyncio.create_task(self._send(), name="aliquot-events")
@@ -49,7 +52,8 @@ class EventsHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         """Called by tornado. Nobody is asked anything here."""
 
     def on_close(self) -> None:
-        """Called by tornado."""
+        """Called by tornado, also while it is asked who comes."""
+        self._is_over = True
         super().on_close()
         end_pings(self)
         sender, self._sender = self._sender, None
@@ -81,7 +85,6 @@ class RemoteEventsHandler(EventsHandler):
 
     _upstream: WebSocketClientConnection | None = None
     _why = (_TRY_AGAIN, "the gateway closed the stream")
-    _is_over = False
 
     @ws_authenticated
     @authorized
@@ -99,7 +102,6 @@ class RemoteEventsHandler(EventsHandler):
 
     def on_close(self) -> None:
         """Called by tornado, also while the gateway is asked."""
-        self._is_over = True
         super().on_close()
         self._leave()
 

@@ -40,6 +40,7 @@ class StockWebsocketConnection(ZMQChannelsWebsocketConnection):
     """What is sent goes through channels that count it. ``is_guest``: its user is not the kernel's owner."""
 
     is_guest = False
+    _is_connected = False
 
     def create_stream(self) -> None:
         """Called by Jupyter's connect."""
@@ -49,11 +50,26 @@ class StockWebsocketConnection(ZMQChannelsWebsocketConnection):
 
     def connect(self) -> asyncio.Future[None] | None:
         """Called by KernelWebsocketHandler.open. Channels may be those of a websocket that closed."""
+        self._is_connected = True
         opened: asyncio.Future[None] | None = super().connect()
         for channel in self.channels.values():
             if isinstance(channel, BoundedChannel):
                 channel.refuse, channel.is_guest = self._refuse, self.is_guest
         return opened
+
+    def disconnect(self) -> None:
+        """Called when the socket closed, perhaps before it was open: Jupyter's own takes it for one that it counted.
+
+        It would count one less than there are, and give up what is buffered for the next one.
+        """
+        if self._is_connected:
+            self._is_connected = False
+            super().disconnect()
+            return
+        for _ in range(2):  # it takes one away, and the last one leaves a buffer
+            self.multi_kernel_manager.notify_connect(self.kernel_id)
+        super().disconnect()
+        self.multi_kernel_manager.notify_disconnect(self.kernel_id)
 
     def until_room(self) -> Awaitable[None] | None:
         """What is to be done before more is read of the socket; None: nothing."""

@@ -28,7 +28,7 @@ from jupyter_server.auth.decorator import authorized, ws_authenticated
 from jupyter_server.services.kernels import handlers as kernels, websocket
 from jupyter_server.services.kernelspecs import handlers as kernelspecs
 from jupyter_server.services.sessions import handlers as sessions
-from tornado.web import HTTPError, RequestHandler, authenticated
+from tornado.web import Finish, HTTPError, RequestHandler, authenticated
 
 # What these handlers read of a body: strings, in the body itself and in these parts of it.
 _STRINGS = ("name", "kernel_id", "id", "path", "type")
@@ -202,6 +202,7 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
 
     _pace: MessagePace | None = None
     _ending: SocketEnding | None = None
+    _is_gone = False
 
     @ws_authenticated
     async def get(self, kernel_id: str) -> None:
@@ -210,6 +211,14 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
             refusals.check(kernel_id)
         await with_cause(super().get, kernel_id)
 
+    async def pre_get(self) -> None:
+        """Called by get. Whoever left while the kernel was waited for has no socket to be opened."""
+        await super().pre_get()  # type: ignore[no-untyped-call]
+        if self._is_gone:
+            if self.connection is not None:  # made since
+                super().on_close()  # type: ignore[no-untyped-call]
+            raise Finish
+
     async def open(self, kernel_id: str) -> None:
         """Called by tornado."""
         self._pace = message_pace(self, user_of(self).name)
@@ -217,8 +226,10 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
         begin_pings(self)
 
     def on_close(self) -> None:
-        """Called by tornado."""
-        super().on_close()  # type: ignore[no-untyped-call]
+        """Called by tornado, perhaps before there is a connection."""
+        self._is_gone = True
+        if getattr(self, "connection", None) is not None:
+            super().on_close()  # type: ignore[no-untyped-call]
         end_pings(self)
         ending, self._ending = self._ending, None
         if ending is not None:

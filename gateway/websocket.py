@@ -81,7 +81,6 @@ class KernelWebsocketConnection(StockWebsocketConnection):
         self._control_ask: Any = None
         self._asking: asyncio.Future[None] | None = None
         self._written: asyncio.Future[None] | None = None
-        self._is_connected = False
         self._opened_at = _now()
         # How large the message was that was not written just now; 0 for none.
         self._too_large = 0
@@ -168,9 +167,7 @@ class KernelWebsocketConnection(StockWebsocketConnection):
         """Called when the socket closed; the relay keeps from now on what comes for it."""
         if self._link is not None:
             self.give_back()
-            if not self._is_connected:
-                return
-            self._is_connected, self.channels = False, {}
+            self.channels = {}
         super().disconnect()
 
     def give_back(self) -> None:
