@@ -96,9 +96,8 @@ class RemoteEventsHandler(EventsHandler):
             return
         try:
             await super().get(*args, **kwargs)
-        except BaseException:
+        finally:
             self._leave()
-            raise
 
     def on_close(self) -> None:
         """Called by tornado, also while the gateway is asked."""

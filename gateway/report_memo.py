@@ -19,13 +19,14 @@ _SPARE = 64
 
 
 class _Made:
-    """One report, and of what it was made."""
+    """One report, and of what it was made. ``is_used``: since others were last forgotten."""
 
-    __slots__ = ("causes", "report")
+    __slots__ = ("causes", "is_used", "report")
 
     def __init__(self, causes: tuple[Any, ...], report: Report) -> None:
         self.causes = causes
         self.report = report
+        self.is_used = True
 
 
 class ReportMemo:
@@ -47,6 +48,7 @@ class ReportMemo:
         if found is None or found.causes != causes:
             self.made += 1
             found = self._reports[kernel_id, view] = _Made(causes, make())
+        found.is_used = True
         return found.report
 
     def text(self, report: Report) -> str:
@@ -79,10 +81,16 @@ class ReportMemo:
         return self._devices
 
     def forget_others(self, there: Callable[[], Collection[str]]) -> None:
-        """Called with each scene. ``there``: gives the ids of all kernels; asked only when many reports came."""
+        """Called with each scene. ``there``: gives the ids of kernels; asked only when many reports came.
+
+        Of others, plain ones and such as ended, those stay that somebody was shown since.
+        """
         if len(self._reports) <= self._limit:
             return
         ids = frozenset(there())
-        self._reports = {key: made for key, made in self._reports.items() if key[0] in ids}
-        self._texts = {one: text for one, text in self._texts.items() if one in ids}
+        self._reports = {key: made for key, made in self._reports.items() if made.is_used or key[0] in ids}
+        kept = {kernel_id for kernel_id, _ in self._reports}
+        self._texts = {one: text for one, text in self._texts.items() if one in kept}
+        for made in self._reports.values():
+            made.is_used = False
         self._limit = len(self._reports) * 17 // 16 + _SPARE

@@ -21,6 +21,7 @@ from aliquot.provisioner.relay.refusals import Answer, CommWords, answers, conte
 from jupyter_client.jsonutil import json_default
 from jupyter_server.services.kernels.connection.base import serialize_msg_to_ws_v1
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
+from tornado.web import Finish
 from tornado.websocket import WebSocketClosedError
 
 from .bounded_channel import BoundedChannel, StockUnread
@@ -57,19 +58,42 @@ class StockWebsocketConnection(ZMQChannelsWebsocketConnection):
                 channel.refuse, channel.is_guest = self._refuse, self.is_guest
         return opened
 
+    async def _register_session(self) -> None:
+        """Called by prepare. It closes a socket of the same session, which may be where its browser is by now."""
+        self._still_there()
+        await super()._register_session()
+
+    def request_kernel_info(self) -> Any:
+        """Called by prepare, when the kernel has been waited for."""
+        self._still_there()
+        return super().request_kernel_info()
+
+    @property
+    def has_left(self) -> bool:
+        """Whether its browser is gone, perhaps before the socket was open."""
+        return bool(getattr(self.websocket_handler, "is_gone", False))
+
+    def _still_there(self) -> None:
+        """Raises Finish for a browser that left meanwhile."""
+        if self.has_left:
+            raise Finish
+
     def disconnect(self) -> None:
         """Called when the socket closed, perhaps before it was open: Jupyter's own takes it for one that it counted.
 
-        It would count one less than there are, and give up what is buffered for the next one.
+        It would count one less than there are, and give up what is buffered for the next one. Idempotent.
         """
         if self._is_connected:
             self._is_connected = False
             super().disconnect()
             return
-        for _ in range(2):  # it takes one away, and the last one leaves a buffer
-            self.multi_kernel_manager.notify_connect(self.kernel_id)
-        super().disconnect()
-        self.multi_kernel_manager.notify_disconnect(self.kernel_id)
+        counts: dict[str, int] = self.multi_kernel_manager._kernel_connections
+        count = counts.pop(self.kernel_id, None)
+        try:
+            super().disconnect()
+        finally:
+            if count is not None:
+                counts[self.kernel_id] = count
 
     def until_room(self) -> Awaitable[None] | None:
         """What is to be done before more is read of the socket; None: nothing."""

@@ -202,34 +202,44 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
 
     _pace: MessagePace | None = None
     _ending: SocketEnding | None = None
-    _is_gone = False
+    # Whether its browser left, or has none to wait for; and whether it was opened, for then tornado tells its end.
+    is_gone = False
+    _has_opened = False
+    _left: Any = None
 
     @ws_authenticated
     async def get(self, kernel_id: str) -> None:
         refusals = self.settings.get(REFUSED_SOCKETS)
         if refusals is not None:
             refusals.check(kernel_id)
-        await with_cause(super().get, kernel_id)
+        try:
+            await with_cause(super().get, kernel_id)
+        finally:
+            if not self._has_opened:
+                self.on_close()
+            self._left = None
 
     async def pre_get(self) -> None:
         """Called by get. Whoever left while the kernel was waited for has no socket to be opened."""
         await super().pre_get()  # type: ignore[no-untyped-call]
-        if self._is_gone:
-            if self.connection is not None:  # made since
-                super().on_close()  # type: ignore[no-untyped-call]
+        if self.is_gone:
             raise Finish
 
     async def open(self, kernel_id: str) -> None:
         """Called by tornado."""
         self._pace = message_pace(self, user_of(self).name)
         await super().open(kernel_id)  # type: ignore[no-untyped-call]
+        self._has_opened = True
         begin_pings(self)
 
     def on_close(self) -> None:
-        """Called by tornado, perhaps before there is a connection."""
-        self._is_gone = True
-        if getattr(self, "connection", None) is not None:
+        """Called by tornado, perhaps before there is a connection, and by get where it was never opened. Idempotent."""
+        self.is_gone = True
+        if (connection := getattr(self, "connection", None)) is not None:
+            self._left = connection
             super().on_close()  # type: ignore[no-untyped-call]
+        elif self._left is not None:
+            self._left.disconnect()  # what was begun for it since
         end_pings(self)
         ending, self._ending = self._ending, None
         if ending is not None:

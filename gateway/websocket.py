@@ -115,6 +115,7 @@ class KernelWebsocketConnection(StockWebsocketConnection):
 
     def request_kernel_info(self) -> Any:
         """Called by prepare, which waits for the answer."""
+        self._still_there()
         self._link = self._find_link()
         if self._link is None:
             return super().request_kernel_info()
@@ -126,7 +127,7 @@ class KernelWebsocketConnection(StockWebsocketConnection):
     async def _ask_whether_it_lives(self, link: KernelLink) -> None:
         """A kernel that works has shown it, and would not answer. Of a link just begun that is known in a moment."""
         await link.wait_until_told(self.kernel_info_timeout)
-        if link.is_at_work:
+        if link.is_at_work or self.has_left:
             self._finish_kernel_info({})
         else:
             super().request_kernel_info()

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 _SECONDS = 1.0
 _NAME = "in-use.txt"
@@ -32,17 +33,16 @@ def read(folder: Path, since: int = 0) -> tuple[list[float], list[float]]:
 
 
 def _write(path: Path) -> None:
+    ask = getattr(ctypes.CDLL(None), "mallinfo2", None)  # once: each look for it leaves garbage
+    if ask is not None:
+        ask.restype = _Mallinfo2
     with path.open("w", buffering=1) as file:
         while True:
-            print(sys.getallocatedblocks(), _malloc_bytes(), file=file)
+            print(sys.getallocatedblocks(), _malloc_bytes(ask), file=file)
             time.sleep(_SECONDS)
 
 
-def _malloc_bytes() -> int:
+def _malloc_bytes(ask: Any) -> int:
     """Of glibc's malloc, its own mappings included; 0 where it does not say."""
-    mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
-    if mallinfo2 is None:
-        return 0
-    mallinfo2.restype = _Mallinfo2
-    found = mallinfo2()
-    return int(found.uordblks + found.hblkhd)
+    found = None if ask is None else ask()
+    return 0 if found is None else int(found.uordblks + found.hblkhd)

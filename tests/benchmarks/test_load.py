@@ -113,8 +113,10 @@ def test_what_a_process_has_in_use_is_told_from_inside_it(benchmark_program: Mod
     program = f"import load.in_use, time; load.in_use.note({str(tmp_path)!r}); kept = [[] for _ in range(200_000)]"
     process = subprocess.Popen([sys.executable, "-c", f"{program}; input()"], stdin=subprocess.PIPE, cwd=BENCHMARKS)
     try:
+        deadline = time.monotonic() + 60
         while not (tmp_path / "in-use.txt").exists() or len(in_use.read(tmp_path, 1)[0]) < 1:
             assert process.poll() is None
+            assert time.monotonic() < deadline
             time.sleep(0.05)
     finally:
         process.communicate(b"\n")

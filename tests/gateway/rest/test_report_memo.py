@@ -91,12 +91,26 @@ def test_what_is_remembered_is_what_would_be_told_anew(reader: StatusReader) -> 
 def test_kernels_that_are_gone_are_not_remembered_for_long(reader: StatusReader) -> None:
     memo, status = ReportMemo(), reader.read(said())
     status_text(scene(status, memo), ADA)
-    memo.forget_others(lambda: [f"k{number}" for number in range(9 * COUNT // 10)])
+    there = [f"k{number}" for number in range(9 * COUNT // 10)]
+    for new in range(2):  # what was shown since the last time stays until the next
+        for number in range(COUNT // 5):
+            memo.report(f"new-{new}-{number}", "own", (number,), dict)
+        memo.forget_others(lambda: there)
+    made = memo.made
+    assert len(memo._reports) == len(there) + COUNT // 5
+    memo.forget_others(list)  # few came since
     status_text(scene(status, memo), ADA)
-    assert memo.made == COUNT + COUNT // 10
-    memo.forget_others(lambda: [f"k{number}" for number in range(9 * COUNT // 10)])  # few came since
-    status_text(scene(status, memo), ADA)
-    assert memo.made == COUNT + COUNT // 10
+    assert memo.made == made + COUNT // 10
+
+
+@pytest.mark.parametrize("count", [60, 100, 1000])
+def test_what_is_shown_stays_however_many_are_no_kernels_of_the_node(count: int) -> None:
+    memo = ReportMemo()
+    for look in range(10):
+        memo.forget_others(lambda: ())
+        for number in range(count):
+            memo.report(f"plain-{number}", "own", (number,), dict)
+        assert memo.made == count, f"made again at look {look}"
 
 
 def test_what_ended_kernels_leave_is_bounded_by_those_that_are_there(reader: StatusReader) -> None:
