@@ -15,12 +15,12 @@ from typing import Any
 from aliquot.gateway.own_kernelspecs import GATEWAY_SECONDS, MixedKernelSpecManager
 from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager
 from aliquot.gateway.remote_sockets import RemoteWebsocketConnection
+from aliquot.gateway.stock_channels import StockWebsocketConnection
 from aliquot.gpu_hook.waiting import within
 from jupyter_client.manager import KernelManager
 from jupyter_core.utils import ensure_async
 from jupyter_server.gateway.managers import GatewayKernelManager
 from jupyter_server.services.kernels.connection.base import BaseKernelWebsocketConnection
-from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager, MappingKernelManager
 from tornado.web import HTTPError
 
@@ -147,4 +147,4 @@ class MixedWebsocketConnection(BaseKernelWebsocketConnection):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Called by Jupyter's handler of a WebSocket with ``parent``, the kernel's own manager."""
         is_remote = isinstance(kwargs.get("parent"), GatewayKernelManager)
-        return (RemoteWebsocketConnection if is_remote else ZMQChannelsWebsocketConnection)(*args, **kwargs)
+        return (RemoteWebsocketConnection if is_remote else StockWebsocketConnection)(*args, **kwargs)

@@ -42,6 +42,8 @@ class StockWebsocketConnection(ZMQChannelsWebsocketConnection):
 
     is_guest = False
     _is_connected = False
+    # Set when the kernel is ready, or its browser has left.
+    _woken: asyncio.Event | None = None
 
     def create_stream(self) -> None:
         """Called by Jupyter's connect."""
@@ -57,6 +59,28 @@ class StockWebsocketConnection(ZMQChannelsWebsocketConnection):
             if isinstance(channel, BoundedChannel):
                 channel.refuse, channel.is_guest = self._refuse, self.is_guest
         return opened
+
+    async def prepare(self) -> None:
+        """Called before the browser's socket opens. A kernel may wait for hours, and nobody waits for who has left."""
+        ready = getattr(self.kernel_manager, "ready", None)
+        if isinstance(ready, asyncio.Future) and not ready.done():
+            await self._until_ready(ready)
+        await super().prepare()
+
+    async def _until_ready(self, ready: asyncio.Future[Any]) -> None:
+        """Raises Finish when the browser has left. The kernel's start is everybody's, and is not cancelled."""
+        woken = self._woken = asyncio.Event()
+
+        def wake(_: object) -> None:
+            woken.set()
+
+        ready.add_done_callback(wake)
+        try:
+            if not self.has_left:
+                await woken.wait()
+        finally:
+            ready.remove_done_callback(wake)
+        self._still_there()
 
     async def _register_session(self) -> None:
         """Called by prepare. It closes a socket of the same session, which may be where its browser is by now."""
@@ -83,9 +107,13 @@ class StockWebsocketConnection(ZMQChannelsWebsocketConnection):
 
         It would count one less than there are, and give up what is buffered for the next one. Idempotent.
         """
+        if self._woken is not None:
+            self._woken.set()
         if self._is_connected:
             self._is_connected = False
+            ZMQChannelsWebsocketConnection._open_sockets.add(self)  # which it leaves: connect may have failed before
             super().disconnect()
+            self.channels = {}  # where there is a buffer, it has them
             return
         counts: dict[str, int] = self.multi_kernel_manager._kernel_connections
         count = counts.pop(self.kernel_id, None)

@@ -19,7 +19,7 @@ from aliquot.gateway.remote_kernels import OWN_KERNELS, OWNER_HEADER, AliquotRem
 from aliquot.gateway.remote_sockets import SETTING as REFUSED_SOCKETS, RemoteWebsocketConnection
 from aliquot.gateway.replaced_kernel import replace
 from aliquot.gateway.socket_pings import begin_pings, end_pings, only_jupyters
-from aliquot.gateway.websocket import KernelWebsocketConnection
+from aliquot.gateway.stock_channels import StockWebsocketConnection
 from aliquot.provisioner.errors import AliquotError
 from jupyter_client.jsonutil import json_default
 from jupyter_client.kernelspec import NoSuchKernel
@@ -34,6 +34,8 @@ from tornado.web import Finish, HTTPError, RequestHandler, authenticated
 _STRINGS = ("name", "kernel_id", "id", "path", "type")
 _PARTS = ("kernel", "notebook")
 _SESSION_PARTS = ("path", "name", "type")
+# Connections whose disconnect bears that they were never open; Jupyter's own takes each for one that it counted.
+_OURS = (StockWebsocketConnection, RemoteWebsocketConnection)
 
 
 async def with_cause(serve: Callable[..., Awaitable[None] | None], *args: Any) -> None:
@@ -215,7 +217,8 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
         try:
             await with_cause(super().get, kernel_id)
         finally:
-            if not self._has_opened:
+            begun = self._left or getattr(self, "connection", None)
+            if not self._has_opened and isinstance(begun, _OURS):
                 self.on_close()
             self._left = None
 
@@ -236,9 +239,9 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
         """Called by tornado, perhaps before there is a connection, and by get where it was never opened. Idempotent."""
         self.is_gone = True
         if (connection := getattr(self, "connection", None)) is not None:
-            self._left = connection
+            self._left = None if self._has_opened else connection
             super().on_close()  # type: ignore[no-untyped-call]
-        elif self._left is not None:
+        elif isinstance(self._left, _OURS):
             self._left.disconnect()  # what was begun for it since
         end_pings(self)
         ending, self._ending = self._ending, None
@@ -278,8 +281,7 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
     def _until_room(self) -> Awaitable[None] | None:
         """What has to pass before more is read of this socket: a relay, or a gateway, may have much to take yet."""
         connection = self.connection
-        ours = (KernelWebsocketConnection, RemoteWebsocketConnection)
-        return connection.until_room() if isinstance(connection, ours) else None
+        return connection.until_room() if isinstance(connection, _OURS) else None
 
     def _handle(self, ws_message: str | bytes) -> None:
         """What the browser sent. What is no message ends its socket, and nothing else."""

@@ -15,6 +15,7 @@ import pytest
 from aliquot.gateway.event_handlers import EventsHandler
 from aliquot.gateway.handler_base import SETTING
 from aliquot.gateway.relay_link import KernelLink
+from aliquot.gateway.stock_channels import StockWebsocketConnection
 from aliquot.gateway.stock_handlers import ChannelsHandler
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from tornado.httpclient import HTTPClientError
@@ -112,7 +113,9 @@ def registered(house: House) -> list[str]:
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    """But what asyncio says of the garbage of tests before."""
+    found = [record for record in caplog.records if record.levelno >= logging.ERROR and record.name != "asyncio"]
+    return [record.getMessage() for record in found]
 
 
 async def nothing_is_left(house: House, until: Any) -> None:
@@ -151,9 +154,38 @@ async def test_who_leaves_while_the_kernel_is_waited_for_leaves_nothing(
     monkeypatch.setattr(kernel, "is_alive", slow)
     leaving = handshake(ChannelsHandler, f"api/kernels/{a_house.kernel_id}/{HASTY}")
     await leaving.leave(door)
-    connection = leaving.handlers[0]._left
+    asked, ask = list[str](), ZMQChannelsWebsocketConnection.request_kernel_info
+
+    def noted(self: Any) -> Any:
+        asked.append(self.session.session)
+        return ask(self)
+
+    monkeypatch.setattr(ZMQChannelsWebsocketConnection, "request_kernel_info", noted)
     await leaving.end(door)
-    assert connection.kernel_info_channel is None, "the kernel is asked for nobody"
+    assert asked == [], "the kernel is asked for nobody"
+    assert errors(caplog) == []
+    await nothing_is_left(a_house, until)
+
+
+@each_kind
+async def test_who_leaves_while_the_kernel_waits_for_a_gpu_is_not_kept_until_it_comes(
+    a_house: House, handshake: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, until: Any
+) -> None:
+    kernel, door = a_house.server.kernel_manager.get_kernel(a_house.kernel_id), Door()
+    until_ready = StockWebsocketConnection._until_ready
+
+    async def noted(self: Any, ready: Any) -> None:
+        door.came.set()
+        await until_ready(self, ready)
+
+    monkeypatch.setattr(StockWebsocketConnection, "_until_ready", noted)
+    is_ready, kernel._ready = kernel._ready, asyncio.get_running_loop().create_future()
+    leaving = handshake(ChannelsHandler, f"api/kernels/{a_house.kernel_id}/{HASTY}")
+    await leaving.leave(door)
+    await leaving.end(door)
+    assert not kernel._ready.done(), "the start is everybody's"
+    kernel._ready.set_result(None)
+    kernel._ready = is_ready
     assert errors(caplog) == []
     await nothing_is_left(a_house, until)
 
@@ -206,7 +238,7 @@ async def test_who_left_does_not_close_the_socket_with_which_he_came_back(
 @each_kind
 @pytest.mark.parametrize("way", ["prepare", "connect"])
 async def test_a_socket_that_cannot_be_opened_leaves_nothing(
-    a_house: House, until: Any, monkeypatch: pytest.MonkeyPatch, way: str
+    a_house: House, until: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, way: str
 ) -> None:
     failed, prepare = list[str](), ZMQChannelsWebsocketConnection.prepare
 
@@ -230,6 +262,8 @@ async def test_a_socket_that_cannot_be_opened_leaves_nothing(
         await until(lambda: failed)
     await until(lambda: registered(a_house) == [])
     await until(lambda: a_house.server.kernel_manager._kernel_connections[a_house.kernel_id] == 0)
+    traces = {type(record.exc_info[1]).__name__ for record in caplog.records if record.exc_info and record.exc_info[1]}
+    assert traces <= {"RuntimeError", "HTTPError"}, "it failed once"
 
 
 async def test_what_is_no_handshake_leaves_nothing(a_house: House) -> None:

@@ -48,6 +48,8 @@ def test_kernels_of_both_kinds_live_side_by_side(a_gateway: Server, own_servers:
     assert mine.ask("GET", f"kernelspecs/{LOCAL}/..%2f..%2fjupyter").status == 404
     there, here = a_kernel(mine, "python3"), a_kernel(mine, LOCAL)
     assert (mine.kernels(), a_gateway.kernels()) == (sorted([there, here]), [there])
+    assert mine.ask("GET", f"api/kernels/{here}/channels?session_id=none").status == 400, "no handshake"
+    assert mine.ask("GET", f"api/kernels/{here}").body["connections"] == 0
     for kernel_id in (there, here):
         before = mine.execute(kernel_id, f"x = 1; {PID}", until="\n")
         assert mine.ask("POST", f"api/kernels/{kernel_id}/interrupt").status == 204
