@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -109,7 +110,7 @@ def test_a_full_disk_is_reported_once_and_stops_nothing(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(json, "dump", no_space)
+        full.setattr(os, "replace", no_space)
         records.write(RECORD)
         records.write(RECORD)
     assert "No space left" in records.problem
