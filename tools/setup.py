@@ -44,6 +44,7 @@ SYSTEM_PACKAGES = {"chromium": "chromium", "clang": "clang", "valgrind": "valgri
 ENGINE_PACKAGES = {
     "podman": "podman",
     "netavark": "netavark",  # in a folder of Podman's own, not on PATH
+    "aardvark-dns": "aardvark-dns",  # likewise: containers of one network know each other's names
     "catatonit": "catatonit",
     "runc": "runc",
     "dockerd": "docker.io",
