@@ -37,6 +37,8 @@ class AgentHello:
     node: str
     driver: str
     pid: int
+    # In force, by their names on the command line; empty of an agent that does not tell.
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,16 @@ class KernelGrant:
     devices: tuple[DeviceGrant, ...]
     kernel_dir: str
     env: tuple[tuple[str, str], ...]
+    # All that the owner holds with this kernel; None where no limit was asked, or by an agent that knows none.
+    owner_hundredths: int | None = None
 
 
 @dataclass(frozen=True)
 class DeviceStatus:
-    """One device of the node. ``used_bytes`` is NVML's truth; ``charged_bytes`` what the hooks charged."""
+    """One device of the node. ``charged_bytes``: what the hooks charged.
+
+    ``used_bytes``: NVML's figure, less what kernels gave back since it was read.
+    """
 
     index: int
     uuid: str
@@ -160,6 +167,8 @@ class KernelDeviceStatus:
     swapped_bytes: int = 0
     # The most that it would have charged had nothing been refused for want of quota; None: nothing was.
     needed_bytes: int | None = None
+    # When a process last went on without what it was refused, in seconds since the epoch.
+    short_at: float | None = None
     compute: ComputeStatus | None = None
 
 

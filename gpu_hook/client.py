@@ -153,24 +153,20 @@ class AgentClient:
         placement: Mapping[str, int] | None = None,
         attributes: Mapping[str, str] | None = None,
         residency: str | None = None,
+        owner_limit: int | None = None,
     ) -> KernelGrant:
         """Reserve, or become another holder of the same reservation. Raises AgentRefused.
 
         ``residency``: how the kernel's memory may leave its devices (``vmm``, ``managed``, ``off``; None: the node's).
+        ``owner_limit``: hundredths that the owner may hold in all; a grant without ``owner_hundredths`` ignored it.
         """
-        fields: dict[str, Any] = {
-            "kernel_id": kernel_id,
-            "owner": owner,
-            "hundredths": hundredths,
-            "memory_limit": memory_limit,
-            "workload_class": workload_class,
-            "label": label,
-            "attributes": dict(attributes or {}),
-        }
-        if residency is not None:
-            fields["residency"] = residency
+        size = {"hundredths": hundredths, "memory_limit": memory_limit, "workload_class": workload_class}
+        fields: dict[str, Any] = {"kernel_id": kernel_id, "owner": owner, **size, "label": label}
+        fields["attributes"] = dict(attributes or {})
         if placement is not None:
             fields["placement"] = [{"uuid": uuid, "hundredths": part} for uuid, part in placement.items()]
+        optional = {"residency": residency, "owner_limit": owner_limit}
+        fields |= {name: value for name, value in optional.items() if value is not None}
         answer = await self.ask("reserve", **fields)
         return _readable(read_grant, answer.get("grant"))
 

@@ -35,6 +35,14 @@ class HostRoom:
         return max(0, self.budget_bytes - self.needs())
 
 
+@dataclass(frozen=True)
+class HostShortage:
+    """Host memory that copies of swapped-out kernels may need with one kernel more, and how much is set aside."""
+
+    needs_bytes: int
+    budget_bytes: int
+
+
 def host_room(budget_bytes: int | None, devices: Iterable[tuple[int, int]], largest_bytes: int) -> HostRoom | None:
     """``devices``: memory and reserved bytes of each. None: no limit."""
     if budget_bytes is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .host_room import HostRoom
+from .host_room import HostRoom, HostShortage
 
 WHOLE = 100  # hundredths of one device
 GRAIN_BYTES = 2 << 20  # quotas are rounded down to the driver's allocation granularity
@@ -127,10 +127,14 @@ class _Asked:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a request was not placed: ``bad_request``, ``never_fits``, ``no_room`` or ``device_lost``."""
+    """Why a request was not placed: ``bad_request``, ``never_fits``, ``no_room`` or ``device_lost``.
+
+    ``host``: set where the devices have room for it, and the host has none for the copies of those that take turns.
+    """
 
     code: str
     message: str
+    host: HostShortage | None = None
 
 
 def place(
@@ -213,6 +217,14 @@ def format_gpus(hundredths: int) -> str:
 def format_bytes(amount: int) -> str:
     """``format_bytes(8 << 30) == "8.0 GiB"``."""
     return f"{amount / (1 << 30):.1f} GiB" if amount >= 1 << 30 else f"{amount / (1 << 20):.0f} MiB"
+
+
+def over_limit(owner: str, hundredths: int, held: int, limit: int) -> str:
+    """Return why an owner who holds so much already cannot have more."""
+    return (
+        f"Requested {format_gpus(hundredths)}, but {owner} holds {format_gpus(held)} and may hold {limit / WHOLE:g} "
+        "in all. Choose a smaller size, or end a kernel"
+    )
 
 
 def _check_request(hundredths: int, memory_limit: int | None) -> Refusal | None:
@@ -299,6 +311,7 @@ def _check_host(
         NO_ROOM,
         f"asked {format_bytes(taken)}, of which the devices lack {format_bytes(short)}; copies of swapped kernels may "
         f"then need {format_bytes(needs)} of host memory, {format_bytes(host.budget_bytes)} is for them; queued",
+        HostShortage(needs, host.budget_bytes),
     )
 
 

@@ -11,6 +11,9 @@ from typing import Any
 
 from .oversubscription import Oversubscription
 
+# The ``mode_reason`` of a kernel that was started so; any other reason is a finding.
+MODE_IS_OFF = "its residency mode is off"
+
 
 @dataclass(frozen=True)
 class Staying:
@@ -64,6 +67,11 @@ class ResidencyStatus:
     is_busy: bool = False
     moving: Moving | None = None
     left_for: str | None = None
+
+    @property
+    def obstacle(self) -> str:
+        """Why a kernel whose mode allows swaps cannot be swapped at all; empty: it can, or its mode is off."""
+        return "" if self.mode_reason == MODE_IS_OFF else self.mode_reason
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,18 @@ async def within(awaitable: Awaitable[T], seconds: float) -> T:
     raise asyncio.TimeoutError
 
 
+async def until_first(*work: Coroutine[Any, Any, object]) -> None:
+    """Return when the first of them is done, and cancel the others. Raises what the first raised."""
+    tasks = {asyncio.ensure_future(one) for one in work}
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
 def outlasting(act: Callable[[], T]) -> T:
     """What ``act`` gives. What it begins outlasts the request that asked for it, and must not keep it.
 

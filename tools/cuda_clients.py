@@ -34,13 +34,17 @@ def offload_compiler() -> dict[str, str]:
     return {f"{facts[0]}-accel-nvptx-none-gcc-{version}": f"gcc-{version}-offload-nvptx"}
 
 
+def _has_cxx() -> bool:
+    return any(shutil.which(name) for name in ("g++", "c++"))
+
+
 @dataclass(frozen=True)
 class ClientSetup:
-    """``run_step`` runs a command under a title; True when it succeeded."""
+    """``run_step`` runs a command under a title, True when it succeeded; ``leave_out`` is setup.py's."""
 
     build: Path
     run_step: Callable[[str, Sequence[str]], bool]
-    say: Callable[[str], None]
+    leave_out: Callable[[str, str, str], None]
 
     @property
     def folder(self) -> Path:
@@ -58,7 +62,10 @@ class ClientSetup:
             return True
         stamp.unlink(missing_ok=True)
         if not install():
-            self.say("[setup]   not installed; its tests are skipped")
+            reason = "its installation failed: see build/setup.log"
+            if name == "pycuda" and not _has_cxx():
+                reason = "PyCUDA needs a C++ compiler (Debian: apt-get install g++)"
+            self.leave_out(f"the CUDA client {name}", "its tests are skipped", reason)
             return False
         stamp.write_text(want)
         return True
@@ -83,8 +90,7 @@ class ClientSetup:
 
     def _install_pycuda(self) -> bool:
         """Its configuration is a file beside its sources; the software GPU is the driver that it is linked with."""
-        if shutil.which("g++") is None and shutil.which("c++") is None:
-            self.say("[setup] not found: a C++ compiler, which PyCUDA needs (Debian: apt-get install g++)")
+        if not _has_cxx():
             return False
         source = self.build / "pycuda"
         shutil.rmtree(source, ignore_errors=True)

@@ -17,12 +17,14 @@ _FILES = ("package.json", "package-lock.json")
 
 
 class HubProxy:
-    """``run_step`` and ``say`` are those of setup.py."""
+    """``run_step`` and ``leave_out`` are those of setup.py."""
 
-    def __init__(self, root: Path, run_step: Callable[[str, Sequence[str]], bool], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, root: Path, run_step: Callable[[str, Sequence[str]], bool], leave_out: Callable[[str, str, str], None]
+    ) -> None:
         self._sources = [root / "examples" / "jupyterhub" / name for name in _FILES]
         self.folder = root / "build" / "hub-proxy"
-        self._run_step, self._say = run_step, say
+        self._run_step, self._leave_out = run_step, leave_out
 
     def problem(self) -> str:
         """Why it cannot be installed here; empty where it can."""
@@ -58,4 +60,4 @@ class HubProxy:
 
     def install_for_tests(self) -> None:
         if problem := self.install():
-            self._say(f"[setup] JupyterHub's proxy: {problem}; the tests with a Hub are skipped")
+            self._leave_out("JupyterHub's proxy", "the tests with a Hub are skipped", problem)

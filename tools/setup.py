@@ -1,7 +1,7 @@
 """Set the project up in `.venv`: environment, Python packages, native libraries; for tests Chromium, engines, clang …
 
-Needs nothing but Python's standard library and a C compiler. Says what it does, how long it takes, and what to
-do when a step fails; the full output of each step is in build/setup.log. Owns no project logic.
+Needs nothing but Python with its venv module, a C compiler, make and a package index. Says what it does, how long it
+takes, and what to do when a step fails; the full output of each step is in build/setup.log. Owns no project logic.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import left_out
 from cuda_clients import ClientSetup, offload_compiler
 from hub_proxy import HubProxy
 
@@ -32,6 +34,8 @@ BUILD_REQUIREMENTS = (
     "nvidia-cuda-runtime==13.0.*",
     "nvidia-nvml-dev==13.0.*",
 )
+CMAKE_NEEDED = (3, 20)  # cmake_minimum_required of CMakeLists.txt
+CMAKE_REQUIREMENT = "cmake>=3.20,<5"  # the program in a wheel; scikit-build-core finds it in the environment
 # Kept out of the environment, for their extensions would run in every Jupyter server that the tests start.
 # Folder below build/: requirement, what is without it.
 KEPT_APART = {
@@ -82,6 +86,17 @@ def run_step(title: str, command: Sequence[str]) -> bool:
     return code == 0
 
 
+def leave_out(part: str, effect: str, reason: str = "") -> None:
+    """Go on without a part that only some tests need; the last lines of set-up and of the tests name it."""
+    left_out.add(part, effect, reason or f"its installation failed: see {LOG.relative_to(ROOT)}")
+    say(f"[setup]   left out: {part}")
+
+
+def say_what_was_left_out() -> None:
+    for part, effect, reason in left_out.entries():
+        say(f"[setup] left out: {part}, so {effect}. Reason: {reason}")
+
+
 def fail(what: str, remedy: str) -> None:
     tail = "\n".join(LOG.read_text(errors="replace").splitlines()[-25:]) if LOG.exists() else ""
     raise SystemExit(f"{tail}\n[setup] failed: {what}\n[setup] {remedy} (whole output: {LOG.relative_to(ROOT)})")
@@ -110,6 +125,22 @@ def check_host() -> None:
         raise SystemExit("[setup] no C compiler found: install gcc (Debian: apt-get install gcc)")
 
 
+def find_cmake() -> str | None:
+    """Return the environment's cmake or else the machine's, None where there is none that is new enough."""
+    path = os.pathsep.join([str(VENV / "bin"), os.environ.get("PATH", os.defpath)])
+    program = shutil.which("cmake", path=path)
+    if program is None:
+        return None
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"(\d+)\.(\d+)", told)
+    return program if version and (int(version[1]), int(version[2])) >= CMAKE_NEEDED else None
+
+
+def build_requirements() -> tuple[str, ...]:
+    """Return what the build needs of the package index; cmake is among it where the machine has none."""
+    return BUILD_REQUIREMENTS if find_cmake() else (*BUILD_REQUIREMENTS, CMAKE_REQUIREMENT)
+
+
 def make_environment() -> None:
     if (VENV / "bin" / "python").exists():
         return
@@ -120,10 +151,11 @@ def make_environment() -> None:
 
 def install_packages(extra: str) -> None:
     pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install"]
-    if not run_step("fetching build requirements", [*pip, *BUILD_REQUIREMENTS]):
+    if not run_step("fetching build requirements", [*pip, *build_requirements()]):
         fail("pip install of the build requirements", "is the package index reachable?")
     title = f"installing Aliquot [{extra}], its Python packages and native libraries"
-    if not run_step(title, [*pip, "--no-build-isolation", "--editable", f".[{extra}]"]):
+    strict = ["--config-settings=cmake.define.ALIQUOT_WERROR=ON"] if extra == "test" else []
+    if not run_step(title, [*pip, "--no-build-isolation", *strict, "--editable", f".[{extra}]"]):
         fail("pip install --editable .", "the lines above name the cause")
 
 
@@ -150,12 +182,13 @@ def install_system_packages() -> None:
     if not missing:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        say(f"[setup] not found: {', '.join(missing)}; what needs them is skipped (install them to run all)")
+        reason = "set-up installs packages as root on Debian only: install them to run all tests"
+        leave_out(f"the Debian packages {', '.join(missing)}", "tests that need them are skipped", reason)
         return
     quiet = ["apt-get", "-q", "-y", "-o", "Dpkg::Use-Pty=0"]
     install = [*quiet, "install", "--no-install-recommends", *missing, "fonts-dejavu-core"]
     if not (run_step("apt-get update", [*quiet, "update"]) and run_step(f"installing {', '.join(missing)}", install)):
-        say("[setup]   not installed; what needs them is skipped, and says so")
+        leave_out(f"the Debian packages {', '.join(missing)}", "tests that need them are skipped")
 
 
 def install_kept_apart() -> None:
@@ -170,7 +203,7 @@ def install_kept_apart() -> None:
         if run_step(f"fetching {requirement}", [*pip, "--target", str(folder), requirement]):
             stamp.write_text(requirement)
         else:
-            say(f"[setup]   not fetched; the tests of {what} are skipped")
+            leave_out(requirement, f"the tests of {what} are skipped")
 
 
 def install_node_packages() -> None:
@@ -178,18 +211,18 @@ def install_node_packages() -> None:
     stamp = BUILD / "node-packages.stamp"
     want = hashlib.sha256((ROOT / "yarn.lock").read_bytes() + (ROOT / "package.json").read_bytes()).hexdigest()
     if shutil.which("node") is None:
-        say("[setup] not found: node; the check of the browser bundle is skipped")
+        leave_out("Node", "the check of the browser bundle is skipped", "node is not on the PATH: install Node 20")
     elif not (stamp.exists() and stamp.read_text() == want and (ROOT / "node_modules").is_dir()):
         if run_step("fetching the browser bundle's packages", [str(VENV / "bin" / "jlpm"), "install", "--immutable"]):
             stamp.write_text(want)
         else:
-            say("[setup]   not fetched; the check of the browser bundle is skipped")
+            leave_out("the browser bundle's packages", "the check of the browser bundle is skipped")
 
 
 def fetch_oracle() -> None:
     """NVIDIA's driver library, which the hook's answers are compared with; Debian's package tools fetch it."""
     if not run_step("fetching NVIDIA's driver library to compare with", [sys.executable, "tools/fetch-oracle"]):
-        say("[setup]   not fetched; the tests that compare with it are skipped")
+        leave_out("NVIDIA's driver library", "the tests that compare with it are skipped")
 
 
 def fetch_engines() -> None:
@@ -197,32 +230,33 @@ def fetch_engines() -> None:
     if not (BUILD / "engines" / "docker").is_dir() and not run_step(
         "fetching a Docker daemon that knows CDI", [sys.executable, "tools/fetch-engines"]
     ):
-        say("[setup]   not fetched; the container tests that need it are skipped")
+        leave_out("a Docker daemon that knows CDI", "the container tests that need it are skipped")
 
 
 def fetch_upstream_tests() -> None:
     """The test suites of Jupyter's own packages, which our provisioner and relays have to pass."""
     if not run_step("fetching Jupyter's own test suites", [str(VENV / "bin" / "python"), "tools/fetch-upstream-tests"]):
-        say("[setup]   not fetched; they are skipped")
+        leave_out("Jupyter's own test suites", "they are not run")
 
 
 def fetch_wheels() -> None:
     """What the images of deploy/ are built from in the tests, which ask no registry."""
     if not run_step("fetching wheels for images", [str(VENV / "bin" / "python"), "tools/fetch-wheels"]):
-        say("[setup]   not fetched; the test that builds the images is skipped")
+        leave_out("wheels for images", "the test that builds the images is skipped")
 
 
 def build_native() -> None:
     """Rebuild what changed in C; a fraction of a second when nothing did."""
-    for folder in sorted(BUILD.glob("editable-*")):
-        if not run_step("native libraries", ["cmake", "--build", str(folder)]):
+    cmake = find_cmake()
+    for folder in sorted(BUILD.glob("editable-*")) if cmake else []:
+        if not run_step("native libraries", [str(cmake), "--build", str(folder)]):
             fail("the native build", "the lines above name the cause")
 
 
 def build_sanitized() -> None:
     """What the tests of the hook under sanitizers load; a second when nothing changed."""
     if not run_step("native libraries with sanitizers", [str(VENV / "bin" / "python"), "tools/sanitized.py"]):
-        say("[setup]   not built; the tests that need them will say why")
+        leave_out("native libraries with sanitizers", "the tests under sanitizers fail")
 
 
 def main() -> None:
@@ -233,7 +267,7 @@ def main() -> None:
     options = parser.parse_args()
     extra = options.extra
     check_host()
-    BUILD.mkdir(exist_ok=True)
+    left_out.begin()
     stamp = BUILD / f"setup-{extra}.stamp"
     want = fingerprint(extra)
     if not (stamp.exists() and stamp.read_text() == want and (VENV / "bin" / "python").exists()):
@@ -241,16 +275,16 @@ def main() -> None:
         make_environment()
         install_packages(EXTRAS.get(extra, extra))
         stamp.write_text(want)
-    elif shutil.which("cmake"):
+    else:
         build_native()
-    proxy = HubProxy(ROOT, run_step, say)
+    proxy = HubProxy(ROOT, run_step, leave_out)
     if extra == "hub" and (problem := proxy.install()):
         raise SystemExit(f"[setup] failed: JupyterHub's proxy: {problem} (whole output: {LOG.relative_to(ROOT)})")
     if extra == "test":
         proxy.install_for_tests()
         install_system_packages()
         install_kept_apart()
-        ClientSetup(BUILD, run_step, say).install()
+        ClientSetup(BUILD, run_step, leave_out).install()
         install_node_packages()
         if not all((BUILD / "oracle" / release).is_dir() for release in ("bookworm", "trixie")):
             fetch_oracle()
@@ -261,6 +295,7 @@ def main() -> None:
         fetch_upstream_tests()
     if options.torch:
         install_torch()
+    say_what_was_left_out()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
+from typing import Any, TypeVar
 
+from .kept_copies import KeptCopies
+from .processes import Process
 from .segments import NotWantedError, Segment, close_segment, empty_segment, make_segment
 from .swap_settings import PIECE_BYTES
 
@@ -23,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _THREADS = 2  # making a segment is bound by the memory, not by processors
 
+T = TypeVar("T")
 Owner = tuple[str, int]  # kernel, number of its process's session
 
 
@@ -45,6 +49,7 @@ class HostBudget:
 class _Stack:
     """The segments of one process, in their order. ``holds``: a copy is in it, or may come into it."""
 
+    kernel_id: str
     segments: list[Segment] = field(default_factory=list)
     holds: bool = False
     used: int = 0  # when last, in moves of the arena
@@ -56,12 +61,16 @@ class _Stack:
 
 @dataclass(frozen=True)
 class ArenaUse:
-    """``used_bytes`` is memory: lent, warm, being made, and what processes hold since before this agent."""
+    """``used_bytes`` is memory: lent, warm, being made, held by processes since before this agent, and kept.
+
+    ``kept_bytes`` is what processes took with them when they left, and what is in segments that outlived their use.
+    """
 
     used_bytes: int
     budget_bytes: int
     warm_bytes: int
     adopted_bytes: int
+    kept_bytes: int
     spilled_bytes: int
 
 
@@ -75,11 +84,13 @@ class Arena:
         self._spill_dir = spill_dir
         self._stacks: dict[Owner, _Stack] = {}
         self._adopted: dict[Owner, int] = {}
+        self._holders: dict[Owner, Process] = {}
         self._in_making: dict[Owner, int] = {}  # memory
         self._is_closed = False
         self._leaving = 0  # memory that a thread is still giving back
-        self._leaves: set[Future[None]] = set()
+        self._leaves: set[Future[Any]] = set()
         self._moves = 0
+        self._kept = KeptCopies(self._submit_empty, lambda segment: self._submit(close_segment, segment))
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="arena")
         self._turn = asyncio.Lock()  # one grows at a time: two halves of a budget help nobody
 
@@ -91,20 +102,26 @@ class Arena:
             budget_bytes=self._budget.memory_bytes,
             warm_bytes=sum(_memory(stack) for stack in stacks if not stack.holds),
             adopted_bytes=sum(self._adopted.values()),
-            spilled_bytes=sum(stack.bytes - _memory(stack) for stack in stacks),
+            kept_bytes=self._kept.memory_bytes,
+            spilled_bytes=sum(stack.bytes - _memory(stack) for stack in stacks) + self._kept.spilled_bytes,
         )
 
     def kernel_bytes(self, kernel_id: str) -> int:
-        """Memory for one kernel: lent, warm, being made, adopted."""
+        """Memory for one kernel: lent, warm, being made, adopted, kept."""
         stacks = sum(_memory(stack) for owner, stack in self._stacks.items() if owner[0] == kernel_id)
         others = (*self._adopted.items(), *self._in_making.items())
-        return stacks + sum(amount for owner, amount in others if owner[0] == kernel_id)
+        return (
+            self._kept.kernel_bytes(kernel_id)
+            + stacks
+            + sum(amount for owner, amount in others if owner[0] == kernel_id)
+        )
 
     def could_hold(self, kernel_id: str, amount: int) -> bool:
         """Whether a copy of so many bytes would find memory now, warm segments of others not counted. No promise."""
         own = self.kernel_bytes(kernel_id)
         lent = sum(_memory(stack) for owner, stack in self._stacks.items() if stack.holds and owner[0] != kernel_id)
         rest = lent + sum(n for owner, n in self._adopted.items() if owner[0] != kernel_id)
+        rest += self._kept.memory_bytes - self._kept.kernel_bytes(kernel_id)
         limit = min(self._limits.get(kernel_id, self._budget.memory_bytes), self._budget.memory_bytes - rest)
         return max(own, amount) <= limit or self._spill_dir is not None
 
@@ -121,13 +138,23 @@ class Arena:
         else:
             self._limits[kernel_id] = memory_bytes
 
-    async def lend(self, kernel_id: str, process: int, wanted: int) -> tuple[Segment, ...]:
+    def enter(self, kernel_id: str, process: int, holder: Process, *, has_copy: bool = True) -> None:
+        """Tell which process of the system a process of a kernel is, and whether it may have a copy of before."""
+        self._holders[kernel_id, process] = holder
+        if not has_copy:
+            self._kept.give_back(holder)
+
+    async def lend(
+        self, kernel_id: str, process: int, wanted: int, quota_bytes: int | None = None
+    ) -> tuple[Segment, ...]:
         """Segments for a copy of ``wanted`` bytes, held until ``release`` or ``leave``.
 
+        ``quota_bytes``: what the kernel may have on its devices; its copies and what it keeps stay within twice that.
         Raises ArenaFullError and OwnerGoneError. Cancelled, or without room, what was made so far stays warm.
         """
         owner = (kernel_id, process)
-        stack = self._stacks.setdefault(owner, _Stack())
+        self._check_kept(owner, wanted, quota_bytes)
+        stack = self._stacks.setdefault(owner, _Stack(kernel_id))
         was_held, stack.holds = stack.holds, True
         try:
             async with self._turn:
@@ -149,6 +176,8 @@ class Arena:
     def release(self, kernel_id: str, process: int) -> None:
         """Its process has its bytes on its devices again: the segments are warm."""
         self._adopted.pop((kernel_id, process), None)
+        if (holder := self._holders.get((kernel_id, process))) is not None:
+            self._kept.give_back(holder)
         stack = self._stacks.get((kernel_id, process))
         if stack is not None:
             stack.holds = False
@@ -157,16 +186,20 @@ class Arena:
                 self._drop(stack, stack.segments[-1:])
 
     def leave(self, kernel_id: str, process: int) -> None:
-        """The process left. It may live and come back, so what may hold its copy is closed and not emptied."""
+        """The process left. It may live and come back, so what may hold its copy is not emptied until it ends."""
         owner = (kernel_id, process)
         self._adopted.pop(owner, None)
-        stack = self._stacks.pop(owner, None)
-        for segment in stack.segments if stack else ():
-            self._submit(close_segment if stack and stack.holds else empty_segment, segment)
+        stack, holder = self._stacks.pop(owner, None), self._holders.pop(owner, None)
+        if stack is not None and stack.holds and holder is not None:
+            self._kept.keep(kernel_id, holder, stack.segments)
+        elif stack is not None:
+            self._drop(stack, list(stack.segments))
 
     def adopt(self, kernel_id: str, process: int, amount: int) -> None:
         """A process holds so much since before this agent: counted, though it passes the budget; never lent."""
-        self._adopted[kernel_id, process] = amount
+        holder = self._holders.get((kernel_id, process))
+        known = 0 if holder is None else self._kept.held_by(holder)  # it left this agent, and came back
+        self._adopted[kernel_id, process] = max(0, amount - known)
 
     def forget(self, kernel_id: str) -> None:
         """The kernel ended."""
@@ -175,7 +208,7 @@ class Arena:
 
     def clear(self, kernel_id: str) -> None:
         """None of the kernel's processes is left."""
-        for owner in [*self._stacks, *self._adopted]:
+        for owner in {*self._stacks, *self._adopted, *self._holders}:
             if owner[0] == kernel_id:
                 self.leave(*owner)
 
@@ -186,10 +219,12 @@ class Arena:
             for segment in stack.segments:
                 close_segment(segment)
         self._stacks.clear()
+        self._kept.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _used(self) -> int:
         held = sum(_memory(stack) for stack in self._stacks.values())
+        held += self._kept.memory_bytes
         return held + sum(self._adopted.values()) + sum(self._in_making.values()) + self._leaving
 
     async def _grow(self, owner: Owner, amount: int) -> Segment:
@@ -243,7 +278,7 @@ class Arena:
             while not stack.holds and _memory(stack) and self._is_short(amount, keep if is_sibling else None):
                 segment = next(segment for segment in reversed(stack.segments) if not segment.is_spilled)
                 stack.segments.remove(segment)
-                await asyncio.wrap_future(self._submit(empty_segment, segment))
+                await asyncio.wrap_future(self._submit_empty(owner[0], segment))
             if not stack.segments and self._stacks.get(owner) is stack and not stack.holds:
                 del self._stacks[owner]
 
@@ -262,7 +297,7 @@ class Arena:
         """They hold no copy."""
         for segment in segments:
             stack.segments.remove(segment)
-            self._submit(empty_segment, segment)
+            self._submit_empty(stack.kernel_id, segment)
 
     def _warm(self, keep: Owner | None) -> Iterator[tuple[Owner, _Stack]]:
         def order(item: tuple[Owner, _Stack]) -> tuple[bool, int]:
@@ -271,27 +306,54 @@ class Arena:
         warm = [item for item in self._stacks.items() if not item[1].holds and _memory(item[1]) and item[0] != keep]
         yield from sorted(warm, key=order)
 
-    def _submit(self, job: Callable[[Segment], None], segment: Segment) -> Future[None]:
+    def _check_kept(self, owner: Owner, wanted: int, quota_bytes: int | None) -> None:
+        """Raises ArenaFullError where the process, or its kernel, has copies of which nothing came back yet."""
+        holder = self._holders.get(owner)
+        if holder is not None and (own := self._kept.held_by(holder)):
+            raise ArenaFullError(
+                f"requested {wanted} bytes of host memory for its copy; process {holder.pid} keeps {own} bytes of a "
+                "copy from before it left the agent: its memory has to come back to its devices, or the process to end"
+            )
+        reach = self._kept.reach_bytes(owner[0])
+        have = sum(stack.bytes for other, stack in self._stacks.items() if other[0] == owner[0] and other != owner)
+        if reach and quota_bytes is not None and reach + have + wanted > 2 * quota_bytes:
+            raise ArenaFullError(
+                f"requested {wanted} bytes of host memory for its copy; its kernel's processes have {have} and keep "
+                f"{reach} more open, and twice its quota of {quota_bytes} bytes is the limit: end those processes"
+            )
+
+    def _submit_empty(self, kernel_id: str, segment: Segment) -> Future[bool]:
+        def given_back(is_held: bool) -> None:
+            if is_held:
+                self._kept.outlive(kernel_id, segment)
+
+        return self._submit(empty_segment, segment, given_back)
+
+    def _submit(
+        self, job: Callable[[Segment], T], segment: Segment, then: Callable[[T], None] | None = None
+    ) -> Future[T]:
         """Give a segment back in a thread; its memory is counted until then."""
         counted = 0 if segment.is_spilled else segment.bytes
-        loop = asyncio.get_running_loop()
         if self._is_closed:  # nobody counts any more
             job(segment)
             return Future()
+        loop = asyncio.get_running_loop()
         self._leaving += counted
 
-        def done(future: Future[None]) -> None:
+        def left(future: Future[T]) -> None:
+            self._leaving -= counted
+            self._leaves.discard(future)
+            if then is not None and future.exception() is None:
+                then(future.result())
+
+        def done(future: Future[T]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody counts any more
-                loop.call_soon_threadsafe(self._left, counted, future)
+                loop.call_soon_threadsafe(left, future)
 
         future = self._pool.submit(job, segment)
         self._leaves.add(future)
         future.add_done_callback(done)
         return future
-
-    def _left(self, amount: int, job: Future[None]) -> None:
-        self._leaving -= amount
-        self._leaves.discard(job)
 
     def _discard(self, job: asyncio.Future[Segment]) -> None:
         """Nobody waits for it any more."""

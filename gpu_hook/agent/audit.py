@@ -98,12 +98,14 @@ class Audit:
         self._tell()
 
     def _judge(self, found: _Found, kernel: KernelProcesses | None, seen: _Seen, now: float) -> None:
+        is_settled = self._first_look is not None and now - self._first_look >= _SETTLE_SECONDS
         if kernel is None:
-            found.foreign += found.describe(seen, NOT_REGISTERED)
+            # A restarted agent does not know yet the kernels that relays and holders are about to tell it.
+            if is_settled:
+                found.foreign += found.describe(seen, NOT_REGISTERED)
             return
         holding = kernel.holdings.get((seen.pid, seen.device.uuid), Holding())
         if seen.pid not in kernel.registered:
-            is_settled = self._first_look is not None and now - self._first_look >= _SETTLE_SECONDS
             # One whose session just ended has a moment to end, and is not let off for coming and going again.
             is_due = seen.pid not in kernel.departed or self._is_confirmed(found, seen, now)
             if is_settled and is_due:

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 LONGEST_REQUEST = 1 << 20
 _MOST_UNREAD = 8 << 20
 _UNREAD_SECONDS = 5.0
+_FILE_SECONDS = 1.0  # between two looks at the socket file
 _CHANGED = b'{"event":"changed"}\n'
 _PEER = struct.Struct("iII")
 
@@ -38,6 +39,7 @@ class ControlServer:
         self._closed = closed
         self._numbers = itertools.count(1)
         self._server: asyncio.Server | None = None
+        self._file: tuple[int, int] | None = None  # device and inode of the socket file
         self._writers: dict[int, asyncio.StreamWriter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._subscribers: set[int] = set()
@@ -50,6 +52,23 @@ class ControlServer:
     async def listen(self, path: Path) -> None:
         """Raises OSError. The caller holds agent.lock, so a socket that is there is stale."""
         self._server = await asyncio.start_unix_server(self._accept, sock=_bind(path), limit=LONGEST_REQUEST)
+        self._file = _file_at(path)
+
+    async def keep_file(self, path: Path, period_seconds: float = _FILE_SECONDS) -> None:
+        """Make the socket file again where it was removed or replaced; connections stay. Runs until cancelled."""
+        while True:
+            await asyncio.sleep(period_seconds)
+            if _file_at(path) == self._file:
+                continue
+            before = self._server
+            try:
+                await self.listen(path)
+            except OSError as error:
+                log.error("event=socket_lost socket=%s error=%r; trying again", path, str(error))
+                continue
+            log.warning("event=socket_made_again socket=%s reason='it was removed'", path)
+            if before is not None:
+                before.close()
 
     async def close(self) -> None:
         """Stop listening, end all connections, and wait for their tasks."""
@@ -129,6 +148,15 @@ class ControlServer:
             del self._writers[connection]
             writer.close()
             self._closed(connection)
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Device and inode; None where nothing is, or nothing can be seen."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _bind(path: Path) -> socket.socket:

@@ -7,14 +7,16 @@ the quota allows and the device has no room for waits, until the keeper of the l
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from .ledger import Ledger
 
 _WAIT_SECONDS = 0.5  # between two words of patience; a hook is told that they come once a second
+_SILENCE_SECONDS = 2.0  # a process that leaves a recall unanswered for so long is stopped, or does not run
 _OLD_PATIENCE_SECONDS = 3.0  # of a hook that knows no such word: it waits 5 for its credit
 
 HasRoom = Callable[[int, int], bool]  # whether this many bytes of this device, by index, are there now
@@ -75,12 +77,22 @@ class CreditDesk:
         self._call_later = call_later
         self._recall_seconds = recall_seconds
         self._queue: deque[_Request] = deque()
+        self._waiting: Counter[int] = Counter()  # process -> its requests in the queue
         self._awaited: set[int] = set()  # processes whose answer the request at the desk waits for
         self._unanswered: dict[int, int] = {}  # process -> sequence of a recall it has not answered, late ones too
+        self._silent: set[int] = set()  # of these, the ones that nobody waits for any more
         self._deadline: Timer | None = None
         self._next_sequence = 1
         self._is_open = True
         self._is_holding = False
+
+    def waiting(self, process: int) -> int:
+        """How many requests of one process are not answered yet."""
+        return self._waiting[process]
+
+    def __len__(self) -> int:
+        """How many requests are not answered yet."""
+        return len(self._queue)
 
     @property
     def wanted_bytes(self) -> int:
@@ -104,8 +116,9 @@ class CreditDesk:
             self._serve()
 
     def request(self, process: int, amount: int, sequence: int, *, may_wait: bool = True) -> None:
-        """A process wants ``amount`` bytes; it is answered now, within the recall's deadline, or when there is room."""
+        """Answer a process that wants ``amount`` bytes: now, after a recall, or when the device has room."""
         self._queue.append(_Request(process, amount, sequence, may_wait))
+        self._waiting[process] += 1
         if len(self._queue) == 1:
             self._serve()
 
@@ -114,16 +127,30 @@ class CreditDesk:
         self._ledger.take_back(self._kernel_id, self._device, process, amount)
         if self._unanswered.get(process) == sequence:
             del self._unanswered[process]
+            self._silent.discard(process)
             self._awaited.discard(process)
         self._go_on()
 
+    def withdrawn(self, process: int, sequence: int) -> None:
+        """An interrupt ended the wait for a request: no answer is read. One that was answered is no error."""
+        self._drop(process, lambda request: request.sequence == sequence)
+
     def left(self, process: int) -> None:
         """A process ended; the ledger has its loans back already."""
-        at_the_desk = self._queue[0] if self._queue else None
-        self._queue = deque(request for request in self._queue if request.process != process)
         self._unanswered.pop(process, None)
+        self._silent.discard(process)
         self._awaited.discard(process)
-        if at_the_desk is not None and at_the_desk.process == process and not self._is_holding:
+        self._drop(process, lambda _: True)
+        self._waiting.pop(process, None)
+
+    def _drop(self, process: int, is_dropped: Callable[[_Request], bool]) -> None:
+        """Forget requests of a process; the next one in the queue comes to the desk."""
+        at_the_desk = self._queue[0] if self._queue else None
+        if self._waiting[process]:
+            self._queue = deque(r for r in self._queue if r.process != process or not is_dropped(r))
+            self._waiting[process] = sum(r.process == process for r in self._queue)
+        is_left = at_the_desk is not None and not (self._queue and self._queue[0] is at_the_desk)
+        if is_left and not self._is_holding:
             self._end_room_wait()
             self._leave_desk()
             self._serve()
@@ -185,23 +212,30 @@ class CreditDesk:
         return request.amount == 0 or request.amount > account.quota_bytes
 
     def _recall(self, request: _Request) -> bool:
-        """Ask the other processes for what is short; tells whether there is anybody to wait for.
+        """Ask the other processes for what is short; return whether there is one to wait for.
 
-        One that left an earlier recall unanswered (it is stopped) is neither asked nor waited for again until it
-        answers: else every allocation of its siblings would take the whole deadline.
+        One that has not answered an earlier recall is not asked again, and waited for only until it is silent: else
+        every allocation beside a stopped process would take that long.
         """
         account = self._ledger.account(self._kernel_id, self._device)
         short = request.amount - account.room
-        for process, loan in account.loans.items():
-            if process != request.process and loan.bytes > 0 and process not in self._unanswered:
-                self._unanswered[process] = self._next_sequence
-                self._awaited.add(process)
-        for process in sorted(self._awaited):
+        holders = [p for p, loan in account.loans.items() if p != request.process and loan.bytes > 0]
+        self._awaited.update(p for p in holders if p not in self._silent)
+        for process in sorted(self._awaited - self._unanswered.keys()):
+            self._unanswered[process] = self._next_sequence
             self._courier.recall(process, self._device, min(short, account.loans[process].bytes), self._next_sequence)
+            self._call_later(_SILENCE_SECONDS, partial(self._note_silence, process, self._next_sequence))
         self._next_sequence = self._next_sequence % 0xFFFFFFFF + 1
         if self._awaited:
             self._deadline = self._call_later(self._recall_seconds, self._settle)
         return bool(self._awaited)
+
+    def _note_silence(self, process: int, sequence: int) -> None:
+        """Stop waiting for a process that has not answered this recall."""
+        if self._unanswered.get(process) == sequence:
+            self._silent.add(process)
+            self._awaited.discard(process)
+            self._go_on()
 
     def _go_on(self) -> None:
         """Something came back: see whether the request at the desk can be answered now."""
@@ -213,14 +247,24 @@ class CreditDesk:
             self._settle()
 
     def _settle(self) -> None:
-        """End the recall: go on if it is enough now, else refuse."""
+        """End the recall where it is enough now, or where nothing more will come; else ask for patience.
+
+        A request for more than its process needs is refused at once: a request for what it needs follows.
+        """
+        request = self._queue[0]
+        is_short = request.amount > self._ledger.account(self._kernel_id, self._device).room
+        may_wait = is_short and bool(self._awaited) and request.may_wait
+        if may_wait and self._courier.ask_patience(request.process, self._device, request.sequence):
+            self._deadline = self._call_later(_WAIT_SECONDS, self._settle)
+            return
         self._leave_desk()
-        if self._queue[0].amount > self._ledger.account(self._kernel_id, self._device).room:
+        if is_short:
             self._answer(0)
         self._serve()
 
     def _answer(self, amount: int) -> None:
         request = self._queue.popleft()
+        self._waiting[request.process] -= 1
         self._courier.grant(request.process, self._device, amount, request.sequence)
 
     def _leave_desk(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from aliquot.gpu_hook.protocol import HOST_MEMORY, Credit, MalformedError, MessageType
 
@@ -12,10 +12,17 @@ from .ledger import Ledger
 from .session import HookSession
 
 _OLDEST_PATIENT = 3  # version of the protocol
+# Requests that wait, over all desks: a hook has one for each of its threads that allocates.
+MOST_OF_A_PROCESS = 1024
+MOST_OF_A_KERNEL = 4096
+_ALWAYS_OF_A_PROCESS = 16  # though its siblings fill what the kernel may have
 
 
 class KernelDesks:
-    """``sessions`` is the kernel's own, by number: read here, changed there. A Courier to its desks."""
+    """``sessions`` is the kernel's own, by number: read here, changed there. A Courier to its desks.
+
+    ``lent`` is called before a process hears that it was lent something.
+    """
 
     def __init__(
         self,
@@ -25,8 +32,10 @@ class KernelDesks:
         sessions: Mapping[int, HookSession],
         recall_seconds: float,
         has_room: HasRoom,
+        lent: Callable[[], None],
     ) -> None:
         self._sessions = sessions
+        self._lent = lent
         self._recall_seconds = recall_seconds
         call_later = asyncio.get_running_loop().call_later
         self._desks = {
@@ -63,14 +72,35 @@ class KernelDesks:
         if desk is None:
             raise MalformedError(f"got device {message.device}; the kernel has {len(self._desks) - 1}")
         if message.type is MessageType.CREDIT_REQUEST:
+            self._check_crowd(session.number)
             desk.request(session.number, message.bytes, message.sequence, may_wait=not message.deadline_milliseconds)
+        elif message.deadline_milliseconds:
+            desk.withdrawn(session.number, message.sequence)
         else:
             desk.returned(session.number, message.bytes, message.sequence)
+
+    def _check_crowd(self, process: int) -> None:
+        """Raises MalformedError."""
+        own = sum(desk.waiting(process) for desk in self._desks.values())
+        if own < _ALWAYS_OF_A_PROCESS:
+            return
+        total = sum(len(desk) for desk in self._desks.values())
+        if own >= MOST_OF_A_PROCESS or total >= MOST_OF_A_KERNEL:
+            raise MalformedError(
+                f"requested credit while {own} requests of this process and {total} of its kernel wait for an answer; "
+                f"a process may have {MOST_OF_A_PROCESS}, a kernel {MOST_OF_A_KERNEL}: wait for answers"
+            )
 
     def left(self, process: int) -> None:
         """A process ended; the ledger has its loans back already."""
         for desk in self._desks.values():
             desk.left(process)
+
+    def interrupt(self) -> None:
+        """Tell its processes that their user interrupts it: what waits there gives up."""
+        for session in self._sessions.values():
+            if session.agent_side is not None:
+                session.agent_side.count_interrupt()
 
     def hold(self) -> None:
         """Lend nothing until the processes of before the agent's restart have told what they have."""
@@ -89,6 +119,8 @@ class KernelDesks:
     # Called by the desks (Courier).
 
     def grant(self, process: int, device: int, amount: int, sequence: int) -> None:
+        if amount:
+            self._lent()
         self._sessions[process].send(Credit(MessageType.CREDIT_GRANT, device, amount, sequence))
 
     def recall(self, process: int, device: int, amount: int, sequence: int) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, cast
@@ -21,6 +22,7 @@ log = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 _CLOSE_SECONDS = 5.0
+DEADLINE_SECONDS = 5.0  # for one look: after it the devices count as lost, until the driver answers
 
 
 class DriverError(Exception):
@@ -57,26 +59,47 @@ class DeviceSource(Protocol):
 class DeviceMonitor:
     """Reads the source, one look at a time. ``saw`` is called on the loop after each."""
 
-    def __init__(self, source: DeviceSource, saw: Callable[[], None]) -> None:
+    def __init__(
+        self, source: DeviceSource, saw: Callable[[], None], deadline_seconds: float = DEADLINE_SECONDS
+    ) -> None:
         self._source = source
+        self._deadline_seconds = deadline_seconds
         self._saw = saw
         self._look: asyncio.Future[tuple[DeviceReading, ...]] | None = None
         self._wanted = asyncio.Event()
+        self._next: asyncio.TimerHandle | None = None  # of the one look that was asked for last
+        self.began = 0.0  # the last look, on the monotonic clock
         self.readings: tuple[DeviceReading, ...] = ()
 
     async def look(self) -> None:
-        """Read the source once. A source that fails as a whole loses all devices, not the agent."""
-        self._look = call_in_thread(self._source.read)
+        """Read the source once. A source that fails as a whole, or hangs, loses all devices, not the agent.
+
+        A driver that hangs (a GPU that fell off its bus) keeps its thread; the next look waits for the same answer.
+        """
+        began = time.monotonic()
+        if self._look is None or self._look.done():
+            self._look = call_in_thread(self._source.read)
+        # The first look makes the driver ready, and without its devices the agent can restore nothing.
+        await asyncio.wait([self._look], timeout=self._deadline_seconds if self.readings else None)
         try:
-            self.readings = await asyncio.shield(self._look)
+            if not self._look.done():
+                raise DriverError(f"the driver has not answered for {self._deadline_seconds:g} s")
+            self.readings = self._look.result()
         except DriverError as error:
             log.warning("event=devices_unreadable reason=%r", str(error))
             self.readings = tuple(DeviceReading(reading.facts, is_lost=True) for reading in self.readings)
+        self.began = began
         self._saw()
 
     def hurry(self) -> None:
         """Look soon: a process left, and its last GPU time is still to be had."""
         self._wanted.set()
+
+    def look_within(self, seconds: float) -> None:
+        """Look in so long, instead of when that was asked for last: looks that ask for looks do not multiply."""
+        if self._next is not None:
+            self._next.cancel()
+        self._next = asyncio.get_running_loop().call_later(seconds, self.hurry)
 
     async def run(self, period_seconds: float) -> None:
         """Look every period, and when hurried, until cancelled."""
@@ -91,6 +114,8 @@ class DeviceMonitor:
 
     async def close(self) -> None:
         """End the source, unless the driver hangs: then it ends with the process."""
+        if self._next is not None:
+            self._next.cancel()
         try:
             if self._look is not None:
                 await asyncio.wait([self._look], timeout=_CLOSE_SECONDS)

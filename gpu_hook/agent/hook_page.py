@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from aliquot.gpu_hook.protocol import HookPage
 
 from .shared_page import SharedPage
 
+_FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KNOWN_STAYING = (protocol.Staying.MODE << 1) - 1
 
 
@@ -27,6 +29,7 @@ class NeedWords:
     """What a hook says that its process would have used of one device. Untrusted, too; ``refused_at`` in seconds.
 
     ``stands_bytes``: of refusals that stand. ``open_bytes``: of the last one, while the process may yet make do.
+    ``refused_at``: of that one; of the last that stands, once it is decided.
     """
 
     stands_bytes: int = 0
@@ -154,6 +157,15 @@ class HookSide:
             calls_inside=half_words[HookPage.CALLS_INSIDE // 4],
             last_call=self._page.words[HookPage.LAST_CALL // 8] / 1e9,
         )
+
+    def unknown_function(self) -> str:
+        """Return the first driver function the process called that its hook does not know; empty: it called none."""
+        length = self._page.half_words[HookPage.UNKNOWN_FUNCTION_LENGTH // 4]
+        if not length:
+            return ""
+        said = self._page.get_bytes(HookPage.UNKNOWN_FUNCTION, min(length, protocol.FUNCTION_BYTES - 1))
+        name = said.decode("latin-1")
+        return name if _FUNCTION_NAME.fullmatch(name) else "(no name)"
 
     def close_descriptor(self) -> None:
         """The process has its own now."""

@@ -68,6 +68,15 @@ class Tally:
 
 
 @dataclass(frozen=True)
+class LentBefore:
+    """The bytes lent to a process: by device, in the order of the kernel's grant, and last of host memory."""
+
+    pid: int
+    start_time_ticks: int
+    amounts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Entry:
     """The whole of a grant.json."""
 
@@ -82,6 +91,7 @@ class Entry:
     boot_id: str = ""  # likewise
     saved_bytes: Mapping[str, int] = field(default_factory=dict)  # what a restore of its contexts takes, by device
     is_swapped: bool = False  # its lease was ended: its processes' memory is, or may be, on the host
+    lent: tuple[LentBefore, ...] | None = None  # to processes; None: an agent of before wrote none
 
 
 def write_entry(folder: Path, entry: Entry) -> None:
@@ -111,6 +121,7 @@ def read_entry(folder: Path) -> Entry:
             host_tally=_read_tally(data["host_tally"]) if "host_tally" in data else Tally(),
             is_swapped=bool(data.get("is_swapped", False)),
             saved_bytes={str(uuid): int(amount) for uuid, amount in data.get("saved_bytes", {}).items()},
+            lent=None if data.get("lent") is None else tuple(_read_lent(lent) for lent in data["lent"]),
         )
     except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise JournalError(f"{folder / _NAME} cannot be read: {error!r}") from error
@@ -142,8 +153,13 @@ def _is_possible(entry: Entry) -> bool:
         and all(part.quota_bytes <= MAX_AMOUNT for part in asked.parts)
         and 0 < asked.generation <= MAX_AMOUNT
         and math.isfinite(asked.created)
+        and all(0 < lent.pid < _MAX_PID and _are_amounts(lent.amounts, asked) for lent in entry.lent or ())
         and all(math.isfinite(tally.busy_seconds) for tally in (*entry.tallies, entry.host_tally))
     )
+
+
+def _are_amounts(amounts: tuple[int, ...], asked: Reservation) -> bool:
+    return len(amounts) == len(asked.parts) + 1 and all(0 <= amount <= MAX_AMOUNT for amount in amounts)
 
 
 def _read_reservation(data: Mapping[str, Any]) -> Reservation:
@@ -187,3 +203,7 @@ def _read_tally(data: Mapping[str, Any]) -> Tally:
 
 def _read_process(data: Mapping[str, Any]) -> Process:
     return Process(int(data["pid"]), int(data["start_time_ticks"]))
+
+
+def _read_lent(data: Mapping[str, Any]) -> LentBefore:
+    return LentBefore(int(data["pid"]), int(data["start_time_ticks"]), tuple(int(one) for one in data["amounts"]))

@@ -24,13 +24,15 @@ from aliquot.gpu_hook.protocol import (
 )
 
 from .activity import Activity
-from .adoption import adopt
+from .adoption import Claims
 from .audit import KernelProcesses
+from .coalesced import Coalesced
 from .compute.facts import Unwatched, Watch
 from .credit import HasRoom, always
+from .descriptors import OF_A_SESSION, Descriptors
 from .desks import KernelDesks
 from .entrance import Entrance
-from .journal import Entry, Reservation, remove_folder, write_entry
+from .journal import Entry, Reservation, Tally, remove_folder, write_entry
 from .ledger import Account, DeviceAccount, Ledger
 from .pages import AgentSide
 from .processes import Process, WatchedProcesses, read_boot_id
@@ -39,11 +41,6 @@ from .session import FromHook, HookSession
 from .usage import DeviceUse, KernelUsage
 
 log = logging.getLogger(__name__)
-
-MAX_SESSIONS = 256  # of one kernel
-
-# On the host the folder above keeps others out. In a container this one is mounted, and any user may run there.
-_FOLDER_MODE = 0o711
 
 
 class Kernel:
@@ -58,6 +55,7 @@ class Kernel:
         left: Callable[[Kernel, int], None],
         host_quota_bytes: int | None,
         swap: SwapTools,
+        descriptors: Descriptors,
     ) -> None:
         """Raises OSError when its folder or its socket cannot be made."""
         self.reservation = entry.reservation
@@ -71,24 +69,28 @@ class Kernel:
         self.worked_at: float | None = None  # when a device was last seen working for it
         self.has_room: HasRoom = always  # set by who keeps the leases
         self.compute: Watch = Unwatched()  # set by who keeps compute
-        self.usage = KernelUsage(entry.tallies, entry.host_tally)
+        self.usage = KernelUsage(entry.tallies, entry.host_tally, round(time.time() - time.monotonic()))
         self._ledger = ledger
+        self._claims = Claims(ledger, self.kernel_id, self.write_journal, descriptors)
         self._recall_seconds = recall_seconds
         self.host_quota_bytes = host_quota_bytes  # None: no limit
         self._enforcer = protocol.Enforcer.HOOK
         self._left = left
+        self._descriptors = descriptors
+        self._sampling = Coalesced(self.sample)
         self._is_closed = False
         self._sessions: dict[int, HookSession] = {}  # joined
+        self._written: tuple[tuple[Tally, ...], Tally] = (entry.tallies, entry.host_tally)
         self._bound = WatchedProcesses(self._bound_ended)
         self._expected = WatchedProcesses(self._expected_ended)  # were connected to the agent before us, not yet to us
         self._swap = swap
+        self.residency = self._make_residency(entry)
+        self._open()
+
+    def _make_residency(self, entry: Entry) -> KernelResidency:
         mode = protocol.ResidencyMode[entry.reservation.residency.upper()]
         found = (entry.is_swapped, entry.saved_bytes)
-        self.residency = KernelResidency(self.kernel_id, mode, swap, lambda: self.accounts, self.write_journal, *found)
-        folder.mkdir(exist_ok=True)
-        folder.chmod(_FOLDER_MODE)
-        self._open()
-        self.write_journal()
+        return KernelResidency(self.kernel_id, mode, self._swap, lambda: self.accounts, self.write_journal, *found)
 
     @property
     def kernel_id(self) -> str:
@@ -104,8 +106,7 @@ class Kernel:
         return bool(self._expected)
 
     @property
-    def is_in_use(self) -> bool:
-        """Whether a process of it is connected."""
+    def is_in_use(self) -> bool:  # whether a process of it is connected
         return bool(self._sessions)
 
     @property
@@ -154,8 +155,9 @@ class Kernel:
             self._bound.add(process)
         for process in entry.sessions:
             self._expected.add(process)
+        self._claims.restore(entry, self.host_account.quota_bytes)
+        self.write_journal()  # for an agent after us, which knows no holder but those named here
         if self._expected:
-            self.write_journal()  # for an agent after us, should they not come back before
             self.desks.hold()
             self.compute.awaits(self, True)
 
@@ -197,12 +199,14 @@ class Kernel:
         if keep:
             self.keep_record()
         self._is_closed = True
+        self._sampling.close()
         self.residency.close()
         self._entrance.close()
         self._bound.clear()
         self._expected.clear()
         for session in list(self._sessions.values()):
             session.close()
+        self._claims.close()
         if not keep:
             remove_folder(self.folder)
 
@@ -221,6 +225,7 @@ class Kernel:
             host_tally=self.usage.host_tally,
             is_swapped=self.residency.is_lease_ended,
             saved_bytes=self.residency.saved_bytes,
+            lent=self._claims.journal(joined),
         )
         self._written = (entry.tallies, entry.host_tally)
         try:
@@ -287,10 +292,10 @@ class Kernel:
         sessions = tuple(self._sessions.values())
         return tuple(self.usage.report(sessions, device, account) for device, account in enumerate(self.accounts))
 
-    def needed_bytes(self) -> tuple[int | None, ...]:
-        """Of each of its devices: what it would have used had no quota refused it; None where none did."""
-        sessions, now = tuple(self._sessions.values()), time.monotonic()
-        return tuple(self.usage.needed_bytes(sessions, device, now) for device in range(len(self.accounts)))
+    def needs(self) -> tuple[tuple[int | None, int | None], ...]:
+        """Of each of its devices: the bytes with which no quota had refused it, and when one last did; or None."""
+        own, now = tuple(self._sessions.values()), time.monotonic()
+        return tuple(self.usage.need(own, device, now) for device in range(len(self.accounts)))
 
     def report_host(self) -> DeviceUse:
         return self.usage.report(tuple(self._sessions.values()), protocol.HOST_MEMORY, self.host_account)
@@ -301,19 +306,20 @@ class Kernel:
         self._entrance.discard(session)
         if self.is_ending:
             return session.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
-        if len(self._sessions) >= MAX_SESSIONS:
-            return session.refuse(RefusalReason.FULL, f"the kernel has {MAX_SESSIONS} processes already")
-        adopt(self._ledger, self.reservation, session.number, hello)
+        self._claims.enter(self.reservation, session, hello)
+        if why := self._entrance.why_full(len(self._sessions)):
+            self._claims.leave(session)
+            return session.refuse(RefusalReason.FULL, why)
+        is_first = not self._sessions and not self._expected and hello.role is not Role.OBSERVER
+        self.usage.joining(is_first=is_first)
         self._sessions[session.number] = session
-        reservation = self.reservation
+        own = self.reservation
         try:
             plan = self._swap.settings.plan(self.residency.mode)
-            agent_side = AgentSide(
-                reservation.parts, reservation.generation, self._class_word, hello.version, self._host_quota_word, plan
-            )
-            agent_side.set_enforcer(self._enforcer)
-            agent_side.set_lease(self.residency.lease)
-            session.agent_side = agent_side
+            side = AgentSide(own.parts, own.generation, self._class_word, hello.version, self._host_quota_word, plan)
+            side.set_enforcer(self._enforcer)
+            side.set_lease(self.residency.lease)
+            session.agent_side = side
             session.open_pages()
         except OSError as error:
             log.error("event=pages_failed kernel=%s error=%r", self.kernel_id, str(error))
@@ -337,22 +343,24 @@ class Kernel:
             self.write_journal()
             return
         if isinstance(message, Wake):
-            return self.residency.woken()
+            return self.residency.woken() if message.waiting_calls else self.residency.given_up()
         if isinstance(message, Moved):
             return self.residency.moved(session, message)
         self.desks.take(session, message)
         if self.is_ending and message.type is MessageType.CREDIT_RETURN:
             return self._drop_without_bytes(session)
-        self.sample()
+        self._sampling.soon()  # not now: a look at all its pages costs more than a message
 
     def leave(self, session: HookSession) -> None:
         if self._entrance.discard(session):
             return
         if self._sessions.pop(session.number, None) is None:
             return
+        self._descriptors.give_back(self.kernel_id, OF_A_SESSION)
         self.compute.left(session)
         self.usage.retire(session, self._all_accounts)
-        returned = self._ledger.end_process(self.kernel_id, session.number)
+        self.residency.leaving(session)
+        returned = self._claims.leave(session)
         log.info("event=left kernel=%s pid=%d returned_bytes=%d", self.kernel_id, session.pid, returned)
         if self._is_closed:
             return
@@ -363,7 +371,7 @@ class Kernel:
         self._left(self, session.pid)
 
     def _open(self) -> None:
-        self._entrance = Entrance(self.kernel_id, self.folder, self)
+        self._entrance = Entrance(self.kernel_id, self.folder, self, self._descriptors)
         self.desks = KernelDesks(
             self._ledger,
             self.kernel_id,
@@ -371,11 +379,11 @@ class Kernel:
             self._sessions,
             self._recall_seconds,
             lambda device, amount: self.has_room(device, amount),
+            lambda: self._entrance.charge_journal(self._claims.note_growth()),
         )
 
     def _drop_without_bytes(self, session: HookSession) -> None:
-        loans = (account.loans.get(session.number) for account in self._all_accounts.values())
-        if not any(loan is not None and loan.bytes for loan in loans):
+        if not self._claims.has_bytes(session):
             session.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
 
     def _bound_ended(self, pid: int) -> None:

@@ -107,7 +107,7 @@ class LeaseKeeper:
         record = self._records.get(kernel_id)
         if record is None:
             return True
-        if record.is_resident and not self._waits and self._lent(uuid) + amount <= self.room.capacity_bytes(uuid):
+        if record.is_resident and not self._waits and self._lent(uuid) + amount <= self.room.present_bytes(uuid):
             return True
         self.hurry()
         return False
@@ -193,7 +193,7 @@ class LeaseKeeper:
                 self._doubts.pop(view.kernel_id, None)
                 continue
             desks = self._records[view.kernel_id].kernel.desks
-            held = self._held(views)
+            held = self._held(views, self.room)
             # What others than kernels have of a device is an estimate: what kernels do not have, its driver may grant.
             if all(held.get(uuid, 0) + amount <= self.room.memory_bytes(uuid) for uuid, amount in wanted.items()):
                 desks.give_room()
@@ -208,14 +208,22 @@ class LeaseKeeper:
         """Whether only what others seem to have of a device is in the way, or what kernels that may leave seem to keep
         there (what was lent a moment ago is on no hook's page yet), and that not for long yet."""
         left = {uuid: self.room.memory_bytes(uuid) - amount for uuid, amount in wanted.items()}
+        has_silent = False
         for one in views:
-            if one is view or one.movable_at >= NEVER:
+            may_answer = one is not view and self._may_answer(one.kernel_id, now)
+            has_silent = has_silent or (may_answer and any(h.uuid in left for h in one.holdings))
+            if one is view or (one.movable_at >= NEVER and not may_answer):
                 for h in one.holdings:
                     if h.uuid in left:
                         left[h.uuid] -= h.held_bytes
         if any(amount < 0 for amount in left.values()):
             return False
-        return now - self._doubts.setdefault(view.kernel_id, now) < _SURE_SECONDS
+        return has_silent or now - self._doubts.setdefault(view.kernel_id, now) < _SURE_SECONDS
+
+    def _may_answer(self, kernel_id: str, now: float) -> bool:
+        """True where it was told to move, a process of it does not answer, and the agent has not given that up."""
+        since = self._records[kernel_id].silent_since
+        return since is not None and now - since < self._policy.answer_seconds
 
     def _prepare(self, waits: dict[str, Wait]) -> None:
         """Who has to leave when its hold or turn is over then leaves without waiting for host memory."""
@@ -230,8 +238,8 @@ class LeaseKeeper:
         await record.residency.prepare()
 
     @staticmethod
-    def _held(views: list[KernelView]) -> dict[str, int]:
-        held: dict[str, int] = {}
+    def _held(views: list[KernelView], room: Room) -> dict[str, int]:
+        held = {device.uuid: device.leaving_bytes for device in room.views()}
         for view in views:
             for h in view.holdings:
                 coming = h.away_bytes if view.state is State.SWAPPING_IN else 0

@@ -25,7 +25,7 @@ _WORDS = {
     Reason.BUSY: "those that hold the room are busy",
     Reason.HOST: "host memory for what would have to leave is full",
     Reason.COMPUTE: "production works on its device, and it could not be held back enough beside that",
-    Reason.STUCK: "what holds the room cannot be moved",
+    Reason.STUCK: "what holds the room cannot be moved, or does not answer",
 }
 
 Operation = Callable[[Mapping[str, Any], int], dict[str, Any]]

@@ -117,14 +117,22 @@ class LeaseRecord:
         self.not_saved_before = 0.0  # after a checkpoint that was refused
         self.is_beginning: State | None = None  # a move that was decided, and shows in the facts in a moment
         self.is_postponed = False  # it failed to come in, and tries again later
+        self.silent_since: float | None = None  # since when a process of it was seen not to answer; None: all do
         self._known_since = now
         self._patience = patience or Patience()
         self._was_idle = False
+        self._gave_up_at: float | None = None
+        self._stopped: Activity | None = None  # what its relay told last when an interrupt ended a wait
 
     def view(self, now: Moment) -> KernelView:
         """As it is now."""
         self.facts = facts = self.residency.facts()
+        self._note_given_up(facts)
         state = self.is_beginning or _STATES.get(facts.state, State.RESIDENT)
+        if not facts.silent_pids:
+            self.silent_since = None
+        elif self.silent_since is None:
+            self.silent_since = now.monotonic
         activity, known, patience = self.kernel.activity, self._known_since, self._patience
         telemetry = (*facts.telemetry, Telemetry(worked=self.kernel.worked_at))
         idleness = judge(activity, telemetry, now, known_since=known, patience=patience)
@@ -156,6 +164,11 @@ class LeaseRecord:
             movable_at=self._movable_at(now.monotonic),
             is_asked_out=self.is_asked_out or self.stays_out,
         )
+
+    def _note_given_up(self, facts: ResidencyFacts) -> None:
+        """An interrupt ended a wait: the cell that waited may still run for a moment, and wants nothing."""
+        if facts.gave_up_at != self._gave_up_at:
+            self._gave_up_at, self._stopped = facts.gave_up_at, self.kernel.activity
 
     def came_in(self, now: float) -> None:
         """Its hold and its turn begin."""
@@ -189,17 +202,16 @@ class LeaseRecord:
         if state is State.RESIDENT:
             return Want.NONE
         activity = self.kernel.activity
-        if self.is_asked_in or (activity is not None and activity.work and activity.input is None):
+        is_running = activity is not None and activity.work and activity.input is None
+        if self.is_asked_in or (is_running and activity != self._stopped):
             return Want.CELL
         return Want.HINT if now < self.hinted_until else Want.NONE
 
     def _movable_at(self, now: float) -> float:
-        if not self.facts.is_swappable:
+        if not self.facts.is_swappable or self.facts.silent_pids:  # it may still answer, and is then looked at anew
             return NEVER
         if self.kernel.is_expecting:
             return now + 1.0  # after the agent's restart its processes first say what they have
-        if self.facts.silent_pids:
-            return now + 1.0  # it may still answer
         return self.retry_at
 
     def _holdings(self, wanted: Mapping[int, int]) -> tuple[Holding, ...]:

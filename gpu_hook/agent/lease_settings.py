@@ -19,6 +19,9 @@ class HostBudget:
     fraction: float = 0.5
     amount: int | None = None
 
+    def __str__(self) -> str:
+        return f"{self.fraction:.4%}".rstrip("0%").rstrip(".") + "%" if self.amount is None else str(self.amount)
+
     def bytes(self, machine_bytes: int) -> int:
         return int(machine_bytes * self.fraction) if self.amount is None else self.amount
 
@@ -87,6 +90,7 @@ def read_lease_settings(options: argparse.Namespace) -> LeaseSettings:
             hold_seconds=options.lease_hold,
             quantum_seconds=options.lease_quantum,
             patience_seconds=options.lease_patience,
+            answer_seconds=options.lease_answer,
             silent_seconds=options.lease_silence,
         ),
     )
@@ -106,6 +110,10 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
         ),
         "quantum": (Policy.quantum_seconds, "a busy kernel's turn when an equal waits, at least 4 times its moves"),
         "patience": (Policy.patience_seconds, "after that, more than the guarantee is wanted as much as the guarantee"),
+        "answer": (
+            Policy.answer_seconds,
+            "wait so long for a process that was told to move; then calls that need its room fail",
+        ),
         "silence": (Policy.silent_seconds, "a cell that has made no GPU call for so long may be swapped out"),
     }
     for name, (seconds, text) in times.items():

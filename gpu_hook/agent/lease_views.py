@@ -41,12 +41,16 @@ class Reason(str, enum.Enum):
     BUSY = "busy"  # those that hold the room are busy, and it may not displace them
     HOST = "host"  # host memory for what would have to leave is full
     COMPUTE = "compute"  # production works on its device, and could not be protected while it was there
-    STUCK = "stuck"  # what holds the room cannot be swapped out, or the device has less than it needs
+    STUCK = (
+        "stuck"  # what holds the room cannot be swapped out or does not answer, or the device has less than it needs
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
     """``capacity_bytes``: what kernels may hold of it: without contexts, foreigners, and what the driver keeps.
+
+    ``leaving_bytes`` of that are not there yet: processes that ended have them, and the driver takes them back.
 
     Devices with the same ``link`` share the way to the host. Rates are measured, in bytes per second.
     """
@@ -56,6 +60,7 @@ class DeviceView:
     link: str = ""  # empty: one of its own
     out_rate: float = 10e9
     in_rate: float = 10e9
+    leaving_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,7 @@ class Policy:
     quantum_moves: float = 4.0  # and at least so many times what its swap out and in take
     patience_seconds: float = 60.0  # after that, more than the guarantee is wanted as much as the guarantee
     move_seconds: float = 0.1  # of a move, beside the copy
+    answer_seconds: float = 10.0  # a process that was told to move and does not answer is waited for so long
     silent_seconds: float = 60.0  # a cell that made no call for so long counts as idle; decided before, by idleness
 
 

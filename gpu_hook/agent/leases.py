@@ -92,8 +92,8 @@ class _Round:
 
     def _enter(self) -> None:
         """Take what is held and promised, and the moves under way. A device that is gone has no room for anybody."""
-        free = {device.uuid: device.capacity_bytes for device in self._devices}
-        leaving: dict[str, int] = {}
+        leaving = {device.uuid: device.leaving_bytes for device in self._devices}
+        free = {device.uuid: device.capacity_bytes - device.leaving_bytes for device in self._devices}
         for kernel in self._kernels:
             is_coming, is_leaving = kernel.state is State.SWAPPING_IN, kernel.state is State.SWAPPING_OUT
             for h in kernel.holdings:

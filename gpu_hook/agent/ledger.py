@@ -45,11 +45,20 @@ class Loan:
 
 @dataclass
 class Account:
-    """One kernel's memory of one kind. ``lent`` is the sum over ``loans``, kept beside them."""
+    """One kernel's memory of one kind. ``lent`` is the sum over ``loans``, kept beside them.
+
+    ``kept_bytes``: what was lent before a quota that may be smaller was in force, or before this agent.
+    """
 
     quota_bytes: int
     lent: int = 0
+    kept_bytes: int = 0
     loans: dict[int, Loan] = field(default_factory=dict)
+
+    @property
+    def most_bytes(self) -> int:
+        """As much as processes may hold, whatever they say."""
+        return max(self.quota_bytes, self.kept_bytes)
 
     @property
     def room(self) -> int:
@@ -179,7 +188,10 @@ class Ledger:
             own = _reservation(account.part, account.is_production, -1)
             self._reserved[part.uuid] = _sum(_sum(self.reserved(part.uuid), own), _reservation(part, is_production))
             account.part, account.quota_bytes, account.is_production = part, part.quota_bytes, is_production
-        self._host[kernel_id].quota_bytes = self.host_memory_bytes if host_quota_bytes is None else host_quota_bytes
+            account.kept_bytes = max(account.kept_bytes, account.lent)
+        host = self._host[kernel_id]
+        host.kept_bytes = max(host.kept_bytes, host.lent)
+        host.quota_bytes = self.host_memory_bytes if host_quota_bytes is None else host_quota_bytes
 
     def release(self, kernel_id: str) -> bool:
         """Take a reservation out, with its loans; tells whether it was there."""
@@ -218,19 +230,38 @@ class Ledger:
         self._add(account, process, amount)
         return True
 
-    def adopt(self, kernel_id: str, device: int, process: int, amount: int) -> None:
-        """Enter what a process already has, as it says after the agent came back.
+    def adopt(self, kernel_id: str, device: int, process: int, amount: int, known: int = 0) -> None:
+        """Enter what a process says that it has already, after it or the agent was away. Raises LedgerError.
 
-        The bytes are on the device whatever we think of them, so this may pass the quota (then nothing is lent until
-        enough came back), but never the memory that there is: such a claim is false. Raises LedgerError.
+        ``known`` bytes were lent to it before: they are on the device whatever we think of them, so they may pass a
+        quota that was made smaller since (then nothing is lent until enough came back). More is bounded more tightly.
         """
         account = self.account(kernel_id, device)
-        memory = self.host_memory_bytes
-        if isinstance(account, DeviceAccount):
-            memory = self._devices[account.part.uuid].memory_bytes
-        if amount < 0 or account.lent + amount > memory:
-            raise LedgerError(f"claims {amount} bytes of a memory that has {memory}")
+        is_known = amount <= known
+        most = max(account.quota_bytes, account.kept_bytes) if is_known else self._claimable(kernel_id, account)
+        if amount < 0 or account.lent + amount > most:
+            raise LedgerError(
+                f"claims {amount} bytes; it was lent {known} before, and of the {account.quota_bytes} of its kernel "
+                f"{account.lent} are lent now"
+            )
         self._add(account, process, amount)
+
+    def keep(self, kernel_id: str, totals: Sequence[int]) -> None:
+        """Tell what a kernel's processes were lent in all by an agent before us: by device, of host memory last."""
+        for account, total in zip((*self._kernels[kernel_id], self._host[kernel_id]), totals, strict=True):
+            account.kept_bytes = total
+
+    def _claimable(self, kernel_id: str, account: Account) -> int:
+        """The most that a kernel's processes may say that they have without having been known: all that it is
+        guaranteed, and within its quota the memory that no other has or is guaranteed."""
+        if not isinstance(account, DeviceAccount):
+            return account.quota_bytes
+        uuid = account.part.uuid
+        spare = self._devices[uuid].memory_bytes
+        for other, accounts in self._kernels.items():
+            if other != kernel_id:
+                spare -= sum(max(a.lent, a.part.reserved_bytes) for a in accounts if a.part.uuid == uuid)
+        return min(account.quota_bytes, max(account.part.reserved_bytes, spare))
 
     def take_back(self, kernel_id: str, device: int, process: int, amount: int) -> None:
         """A process returns credit. Raises LedgerError when it returns more than it was lent."""

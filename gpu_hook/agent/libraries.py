@@ -55,6 +55,20 @@ class Libraries:
         return replace(found, cuda=folder / found.cuda.name, nvml=folder / found.nvml.name)
 
 
+def audit_is_cheap() -> bool:
+    """Whether a process may be started with an audit library.
+
+    Before 2.35, glibc sent every call between libraries through a slow trampoline then (bug 15533), on aarch64 with
+    cut SIMD arguments. Without the redirector the self-check reports absolute paths as not covered.
+    """
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+        major, minor = (int(part) for part in version.split(".")[:2])
+    except (OSError, ValueError):
+        return False
+    return name == "glibc" and (major, minor) >= (2, 35)
+
+
 def installed(native: Path) -> Libraries:
     """The package's own."""
     return Libraries(native, is_copy=False)

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from aliquot.gpu_hook.paths import (
@@ -33,7 +34,7 @@ from .checkpoint_helper import CheckpointHelper
 from .checkpoint_refusals import Circumstances
 from .compute.loop import ComputeKeeper
 from .control import ControlServer
-from .devices import DeviceMonitor, DeviceSource, DriverError
+from .devices import DeviceMonitor, DeviceReading, DeviceSource, DriverError
 from .enforcement import Enforcement
 from .enforcers.base import EnforcerError
 from .host_memory import machine_memory_bytes
@@ -59,7 +60,7 @@ from .reservations import Reservations
 from .residency import SwapTools
 from .residency_checkpoint import CheckpointTools
 from .settings import AgentSettings, read_arguments
-from .softgpu_state import prepare, remove
+from .softgpu_state import prepare, remove, remove_abandoned
 from .status import (
     charged_by_device,
     describe_devices,
@@ -92,8 +93,8 @@ class Agent:
             HostBudget(settings.leases.host.bytes(machine_bytes)), settings.swap.segment_bytes, settings.swap.spill_dir
         )
         self._checkpoints = CheckpointHelper(node.driver.cuda, node.driver_env)
-        swap = SwapTools(self._arena, settings.swap, self._checkpoint_tools())
         self._leases = self._keep_leases()
+        swap = SwapTools(self._arena, settings.swap, self._checkpoint_tools(), self._leases.room.departures)
         self._actuation = Actuation(chosen.actuators, lambda asked: settings.compute.caps(asked.is_production))
         self._compute = ComputeKeeper(settings.compute, time.monotonic_ns, self._leases, self._actuation)
         self._reservations = Reservations(
@@ -139,6 +140,7 @@ class Agent:
             self._monitor.run(settings.device_period_seconds),
             self._enforcement.run(settings.device_period_seconds),
             self._sample_pages(),
+            self._control.keep_file(settings.runtime.agent_socket),
             self._trims.run(),
             self._leases.run(),
         ]
@@ -222,10 +224,19 @@ class Agent:
         self._auditor.look(readings, self._reservations.processes(), asyncio.get_running_loop().time())
         self._reservations.book_looks(readings)
         self._compute.saw_devices(readings)
+        self._follow_departures(readings)
         self._leases.room.look(readings, self._reservations.on_devices())
         if before and self._ledger.device_states() != before:
             log.warning("event=devices_changed lost=%s", [s.index for s in self._ledger.device_states() if s.lost])
             self._tell_change()
+
+    def _follow_departures(self, readings: Sequence[DeviceReading]) -> None:
+        """Lend from now on the memory that the driver took back, and look again soon at the rest."""
+        departures, now = self._leases.room.departures, time.monotonic()
+        if departures.look(readings, self._monitor.began, now):
+            self._leases.hurry()
+        if (pause := departures.next_look(now)) is not None:
+            self._monitor.look_within(pause)
 
     def _hurry(self) -> None:
         """Processes of a kernel came or went: their last GPU time is still to be had, their limits are to be set."""
@@ -267,6 +278,7 @@ class Agent:
     def _describe(self, with_kernels: bool, since: int | None) -> dict[str, Any]:
         found = self._auditor.findings
         charged = charged_by_device(self._reservations.kernels)
+        used = partial(self._leases.room.used_bytes, on_device=self._reservations.on_devices())
         kernels = [
             {
                 **describe_kernel(kernel, found, self._enforcement, self._compute),
@@ -283,7 +295,7 @@ class Agent:
             "enforcer": self._enforcement.name,
             "enforcers": [asdict(report) for report in self._enforcement.reports],
             "actuators": [asdict(report) for report in self._actuation.reports],
-            "devices": describe_devices(self._ledger, self._monitor.readings, charged, self._compute),
+            "devices": describe_devices(self._ledger, self._monitor.readings, charged, used, self._compute),
             "host_memory_bytes": self._ledger.host_memory_bytes,
             "host_copies": asdict(self._arena.use),
             "oversubscription": self._ledger.oversubscription.most,
@@ -326,16 +338,19 @@ def _run_locked(
     driver_env: dict[str, str] = {}
     state = softgpu_state_path(settings.runtime)
     if driver.kind == "softgpu":
-        prepare(state)
+        prepare(state, settings.runtime)  # held open until this process ends
+        remove_abandoned(state)
         driver_env = softgpu_environment(state, settings.softgpu)
         os.environ.update(driver_env)  # read by the library in this process
     driver = libraries.driver(driver)
     may_be_shut_down = settings.exit_when_idle_seconds is not None
     name, residency = platform.node() or "localhost", settings.leases.residency
-    node = Node(name, driver, driver_env, libraries, may_be_shut_down, residency)
     try:
         raise_descriptor_limit()
         chosen = choose_candidates(settings, driver, enforcers)
+        found = {"--driver": driver.kind, "--enforcer": chosen.limits.enforcer.name}
+        options = {**settings.options, **found}
+        node = Node(name, driver, driver_env, libraries, may_be_shut_down, residency, options)
         asyncio.run(_run(settings, node, open_source, chosen))
     except (ActuatorError, DriverError, EnforcerError, StartError) as error:
         return _fail(str(error))

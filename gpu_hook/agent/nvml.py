@@ -82,8 +82,8 @@ class NvmlSource:
         for index in absent:
             try:
                 found = _find_device(index)
-            except pynvml.NVMLError as error:
-                problem = str(error).lower()
+            except (pynvml.NVMLError, DriverError) as error:
+                problem = str(error) if isinstance(error, DriverError) else str(error).lower()
                 self._absent.append(index)
                 if not self._last_look:
                     log.warning("event=device_unreadable index=%d reason=%r", index, problem)
@@ -98,7 +98,7 @@ class NvmlSource:
         # First: reading the memory may make the driver forget a process that just ended, and its last work with it.
         busy, covered_seconds = self._read_busy(facts.uuid, handle)
         try:
-            used = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+            _, used = _read_memory(handle)
         except pynvml.NVMLError as error:
             if error.value in _GONE:
                 return DeviceReading(facts, is_lost=True)
@@ -178,21 +178,36 @@ def _read_processes(handle: Any) -> dict[int, int | None]:
 
 def _find_device(index: int) -> tuple[DeviceFacts, Any]:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    _refuse_slices(handle, index)
     facts = DeviceFacts(
         uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
         index=index,
         name=_text(pynvml.nvmlDeviceGetName(handle)),
-        memory_bytes=_usable_memory(handle),
+        memory_bytes=_read_memory(handle)[0],
     )
     return facts, handle
 
 
-def _usable_memory(handle: Any) -> int:
-    """What the driver keeps for itself cannot be promised to a kernel; only the newer record tells it."""
+def _read_memory(handle: Any) -> tuple[int, int]:
+    """Return the bytes that kernels can have, and those of them in use.
+
+    Both come of one record. The newer one tells what the driver keeps for itself apart; the older one counts that as
+    used, so that its ``used`` belongs to its ``total``. Raises NVMLError.
+    """
     record = _optional(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2))
     if record is not None:
-        return int(record.total) - int(record.reserved)
-    return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+        return int(record.total) - int(record.reserved), int(record.used)
+    record = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    return int(record.total), int(record.used)
+
+
+def _refuse_slices(handle: Any, index: int) -> None:
+    """Refuse a device that is cut into slices: the hook would count all of them as one device."""
+    mode = _optional(lambda: pynvml.nvmlDeviceGetMigMode(handle)[0])
+    if mode == pynvml.NVML_DEVICE_MIG_ENABLE:
+        raise DriverError(
+            f"device {index} has MIG on, which Aliquot does not support: turn it off (nvidia-smi -i {index} -mig 0)"
+        )
 
 
 def _text(value: str | bytes) -> str:

@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aliquot.gpu_hook.paths import Driver
@@ -50,6 +50,7 @@ class Node:
     libraries: Libraries
     may_be_shut_down: bool
     residency: str = "vmm"  # of kernels that ask for no mode
+    options: Mapping[str, str] = field(default_factory=dict)  # in force, by their names on the command line
 
 
 class Operations:
@@ -87,6 +88,7 @@ class Operations:
             "release": self._release,
             "resize": self._resize,
             "activity": self._take_activity,
+            "interrupt": self._interrupt,
             "subscribe": self._enter_subscriber,
             **leases.table,
             **trims.table,
@@ -123,6 +125,7 @@ class Operations:
             "node": self._node.name,
             "driver": self._node.driver.kind,
             "pid": os.getpid(),
+            "options": dict(self._node.options),
         }
 
     def _status(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
@@ -143,11 +146,15 @@ class Operations:
             created=time.time(),
             residency=read_residency(request, self._node.residency),
         )
-        kernel = self._reservations.reserve(asked, read_placement(request), connection)
+        limit = None if request.get("owner_limit") is None else read_int(request, "owner_limit")
+        kernel = self._reservations.reserve(asked, read_placement(request), connection, limit)
         node = self._node
         env = {**node.driver_env, **self._limits_env(kernel.reservation)}
         kernel.note_libraries(node.libraries.folder.name)
-        return {"grant": describe_grant(kernel, node.name, node.driver, node.libraries, env)}
+        grant = describe_grant(kernel, node.name, node.driver, node.libraries, env)
+        if limit is not None:
+            grant["owner_hundredths"] = self._reservations.held_by(asked.owner)
+        return {"grant": grant}
 
     def _bind(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         pid = read_int(request, "pid", 1)
@@ -176,6 +183,10 @@ class Operations:
         if activity.input is not None and not activity.work:
             raise Refused("bad_request", "asked input of a kernel without work: only a cell waits for input")
         self._reservations.note_activity(read_kernel_id(request), activity)
+        return {}
+
+    def _interrupt(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        self._reservations.interrupt(read_kernel_id(request))
         return {}
 
     def _enter_subscriber(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:

@@ -121,6 +121,12 @@ class AgentSide:
         if self._has_lease:
             self._page.half_words[AgentPage.LEASE // 4] = lease
 
+    def count_interrupt(self) -> None:
+        """The kernel's user interrupts it. A hook of before does not look at the word."""
+        if self._has_lease:
+            at = AgentPage.INTERRUPTS // 4
+            self._page.half_words[at] = (self._page.half_words[at] + 1) & 0xFFFFFFFF
+
     def set_order(self, device: int, order: Order) -> None:
         """What it may do on one device, when that changed; its gate is the process's, see ``set_gate``.
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from aliquot.gpu_hook.placement import Refusal, place, resize
+from aliquot.gpu_hook.placement import Refusal, over_limit, place, resize
 
 from .activity import Activity
 from .audit import KernelProcesses
 from .compute.loop import ComputeKeeper
+from .descriptors import Descriptors
 from .devices import DeviceReading
 from .journal import Entry, JournalError, Reservation, Tally, read_entry, remove_folder
 from .kernel import Kernel
@@ -53,6 +54,7 @@ class Reservations:
         self._leases = leases
         self._compute = compute
         self._swap = swap
+        self._descriptors = Descriptors.of_this_process()
         self._settings = settings
         self._changed = changed
         self._processes_changed = processes_changed
@@ -73,8 +75,17 @@ class Reservations:
     def __len__(self) -> int:
         return len(self._kernels)
 
-    def reserve(self, asked: Reservation, placement: Mapping[str, int] | None, connection: int) -> Kernel:
-        """Reserve for a connection, or make it another holder of the same. Raises Refused."""
+    def held_by(self, owner: str) -> int:
+        """Return the hundredths of all of an owner's kernels, with those that are ending."""
+        return sum(k.reservation.hundredths for k in self._kernels.values() if k.reservation.owner == owner)
+
+    def reserve(
+        self, asked: Reservation, placement: Mapping[str, int] | None, connection: int, owner_limit: int | None = None
+    ) -> Kernel:
+        """Reserve for a connection, or make it another holder of the same. Raises Refused.
+
+        ``owner_limit``: hundredths that the owner may hold in all. Checked here, where no other start comes between.
+        """
         kernel = self._kernels.get(asked.kernel_id)
         if kernel is not None:
             if not kernel.reservation.is_same_request(asked):
@@ -88,6 +99,8 @@ class Reservations:
             kernel.connections.add(connection)
             self._stop_timer(kernel)
             return kernel
+        if owner_limit is not None:
+            self._check_owner(asked, owner_limit)
         parts = place(
             self.ledger.device_states(asked.workload_class),
             asked.hundredths,
@@ -105,6 +118,12 @@ class Reservations:
         log.info("event=reserved kernel=%s owner=%r parts=%s", asked.kernel_id, asked.owner, _show(reservation))
         self._changed()
         return kernel
+
+    def _check_owner(self, asked: Reservation, limit: int) -> None:
+        held = self.held_by(asked.owner)
+        if held + asked.hundredths > limit:
+            log.info("event=refused kernel=%s code=over_limit held=%d limit=%d", asked.kernel_id, held, limit)
+            raise Refused("over_limit", over_limit(asked.owner, asked.hundredths, held, limit))
 
     def bind(self, kernel_id: str, pid: int, start_time_ticks: int) -> None:
         """Raises Refused."""
@@ -173,6 +192,13 @@ class Reservations:
         kernel.activity = activity
         self._leases.hurry()
 
+    def interrupt(self, kernel_id: str) -> None:
+        """Tell a kernel's processes that it is interrupted. Raises Refused."""
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None:
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
+        kernel.desks.interrupt()
+
     def drop_connection(self, connection: int) -> None:
         """A control connection closed: it holds nothing any more."""
         for kernel in list(self._kernels.values()):
@@ -203,7 +229,6 @@ class Reservations:
             except Refused as error:
                 self._drop_folder(self._settings.runtime.kernel(entry.reservation.kernel_id), error)
                 continue
-            kernel.restore(entry)
             log.info("event=restored kernel=%s parts=%s", kernel.kernel_id, _show(kernel.reservation))
             loop = asyncio.get_running_loop()
             self._timers[kernel.kernel_id] = loop.call_later(
@@ -286,7 +311,9 @@ class Reservations:
         folder = self._settings.runtime.kernel(reservation.kernel_id)
         try:
             recall_seconds = self._settings.recall_seconds
-            kernel = Kernel(entry, folder, self.ledger, recall_seconds, self._left, host_quota, self._swap)
+            kernel = Kernel(
+                entry, folder, self.ledger, recall_seconds, self._left, host_quota, self._swap, self._descriptors
+            )
         except OSError as error:
             self.ledger.release(reservation.kernel_id)
             remove_folder(folder)
@@ -295,6 +322,10 @@ class Reservations:
         self._lost.pop(reservation.kernel_id, None)
         self._enter_lease(kernel)
         kernel.compute = self._compute
+        if is_restored:
+            kernel.restore(entry)
+        else:
+            kernel.write_journal()
         return kernel
 
     def _enter_lease(self, kernel: Kernel) -> None:

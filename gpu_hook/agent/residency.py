@@ -8,17 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from aliquot.gpu_hook.protocol import Lease, Moved, Residency, ResidencyMode, Role, Staying
+from aliquot.gpu_hook.residency_reports import MODE_IS_OFF
 
 from .arena import Arena
+from .departures import Departures
 from .idleness import Telemetry
 from .ledger import DeviceAccount
 from .residency_checkpoint import CheckpointTools, KernelCheckpoint
-from .residency_facts import Move, MoveRefusal, MoveResult, ResidencyFacts
+from .residency_facts import Move, MoveResult, ResidencyFacts
+from .residency_history import MoveHistory
 from .residency_moves import KernelMoves
-from .residency_process import ProcessResidency, bytes_of
+from .residency_process import ProcessResidency, bytes_of, on_devices
 from .residency_table import ACTIONS, LEASE_HELD, Action, Event, KernelState
 from .residency_telemetry import launches, telemetry_of
 from .session import HookSession
@@ -26,7 +29,6 @@ from .swap_settings import SwapSettings
 
 log = logging.getLogger(__name__)
 
-_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 2.0, 60.0
 _OLDEST_MOVING = 3  # version of the protocol
 SAVED = frozenset({KernelState.CHECKPOINTED, KernelState.RESTORING})
 
@@ -38,6 +40,7 @@ class SwapTools:
     arena: Arena
     settings: SwapSettings
     checkpoints: CheckpointTools | None = None
+    departures: Departures = field(default_factory=Departures)
 
 
 class KernelResidency:
@@ -67,7 +70,7 @@ class KernelResidency:
             self.state = KernelState.CHECKPOINTED
         self._accounts = accounts
         self._journal = journal
-        self._arena = tools.arena
+        self._arena, self._departures = tools.arena, tools.departures
         self._processes: dict[int, ProcessResidency] = {}
         self._moves = KernelMoves(kernel_id, mode, tools.arena, tools.settings, accounts)
         self._checkpoint = KernelCheckpoint(
@@ -77,11 +80,10 @@ class KernelResidency:
         self._loop = asyncio.get_running_loop()
         self._since = self._loop.time()
         self._task: asyncio.Task[Move] | None = None
-        self._refusal: MoveRefusal | None = None
         self._waits_since: float | None = None
+        self._gave_up_at: float | None = None
         self._waited_seconds = 0.0
-        self._last: dict[Event, Move] = {}
-        self._counts = {Event.OUT: 0, Event.IN: 0}
+        self._history = MoveHistory(kernel_id)
 
     def _make_acts(self) -> Mapping[Action, Callable[[], None]]:
         return {
@@ -142,6 +144,9 @@ class KernelResidency:
         if session.role is not Role.PROCESS:
             return
         self._processes[session.number] = ProcessResidency(session, session.told_residency)
+        has_copy = session.told_residency is not Residency.RESIDENT
+        self._arena.enter(self.kernel_id, session.number, session.process, has_copy=has_copy)
+        self._departures.returned(session.process, on_devices(self._processes[session.number], self._accounts()))
         self._handle(Event.JOINED)
 
     def left(self, session: HookSession, is_expecting: bool) -> None:
@@ -152,6 +157,11 @@ class KernelResidency:
             self._arena.leave(self.kernel_id, session.number)
         if not self._processes and not is_expecting:
             self.emptied()
+
+    def leaving(self, session: HookSession) -> None:
+        """A process is about to leave, and with it its loans: what it has on the devices is there yet."""
+        left = on_devices(self._processes.get(session.number), self._accounts())
+        self._departures.left(self.kernel_id, session.process, left, self._loop.time())
 
     def emptied(self) -> None:
         """No process of it is left, nor expected. While it moves, the move's end sees that itself."""
@@ -178,6 +188,12 @@ class KernelResidency:
         if self._waits_since is None:
             self._waits_since = self._loop.time()
         self._ask_for_wake()
+
+    def given_up(self) -> None:
+        """An interrupt ended the last wait of a process: unless others wait, nothing is to be copied back."""
+        if self.state not in LEASE_HELD and not any(page.waiting_calls for page in self._telemetry()):
+            self._waits_since, self._gave_up_at = None, self._loop.time()
+            self.changed(self)
 
     def note_trimmed(self) -> None:
         """Its frameworks returned their caches."""
@@ -208,16 +224,17 @@ class KernelResidency:
             since=self._since,
             devices=self._checkpoint.amend(devices) if self.state in SAVED else devices,
             staying=staying,
-            refusal=self._refusal,
+            refusal=self._history.refusal,
             waits_since=self._waits_since,
+            gave_up_at=self._gave_up_at,
             telemetry=self._telemetry(),
             launches=sum(launches(page, len(accounts)) for page in pages if page is not None),
             silent_pids=tuple(process.session.pid for process in processes if process.is_silent),
             host_bytes=self._arena.kernel_bytes(self.kernel_id),
-            last_out=self._last.get(Event.OUT),
-            last_in=self._last.get(Event.IN),
-            swaps_out=self._counts[Event.OUT],
-            swaps_in=self._counts[Event.IN],
+            last_out=self._history.last(Event.OUT),
+            last_in=self._history.last(Event.IN),
+            swaps_out=self._history.count(Event.OUT),
+            swaps_in=self._history.count(Event.IN),
             waited_seconds=self._waited_seconds,
             moving=self._moves.moving(),
         )
@@ -245,10 +262,14 @@ class KernelResidency:
     def _why_never(self) -> str:
         """Why it cannot be swapped at all; empty: it can."""
         if self.mode is ResidencyMode.OFF:
-            return "its residency mode is off"
+            return MODE_IS_OFF
         old = [p.session for p in self._processes.values() if (p.session.version or 0) < _OLDEST_MOVING]
         if old:
             return f"process {old[0].pid} has a hook of protocol {old[0].version}; restart the kernel"
+        pages = (process.session.hook_side for process in self._processes.values())
+        unknown = next((name for page in pages if page is not None and (name := page.unknown_function())), "")
+        if unknown:
+            return f"unknown driver function {unknown}"
         return ""
 
     def _why_not(self) -> Move | None:
@@ -321,25 +342,9 @@ class KernelResidency:
         return await self._moves.bring_in(self._movable)
 
     def _note(self, event: Event, move: Move) -> None:
-        log.info(
-            "event=moved kernel=%s to=%s result=%s bytes=%d seconds=%.3f text=%r",
-            self.kernel_id,
-            event.value,
-            move.result.value,
-            move.moved_bytes,
-            move.seconds,
-            move.text,
-        )
-        if event is Event.CHECKPOINT and (move.is_done or self.state is KernelState.CHECKPOINTING):
-            return  # one that cannot be saved stays swapped, and comes in as any other
-        if move.is_done:
-            self._last[event] = move
-            self._counts[event] += 1
-            self._refusal = None
-            return
-        attempts = 1 if self._refusal is None else self._refusal.attempts + 1
-        wait = min(_LONGEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2 ** min(attempts - 1, 10))
-        self._refusal = MoveRefusal(move.result, move.text, self._loop.time() + wait, attempts)
+        """Note a move that ended. A kernel that cannot be saved stays swapped, and comes in as any other."""
+        is_save = event is Event.CHECKPOINT and (move.is_done or self.state is KernelState.CHECKPOINTING)
+        self._history.note(event, move, self._loop.time(), counts=not is_save)
 
     def _swapped_bytes(self) -> int:
         accounts = self._accounts()

@@ -15,6 +15,7 @@ from aliquot.gpu_hook.protocol import ResidencyMode, Staying
 from .idleness import Moment, Telemetry
 from .residency_table import LEASE_HELD, KernelState
 
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 2.0, 60.0
 _STAYING_WORDS = {
     Staying.SMALL: "small",
     Staying.POOL: "pool",
@@ -86,6 +87,13 @@ class MoveRefusal:
     retry_at: float
     attempts: int = 1
 
+    @classmethod
+    def after(cls, before: MoveRefusal | None, move: Move, now: float) -> MoveRefusal:
+        """Of a move that failed: each attempt in a row waits twice as long."""
+        attempts = 1 if before is None else before.attempts + 1
+        wait = min(_LONGEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2 ** min(attempts - 1, 10))
+        return cls(move.result, move.text, now + wait, attempts)
+
 
 @dataclass(frozen=True)
 class DeviceBytes:
@@ -126,6 +134,7 @@ class ResidencyFacts:
     swaps_in: int = 0
     waited_seconds: float = 0.0  # by calls, for the lease, in all
     moving: Moving | None = None  # how far the copy under way is
+    gave_up_at: float | None = None  # when an interrupt last ended the last call's wait for the lease
 
     @property
     def is_swappable(self) -> bool:

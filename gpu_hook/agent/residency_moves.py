@@ -166,7 +166,8 @@ class KernelMoves:
         return await process.tell(kind, segments, drain, patience)
 
     async def _lend(self, process: ProcessResidency, wanted: int) -> tuple[Segment, ...]:
-        return await self._arena.lend(self._kernel_id, process.session.number, wanted)
+        most = sum(account.quota_bytes for account in self._accounts())
+        return await self._arena.lend(self._kernel_id, process.session.number, wanted, most)
 
     def _settle(self, process: ProcessResidency) -> None:
         """What holds no copy, nor may come to hold one, is warm from now on."""

@@ -6,6 +6,7 @@ Knows no other process, and decides nothing.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -23,7 +24,7 @@ from aliquot.gpu_hook.protocol import (
 
 from .ledger import DeviceAccount
 from .residency_facts import DeviceBytes, Move, MoveResult
-from .segments import Segment
+from .segments import Segment, open_for_process
 from .session import HookSession
 
 _NO_STAYING = Staying(0)
@@ -87,7 +88,12 @@ class ProcessResidency:
             return Absence.GONE
         for number, segment in enumerate(segments):
             message = SegmentMessage(number, segment.bytes)
-            if not await self.session.send_segment(message, segment.descriptor, patience.begin_seconds):
+            descriptor = open_for_process(segment)
+            try:
+                was_sent = await self.session.send_segment(message, descriptor, patience.begin_seconds)
+            finally:
+                os.close(descriptor)
+            if not was_sent:
                 return Absence.GONE if self.has_left or self.session.is_ending else Absence.SILENT
         self._sequence = self._sequence % 0xFFFFFFFF + 1
         self.order = kind
@@ -174,6 +180,13 @@ def move_of(answer: Answer, wanted: Residency, accounts: Sequence[DeviceAccount]
         copy_seconds=answer.copy_nanoseconds / 1e9,
         map_seconds=answer.map_nanoseconds / 1e9,
     )
+
+
+def on_devices(process: ProcessResidency | None, accounts: Sequence[DeviceAccount]) -> dict[str, int]:
+    """Return the bytes of one process on each device, by UUID."""
+    if process is None:
+        return {}
+    return {account.part.uuid: process.on_device(device, account) for device, account in enumerate(accounts)}
 
 
 def bytes_of(device: int, account: DeviceAccount, processes: Iterable[ProcessResidency]) -> DeviceBytes:

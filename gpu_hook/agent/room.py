@@ -9,6 +9,7 @@ import statistics
 from collections import deque
 from collections.abc import Iterable, Mapping
 
+from .departures import Departures
 from .devices import DeviceReading
 from .lease_views import DeviceView
 
@@ -23,8 +24,10 @@ class Room:
     """What each device has for kernels. Written by looks and finished moves."""
 
     def __init__(self) -> None:
+        self.departures = Departures()
         self._memory: dict[str, int] = {}
         self._others: dict[str, deque[int]] = {}  # what nobody charged, in the last looks
+        self._accounted: dict[str, int] = {}  # what kernels and departed processes had, in the last look
         self._rates: dict[tuple[str, bool], float] = {}  # device, whether out
 
     def look(self, readings: Iterable[DeviceReading], on_device: Mapping[str, int]) -> None:
@@ -33,17 +36,32 @@ class Room:
             uuid = reading.facts.uuid
             self._memory[uuid] = 0 if reading.is_lost else reading.facts.memory_bytes
             if not reading.is_lost:
-                others = max(0, reading.used_bytes - on_device.get(uuid, 0))
+                self._accounted[uuid] = self._account(uuid, on_device)
+                others = max(0, reading.used_bytes - self._accounted[uuid])
                 self._others.setdefault(uuid, deque(maxlen=_LOOKS)).append(others)
+
+    def used_bytes(self, reading: DeviceReading, on_device: Mapping[str, int]) -> int:
+        """Return the bytes that are taken of a device: of its last look, less what kernels gave back since.
+
+        Else what was swapped out a moment ago would count as somebody else's until the next look.
+        """
+        uuid = reading.facts.uuid
+        given_back = self._accounted.get(uuid, 0) - self._account(uuid, on_device)
+        return max(0, reading.used_bytes - max(0, given_back))
 
     def memory_bytes(self, uuid: str) -> int:
         """All that the device has; 0: it is lost, or was never seen."""
         return self._memory.get(uuid, 0)
 
     def capacity_bytes(self, uuid: str) -> int:
-        """What kernels may hold of it together."""
+        """Return the bytes that kernels may hold of it together, once departed ones have given back theirs."""
         others = self._others.get(uuid)
-        return max(0, self.memory_bytes(uuid) - (int(statistics.median_low(others)) if others else 0))
+        taken = (int(statistics.median_low(others)) if others else 0) + self.departures.staying_bytes(uuid)
+        return max(0, self.memory_bytes(uuid) - taken)
+
+    def present_bytes(self, uuid: str) -> int:
+        """Return the bytes that kernels may hold of it now."""
+        return max(0, self.capacity_bytes(uuid) - self.departures.leaving_bytes(uuid))
 
     def book_move(self, uuids: Iterable[str], is_out: bool, moved_bytes: int, seconds: float) -> None:
         """A finished move measures the links that it used; its devices moved at once, so each had its part."""
@@ -55,11 +73,15 @@ class Room:
             before = self._rates.get((uuid, is_out))
             self._rates[uuid, is_out] = rate if before is None else before + _WEIGHT * (rate - before)
 
+    def _account(self, uuid: str, on_device: Mapping[str, int]) -> int:
+        return on_device.get(uuid, 0) + self.departures.leaving_bytes(uuid) + self.departures.staying_bytes(uuid)
+
     def views(self) -> tuple[DeviceView, ...]:
         return tuple(
             DeviceView(
                 uuid,
                 self.capacity_bytes(uuid),
+                leaving_bytes=self.departures.leaving_bytes(uuid),
                 out_rate=self._rates.get((uuid, True), _FIRST_RATE),
                 in_rate=self._rates.get((uuid, False), _FIRST_RATE),
             )

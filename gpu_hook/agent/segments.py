@@ -34,7 +34,10 @@ class NotWantedError(Exception):
 
 @dataclass(frozen=True)
 class Segment:
-    """One open descriptor. Of one process for its whole life: it is never handed to another."""
+    """The agent's own open file. Of one process for its whole life: it is never handed to another.
+
+    The process is given an open file of its own (``open_for_process``), so that the agent can tell whether it has one.
+    """
 
     descriptor: int
     bytes: int
@@ -48,10 +51,33 @@ def make_segment(amount: int, folder: Path | None, is_unwanted: Event) -> Segmen
     return Segment(make_file(folder, amount, lambda: _look(is_unwanted)), amount, is_spilled=True)
 
 
-def empty_segment(segment: Segment) -> None:
-    """Close one that holds no copy, and free what is behind it even if a hook still has it open."""
+def open_for_process(segment: Segment) -> int:
+    """A descriptor to pass on, of an open file that is not the agent's. Raises OSError."""
+    return os.open(f"/proc/self/fd/{segment.descriptor}", os.O_RDWR | os.O_CLOEXEC)
+
+
+def empty_segment(segment: Segment) -> bool:
+    """Free what is behind one that holds no copy, though a hook has it open; close it unless one has: True."""
     _libc.fallocate(segment.descriptor, _PUNCH_HOLE | _KEEP_SIZE, 0, segment.bytes)
+    if held_bytes(segment) is not None:
+        return True
     close_segment(segment)
+    return False
+
+
+def held_bytes(segment: Segment) -> int | None:
+    """Return the size of a segment that another process has open or mapped; None: none has, or the system cannot tell.
+
+    The system grants a write lease on a file that is open nowhere else, and on no other.
+    """
+    try:
+        fcntl.fcntl(segment.descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except BlockingIOError:
+        return os.fstat(segment.descriptor).st_blocks * 512
+    except OSError:  # a file system without leases
+        return None
+    fcntl.fcntl(segment.descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return None
 
 
 def close_segment(segment: Segment) -> None:
@@ -71,10 +97,9 @@ def _make_memory(amount: int, is_unwanted: Event) -> int:
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
         with mmap.mmap(descriptor, amount) as view:
             _populate(descriptor, view, amount, is_unwanted)
-    except BaseException:
+        return os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)  # leases need a file that was opened
+    finally:
         os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _populate(descriptor: int, view: mmap.mmap, amount: int, is_unwanted: Event) -> None:

@@ -33,7 +33,8 @@ from .board_page import BoardPage
 from .hook_page import HookSide
 from .ledger import LedgerError
 from .pages import AgentSide
-from .processes import ProcessWatch
+from .processes import Process, ProcessWatch
+from .token_bucket import TokenBucket
 
 log = logging.getLogger(__name__)
 
@@ -62,9 +63,9 @@ class SessionOwner(Protocol):
 
 
 class HookSession:
-    """``number`` names it within the agent; the ledger's loans are under it."""
+    """``number`` names it within the agent; the ledger's loans are under it. ``bucket``: how fast it is read."""
 
-    def __init__(self, number: int, connection: socket.socket, owner: SessionOwner) -> None:
+    def __init__(self, number: int, connection: socket.socket, owner: SessionOwner, bucket: TokenBucket) -> None:
         """Raises OSError (ProcessLookupError too) when the peer is gone already, and InvisiblePeerError."""
         self.number = number
         self.role = Role.OBSERVER
@@ -76,6 +77,8 @@ class HookSession:
         self.board: BoardPage | None = None  # of a process with a hook that has one
         self._connection = connection
         self._owner = owner
+        self._bucket = bucket
+        self._pause: asyncio.TimerHandle | None = None  # set while it is not read
         self._loop = asyncio.get_running_loop()
         self._is_joined = False
         self._has_checked = False
@@ -93,6 +96,10 @@ class HookSession:
     @property
     def start_time_ticks(self) -> int:
         return self._process.start_time_ticks
+
+    @property
+    def process(self) -> Process:
+        return Process(self.pid, self.start_time_ticks)
 
     @property
     def is_alive(self) -> bool:
@@ -182,6 +189,8 @@ class HookSession:
         self._timer.cancel()
         if self._closing is not None:
             self._closing.cancel()
+        if self._pause is not None:
+            self._pause.cancel()
         self._process.close()
         self._loop.remove_reader(self._connection.fileno())
         self._connection.close()
@@ -212,6 +221,8 @@ class HookSession:
         for _ in range(_MESSAGES_A_TURN):
             if self._is_closed:
                 return
+            if self._bucket.seconds_until() > 0:
+                return self._pause_reading()
             try:
                 datagram, ancillary, _, _ = self._connection.recvmsg(
                     protocol.LARGEST_MESSAGE + 1, socket.CMSG_SPACE(64)
@@ -223,7 +234,17 @@ class HookSession:
             _drop_descriptors(ancillary)
             if not datagram:
                 return self.close()
+            self._bucket.take()
             self._take(datagram)
+
+    def _pause_reading(self) -> None:
+        """Its kernel sends more than the agent reads of one: the rest waits in its own sockets."""
+        self._loop.remove_reader(self._connection.fileno())
+        self._pause = self._loop.call_later(self._bucket.seconds_until(_MESSAGES_A_TURN), self._go_on_reading)
+
+    def _go_on_reading(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._connection.fileno(), self._read)
 
     def _take(self, datagram: bytes) -> None:
         try:

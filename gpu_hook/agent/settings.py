@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +19,10 @@ from .swap_settings import SwapSettings, add_swap_arguments, read_swap_settings
 from .trim_policy import TrimPolicy, add_trim_arguments
 
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+# Where this agent runs and writes: nothing that a kernel has of it.
+_OWN_PATHS = frozenset({"runtime_dir", "log_file", "exit_when_idle"})
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class AgentSettings:
     recall_seconds: float = 0.2
     page_period_seconds: float = 0.05
     device_period_seconds: float = 1.0
+    # Option to value, as ``told_options`` gives them, for those who ask what is in force.
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -162,7 +168,22 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         trim=TrimPolicy(options.trim_after),
         swap=read_swap_settings(options, _absolute(options.swap_spill_dir)),
         leases=read_lease_settings(options),
+        options=told_options(options),
     )
+
+
+def told_options(options: argparse.Namespace) -> dict[str, str]:
+    """Return what this namespace has, by the options' names; empty for what is not set. Its own paths are left out."""
+    return {
+        "--" + name.replace("_", "-"): _told(value) for name, value in vars(options).items() if name not in _OWN_PATHS
+    }
+
+
+def _told(value: object) -> str:
+    """A value as a command line has it."""
+    if isinstance(value, tuple):
+        return ",".join(map(_told, value))
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _absolute(folder: Path | None) -> Path | None:

@@ -55,6 +55,9 @@ class SharedPage:
         self._bytes.release()
         self._map.close()
 
+    def get_bytes(self, offset: int, length: int) -> bytes:
+        return bytes(self._bytes[offset : offset + length])
+
     def set_bytes(self, offset: int, value: bytes) -> None:
         self._bytes[offset : offset + len(value)] = value
 

@@ -1,7 +1,8 @@
 """The state file that is the software GPU of one runtime folder, and the two folders around it.
 
 The outer folder is private; the inner one is what containers get, where users have uids of their own. That one is kept
-while kernels may live: it is mounted into their containers, and a new one would not be.
+while kernels may live: it is mounted into their containers, and a new one would not be. What an agent left that was
+killed is removed by the next agent of the same user, in whatever runtime folder that runs: `remove_abandoned`.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ import contextlib
 import fcntl
 import logging
 import os
-import stat
 import struct
 from pathlib import Path
 
-from aliquot.gpu_hook.paths import PathError
+from aliquot.gpu_hook.paths import PathError, RuntimeDir
 
 log = logging.getLogger(__name__)
 
 _F_OFD_GETLK = 36
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
+_RUNTIME = "runtime"  # in the outer folder: a link to the runtime folder that the machine is of
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def is_in_use(state: Path) -> bool:
@@ -37,18 +39,25 @@ def is_in_use(state: Path) -> bool:
         os.close(descriptor)
 
 
-def prepare(state: Path) -> None:
-    """Make the folders, and a file of this agent's settings unless one is in use. Raises PathError."""
+def prepare(state: Path, runtime: RuntimeDir) -> int:
+    """Make the folders, and a file of this agent's settings unless one is in use. Raises PathError.
+
+    Gives a descriptor: as long as it is open, `remove_abandoned` of no other agent takes the machine away.
+    """
     outer = state.parent.parent
     try:
         _remove_older_form(outer)
-        outer.mkdir(mode=0o700, exist_ok=True)
+        held = _held(outer)
         found = outer.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise PathError(f"{outer} is not a folder of user {os.geteuid()}; remove it")
+        if found.st_uid != os.geteuid():
+            os.close(held)
+            raise PathError(_not_ours(outer))
         outer.chmod(0o700)
+        _point_to(runtime, outer)
         state.parent.mkdir(exist_ok=True)
         state.parent.chmod(0o711)
+    except NotADirectoryError as error:
+        raise PathError(_not_ours(outer)) from error
     except OSError as error:
         raise PathError(f"cannot make {state.parent} for the software GPU: {error.strerror or error}") from error
     remove_unused(state)
@@ -56,6 +65,60 @@ def prepare(state: Path) -> None:
         descriptor = os.open(state, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         os.fchmod(descriptor, 0o666)
         os.close(descriptor)
+    return held
+
+
+def _not_ours(outer: Path) -> str:
+    return f"{outer} is not a folder of user {os.geteuid()}; remove it"
+
+
+def _held(outer: Path) -> int:
+    """The folder, made if need be and locked: it is still there, once no other agent is about to remove it."""
+    while True:
+        outer.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(outer, _FOLDER)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(outer.lstat(), os.fstat(descriptor)):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _point_to(runtime: RuntimeDir, outer: Path) -> None:
+    """Raises OSError."""
+    with contextlib.suppress(FileExistsError):  # the folder's name is made of this very path
+        os.symlink(runtime.path.resolve(), outer / _RUNTIME)
+
+
+def remove_abandoned(state: Path) -> None:
+    """Remove the machines of this user's other runtime folders whose agent was killed, if no kernel may come back to
+    them. Never raises."""
+    outer = state.parent.parent
+    for other in outer.parent.glob(f"aliquot-{os.geteuid()}-*"):
+        if other == outer:
+            continue
+        with contextlib.suppress(OSError):
+            descriptor = os.open(other, _FOLDER)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an agent that lives has it
+                if _is_abandoned(other):
+                    log.info("event=state_removed path=%s", other)
+                    remove(other / state.parent.name / state.name)
+            finally:
+                os.close(descriptor)
+
+
+def _is_abandoned(outer: Path) -> bool:
+    """True where the runtime folder is gone, or knows of no kernel. Raises OSError where that cannot be told."""
+    runtime = RuntimeDir(Path(os.readlink(outer / _RUNTIME)))
+    try:
+        return not any(runtime.kernels.iterdir())
+    except FileNotFoundError:
+        return True
 
 
 def remove_unused(state: Path) -> None:
@@ -73,7 +136,9 @@ def remove(state: Path) -> None:
     """Remove all of it, if no process uses it. Never raises."""
     remove_unused(state)
     with contextlib.suppress(OSError):
-        state.parent.rmdir()
+        with contextlib.suppress(FileNotFoundError):
+            state.parent.rmdir()
+        (state.parent.parent / _RUNTIME).unlink(missing_ok=True)
         state.parent.parent.rmdir()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -16,7 +16,7 @@ from .enforcement import Enforcement
 from .journal import Reservation
 from .kernel import Kernel
 from .ledger import Ledger
-from .libraries import Libraries
+from .libraries import Libraries, audit_is_cheap
 from .residency_facts import swapped_by_device
 
 
@@ -33,6 +33,7 @@ def describe_devices(
     ledger: Ledger,
     readings: Iterable[DeviceReading],
     charged: Mapping[str, int],
+    used: Callable[[DeviceReading], int],
     compute: ComputeKeeper,
 ) -> list[dict[str, Any]]:
     """One object a device. A device that NVML did not see this time is lost."""
@@ -53,7 +54,7 @@ def describe_devices(
                     "bytes": reserved.production_bytes,
                     "hundredths": reserved.production_hundredths,
                 },
-                "used_bytes": reading.used_bytes,
+                "used_bytes": used(reading),
                 "charged_bytes": charged.get(facts.uuid, 0),
                 "utilization_percent": reading.utilization_percent,
                 "temperature_celsius": reading.temperature_celsius,
@@ -118,12 +119,13 @@ def _describe_parts(kernel: Kernel, found: Findings, compute: ComputeKeeper) -> 
             "lent_bytes": account.lent,
             "peak_bytes": use.peak_bytes,
             "needed_bytes": needed,
+            "short_at": short_at,
             "context_bytes": found.contexts.get((kernel.kernel_id, account.part.uuid), 0),
             "busy_seconds": round(use.busy_seconds, 6),
             "refusals": use.refusals,
             "compute": compute.describe(kernel.kernel_id, account.part.uuid),
         }
-        for account, use, needed in zip(kernel.accounts, kernel.report(), kernel.needed_bytes(), strict=True)
+        for account, use, (needed, short_at) in zip(kernel.accounts, kernel.report(), kernel.needs(), strict=True)
     ]
 
 
@@ -165,7 +167,7 @@ def describe_grant(
         "kernel_dir": os.fspath(kernel.folder),
         "env": {
             "LD_LIBRARY_PATH_PREPEND": os.fspath(libraries.shim),
-            "LD_AUDIT_PREPEND": os.fspath(libraries.audit),
+            **({"LD_AUDIT_PREPEND": os.fspath(libraries.audit)} if audit_is_cheap() else {}),
             "CUDA_VISIBLE_DEVICES": uuids,
             "ALIQUOT_VISIBLE_DEVICES": uuids,
             "ALIQUOT_KERNEL_DIR": os.fspath(kernel.folder),

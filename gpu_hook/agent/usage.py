@@ -36,10 +36,13 @@ class DeviceUse:
 class KernelUsage:
     """The tallies of one kernel, by the index of the device in its grant; host memory's is under HOST_MEMORY."""
 
-    def __init__(self, tallies: Sequence[Tally], host_tally: Tally) -> None:
+    def __init__(self, tallies: Sequence[Tally], host_tally: Tally, wall_offset: float = 0.0) -> None:
+        """``wall_offset``: what the clock of the wall is ahead of the monotonic one."""
+        self._wall_offset = wall_offset
         self._tallies = {**dict(enumerate(tallies)), HOST_MEMORY: host_tally}
         self._utilization = dict.fromkeys(range(len(tallies)), 0)
         self._residents: dict[int, frozenset[int]] = {}  # device -> pids that the driver saw there, in the last look
+        self._short_at: dict[int, float] = {}  # device -> when a refusal stood that was the last, as far as was seen
         self._written: dict[int, object] = {}  # device -> what its words on our pages were made of
         self._shown_residents: dict[int, frozenset[int]] = {}
 
@@ -90,12 +93,21 @@ class KernelUsage:
             tally = self._tallies[device]
             need = NeedWords() if device == HOST_MEMORY else session.hook_side.need(device)
             needed = min(_MAX_NEEDED_BYTES, max(need.stands_bytes, need.open_bytes))
+            if needed:
+                self._was_short(device, need)
             self._tallies[device] = replace(
                 tally,
                 needed_bytes=max(tally.needed_bytes, needed),
                 peak_bytes=max(tally.peak_bytes, min(words.peak_bytes, loan.most if loan else 0)),
                 refusals=min(_MAX_REFUSALS, tally.refusals + words.refusals),
             )
+
+    def joining(self, *, is_first: bool) -> None:
+        """A process comes. ``is_first``: no other is here, so that what failed in those before it is over."""
+        if is_first:
+            self._short_at.clear()
+            fresh = {device: replace(tally, refusals=0, needed_bytes=0) for device, tally in self._tallies.items()}
+            self._tallies = fresh
 
     def keep_peaks(self, sessions: Sequence[HookSession], accounts: Mapping[int, Account]) -> None:
         """Into the tallies: an agent after us bounds what a page says by what it lent itself."""
@@ -132,6 +144,27 @@ class KernelUsage:
                 most = max(most, words.stands_bytes, 0 if is_undecided else words.open_bytes)
         return min(_MAX_NEEDED_BYTES, most) or None
 
+    def need(self, sessions: Sequence[HookSession], device: int, now: float) -> tuple[int | None, int | None]:
+        """``needed_bytes`` and ``short_at``."""
+        return self.needed_bytes(sessions, device, now), self.short_at(sessions, device, now)
+
+    def short_at(self, sessions: Iterable[HookSession], device: int, now: float) -> int | None:
+        """When a process last went on without what a quota refused it, in seconds since the epoch; None: none did.
+
+        Whole seconds, by a clock that is read once: the figure stays until it happens again.
+        """
+        for session in sessions:
+            if session.hook_side is not None:
+                words = session.hook_side.need(device)
+                is_undecided = 0.0 <= now - words.refused_at < _UNDECIDED_SECONDS
+                if (words.stands_bytes and not words.open_bytes) or (words.open_bytes and not is_undecided):
+                    self._was_short(device, words)
+        found = self._short_at.get(device)
+        return None if found is None else int(self._wall_offset + found)
+
+    def _was_short(self, device: int, words: NeedWords) -> None:
+        self._short_at[device] = max(self._short_at.get(device, 0.0), words.refused_at)
+
     @staticmethod
     def holdings(
         sessions: Iterable[HookSession], accounts: Sequence[DeviceAccount]
@@ -149,8 +182,8 @@ class KernelUsage:
                     before, charged = held.get(key, Holding()), charged_bytes(session, account, device)
                     most = max(charged, loan.recent_most) if loan.recent_most > loan.bytes else charged
                     held[key] = Holding(
-                        min(account.quota_bytes, before.charged_bytes + charged),
-                        min(account.quota_bytes, before.most_bytes + most),
+                        min(account.most_bytes, before.charged_bytes + charged),
+                        min(account.most_bytes, before.most_bytes + most),
                     )
         return held
 

@@ -69,7 +69,10 @@ struct aliquot_agent_page {
     uint64_t ring_bytes;          /* page-locked, of each process that copies */
     uint32_t copy_threads;        /* between ring and segments */
     uint32_t copy_streams;
-    uint64_t reserved[3];
+    uint32_t interrupts; /* of the kernel, as the agent was told; another number: waits of its calls may be given up. An
+                            agent of before leaves it 0 */
+    uint32_t reserved_half;
+    uint64_t reserved[2];
     struct aliquot_agent_device devices[ALIQUOT_MAX_DEVICES];
     struct aliquot_agent_process processes[ALIQUOT_MAX_PROCESSES];
 };
@@ -110,7 +113,7 @@ struct aliquot_hook_device {
 struct aliquot_hook_need {
     uint64_t needed_bytes;           /* the most, of refusals that stand */
     uint64_t refused_needed_bytes;   /* of the last refusal, while it may yet turn out that the process made do */
-    uint64_t refused_at_nanoseconds; /* CLOCK_MONOTONIC; coarse */
+    uint64_t refused_at_nanoseconds; /* CLOCK_MONOTONIC; coarse. Of that one; decided, of the last that stands */
 };
 
 struct aliquot_hook_page {
@@ -119,7 +122,7 @@ struct aliquot_hook_page {
     int32_t pid;
     uint32_t tells; /* bits of enum aliquot_tells: words that were added within a version */
     uint64_t last_call_nanoseconds; /* CLOCK_MONOTONIC of the last launch, copy or allocation; coarse */
-    uint64_t unknown_symbols;       /* resolved to an address that the hook does not know: possible leaks */
+    uint64_t unknown_symbols;       /* queries that the driver answered with a function the table lacks */
     uint64_t unaccounted_calls;     /* memory that nobody is charged for: of another API, or of a graph beyond the quota */
     uint64_t host_charged_bytes;    /* page-locked host memory, from here on */
     uint64_t host_credit_bytes;
@@ -135,6 +138,10 @@ struct aliquot_hook_page {
     uint64_t reserved[2];
     struct aliquot_hook_device devices[ALIQUOT_MAX_DEVICES];
     struct aliquot_hook_need needs[ALIQUOT_MAX_DEVICES]; /* see ALIQUOT_TELLS_NEEDS */
+    /* The first function that the process called of those that the hook's table lacks: its memory is not swapped. A
+     * length of 0, also of an older hook: it called none. The length is written last; the name does not change. */
+    uint32_t unknown_function_length;
+    char unknown_function[ALIQUOT_FUNCTION_BYTES];
 };
 
 /* The work of one process, on one device. Times are CLOCK_MONOTONIC; device time is mapped to it. */
@@ -170,6 +177,7 @@ _Static_assert(sizeof(struct aliquot_hook_device) == 128, "hook device");
 _Static_assert(offsetof(struct aliquot_hook_page, devices) == 128, "hook page's devices");
 _Static_assert(sizeof(struct aliquot_hook_need) == 24, "hook need");
 _Static_assert(offsetof(struct aliquot_hook_page, needs) == 2176, "hook page's needs");
+_Static_assert(offsetof(struct aliquot_hook_page, unknown_function) == 2564, "hook page's unknown function");
 _Static_assert(sizeof(struct aliquot_board_device) == 704, "board device");
 _Static_assert(offsetof(struct aliquot_board, devices) == 64, "board's devices");
 _Static_assert(sizeof(struct aliquot_board) <= ALIQUOT_BOARD_BYTES, "board");

@@ -48,6 +48,7 @@
 #define ALIQUOT_HELLO_ENTRIES (ALIQUOT_MAX_DEVICES + 1u) /* version 1: ALIQUOT_MAX_DEVICES */
 #define ALIQUOT_MAX_PROCESSES 64u /* in the agent page's table */
 #define ALIQUOT_TEXT_BYTES 192u
+#define ALIQUOT_FUNCTION_BYTES 60u /* of a driver function, with the zero at its end */
 #define ALIQUOT_BOARD_MAGIC 0x31425141u /* "AQB1" */
 #define ALIQUOT_BOARD_BYTES 12288u
 #define ALIQUOT_BOARD_INTERVALS 40u
@@ -61,7 +62,8 @@ enum aliquot_message_type {
     ALIQUOT_CREDIT_REQUEST = 2, /* answered by ALIQUOT_CREDIT_GRANT with the same sequence */
     ALIQUOT_CREDIT_RETURN = 3,  /* no answer */
     ALIQUOT_SELF_CHECK = 4,     /* result of the check at kernel start; no answer */
-    ALIQUOT_WAKE = 5,           /* a call waits for the lease; no answer but what follows from it */
+    ALIQUOT_WAKE = 5,           /* a call waits for the lease, or (`waiting_calls` 0) an interrupt ended the last one that
+                                   did; no answer but what follows from it */
     ALIQUOT_MOVED = 6,          /* answer to SWAP_OUT and SWAP_IN, same sequence; after a WELCOME also unasked, with
                                    sequence 0: this process is swapped out since before */
     /* agent to hook */
@@ -204,7 +206,8 @@ struct aliquot_credit { /* REQUEST, GRANT, RETURN, RECALL */
     struct aliquot_header header;
     uint32_t device; /* index into the agent page's devices, or ALIQUOT_HOST_MEMORY */
     /* RECALL: answer within this time. REQUEST: not 0 when it asks for more than it needs, and is not to wait for room
-     * on the device; agents before leases ignore it. */
+     * on the device; agents before leases ignore it. RETURN: not 0 when it withdraws the request of this sequence, which an
+     * interrupt ended; an agent of before takes it for a return of nothing. */
     uint32_t deadline_milliseconds;
     uint64_t bytes; /* wanted, granted (0: over quota), returned, or wanted back */
 };

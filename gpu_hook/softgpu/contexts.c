@@ -13,6 +13,7 @@
 #include "managed.h"
 #include "modules.h"
 #include "pools.h"
+#include "resources.h"
 #include "slots.h"
 #include "streams.h"
 #include "textures.h"
@@ -93,6 +94,7 @@ void context_close(struct context *context)
     window_free_context(context);
     managed_free_context(context);
     refund_footprint(context->physical);
+    resources_give_all(context);
     struct slot *slot = &driver.seat.machine->slots[driver.seat.slot];
     atomic_fetch_sub(&slot->devices[context->physical].contexts, 1);
     if (context->is_primary) { /* these belong to no context, but to what a device holds in this process */

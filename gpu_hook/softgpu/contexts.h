@@ -27,6 +27,7 @@ struct context {
     struct context *peers[CONTEXT_PEERS_MAX]; /* whose memory was let in; NULL: a free place. Under the peers' mutex */
     struct context *behind; /* of a green context's face: the primary context, whose all the rest is; else NULL */
     struct green *green;
+    atomic_uint resources; /* that it was charged for (resources.h) */
 };
 
 /* The calling thread's context, if it can be used: CUDA_SUCCESS, INVALID_CONTEXT, a sticky error, or

@@ -14,6 +14,7 @@
 #include "log.h"
 #include "physical.h"
 #include "pools.h"
+#include "resources.h"
 #include "shares.h"
 #include "slots.h"
 #include "visible.h"
@@ -82,6 +83,7 @@ static CUresult take_seat(void)
     checkpoint_attend();
     pools_set_chunk(settings.pool_chunk_bytes);
     contexts_set_footprint(settings.context_bytes);
+    resources_set_bytes(settings.resource_bytes);
     return CUDA_SUCCESS;
 }
 

@@ -7,6 +7,7 @@
 #include "handles.h"
 #include "implemented.h"
 #include "pools.h"
+#include "resources.h"
 #include "works.h"
 
 static int event_is_captured(struct event *event)
@@ -97,6 +98,11 @@ struct event *event_new(struct context *context, unsigned flags, struct event_sh
     event->flags = flags;
     event->share = share;
     event->place.descriptor = -1;
+    if (resource_take(context) != 0) {
+        handles_remove(HANDLE_EVENT, event);
+        free(event);
+        return NULL;
+    }
     return event;
 }
 
@@ -134,6 +140,7 @@ CUresult impl_cuEventDestroy_v2(CUevent hEvent)
     capture_forget_event(event);
     work_drop(event->mark);
     event_share_drop(event->share);
+    resource_give(event->context);
     free(event);
     return CUDA_SUCCESS;
 }

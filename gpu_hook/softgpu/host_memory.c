@@ -9,6 +9,7 @@
 #include "handles.h"
 #include "implemented.h"
 #include "ranges.h"
+#include "resources.h"
 #include "streams.h"
 
 static struct {
@@ -116,7 +117,12 @@ CUresult impl_cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
     uint64_t end;
     if (result || p == NULL || bytesize == 0 || Flags & ~known || __builtin_add_overflow((uint64_t)p, bytesize, &end))
         return result ? result : CUDA_ERROR_INVALID_VALUE;
-    return add(context, (uint64_t)p, bytesize, Flags, 1);
+    if (resource_take(context) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    result = add(context, (uint64_t)p, bytesize, Flags, 1);
+    if (result)
+        resource_give(context);
+    return result;
 }
 
 CUresult impl_cuMemHostUnregister(void *p)
@@ -127,6 +133,8 @@ CUresult impl_cuMemHostUnregister(void *p)
     if (result)
         return result;
     struct host_range *record = take((uint64_t)p, 1);
+    if (record)
+        resource_give(record->context);
     free(record);
     return record ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 }

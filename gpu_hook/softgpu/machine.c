@@ -60,6 +60,7 @@ static int build_machine(struct machine *machine, const struct settings *setting
     machine->launch_nanoseconds = settings->launch_nanoseconds;
     machine->slice_nanoseconds = settings->slice_nanoseconds;
     machine->switch_nanoseconds = settings->switch_nanoseconds;
+    machine->teardown_nanoseconds = settings->teardown_nanoseconds;
     machine->is_side_by_side = settings->is_side_by_side;
     for (unsigned i = 0; i < machine->device_count; i++)
         name_device(machine->devices[i].uuid, i);

@@ -12,7 +12,7 @@
 #include "settings.h"
 
 #define MACHINE_MAGIC 0x31465541514c4141ull
-#define MACHINE_VERSION 6u
+#define MACHINE_VERSION 7u
 #define MACHINE_DEVICES 8
 #define MACHINE_SLOTS 256
 #define MACHINE_BINS 64
@@ -101,6 +101,7 @@ enum slot_unsaveable { SLOT_HAS_MANAGED = 1, SLOT_HAS_IPC = 2 };
 struct slot {
     _Atomic int32_t pid; /* as the process sees itself; 0: free */
     uint32_t reserved;
+    _Atomic uint64_t died; /* when its death was first seen; 0: it was not. Its memory is torn down from then on */
     _Atomic uint64_t joined; /* which joining it was: names a process in all namespaces, and forever */
     uint64_t pid_namespace;  /* inode; 0: not known */
     uint64_t start_ticks;
@@ -124,6 +125,7 @@ struct machine {
     uint64_t launch_nanoseconds;
     uint64_t slice_nanoseconds;  /* how long a process has the engine while others want it */
     uint64_t switch_nanoseconds; /* from one process to another */
+    uint64_t teardown_nanoseconds; /* how long the memory of a process that died is in use yet */
     uint32_t is_side_by_side;    /* no slices: all processes run at once */
     uint32_t reserved_shape;
     pthread_mutex_t lock; /* robust, shared between processes */

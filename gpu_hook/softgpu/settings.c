@@ -76,17 +76,20 @@ static uint32_t read_active_percent(void)
     return percent > 0 && percent < 100 ? (uint32_t)(percent + 0.5 < 1 ? 1 : percent + 0.5) : 100;
 }
 
-/* How processes contend for an engine. */
+/* How processes contend for an engine, and how long one takes to leave. */
 static int read_sharing(struct settings *settings, char *problem, size_t problem_bytes)
 {
     static const struct number slice = {PREFIX "SLICE_US", "microseconds", 2000, 10, 1000000, 0};
+    static const struct number teardown = {PREFIX "TEARDOWN_MS", "milliseconds", 0, 0, 60000, 0};
     static const struct number switching = {PREFIX "SWITCH_US", "microseconds", 50, 0, 1000000, 0};
     const char *text = getenv(PREFIX "SHARING");
     if (read_number(&slice, &settings->slice_nanoseconds, problem, problem_bytes) ||
-        read_number(&switching, &settings->switch_nanoseconds, problem, problem_bytes))
+        read_number(&switching, &settings->switch_nanoseconds, problem, problem_bytes) ||
+        read_number(&teardown, &settings->teardown_nanoseconds, problem, problem_bytes))
         return -1;
     settings->slice_nanoseconds *= 1000;
     settings->switch_nanoseconds *= 1000;
+    settings->teardown_nanoseconds *= 1000000;
     settings->active_percent = read_active_percent();
     settings->is_side_by_side = text && strcmp(text, "side-by-side") == 0;
     if (text == NULL || *text == '\0' || settings->is_side_by_side || strcmp(text, "time-slice") == 0)
@@ -104,6 +107,7 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     static const struct number launch = {PREFIX "LAUNCH_NS", "nanoseconds", 5000, 0, 3600000000000ull, 0};
     static const struct number chunk = {PREFIX "POOL_CHUNK", "bytes (2MiB, 32MiB)", MACHINE_LARGE_UNIT, 1, 1ull << 40, 1};
     static const struct number context = {PREFIX "CONTEXT", "bytes (400MiB)", 0, 0, 1ull << 40, 1};
+    static const struct number resource = {PREFIX "RESOURCE", "bytes (64KiB)", 0, 0, 1ull << 30, 1};
     uint64_t value;
 
     if (read_number(&devices, &value, problem, problem_bytes))
@@ -127,7 +131,8 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
         return -1;
     settings->pool_chunk_bytes = (value + MACHINE_LARGE_UNIT - 1) & ~(uint64_t)(MACHINE_LARGE_UNIT - 1);
 
-    if (read_number(&context, &settings->context_bytes, problem, problem_bytes))
+    if (read_number(&context, &settings->context_bytes, problem, problem_bytes) ||
+        read_number(&resource, &settings->resource_bytes, problem, problem_bytes))
         return -1;
 
     const char *state = getenv(PREFIX "STATE");

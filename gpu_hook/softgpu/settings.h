@@ -15,10 +15,12 @@ struct settings {
     uint64_t launch_nanoseconds; /* of a launch that names no duration of its own */
     uint64_t slice_nanoseconds;  /* of a process while others want the engine */
     uint64_t switch_nanoseconds; /* from one process to another */
+    uint64_t teardown_nanoseconds; /* of the memory of a process that died */
     uint32_t is_side_by_side; /* processes run at once and not in turns */
     uint32_t active_percent;  /* of the multiprocessors, that this process may have where they run side by side */
     uint64_t pool_chunk_bytes; /* pools reserve in multiples of this */
     uint64_t context_bytes; /* that each context takes of its device */
+    uint64_t resource_bytes; /* that each stream, event and registration takes of its device */
     const char *faults;
     const char *log;
     const char *cgroup; /* NULL: the process's own */

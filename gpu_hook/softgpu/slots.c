@@ -53,6 +53,7 @@ static void clear_slot(struct machine *machine, int index)
         requests_forget(&machine->devices[d].engine, (uint32_t)index);
     }
     memset(slot->devices, 0, sizeof slot->devices);
+    atomic_store_explicit(&slot->died, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->process_state, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->works, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->unsaveable, 0, memory_order_relaxed);
@@ -60,11 +61,25 @@ static void clear_slot(struct machine *machine, int index)
         log_line("event=reaped process=%d slot=%d", pid, index);
 }
 
+/* A driver takes memory back after its process has ended, and some time after. Any that looks first says when that was. */
+static int is_torn_down(const struct seat *seat, int index)
+{
+    struct slot *slot = &seat->machine->slots[index];
+    if (!atomic_load_explicit(&slot->pid, memory_order_relaxed) || !slots_is_dead(seat, index))
+        return 0;
+    if (!seat->machine->teardown_nanoseconds)
+        return 1;
+    uint64_t now = machine_now(), died = 0;
+    if (atomic_compare_exchange_strong(&slot->died, &died, now))
+        return 0;
+    return now - died >= seat->machine->teardown_nanoseconds;
+}
+
 int slots_reap_locked(struct seat *seat)
 {
     int reaped = 0;
     for (int i = 0; i < MACHINE_SLOTS; i++)
-        if (atomic_load_explicit(&seat->machine->slots[i].pid, memory_order_relaxed) && slots_is_dead(seat, i)) {
+        if (is_torn_down(seat, i)) {
             clear_slot(seat->machine, i);
             reaped++;
         }
@@ -75,7 +90,7 @@ void slots_reap(struct seat *seat)
 {
     int dead = 0;
     for (int i = 0; i < MACHINE_SLOTS && !dead; i++)
-        dead = atomic_load_explicit(&seat->machine->slots[i].pid, memory_order_relaxed) && slots_is_dead(seat, i);
+        dead = is_torn_down(seat, i);
     if (!dead || machine_lock(seat->machine))
         return;
     slots_reap_locked(seat);

@@ -9,6 +9,7 @@
 #include "handles.h"
 #include "implemented.h"
 #include "pools.h"
+#include "resources.h"
 #include "streams.h"
 
 /* A thread's own default streams: the latest context's is enough, others are found again by their handle. */
@@ -88,7 +89,9 @@ CUresult impl_cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags,
     if (priority < STREAM_HIGHEST_PRIORITY)
         priority = STREAM_HIGHEST_PRIORITY;
     enum stream_kind kind = flags & CU_STREAM_NON_BLOCKING ? STREAM_NON_BLOCKING : STREAM_BLOCKING;
-    struct stream *stream = stream_open(context, kind, priority, 1);
+    struct stream *stream = resource_take(context) == 0 ? stream_open(context, kind, priority, 1) : NULL;
+    if (stream)
+        stream->is_charged = 1;
     if (stream)
         stream->green = green_of_context(context_current_or_null());
     *phStream = (CUstream)stream;
@@ -107,7 +110,10 @@ CUresult impl_cuStreamDestroy_v2(CUstream hStream)
     CUresult result = green_check(((struct stream *)hStream)->green);
     if (result || !handles_remove(HANDLE_STREAM, hStream))
         return result ? result : CUDA_ERROR_INVALID_HANDLE;
-    stream_close((struct stream *)hStream);
+    struct stream *stream = (struct stream *)hStream;
+    if (stream->is_charged)
+        resource_give(stream->context);
+    stream_close(stream);
     return CUDA_SUCCESS;
 }
 

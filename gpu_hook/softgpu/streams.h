@@ -56,6 +56,7 @@ struct stream {
     struct work *last;        /* the latest enqueued, done or not: a reference */
     uint64_t clock;
     int has_worker, is_closing;
+    int is_charged; /* its context was charged for it (resources.h) */
     pthread_cond_t has_work;
     struct captured *captured; /* its part in a capture, or NULL; under the captures' mutex */
     stream_note *note;         /* where a thread keeps it, or NULL; under the streams' mutex */

@@ -11,9 +11,11 @@
 #include "gate.h"
 #include "graph_memory.h"
 #include "green.h"
+#include "interrupts.h"
 #include "launch.h"
 #include "log.h"
 #include "managed_mode.h"
+#include "mover_lanes.h"
 #include "moves.h"
 #include "neighbours.h"
 #include "pacing.h"
@@ -29,6 +31,7 @@
 #include "sparse.h"
 #include "staying.h"
 #include "stream_priority.h"
+#include "unknown_functions.h"
 #include "vmm.h"
 
 #include <pthread.h>
@@ -71,6 +74,7 @@ static void forget_parent(void)
     session_reset();
     segments_reset();
     ring_reset();
+    lanes_reset();
     quota_reset();
     allocations_reset();
     elastic_reset();
@@ -87,8 +91,10 @@ static void forget_parent(void)
     graph_memory_reset();
     contexts_reset();
     gate_reset();
+    interrupts_reset();
     residency_reset();
     moves_reset();
+    unknown_functions_reset();
     drain_reset();
     threads_reset();
     launch_reset();
@@ -119,6 +125,7 @@ static void tell_registered(void)
     quota_registered();
     residency_registered();
     moves_registered();
+    unknown_functions_registered();
     board_notices_registered();
     samples_registered();
     pacing_registered();

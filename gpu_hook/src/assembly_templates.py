@@ -280,6 +280,8 @@ _AARCH64_TAIL = _X86_64_TAIL
 
 # A jump to the table's first content may be an indirect call's target, which begins with this.
 LANDING = {"x86_64": "    endbr64\n", "aarch64": "    hint #36\n"}
+# A spare forwarder is the target of a call: "hint #34" allows calls, "hint #36" jumps.
+SPARE_LANDING = {"x86_64": "    endbr64\n", "aarch64": "    hint #34\n"}
 
 
 @dataclass(frozen=True)

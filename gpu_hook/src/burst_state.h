@@ -29,6 +29,9 @@ static inline bool bursts_are_touchable(const struct bursts *bursts)
 /* Records a milestone behind the track's work. False: there is none, and the track's work counts as done. */
 bool burst_record(struct bursts *bursts, struct track *track, const struct timed_work *work, uint64_t now);
 
+/* Counts the work behind milestones that the stream has passed. The track's context is current. */
+void burst_take_passed(struct bursts *bursts, struct track *track, uint64_t now);
+
 /* The track's context is current. `at_most`: see timed_work. */
 void burst_close_track(struct bursts *bursts, struct track *track, uint64_t now, uint64_t at_most);
 

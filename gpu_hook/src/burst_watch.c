@@ -152,8 +152,7 @@ static bool has_launched_since(const struct bursts *bursts, const struct track *
     return false;
 }
 
-/* Its context is current. */
-static void poll_track(struct bursts *bursts, struct track *track, uint64_t now)
+void burst_take_passed(struct bursts *bursts, struct track *track, uint64_t now)
 {
     enum milestones_outcome outcome;
     struct passed_milestone passed;
@@ -166,6 +165,12 @@ static void poll_track(struct bursts *bursts, struct track *track, uint64_t now)
     }
     if (outcome == MILESTONES_BROKEN)
         give_up(bursts, track, CUDA_ERROR_UNKNOWN);
+}
+
+/* Its context is current. */
+static void poll_track(struct bursts *bursts, struct track *track, uint64_t now)
+{
+    burst_take_passed(bursts, track, now);
     if (track->milestones.stream)
         close_stale(bursts, track, now);
     if (!track_is_busy(track))
@@ -198,6 +203,17 @@ bool bursts_poll(struct bursts *bursts, bool is_relaxed)
     burst_words_publish(&bursts->words, now);
     pthread_mutex_unlock(&bursts->mutex);
     return is_busy;
+}
+
+bool bursts_let_on(struct bursts *bursts)
+{
+    struct burst_terms terms;
+    if (pthread_mutex_trylock(&bursts->mutex) != 0)
+        return true; /* it asks, and learns */
+    bool may_begin = bursts->words.waiting && (!burst_words_read(&bursts->words, &terms) ||
+                                               !burst_words_ask(&bursts->words, &terms.order, times_now_nanoseconds()));
+    pthread_mutex_unlock(&bursts->mutex);
+    return may_begin;
 }
 
 /* A look without a change is not worth a wait: the session's thread has others to serve. */

@@ -66,13 +66,17 @@ static uint64_t ask(struct bursts *bursts, const struct track *track, const stru
     return burst_words_ask(&bursts->words, &terms->order, now);
 }
 
-/* False: it cannot be measured. A launch right behind another begins where that one ends. */
+/* False: it cannot be measured. A launch right behind another begins where that one ends; so does one that finds no room
+ * for a milestone, for the stream has not passed the newest one. The thread that looks may be late on a busy machine. */
 static bool open_track(struct bursts *bursts, struct track *track, uint64_t now)
 {
-    struct milestone *newest = milestones_newest(&track->milestones);
     const struct timed_work nothing = {0};
-    bool is_shared = newest && now - newest->recorded_at < SHARED_NANOSECONDS;
-    if (!is_shared && (!milestones_have_room(&track->milestones) || !burst_record(bursts, track, &nothing, now)))
+    if (!milestones_have_room(&track->milestones) && !captures_are_on())
+        burst_take_passed(bursts, track, now);
+    struct milestone *newest = milestones_newest(&track->milestones);
+    bool has_room = milestones_have_room(&track->milestones);
+    bool is_shared = newest && (!has_room || now - newest->recorded_at < SHARED_NANOSECONDS);
+    if (!is_shared && !burst_record(bursts, track, &nothing, now))
         return false;
     track->work = nothing;
     track->is_open = true;

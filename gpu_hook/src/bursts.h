@@ -25,6 +25,7 @@ struct burst_launch {
     bool is_unknown; /* nobody knows how long it takes */
     bool is_long;    /* a burst of its own */
     bool closes, ends_burst;
+    bool is_given_up; /* an interrupt ended its wait: it is not to be launched */
     struct bursts *bursts; /* NULL: not paced */
     struct track *track;     /* NULL: not measured */
     uint32_t track_number;
@@ -49,6 +50,9 @@ void bursts_close(struct bursts *bursts, struct track *track);
 /* Looks which work is done. `is_relaxed`: this thread's calls mind no capture of other threads'. True: something is still
  * under way. */
 bool bursts_poll(struct bursts *bursts, bool is_relaxed);
+
+/* Whether one that waits might begin now, as far as the device tells. */
+bool bursts_let_on(struct bursts *bursts);
 
 /* A thread begins, goes on, or ends waiting (1, 0, -1). */
 void bursts_count_waiting(struct bursts *bursts, int change);

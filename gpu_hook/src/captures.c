@@ -123,7 +123,10 @@ static void begun(CUresult result, struct capture *capture)
     {                                                                    \
         if (!activation_enter())                                         \
             return driver()->name arguments;                             \
-        residency_enter();                                               \
+        if (!residency_enter()) {                                        \
+            activation_leave();                                          \
+            return CUDA_ERROR_OUT_OF_MEMORY;                             \
+        }                                                                \
         struct capture *capture = describe(stream);                      \
         __atomic_fetch_add(&state.count, 1, __ATOMIC_ACQ_REL);           \
         pacing_begin_capture();                                          \

@@ -26,14 +26,22 @@ CUresult charge_refusal(void)
     return result == CUDA_SUCCESS || has_none ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
+/* Nothing is charged, and the driver is not called. */
+static CUresult abandon(struct charge *charge)
+{
+    charge->acts = false;
+    activation_leave();
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool looks_wrong)
 {
     *charge = (struct charge){
         .acts = device != CHARGE_NOTHING && activation_enter(), .is_late = looks_wrong, .device = device, .bytes = bytes};
     if (!charge->acts)
         return CUDA_SUCCESS;
-    if (!gate_is_open())
-        gate_pass();
+    if (!gate_is_open() && !gate_pass())
+        return abandon(charge);
     if (device == CHARGE_CURRENT)
         charge->device = devices_current();
     /* Without a context, or for 0 bytes, the driver refuses; its own error is the right one. */
@@ -43,25 +51,28 @@ CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool lo
         return CUDA_SUCCESS;
     }
     if (!looks_wrong && !charge_or_refuse(charge->device, bytes)) {
-        charge->acts = false;
-        activation_leave();
+        abandon(charge);
         return charge_refusal();
     }
     charge->is_on_device = charge->device != QUOTA_HOST;
-    if (charge->is_on_device)
-        residency_enter();
-    return CUDA_SUCCESS;
+    if (!charge->is_on_device || residency_enter())
+        return CUDA_SUCCESS;
+    if (!looks_wrong)
+        quota_refund(charge->device, bytes);
+    return abandon(charge);
 }
 
 /* Between begin and end. Outside for the moment: credit may have to wait until this very process is moved. */
-static bool charge_more(const struct charge *charge, uint64_t bytes)
+static bool charge_more(struct charge *charge, uint64_t bytes)
 {
-    if (charge->is_on_device)
-        residency_leave();
+    if (!charge->is_on_device)
+        return charge_or_refuse(charge->device, bytes);
+    residency_leave();
     bool is_charged = charge_or_refuse(charge->device, bytes);
-    if (charge->is_on_device)
-        residency_enter();
-    return is_charged;
+    charge->is_on_device = residency_enter();
+    if (is_charged && !charge->is_on_device)
+        quota_refund(charge->device, bytes);
+    return is_charged && charge->is_on_device;
 }
 
 bool charge_change(struct charge *charge, uint64_t bytes)

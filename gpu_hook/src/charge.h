@@ -18,7 +18,7 @@ struct charge {
 #define CHARGE_CURRENT (-1) /* the current context's device */
 #define CHARGE_NOTHING (-2) /* the call takes no memory that is charged */
 
-/* Returns CUDA_SUCCESS, or out of memory when the quota does not hold it. Memory of a device is taken while the process is
+/* Returns CUDA_SUCCESS, or out of memory when the quota does not hold it, or an interrupt ended the wait. Memory of a device is taken while the process is
  * resident: until charge_end it does not move. `device`: a CUdevice, QUOTA_HOST, or one of
  * these. `looks_wrong`: the driver will refuse the arguments; its own error is the right one, also over quota. */
 CUresult charge_begin(struct charge *charge, int device, uint64_t bytes, bool looks_wrong);

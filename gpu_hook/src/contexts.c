@@ -12,9 +12,11 @@
 #include "green.h"
 #include "launch.h"
 #include "managed_mode.h"
+#include "mover_lanes.h"
 #include "pacing.h"
 #include "pools.h"
 #include "residency.h"
+#include "ring.h"
 #include "sparse.h"
 #include "stream_priority.h"
 #include "vmm.h"
@@ -47,15 +49,18 @@ static bool begin_change(void)
 }
 
 /* A new context takes memory of its device. The wait comes before the lock: meanwhile others may end theirs. Nobody waits
- * here for the agent's first word: a program's first context would be late by as much. */
-static bool begin_creation(void)
+ * here for the agent's first word: a program's first context would be late by as much. False: it answers out of memory. */
+static bool begin_creation(bool *acts)
 {
-    bool acts = activation_enter();
-    if (acts) {
-        residency_enter();
-        pthread_mutex_lock(&state.lifecycle);
+    *acts = activation_enter();
+    if (!*acts)
+        return true;
+    if (!residency_enter()) {
+        activation_leave();
+        return false;
     }
-    return acts;
+    pthread_mutex_lock(&state.lifecycle);
+    return true;
 }
 
 static CUresult end_change(bool acts, CUresult result)
@@ -139,6 +144,8 @@ static void refund_context(CUcontext context, int device)
 {
     struct ended ended = {context, device};
     context_list_remove(context);
+    lanes_forget_context(context);
+    ring_forget_context(context);
     captures_forget_context(context);
     stream_priority_forget_context(context);
     allocations_take_all(refund_if_gone, &ended);
@@ -173,26 +180,34 @@ static CUresult created(bool acts, CUresult result, const CUcontext *context, CU
 
 CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
 {
-    bool acts = begin_creation();
+    bool acts;
+    if (!begin_creation(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return created(acts, driver()->cuCtxCreate(context, flags, device), context, device);
 }
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
 {
-    bool acts = begin_creation();
+    bool acts;
+    if (!begin_creation(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return created(acts, driver()->cuCtxCreate_v2(context, flags, device), context, device);
 }
 
 CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *parameters, int count, unsigned int flags,
                         CUdevice device)
 {
-    bool acts = begin_creation();
+    bool acts;
+    if (!begin_creation(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return created(acts, driver()->cuCtxCreate_v3(context, parameters, count, flags, device), context, device);
 }
 
 CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags, CUdevice device)
 {
-    bool acts = begin_creation();
+    bool acts;
+    if (!begin_creation(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return created(acts, driver()->cuCtxCreate_v4(context, parameters, flags, device), context, device);
 }
 
@@ -254,7 +269,9 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context)
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
-    bool acts = begin_creation();
+    bool acts;
+    if (!begin_creation(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = driver()->cuDevicePrimaryCtxRetain(context, device);
     if (acts && result == CUDA_SUCCESS)
         green_use_begins(device);

@@ -2,6 +2,7 @@
 
 #include "entry_points.h"
 #include "settings.h"
+#include "unknown_functions.h"
 
 static CUresult answer_absent(void)
 {
@@ -20,5 +21,6 @@ struct entry_library entry_library(void)
         .variable = "ALIQUOT_REAL_CUDA",
         .absent = (void *)answer_absent,
         .unavailable = (void *)answer_unavailable,
+        .unknown = unknown_functions_gate_export,
     };
 }

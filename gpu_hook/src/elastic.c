@@ -3,6 +3,7 @@
 #include "captures.h"
 #include "charge.h"
 #include "log.h"
+#include "mover.h"
 #include "residency.h"
 #include "staying.h"
 
@@ -80,6 +81,9 @@ static CUresult build(struct elastic *elastic)
 
 CUresult elastic_allocate(int device, CUcontext context, size_t bytes, CUdeviceptr *address)
 {
+    CUresult prepared = mover_prepare(device);
+    if (prepared != CUDA_SUCCESS)
+        return prepared;
     struct elastic *elastic = make(device, context, bytes);
     if (!elastic) {
         LOG("event=no_memory_for_record bytes=%zu", bytes);

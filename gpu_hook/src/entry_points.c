@@ -191,6 +191,8 @@ void *aliquot_hook_substitute(const char *name, void *real)
     if (!settings()->is_on || !entry_points_load())
         return real;
     int row = find_row(name);
+    if (row < 0 && state.library.unknown)
+        return state.library.unknown(name, real);
     if (row < 0 || entry_resolve((unsigned)row) != real)
         return real;
     void *ours = entry_ours((unsigned)row);

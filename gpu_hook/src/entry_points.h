@@ -12,6 +12,8 @@ struct entry_library {
     const char *variable; /* its name, for the log */
     void *absent;         /* called for what the real library lacks */
     void *unavailable;    /* called for everything when there is no real library */
+    /* Returns what stands before an export whose name the table lacks; NULL: nothing does. */
+    void *(*unknown)(const char *name, void *real);
 };
 
 extern const unsigned entry_count;

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from assembly_templates import LANDING, TEMPLATES
+from assembly_templates import LANDING, SPARE_LANDING, TEMPLATES
 
 # What a slow way is called, and the C function behind it: void *function(unsigned index); the gate's takes a second
 # argument, uint32_t *, whose content it is given back after the call by entry_gate_leave.
@@ -82,8 +82,20 @@ def _gate_values(machine: str, row: Forwarder) -> dict[str, object]:
     return {"bytes": size, "frame": frame, "copy": copy}
 
 
-def write_assembly(machine: str, forwarders: Iterable[Forwarder], ours: Callable[[str], bool]) -> str:
-    """Return the jump table, its forwarders, and the table of distances to our own (0 where ``ours`` says no)."""
+def _write_spares(machine: str, first: int, count: int) -> list[str]:
+    """Return ``entry_spares``: forwarders without a name, 16 bytes apart, that always ask the gate where to go."""
+    parts = ["    .balign 16\n    .hidden entry_spares\n    .globl entry_spares\nentry_spares:\n"]
+    for index in range(first, first + count):
+        slow = TEMPLATES[machine].slow.format(index=index, way=GATE)
+        parts.append(f"    .balign 16\n    .cfi_startproc\n{SPARE_LANDING[machine]}{slow}    .cfi_endproc\n")
+    return parts
+
+
+def write_assembly(machine: str, forwarders: Iterable[Forwarder], ours: Callable[[str], bool], spares: int) -> str:
+    """Return the jump table, its forwarders, and the table of distances to our own (0 where ``ours`` says no).
+
+    ``spares``: how many forwarders to add for functions that the table does not name.
+    """
     table = list(forwarders)
     text = TEMPLATES[machine]
     parts = ["    .text\n", *_write_ways(machine, sorted({RESOLVE, *(row.way for row in table if row.way)}))]
@@ -98,6 +110,8 @@ def write_assembly(machine: str, forwarders: Iterable[Forwarder], ours: Callable
             parts.append(f"    .hidden real_{row.name}\n" + (text.head + text.jump + text.tail).format(**real))
         first = text.slow.format(**(values | {"way": RESOLVE}))
         parts.append(f"first_{row.index}:\n    .cfi_startproc\n{LANDING[machine]}{first}    .cfi_endproc\n")
+    if spares:
+        parts += _write_spares(machine, len(table), spares)
     return "".join(parts + _write_tables(table, ours))
 
 

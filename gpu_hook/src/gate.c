@@ -4,11 +4,14 @@
 #include "cancellation.h"
 #include "driver.h"
 #include "entry_points.h"
+#include "interrupts.h"
 #include "log.h"
 #include "pacing.h"
 #include "page.h"
 #include "residency.h"
 #include "session.h"
+#include "times.h"
+#include "unknown_functions.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -16,8 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FIRST_PAUSE_NANOSECONDS 50000
-#define LAST_PAUSE_NANOSECONDS 1000000
+#define LOOK_NANOSECONDS TIMES_SECOND /* where no ring came */
 
 static const uint32_t needs_attention = 1;
 static const uint32_t is_stopped = 1;
@@ -76,17 +78,22 @@ static bool is_held(const struct aliquot_agent_page *page)
     return is_closed || is_lost;
 }
 
-static void wait_for_gate(void)
+/* False: an interrupt ended the wait. */
+static bool wait_for_gate(void)
 {
-    struct timespec pause = {0, FIRST_PAUSE_NANOSECONDS};
+    struct interruptible wait;
+    bool is_given_up = false;
     if (!is_held(page_agent()))
-        return;
+        return true;
+    interrupts_begin(&wait);
     gate_count_waiting(1);
-    do {
-        nanosleep(&pause, NULL);
-        pause.tv_nsec = pause.tv_nsec * 2 < LAST_PAUSE_NANOSECONDS ? pause.tv_nsec * 2 : LAST_PAUSE_NANOSECONDS;
-    } while (is_held(page_agent()));
+    for (uint32_t heard = interrupts_bell(); is_held(page_agent()) && !is_given_up; heard = interrupts_bell())
+        is_given_up = interrupts_sleep(&wait, heard, LOOK_NANOSECONDS);
     gate_count_waiting(-1);
+    interrupts_end();
+    if (is_given_up)
+        LOG("event=wait_ended reason=interrupt what=\"the kernel's turn on the device\"");
+    return !is_given_up;
 }
 
 /* Later calls need not come this way: not while the kernel lacks the lease, for that is another word; nor the agent. */
@@ -107,15 +114,16 @@ void gate_lose_agent(void)
     __atomic_compare_exchange_n(&gate_word, &shown, &needs_attention, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 
-void gate_pass(void)
+bool gate_pass(void)
 {
     int saved_errno = errno;
     DEFER_CANCELLATION;
     show_gate(page_agent());
     if (__atomic_exchange_n(&state.sleeps, 0, __ATOMIC_ACQ_REL))
         session_wake();
-    wait_for_gate();
+    bool has_passed = wait_for_gate();
     errno = saved_errno;
+    return has_passed;
 }
 
 /* `sleeps` goes first: a call that comes between the two then wakes the session for nothing, rather than never. */
@@ -152,18 +160,29 @@ bool gate_is_off(void)
     return true;
 }
 
+static CUresult answer_out_of_memory(void)
+{
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 /* Where the hook is off a record is made, too: a thread that has one takes the fast way. */
 void *entry_gate(unsigned index, uint32_t *is_marked)
 {
-    void *target = entry_resolve(index);
-    *is_marked = activation_enter();
-    if (*is_marked) {
-        residency_enter();
+    bool is_spare = index >= entry_count;
+    void *target = is_spare ? unknown_functions_target(index - entry_count) : entry_resolve(index);
+    *is_marked = 0;
+    if (activation_enter()) {
+        *is_marked = residency_enter();
         pacing_close();
         activation_leave();
+        if (!*is_marked)
+            return (void *)answer_out_of_memory;
     } else if (gate_is_off()) {
         threads_take();
+        return target;
     }
+    if (is_spare) /* with its mark: a swap that waits for the call sees it (swap_steps.c) */
+        unknown_functions_note_call(index - entry_count);
     return target;
 }
 

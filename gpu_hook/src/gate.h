@@ -33,8 +33,9 @@ void gate_let_on(void);
 /* Threads that wait for the gate or the lease: +1, -1; 0 writes the number to a new page. Returns the number. */
 uint32_t gate_count_waiting(int change);
 
-/* Between activation_enter and activation_leave: marks activity, and waits while the gate is closed. */
-void gate_pass(void);
+/* Between activation_enter and activation_leave: marks activity, and waits while the gate is closed. False: an interrupt
+ * ended the wait (interrupts.h). What gives memory back goes on all the same. */
+bool gate_pass(void);
 
 /* Called on the session's thread: the agent is lost. Calls take the slow way, where opportunistic work waits. */
 void gate_lose_agent(void);

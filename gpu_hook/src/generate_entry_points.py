@@ -23,6 +23,8 @@ _NVML_UNDECLARED = {"nvmlInternalGetExportTable"}
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 # Take a handle of 64 bytes by value, which x86-64 puts on the stack.
 _WIDE = {"cuIpcOpenMemHandle", "cuIpcOpenMemHandle_v2"}
+# Forwarders for functions of newer drivers: UNKNOWN_FUNCTIONS_MOST of unknown_functions.h.
+_SPARES = 64
 _WAYS = {table.PASS: assembly.RESOLVE, table.GATE: assembly.GATE, table.DENY: assembly.DENY, table.HOOK: None}
 
 
@@ -120,7 +122,8 @@ def main() -> int:
         assembly.Forwarder(name, index, _WAYS[classes[name]], name in called, stack_words(name, entries.get(name)))
         for index, name in enumerate(names)
     ]
-    code = assembly.write_assembly(asked.machine, forwarders, lambda name: classes[name] != table.PASS)
+    spares = _SPARES if asked.kind == "cuda" else 0
+    code = assembly.write_assembly(asked.machine, forwarders, lambda name: classes[name] != table.PASS, spares)
     write_if_changed(asked.output.with_suffix(".S"), code)
     write_if_changed(asked.output.with_suffix(".c"), write_names(names))
     write_if_changed(asked.output.with_suffix(".map"), write_version_script(names))

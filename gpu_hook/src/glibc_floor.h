@@ -2,16 +2,19 @@
  * since has: the shim must load on glibc 2.28. Included in front of every C file by the build. */
 #if defined(__x86_64__)
 #define GLIBC_FIRST "GLIBC_2.2.5"
-#define GLIBC_SETCLOCK "GLIBC_2.3.3"
 #elif defined(__aarch64__)
 #define GLIBC_FIRST "GLIBC_2.17"
-#define GLIBC_SETCLOCK "GLIBC_2.17"
 #else
 #error "the hook is built for x86-64 and aarch64"
 #endif
 #define BIND_FIRST(name) __asm__(".symver " #name ", " #name "@" GLIBC_FIRST)
 
 BIND_FIRST(dladdr);
+#if defined(__x86_64__)
+__asm__(".symver dladdr1, dladdr1@GLIBC_2.3.3");
+#else
+BIND_FIRST(dladdr1);
+#endif
 BIND_FIRST(dlclose);
 BIND_FIRST(dlerror);
 BIND_FIRST(dlopen);
@@ -26,4 +29,3 @@ BIND_FIRST(pthread_mutex_trylock);
 BIND_FIRST(pthread_once);
 BIND_FIRST(pthread_setspecific);
 BIND_FIRST(pthread_sigmask);
-__asm__(".symver pthread_condattr_setclock, pthread_condattr_setclock@" GLIBC_SETCLOCK);

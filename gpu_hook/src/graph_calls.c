@@ -46,13 +46,14 @@ static void add_nodes(CUgraph graph, uint64_t needs[DEVICES_MAX], int depth)
     free(nodes);
 }
 
-/* These calls touch the device, whether they have memory nodes or not. */
-static bool enter(void)
+/* These calls touch the device, whether they have memory nodes or not. False: they answer out of memory. */
+static bool enter(bool *acts)
 {
-    bool acts = activation_enter();
-    if (acts)
-        residency_enter();
-    return acts;
+    *acts = activation_enter();
+    if (!*acts || residency_enter())
+        return true;
+    activation_leave();
+    return false;
 }
 
 /* These give back. */
@@ -97,32 +98,42 @@ static CUresult instantiated(bool acts, CUresult result, CUgraphExec *exec, CUgr
 
 CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t log_bytes)
 {
-    bool acts = enter();
+    bool acts;
+    if (!enter(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return instantiated(acts, driver()->cuGraphInstantiate(exec, graph, node, log, log_bytes), exec, graph);
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t log_bytes)
 {
-    bool acts = enter();
+    bool acts;
+    if (!enter(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return instantiated(acts, driver()->cuGraphInstantiate_v2(exec, graph, node, log, log_bytes), exec, graph);
 }
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
-    bool acts = enter();
+    bool acts;
+    if (!enter(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return instantiated(acts, driver()->cuGraphInstantiateWithFlags(exec, graph, flags), exec, graph);
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
 {
-    bool acts = enter();
+    bool acts;
+    if (!enter(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return instantiated(acts, driver()->cuGraphInstantiateWithParams(exec, graph, parameters), exec, graph);
 }
 
 CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
                                            CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
 {
-    bool acts = enter();
+    bool acts;
+    if (!enter(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return instantiated(acts, driver()->cuGraphInstantiateWithParams_ptsz(exec, graph, parameters), exec, graph);
 }
 

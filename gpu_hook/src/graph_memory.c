@@ -33,6 +33,7 @@ static struct { /* guarded by the mutex */
     pthread_mutex_t mutex;
     struct exec *buckets[BUCKETS];
     struct memory devices[DEVICES_MAX];
+    uint64_t reserved[DEVICES_MAX]; /* read without the mutex */
     pthread_mutex_t growth; /* taken before the mutex: who charges what graphs have grown by, so that it is charged once */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .growth = PTHREAD_MUTEX_INITIALIZER};
 
@@ -47,6 +48,7 @@ void graph_memory_reset(void)
             free(exec);
         }
     memset(state.devices, 0, sizeof state.devices);
+    memset(state.reserved, 0, sizeof state.reserved);
     graph_memory_count = 0;
 }
 
@@ -56,6 +58,17 @@ static struct exec **find(CUgraphExec handle)
     while (*link && (*link)->handle != handle)
         link = &(*link)->next;
     return link;
+}
+
+/* What the driver answered last. */
+static void note_reserved(int device, uint64_t bytes)
+{
+    __atomic_store_n(&state.reserved[device], bytes, __ATOMIC_RELAXED);
+}
+
+uint64_t graph_memory_reserved(int device)
+{
+    return device >= 0 && device < DEVICES_MAX ? __atomic_load_n(&state.reserved[device], __ATOMIC_RELAXED) : 0;
 }
 
 static uint64_t read_attribute(int device, CUgraphMem_attribute attribute, uint64_t otherwise)
@@ -70,6 +83,7 @@ static uint64_t settle(int device)
     struct memory *memory = &state.devices[device];
     uint64_t reserved = read_attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, memory->charged);
     uint64_t held = memory->charged + memory->growing;
+    note_reserved(device, reserved);
     if (reserved < memory->charged) {
         quota_refund(device, memory->charged - reserved);
         memory->charged = reserved;
@@ -200,7 +214,8 @@ static bool begin_growth(int device, uint64_t bytes)
 /* With credit in hand. */
 static CUresult call(CUgraphExec handle, CUstream stream, CUresult (*real)(CUgraphExec, CUstream))
 {
-    residency_enter();
+    if (!residency_enter())
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = real(handle, stream);
     residency_leave();
     return result;

@@ -30,6 +30,10 @@ CUresult graph_memory_end(CUgraphExec exec, CUresult (*real)(CUgraphExec));
 /* What graphs do not use was released. */
 void graph_memory_trimmed(int device);
 
+/* What graphs had reserved of a device when the driver was last asked: it is asked after whatever changes that. Asks no
+ * driver, takes no lock: also for the session's thread. */
+uint64_t graph_memory_reserved(int device);
+
 /* cuGraphLaunch where some graph has memory nodes. */
 CUresult launch_graph(CUgraphExec exec, CUstream stream);
 CUresult launch_graph_ptsz(CUgraphExec exec, CUstream stream);

@@ -113,7 +113,9 @@ static CUresult make(CUstream *stream, CUdevice device, uint32_t percent, int pr
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUresult result = CUDA_ERROR_INVALID_CONTEXT;
     CUgreenCtx green;
-    residency_enter();
+    *is_refused = false;
+    if (!residency_enter())
+        return CUDA_ERROR_OUT_OF_MEMORY;
     contexts_hold();
     CUcontext primary = state.uses[device] ? current_primary(device) : NULL;
     *is_refused = primary != NULL;

@@ -55,15 +55,16 @@ static bool enter_paced(struct thread_record *own)
     return false;
 }
 
-static void enter_gate(void)
+static bool enter_gate(void)
 {
     struct bursts *waiting = pacing_begin_gate();
-    residency_enter();
+    bool has_entered = residency_enter();
     pacing_end_gate(waiting);
+    return has_entered;
 }
 
 /* The way of a thread's first launch, of the first after a tick, of one that has to wait, of every one where the gate is
- * paced, and of every one where the hook does not act. True: leave_slowly is due. */
+ * paced, and of every one where the hook does not act. True: leave_slowly is due. A launch that is given up is not made. */
 static __attribute__((noinline)) bool enter_slowly(struct burst_launch *launch)
 {
     if (!activation_enter()) {
@@ -72,13 +73,15 @@ static __attribute__((noinline)) bool enter_slowly(struct burst_launch *launch)
             threads_counter = &own->uncounted;
         return false;
     }
-    if (!enter_paced(threads_own))
-        enter_gate();
-    launch_count();
-    if (pacing_is_on())
-        pacing_begin(launch);
+    bool has_entered = enter_paced(threads_own) || enter_gate();
+    launch->is_given_up = !has_entered;
+    if (has_entered) {
+        launch_count();
+        if (pacing_is_on())
+            pacing_begin(launch);
+    }
     activation_leave();
-    return true;
+    return has_entered;
 }
 
 static void leave_slowly(struct burst_launch *launch, CUresult result)
@@ -144,7 +147,7 @@ static uint64_t count_blocks(uint64_t x, uint64_t y, uint64_t z)
     {                                                                                                     \
         struct burst_launch launch = DESCRIBE(__VA_ARGS__);                                               \
         bool is_marked = enter_slowly(&launch);                                                           \
-        CUresult result = real_##name arguments;                                                          \
+        CUresult result = launch.is_given_up ? CUDA_ERROR_OUT_OF_MEMORY : real_##name arguments;          \
         if (is_marked)                                                                                    \
             leave_slowly(&launch, result);                                                                \
         return result;                                                                                    \
@@ -205,7 +208,8 @@ static __attribute__((noinline)) CUresult launch_on_devices(CUDA_LAUNCH_PARAMS *
         launch = (struct burst_launch)DESCRIBE(LEGACY(own->hStream), own->function,
                                                count_blocks(own->gridDimX, own->gridDimY, own->gridDimZ));
     bool is_marked = enter_slowly(&launch);
-    CUresult result = driver()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
+    CUresult result = launch.is_given_up ? CUDA_ERROR_OUT_OF_MEMORY
+                                         : driver()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
     if (is_marked)
         leave_slowly(&launch, result);
     return result;
@@ -227,7 +231,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsi
         struct burst_launch launch = DESCRIBE(stream_of(stream), graph, 0);                               \
         launch.is_graph = true;                                                                           \
         bool is_marked = enter_slowly(&launch);                                                           \
-        CUresult result = driver_calls.name(graph, stream);                                               \
+        CUresult result = launch.is_given_up ? CUDA_ERROR_OUT_OF_MEMORY : driver_calls.name(graph, stream); \
         if (is_marked)                                                                                    \
             leave_slowly(&launch, result);                                                                \
         return result;                                                                                    \
@@ -238,7 +242,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launches, unsi
         launch.is_graph = true;                                                                           \
         if (pacing_is_on())                                                                               \
             pacing_begin(&launch);                                                                        \
-        CUresult result = driver_calls.name(graph, stream);                                               \
+        CUresult result = launch.is_given_up ? CUDA_ERROR_OUT_OF_MEMORY : driver_calls.name(graph, stream); \
         pacing_end(&launch, result);                                                                      \
         return result;                                                                                    \
     }                                                                                                     \

@@ -4,6 +4,7 @@
 #include "elastic.h"
 #include "log.h"
 #include "managed_mode.h"
+#include "retry.h"
 
 /* A pitch is a multiple of this on every device so far; the true one is known after the call. */
 #define PITCH_GRAIN 512u
@@ -46,9 +47,12 @@ static bool allocate_elastic(struct charge *charge, CUdeviceptr *pointer, size_t
     }
     elastic_sweep();
     driver()->cuCtxGetCurrent(&context);
-    *result = elastic_allocate(charge->device, context, bytes, pointer);
-    if (*result == CUDA_ERROR_OUT_OF_MEMORY && make_room(bytes) == CUDA_SUCCESS)
+    struct retry retry = RETRY_NONE;
+    do {
         *result = elastic_allocate(charge->device, context, bytes, pointer);
+        if (*result == CUDA_ERROR_OUT_OF_MEMORY && make_room(bytes) == CUDA_SUCCESS)
+            *result = elastic_allocate(charge->device, context, bytes, pointer);
+    } while (retry_is_due(&retry, charge, *result, bytes));
     if (*result == CUDA_SUCCESS || *result == CUDA_ERROR_OUT_OF_MEMORY)
         return true;
     LOG("event=allocation_is_plain device=%d bytes=%zu code=%d", charge->device, bytes, (int)*result);
@@ -96,7 +100,10 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
         return end_elastic(&charge, pointer, result);
     if (allocate_paged(&charge, pointer, bytes, &result))
         return end_paged(&charge, pointer, result);
-    result = driver()->cuMemAlloc_v2(pointer, bytes);
+    struct retry retry = RETRY_NONE;
+    do
+        result = driver()->cuMemAlloc_v2(pointer, bytes);
+    while (retry_is_due(&retry, &charge, result, bytes));
     if (charge_end(&charge, result, result == CUDA_SUCCESS ? *pointer : 0, ALLOCATION_LINEAR))
         return result;
     driver()->cuMemFree_v2(*pointer);
@@ -200,7 +207,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, s
             return result;
         }
     }
-    result = driver()->cuMemAllocPitch_v2(pointer, pitch, width, height, element_bytes);
+    struct retry retry = RETRY_NONE;
+    do
+        result = driver()->cuMemAllocPitch_v2(pointer, pitch, width, height, element_bytes);
+    while (retry_is_due(&retry, &charge, result, charge.bytes));
     bool fits = result != CUDA_SUCCESS || charge_change(&charge, quota_rounded((uint64_t)*pitch * height));
     if (charge_end(&charge, fits ? result : CUDA_ERROR_OUT_OF_MEMORY, result == CUDA_SUCCESS ? *pointer : 0,
                    ALLOCATION_LINEAR) &&

@@ -1,6 +1,7 @@
 #include "mover.h"
 
 #include "contexts.h"
+#include "log.h"
 #include "mover_lanes.h"
 #include "page.h"
 #include "ring.h"
@@ -22,6 +23,7 @@
 #define THREADS_MAX 16u
 #define DEFAULT_THREADS 4u
 #define DEFAULT_RING_BYTES (256ull << 20)
+#define FIRST_RING_BYTES (8ull << 20) /* locked before it is needed */
 #define STACK_BYTES (1u << 20) /* driver calls are made on it */
 
 /* One copy. Threads take windows by `next`, and stop at the first failure, which alone is kept. */
@@ -48,7 +50,6 @@ struct hand {
     struct slot {
         char *memory;
         const struct window *window; /* NULL: free */
-        CUevent events[ALIQUOT_MAX_DEVICES]; /* one of each context */
     } slots[DEPTH_MAX];
     unsigned current; /* lane + 1; 0: none */
     uint64_t device_nanoseconds, segment_nanoseconds;
@@ -84,7 +85,7 @@ static bool enter_lane(struct hand *hand, unsigned lane)
     if (hand->current == lane + 1)
         return true;
     hand->current = 0;
-    if (!fail(hand->copy, driver()->cuCtxSetCurrent(hand->copy->lanes.rows[lane].context), "context"))
+    if (!fail(hand->copy, driver()->cuCtxSetCurrent(hand->copy->lanes.rows[lane]->context), "context"))
         return false;
     hand->current = lane + 1;
     return true;
@@ -115,21 +116,23 @@ static CUresult issue_parts(const struct copy *copy, const struct window *window
     return result;
 }
 
+/* Each slot has one of each lane. */
+static CUevent event_of(const struct hand *hand, const struct slot *slot, int lane)
+{
+    return hand->copy->lanes.rows[lane]->events[hand->number * hand->copy->depth + (slot - hand->slots)];
+}
+
 static bool issue(struct hand *hand, struct slot *slot, const struct window *window)
 {
     struct copy *copy = hand->copy;
     int number = lanes_find(&copy->lanes, window->device);
-    const struct lane *lane = &copy->lanes.rows[number];
-    CUstream stream = lane->streams[hand->number % copy->lanes.stream_count];
+    const struct lane *lane = copy->lanes.rows[number];
+    CUstream stream = lane->streams[hand->number % lane->stream_count];
     if (!enter_lane(hand, (unsigned)number))
-        return false;
-    CUevent *event = &slot->events[number];
-    const unsigned int flags = CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC;
-    if (!*event && !fail(copy, driver()->cuEventCreate(event, flags), "event"))
         return false;
     slot->window = window;
     return fail(copy, issue_parts(copy, window, slot->memory, stream), "copy") &&
-           fail(copy, driver()->cuEventRecord(*event, stream), "event");
+           fail(copy, driver()->cuEventRecord(event_of(hand, slot, number), stream), "event");
 }
 
 static bool wait_for_slot(struct hand *hand, struct slot *slot)
@@ -137,7 +140,7 @@ static bool wait_for_slot(struct hand *hand, struct slot *slot)
     uint64_t begin = now_nanoseconds();
     int lane = lanes_find(&hand->copy->lanes, slot->window->device);
     bool is_done = enter_lane(hand, (unsigned)lane) &&
-                   fail(hand->copy, driver()->cuEventSynchronize(slot->events[lane]), "wait");
+                   fail(hand->copy, driver()->cuEventSynchronize(event_of(hand, slot, lane)), "wait");
     hand->device_nanoseconds += now_nanoseconds() - begin;
     return is_done;
 }
@@ -231,19 +234,6 @@ static unsigned start_hands(struct copy *copy, struct hand *hands)
     return started;
 }
 
-/* Events of a copy that failed may still be to come: the lanes were waited for. */
-static void destroy_events(struct hand *hands, unsigned count, const struct copy *copy)
-{
-    for (unsigned lane = 0; lane < copy->lanes.count; lane++) {
-        driver()->cuCtxSetCurrent(copy->lanes.rows[lane].context);
-        for (unsigned i = 0; i < count * DEPTH_MAX; i++) {
-            CUevent event = hands[i / DEPTH_MAX].slots[i % DEPTH_MAX].events[lane];
-            if (event)
-                driver()->cuEventDestroy_v2(event);
-        }
-    }
-}
-
 static void copy_windows(struct copy *copy, struct mover_timing *timing)
 {
     struct hand *hands = calloc(copy->threads, sizeof *hands);
@@ -261,7 +251,6 @@ static void copy_windows(struct copy *copy, struct mover_timing *timing)
     fail(copy, lanes_wait(&copy->lanes), "wait");
     timing->copy_nanoseconds = now_nanoseconds() - begin;
     timing->threads = started;
-    destroy_events(hands, started, copy);
     free(hands);
 }
 
@@ -271,16 +260,32 @@ static size_t count_cpus(void)
     return sched_getaffinity(0, sizeof mask, &mask) == 0 ? (size_t)CPU_COUNT(&mask) : 1;
 }
 
-/* How many threads, and how large their slots: short copies get small ones, so that device and threads overlap. */
-static bool lay_out(struct copy *copy, uint64_t bytes)
+static unsigned count_threads(void)
 {
     const struct aliquot_agent_page *page = page_agent();
     uint32_t asked = page ? __atomic_load_n(&page->copy_threads, __ATOMIC_RELAXED) : 0; /* read once: it is shared */
-    size_t threads = asked ? asked : DEFAULT_THREADS;
-    uint64_t most = page && page->ring_bytes ? page->ring_bytes : DEFAULT_RING_BYTES;
-    size_t cpus = count_cpus();
+    size_t threads = asked ? asked : DEFAULT_THREADS, cpus = count_cpus();
     threads = threads < cpus ? threads : cpus;
-    threads = threads < THREADS_MAX ? threads : THREADS_MAX;
+    return (unsigned)(threads < THREADS_MAX ? threads : THREADS_MAX);
+}
+
+static unsigned count_streams(void)
+{
+    const struct aliquot_agent_page *page = page_agent();
+    return page && page->copy_streams ? page->copy_streams : 2;
+}
+
+static uint64_t largest_ring(void)
+{
+    const struct aliquot_agent_page *page = page_agent();
+    return page && page->ring_bytes ? page->ring_bytes : DEFAULT_RING_BYTES;
+}
+
+/* How many threads, and how large their slots: short copies get small ones, so that device and threads overlap. */
+static bool lay_out(struct copy *copy, uint64_t bytes)
+{
+    size_t threads = count_threads();
+    uint64_t most = largest_ring();
     copy->slot_bytes = SLOT_BYTES;
     while (copy->slot_bytes > LEAST_SLOT_BYTES && bytes < copy->slot_bytes * threads * DEPTH_MAX)
         copy->slot_bytes /= 2;
@@ -296,14 +301,21 @@ static bool lay_out(struct copy *copy, uint64_t bytes)
     return true;
 }
 
+/* With as many events as there are: fewer slots where the device has no room for more. */
+static void fit_events(struct copy *copy)
+{
+    unsigned events = copy->lanes.event_count;
+    copy->depth = copy->depth < events ? copy->depth : events;
+    copy->threads = copy->threads < events / copy->depth ? copy->threads : events / copy->depth;
+}
+
 static bool prepare(struct copy *copy, size_t count, uint64_t bytes)
 {
-    const struct aliquot_agent_page *page = page_agent();
-    unsigned streams = page && page->copy_streams ? page->copy_streams : 2;
     if (!fail(copy, lanes_open(&copy->lanes, copy->pieces, count), "context") ||
-        !fail(copy, driver()->cuCtxSetCurrent(copy->lanes.rows[0].context), "context") || !lay_out(copy, bytes) ||
-        !fail(copy, lanes_make_streams(&copy->lanes, streams), "stream"))
+        !fail(copy, driver()->cuCtxSetCurrent(copy->lanes.rows[0]->context), "context") || !lay_out(copy, bytes) ||
+        !fail(copy, lanes_fill(&copy->lanes, count_streams(), copy->threads * copy->depth), "stream or event"))
         return false;
+    fit_events(copy);
     copy->windows = windows_cut(copy->pieces, count, copy->slot_bytes, &copy->window_count);
     if (!copy->windows)
         return fail(copy, -ENOMEM, "windows");
@@ -331,7 +343,7 @@ int mover_copy(const struct piece *pieces, size_t count, enum mover_direction di
     }
     timing->device_nanoseconds = copy.device_nanoseconds;
     timing->segment_nanoseconds = copy.segment_nanoseconds;
-    timing->streams = copy.lanes.stream_count;
+    timing->streams = copy.lanes.count ? copy.lanes.rows[0]->stream_count : 0;
     timing->is_pageable = !copy.ring.is_locked;
     timing->failed_step = copy.failed_step;
     lanes_close(&copy.lanes);
@@ -339,4 +351,28 @@ int mover_copy(const struct piece *pieces, size_t count, enum mover_direction di
         driver()->cuCtxSetCurrent(before);
     free(copy.windows);
     return copy.failure;
+}
+
+CUresult mover_prepare(int device)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* other threads' captures do not mind */
+    CUcontext before = NULL;
+    if (device < 0 || device >= (int)ALIQUOT_MAX_DEVICES || lanes_are_prepared(device))
+        return CUDA_SUCCESS;
+    contexts_hold();
+    bool has_before = driver()->cuCtxGetCurrent(&before) == CUDA_SUCCESS;
+    bool has_mode = driver()->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    CUresult result = lanes_prepare(device, count_streams(), count_threads() * DEPTH_MAX);
+    if (result == CUDA_SUCCESS && lanes_are_prepared(device)) {
+        uint64_t most = largest_ring();
+        ring_take(most < FIRST_RING_BYTES ? most : FIRST_RING_BYTES, 2 * LEAST_SLOT_BYTES);
+    }
+    if (has_mode)
+        driver()->cuThreadExchangeStreamCaptureMode(&mode);
+    if (has_before)
+        driver()->cuCtxSetCurrent(before);
+    contexts_release();
+    if (result != CUDA_SUCCESS)
+        LOG("event=no_lane device=%d code=%d", device, (int)result);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_SUCCESS;
 }

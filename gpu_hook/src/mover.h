@@ -1,7 +1,9 @@
-/* Copies a process's pieces between their devices and the segments, through the page-locked ring. Owns its streams,
- * events and threads for the length of one copy; decides nothing about when, and unmaps nothing. */
+/* Copies a process's pieces between their devices and the segments, through the page-locked ring. Owns its
+ * threads for the length of one copy; decides nothing about when, and unmaps nothing. */
 #ifndef ALIQUOT_MOVER_H
 #define ALIQUOT_MOVER_H
+
+#include "driver.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +22,11 @@ struct mover_timing {
     uint32_t is_pageable;          /* nothing could be page-locked: slower */
     const char *failed_step;       /* NULL, or a word or two for the log and MOVED's text */
 };
+
+/* Makes what a copy needs of the device's memory: streams, events, and a small ring with its registration. A driver
+ * without room for them answers CUDA_ERROR_OUT_OF_MEMORY, and nothing stays; CUDA_SUCCESS otherwise: what else fails is
+ * tried again by the copy. Called before memory that can leave is allocated, by a thread whose call is marked. */
+CUresult mover_prepare(int device);
 
 /* Returns 0 when every byte is there; a CUresult when the driver failed; a negative errno when a segment or this machine's
  * memory did (-ENOSPC, -EFBIG and -EDQUOT: the disk of a spill file is full). Whatever it returns, no copy is under way any

@@ -10,6 +10,7 @@
 #include "segments.h"
 #include "session.h"
 #include "swap_steps.h"
+#include "unknown_functions.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -88,6 +89,11 @@ static void swap_out(struct aliquot_moved *answer, const struct aliquot_swap *or
     }
     if (mode == ALIQUOT_RESIDENCY_OFF) {
         swap_answer(answer, ALIQUOT_MOVE_REFUSED, "the kernel's residency mode is off");
+        segments_drop();
+        return;
+    }
+    if (unknown_functions_called()) {
+        swap_answer(answer, ALIQUOT_MOVE_REFUSED, "unknown driver function %s", unknown_functions_called());
         segments_drop();
         return;
     }

@@ -5,6 +5,7 @@
 #include "captures.h"
 #include "devices.h"
 #include "guest_thread.h"
+#include "interrupts.h"
 #include "log.h"
 #include "pace_rule.h"
 #include "page.h"
@@ -24,12 +25,16 @@
 
 #define LOOK_NANOSECONDS 250000      /* while work is under way */
 #define LINGER_LOOKS 20u             /* without work, before the thread sleeps until it is woken */
-#define PATIENCE_NANOSECONDS 10000000ull /* a launch that waits longer looks less often */
+#define PATIENCE_NANOSECONDS 10000000ull /* where launches wait longer, the thread looks less often */
+#define ASK_NANOSECONDS 20000000ull      /* a launch that was not let on asks all the same */
 
 static struct {
     struct bursts *devices[DEVICES_MAX]; /* made once each, never freed */
     uint32_t sleeps;    /* the thread that looks; a futex */
     uint32_t has_thread;
+    uint32_t has_failed; /* there is no thread: those that wait look themselves */
+    uint32_t waiting;    /* launches */
+    uint32_t turns;      /* a futex: one that waits, or all, may ask again */
     uint32_t is_over; /* the program ends */
     uint32_t generation; /* another one in the child of a fork */
 } state;
@@ -79,21 +84,61 @@ static bool look_at_all(void)
     return is_busy;
 }
 
+/* Production does not wait for a process that no agent can let on any more. */
+static bool is_let_by(void)
+{
+    return __atomic_load_n(&page_agent()->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION &&
+           session_has_lost_agent();
+}
+
+/* One after the other, for the next one's turn depends on what the one before launches. */
+static bool let_on(void)
+{
+    bool is_over = !pacing_is_on() || is_let_by(), may_begin = is_over;
+    for (int device = 0; device < DEVICES_MAX; device++) {
+        if (!bursts_of(device))
+            continue;
+        bursts_count_waiting(bursts_of(device), 0);
+        may_begin = may_begin || bursts_let_on(bursts_of(device));
+    }
+    if (may_begin) {
+        __atomic_fetch_add(&state.turns, 1, __ATOMIC_RELEASE);
+        syscall(SYS_futex, &state.turns, FUTEX_WAKE_PRIVATE, is_over ? INT_MAX : 1, NULL, NULL, 0);
+    }
+    return may_begin;
+}
+
+/* How long until the next look: often while launches wait, less often where they have waited for long. */
+static long next_look(uint64_t *since)
+{
+    uint64_t now = times_now_nanoseconds();
+    if (!__atomic_load_n(&state.waiting, __ATOMIC_ACQUIRE)) {
+        *since = 0;
+        return LOOK_NANOSECONDS;
+    }
+    if (let_on() || !*since)
+        *since = now;
+    uint64_t waited = now - *since, least = waited < PATIENCE_NANOSECONDS ? PACE_LOOK_NANOSECONDS : waited / 100;
+    return (long)(least < PACE_REST_NANOSECONDS ? least : PACE_REST_NANOSECONDS);
+}
+
 static void *run(void *unused)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* other threads' captures do not mind this one's calls */
-    const struct timespec pause = {0, LOOK_NANOSECONDS};
+    uint64_t since = 0;
     unsigned idle = 0;
     prctl(PR_SET_NAME, "aliquot-pacing");
     driver()->cuThreadExchangeStreamCaptureMode(&mode);
     while (!__atomic_load_n(&state.is_over, __ATOMIC_ACQUIRE)) {
-        idle = look_at_all() ? 0 : idle + 1;
+        bool is_busy = look_at_all();
+        const struct timespec pause = {0, next_look(&since)};
+        idle = is_busy || since ? 0 : idle + 1;
         if (idle < LINGER_LOOKS) {
             nanosleep(&pause, NULL);
             continue;
         }
         __atomic_store_n(&state.sleeps, 1, __ATOMIC_SEQ_CST);
-        if (!look_at_all())
+        if (!look_at_all() && !__atomic_load_n(&state.waiting, __ATOMIC_SEQ_CST))
             syscall(SYS_futex, &state.sleeps, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
         __atomic_store_n(&state.sleeps, 0, __ATOMIC_RELEASE);
         idle = 0;
@@ -108,8 +153,10 @@ static void wake_thread(void)
         !__atomic_exchange_n(&state.has_thread, 1, __ATOMIC_ACQ_REL)) {
         atexit(stop_at_exit);
         int failure = guest_thread_start(run, NULL);
-        if (failure)
+        if (failure) {
+            __atomic_store_n(&state.has_failed, 1, __ATOMIC_RELEASE);
             LOG("event=no_thread reason=\"%s\"", strerror(failure));
+        }
     }
     if (__atomic_load_n(&state.sleeps, __ATOMIC_SEQ_CST) && __atomic_exchange_n(&state.sleeps, 0, __ATOMIC_ACQ_REL))
         syscall(SYS_futex, &state.sleeps, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
@@ -141,20 +188,13 @@ static struct bursts *find_bursts(void)
     return found;
 }
 
-/* Whom no agent can let on any more, production does not wait for. */
-static bool is_let_by(void)
-{
-    return __atomic_load_n(&page_agent()->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION &&
-           session_has_lost_agent();
-}
-
-static void rest(uint64_t wait, uint64_t waited)
+/* Where no thread lets it on. */
+static uint64_t own_rest(uint64_t wait, uint64_t waited)
 {
     uint64_t least = waited < PATIENCE_NANOSECONDS ? 0 : waited / 100; /* a hundredth more */
     if (least > PACE_REST_NANOSECONDS)
         least = PACE_REST_NANOSECONDS;
-    const struct timespec pause = {0, (long)(wait > least ? wait : least)};
-    nanosleep(&pause, NULL);
+    return wait > least ? wait : least;
 }
 
 /* Nanoseconds; 0: it may go on. */
@@ -166,23 +206,42 @@ static uint64_t ask(struct burst_launch *launch, bool may_wait)
     return bursts_begin(launch->bursts, launch);
 }
 
+/* The caller leaves what it entered: so the thread is marked again, though its memory may be away. It touches none. */
+static void give_up(struct burst_launch *launch)
+{
+    launch->is_given_up = true;
+    launch->track = NULL;
+    threads_mark(threads_own);
+}
+
 /* A waiting thread is inside no call, so that its memory may be moved; and each time that it goes on it passes the gate,
  * which shows the kernel's activity. */
 static void await_turn(struct burst_launch *launch, uint64_t wait)
 {
     int saved_errno = errno;
     uint64_t since = times_now_nanoseconds();
+    struct interruptible interruptible;
     DEFER_CANCELLATION;
+    interrupts_begin(&interruptible);
     bursts_count_waiting(launch->bursts, 1);
-    while (wait) {
+    __atomic_fetch_add(&state.waiting, 1, __ATOMIC_SEQ_CST);
+    wake_thread();
+    while (wait && !launch->is_given_up) {
+        bool is_alone = __atomic_load_n(&state.has_failed, __ATOMIC_ACQUIRE);
+        uint32_t seen = __atomic_load_n(&state.turns, __ATOMIC_ACQUIRE);
+        uint64_t length = is_alone ? own_rest(wait, times_now_nanoseconds() - since) : ASK_NANOSECONDS;
         residency_leave();
-        rest(wait, times_now_nanoseconds() - since);
-        bursts_poll(launch->bursts, false);
-        bursts_count_waiting(launch->bursts, 0);
-        residency_enter();
-        wait = ask(launch, true);
+        launch->is_given_up = interrupts_sleep_on(&interruptible, &state.turns, seen, length);
+        if (is_alone)
+            bursts_poll(launch->bursts, false);
+        if (launch->is_given_up || !residency_enter())
+            give_up(launch);
+        else
+            wait = ask(launch, true);
     }
+    __atomic_fetch_sub(&state.waiting, 1, __ATOMIC_SEQ_CST);
     bursts_count_waiting(launch->bursts, -1);
+    interrupts_end();
     errno = saved_errno;
 }
 
@@ -299,6 +358,6 @@ void pacing_reset(void)
 {
     for (int device = 0; device < DEVICES_MAX; device++)
         state.devices[device] = NULL;
-    state.sleeps = state.has_thread = state.is_over = 0;
+    state.sleeps = state.has_thread = state.has_failed = state.is_over = state.waiting = 0;
     state.generation++;
 }

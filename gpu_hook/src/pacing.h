@@ -17,7 +17,7 @@ bool pacing_is_used(void);
 bool pacing_is_on(void);
 
 /* Inside residency (residency.h), which it leaves while it waits, and between activation_enter and activation_leave.
- * Stream, function, blocks and may_wait are filled in. */
+ * Stream, function, blocks and may_wait are filled in. Sets is_given_up where an interrupt ends its wait. */
 void pacing_begin(struct burst_launch *launch);
 
 /* After the driver's call, between activation_enter and activation_leave again. */

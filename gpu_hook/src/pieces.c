@@ -213,9 +213,7 @@ void pieces_finish(void)
 /* What is charged for nothing that was counted: pools keep, and graphs keep, more than their allocations. */
 static uint32_t count_kept(int device, uint64_t bytes)
 {
-    cuuint64_t of_graphs = 0;
-    if (graph_memory_is_used())
-        driver()->cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &of_graphs);
+    uint64_t of_graphs = graph_memory_is_used() ? graph_memory_reserved(device) : 0;
     return (of_graphs ? ALIQUOT_STAYS_GRAPH : 0) | (bytes > of_graphs ? ALIQUOT_STAYS_POOL : 0);
 }
 

@@ -253,9 +253,10 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
     struct subject subject;
     if (!activation_enter())
         return driver()->cuIpcGetMemHandle(handle, address);
-    if (!gate_is_open())
-        gate_pass();
-    residency_enter();
+    if (!residency_enter()) {
+        activation_leave();
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     CUresult result = driver()->cuIpcGetMemHandle(handle, address);
     residency_leave();
     if (result == CUDA_SUCCESS)

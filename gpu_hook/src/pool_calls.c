@@ -24,9 +24,10 @@ static CUresult allocate_inside(CUdeviceptr *pointer, size_t bytes, CUmemoryPool
     struct pool_use use;
     if (!pools_take(&use, pool, stream, bytes))
         return charge_refusal();
-    residency_enter();
-    CUresult result = allocate(pointer, bytes, pool, stream);
-    residency_leave();
+    bool has_entered = residency_enter();
+    CUresult result = has_entered ? allocate(pointer, bytes, pool, stream) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (has_entered)
+        residency_leave();
     if (!use.pool)
         return result;
     if (result != CUDA_SUCCESS) {
@@ -144,9 +145,10 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
 {
     if (!activation_enter())
         return driver()->cuMemPoolCreate(pool, properties);
-    residency_enter();
-    CUresult result = pools_create(pool, properties);
-    residency_leave();
+    bool has_entered = residency_enter();
+    CUresult result = has_entered ? pools_create(pool, properties) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (has_entered)
+        residency_leave();
     activation_leave();
     return result;
 }
@@ -156,9 +158,10 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, CU
 {
     if (!activation_enter())
         return driver()->cuMemPoolImportFromShareableHandle(pool, handle, type, flags);
-    residency_enter();
-    CUresult result = pools_import(pool, handle, type, flags);
-    residency_leave();
+    bool has_entered = residency_enter();
+    CUresult result = has_entered ? pools_import(pool, handle, type, flags) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (has_entered)
+        residency_leave();
     activation_leave();
     return result;
 }

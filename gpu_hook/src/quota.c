@@ -1,6 +1,7 @@
 #include "quota.h"
 
 #include "devices.h"
+#include "interrupts.h"
 #include "log.h"
 #include "page.h"
 #include "pieces.h"
@@ -206,6 +207,7 @@ bool quota_charge(int device, uint64_t bytes)
 {
     if (device < 0 || device > QUOTA_HOST)
         return false;
+    interrupts_forget();
     session_await(); /* before what can never fit, too: its refusal is counted in a page that is there then */
     if (bytes > INT64_MAX)
         return false;
@@ -230,7 +232,7 @@ bool quota_charge(int device, uint64_t bytes)
 
 void quota_refuse(int device, uint64_t bytes)
 {
-    if (device < 0 || device > QUOTA_HOST)
+    if (device < 0 || device > QUOTA_HOST || interrupts_have_ended()) /* then no quota refused it */
         return;
     struct account *locked = lock_device(device);
     locked->refusals++;

@@ -1,24 +1,23 @@
 #include "residency.h"
 
 #include "cancellation.h"
+#include "gate.h"
+#include "interrupts.h"
+#include "log.h"
 #include "page.h"
 #include "session.h"
 #include "times.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #define FIRST_PAUSE_NANOSECONDS 10000
 #define LAST_PAUSE_NANOSECONDS 1000000
-#define LOOK_NANOSECONDS 5000000 /* the lease is a word of the page, which wakes nobody when it changes */
+#define LOOK_NANOSECONDS 5000000   /* at a move's end, which rings */
+#define AGAIN_NANOSECONDS 50000000 /* an agent that was too slow to hear of a wait is told again */
 
 static struct {
     uint32_t place;     /* enum aliquot_residency; written by the mover alone */
-    uint32_t changes;   /* of `place`; a futex */
     uint32_t strangers; /* threads without a record, inside a call */
     uint32_t has_woken; /* the kernel, since the memory or the lease went away */
 } state;
@@ -54,25 +53,38 @@ static void wake_kernel(uint32_t waiting)
         __atomic_store_n(&state.has_woken, 0, __ATOMIC_RELEASE);
 }
 
-static void sleep_until_changed(uint32_t seen)
+/* No call waits any more: what the agent was told does not hold, and the next call tells it anew. */
+static void withdraw_wake(void)
 {
-    struct timespec limit = {0, LOOK_NANOSECONDS};
-    syscall(SYS_futex, &state.changes, FUTEX_WAIT_PRIVATE, seen, &limit, NULL, 0);
+    union socket_message message = {.wake = {.waiting_calls = 0}};
+    __atomic_store_n(&state.has_woken, 0, __ATOMIC_RELEASE);
+    session_send(&message, ALIQUOT_WAKE, sizeof message.wake);
 }
 
-static void await_residency(void)
+/* False: an interrupt ended the wait. */
+static bool await_residency(void)
 {
     int saved_errno = errno;
+    struct interruptible wait;
+    bool is_given_up = false;
     DEFER_CANCELLATION;
-    uint32_t waiting = gate_count_waiting(1), seen = __atomic_load_n(&state.changes, __ATOMIC_ACQUIRE);
-    while (is_out()) {
+    interrupts_begin(&wait);
+    uint32_t waiting = gate_count_waiting(1), heard = interrupts_bell();
+    while (is_out() && !is_given_up) {
         wake_kernel(waiting);
-        sleep_until_changed(seen);
-        seen = __atomic_load_n(&state.changes, __ATOMIC_ACQUIRE);
+        is_given_up = interrupts_sleep(&wait, heard, AGAIN_NANOSECONDS);
+        heard = interrupts_bell();
     }
-    __atomic_store_n(&state.has_woken, 0, __ATOMIC_RELEASE);
-    gate_count_waiting(-1);
+    interrupts_end();
+    bool is_last = gate_count_waiting(-1) == 0;
+    if (!is_given_up)
+        __atomic_store_n(&state.has_woken, 0, __ATOMIC_RELEASE);
+    else if (is_last)
+        withdraw_wake();
+    if (is_given_up)
+        LOG("event=wait_ended reason=interrupt what=\"the kernel's memory\"");
     errno = saved_errno;
+    return !is_given_up;
 }
 
 /* NULL: a stranger. */
@@ -102,18 +114,17 @@ static bool enter_nested(struct thread_record *own)
     return true;
 }
 
-void residency_enter_slowly(void)
+bool residency_enter_slowly(void)
 {
     struct thread_record *own = threads_take();
     if (enter_nested(own))
-        return;
+        return true;
     for (;;) {
-        if (is_out())
-            await_residency();
-        gate_pass();
+        if ((is_out() && !await_residency()) || !gate_pass())
+            return false;
         mark(own);
         if (!is_out())
-            return;
+            return true;
         unmark(own);
     }
 }
@@ -129,12 +140,12 @@ bool residency_hold(void)
     if (enter_nested(own))
         return place() == ALIQUOT_RESIDENT;
     for (;;) {
-        uint32_t seen = __atomic_load_n(&state.changes, __ATOMIC_ACQUIRE);
+        uint32_t heard = interrupts_bell();
         mark(own);
         if (!is_moving())
             return place() == ALIQUOT_RESIDENT;
         unmark(own);
-        sleep_until_changed(seen);
+        interrupts_sleep(NULL, heard, LOOK_NANOSECONDS);
     }
 }
 
@@ -152,12 +163,6 @@ static void move_to(enum aliquot_residency next)
 {
     __atomic_store_n(&state.place, next, __ATOMIC_SEQ_CST);
     publish();
-}
-
-static void let_on(void)
-{
-    __atomic_fetch_add(&state.changes, 1, __ATOMIC_RELEASE);
-    syscall(SYS_futex, &state.changes, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 void residency_begin_move(enum aliquot_residency way)
@@ -189,7 +194,7 @@ void residency_end_move(enum aliquot_residency next)
     move_to(next);
     if (next == ALIQUOT_RESIDENT)
         gate_let_on();
-    let_on();
+    interrupts_ring();
 }
 
 void residency_wake(void)

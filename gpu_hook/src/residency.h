@@ -10,14 +10,14 @@
 #include <time.h>
 
 /* Around every driver call that touches device memory: between activation_enter and activation_leave, after credit is
- * there, before any lock of the hook's. Nests. */
-void residency_enter_slowly(void);
+ * there, before any lock of the hook's. Nests. False: an interrupt ended the wait (interrupts.h); the thread has not
+ * entered, and the call answers out of memory. */
+bool residency_enter_slowly(void) __attribute__((warn_unused_result));
 void residency_leave_slowly(void);
 
-static inline void residency_enter(void)
+static inline __attribute__((warn_unused_result)) bool residency_enter(void)
 {
-    if (!threads_try_mark(threads_own))
-        residency_enter_slowly();
+    return threads_try_mark(threads_own) || residency_enter_slowly();
 }
 
 static inline void residency_leave(void)

@@ -1,11 +1,12 @@
 /* Entry points that begin everything: cuInit, and the queries for other entry points. The real resolver answers
  * first; what it returned is replaced only if it is the address of a function that we stand before, asked for by its
- * own name. So versions, flags and errors are the driver's own. */
+ * own name; a function that our table lacks passes the gate. So versions, flags and errors are the driver's own. */
 #include "activation.h"
 #include "driver.h"
 #include "entry_points.h"
 #include "log.h"
 #include "page.h"
+#include "unknown_functions.h"
 #include "visible.h"
 
 CUresult cuInit(unsigned int flags)
@@ -31,6 +32,7 @@ static void substitute(const char *asked, void **function)
         if (page_prepare())
             page_add(&page_hook()->unknown_symbols, 1);
         LOG("event=unknown_symbol name=%s", asked);
+        *function = unknown_functions_gate(asked, *function);
     }
 }
 

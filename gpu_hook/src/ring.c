@@ -1,6 +1,5 @@
 #include "ring.h"
 
-#include "driver.h"
 #include "log.h"
 
 #include <stdint.h>
@@ -8,47 +7,56 @@
 
 #define UNIT_BYTES (2ull << 20)
 
-/* Of one thread at a time: the mover's, with contexts_hold. */
-static struct {
-    char *memory;
+struct region {
+    char *memory; /* NULL: none */
     size_t bytes;
-    bool is_locked;
-} state;
+    CUcontext context; /* that it is registered in; NULL: it is not */
+};
+
+static struct region state; /* guarded by contexts_hold */
 
 void ring_reset(void)
 {
-    state.memory = NULL;
-    state.bytes = 0;
+    state = (struct region){NULL, 0, NULL};
 }
 
-/* A registration ends with the context that made it, the memory does not. */
+void ring_forget_context(CUcontext context)
+{
+    if (state.context == context)
+        state.context = NULL;
+}
+
+/* The driver is asked, too: a context may have ended unseen. Its answer alone is not enough: where devices reach all host
+ * memory, a driver knows every address. */
 static bool is_still_locked(void)
 {
     CUmemorytype type;
-    return state.is_locked && driver()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                                              (CUdeviceptr)state.memory) == CUDA_SUCCESS;
+    return state.context && driver()->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                            (CUdeviceptr)state.memory) == CUDA_SUCCESS;
 }
 
-static bool lock(void)
+static bool lock(struct region *region)
 {
-    CUresult result = driver()->cuMemHostRegister_v2(state.memory, state.bytes, CU_MEMHOSTREGISTER_PORTABLE);
-    state.is_locked = result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    return state.is_locked;
+    CUresult result = driver()->cuMemHostRegister_v2(region->memory, region->bytes, CU_MEMHOSTREGISTER_PORTABLE);
+    bool is_locked = result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    if (!is_locked || driver()->cuCtxGetCurrent(&region->context) != CUDA_SUCCESS)
+        region->context = NULL;
+    return is_locked;
 }
 
 /* Which also tells the driver that the addresses are ordinary ones again. */
-static void give_back(void)
+static void give_back(struct region *region)
 {
-    if (!state.memory)
+    if (!region->memory)
         return;
-    if (state.is_locked)
-        driver()->cuMemHostUnregister(state.memory);
-    munmap(state.memory, state.bytes);
-    ring_reset();
+    if (region->context)
+        driver()->cuMemHostUnregister(region->memory);
+    munmap(region->memory, region->bytes);
+    *region = (struct region){NULL, 0, NULL};
 }
 
 /* Memory of our own that is registered, for memory of the driver's would vanish with the context that it was made in. */
-static bool make(size_t bytes)
+static bool make(struct region *region, size_t bytes)
 {
     char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
@@ -56,25 +64,38 @@ static bool make(size_t bytes)
     madvise(memory, bytes, MADV_HUGEPAGE);
     madvise(memory, bytes, MADV_DONTFORK);
     madvise(memory, bytes, MADV_DONTDUMP);
-    state.memory = memory;
-    state.bytes = bytes;
+    *region = (struct region){memory, bytes, NULL};
     return true;
+}
+
+/* The largest that can be locked, of more than `beyond` bytes, in place of what there is. */
+static bool make_locked(size_t wanted, size_t least, size_t beyond)
+{
+    struct region found;
+    for (size_t bytes = wanted; bytes >= least && bytes > beyond && bytes >= UNIT_BYTES;
+         bytes = bytes / 2 / UNIT_BYTES * UNIT_BYTES) {
+        if (!make(&found, bytes))
+            continue;
+        if (lock(&found)) {
+            give_back(&state);
+            state = found;
+            return true;
+        }
+        LOG("event=ring_not_locked bytes=%zu", bytes);
+        give_back(&found);
+    }
+    return false;
 }
 
 struct ring ring_take(size_t wanted, size_t least)
 {
     wanted = (wanted + UNIT_BYTES - 1) / UNIT_BYTES * UNIT_BYTES;
-    if (state.memory && state.bytes >= wanted && (is_still_locked() || lock()))
-        return (struct ring){state.memory, state.bytes, true};
-    give_back();
-    for (size_t bytes = wanted; bytes >= least && bytes >= UNIT_BYTES; bytes = bytes / 2 / UNIT_BYTES * UNIT_BYTES)
-        if (make(bytes)) {
-            if (lock())
-                return (struct ring){state.memory, state.bytes, true};
-            LOG("event=ring_not_locked bytes=%zu", bytes);
-            give_back();
-        }
-    if (!make(least))
+    bool is_locked = state.memory && (is_still_locked() || lock(&state));
+    if (!is_locked)
+        give_back(&state);
+    if (state.bytes < wanted)
+        is_locked = make_locked(wanted, least, state.bytes) || is_locked;
+    if (!is_locked && !make(&state, least))
         return (struct ring){0};
-    return (struct ring){state.memory, state.bytes, false};
+    return (struct ring){state.memory, state.bytes, is_locked};
 }

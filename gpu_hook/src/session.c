@@ -3,6 +3,7 @@
 #include "cancellation.h"
 #include "credit_waiter.h"
 #include "guest_thread.h"
+#include "interrupts.h"
 #include "log.h"
 #include "page.h"
 #include "times.h"
@@ -28,7 +29,6 @@ const uint8_t SESSION_HOST_MEMORY[16];
 /* Guarded by the mutex, save `owner` (set before the thread starts). */
 static struct {
     pthread_mutex_t mutex;
-    pthread_cond_t changed;
     const struct session_owner *owner;
     struct waiter *waiters;
     struct socket_owned connection; /* none unless registered */
@@ -54,7 +54,7 @@ static void note_failure(int failure)
     state.last_failure = failure;
     __atomic_store_n(&state.has_attempted, true, __ATOMIC_RELEASE);
     bool is_lost = state.connections > 0 && !__atomic_exchange_n(&state.has_lost, 1, __ATOMIC_SEQ_CST);
-    pthread_cond_broadcast(&state.changed);
+    interrupts_ring();
     pthread_mutex_unlock(&state.mutex);
     if (is_lost)
         state.owner->lost();
@@ -106,7 +106,7 @@ static bool register_once(void)
     state.owner->registered();
     pthread_mutex_lock(&state.mutex);
     __atomic_store_n(&state.has_attempted, true, __ATOMIC_RELEASE);
-    pthread_cond_broadcast(&state.changed);
+    interrupts_ring();
     pthread_mutex_unlock(&state.mutex);
     LOG("event=registered version=%u", version);
     return true;
@@ -119,7 +119,7 @@ static void answer_waiter(const struct aliquot_credit *answer)
     for (struct waiter *waiter = state.waiters; waiter; waiter = waiter->next)
         if (waiter->sequence == answer->header.sequence && !waiter->is_answered)
             waiter_told(waiter, answer->header.type == ALIQUOT_CREDIT_GRANT, answer->bytes);
-    pthread_cond_broadcast(&state.changed);
+    interrupts_ring();
     pthread_mutex_unlock(&state.mutex);
 }
 
@@ -222,7 +222,7 @@ static void *run(void *unused)
         int failure = serve(&connection);
         pthread_mutex_lock(&state.mutex);
         state.connection = SOCKET_NONE;
-        pthread_cond_broadcast(&state.changed);
+        interrupts_ring();
         pthread_mutex_unlock(&state.mutex);
         socket_close(&connection);
         LOG("event=agent_lost reason=\"%s\"", strerror(failure));
@@ -236,11 +236,6 @@ void session_start(const struct session_owner *owner)
     DEFER_CANCELLATION;
     pthread_mutex_lock(&state.mutex);
     if (!state.is_running) {
-        pthread_condattr_t monotonic;
-        pthread_condattr_init(&monotonic);
-        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-        pthread_cond_init(&state.changed, &monotonic);
-        pthread_condattr_destroy(&monotonic);
         state.owner = owner;
         int failure = guest_thread_start(run, NULL);
         state.is_running = failure == 0;
@@ -250,6 +245,17 @@ void session_start(const struct session_owner *owner)
     pthread_mutex_unlock(&state.mutex);
 }
 
+/* With the mutex held, which it lets go meanwhile. True: an interrupt ended the wait; never without `wait`. */
+static bool await_news(const struct timespec *deadline, struct interruptible *wait)
+{
+    struct timespec left = times_until(deadline);
+    uint32_t heard = interrupts_bell();
+    pthread_mutex_unlock(&state.mutex);
+    bool is_given_up = left.tv_sec >= 0 && interrupts_sleep(wait, heard, times_nanoseconds(&left));
+    pthread_mutex_lock(&state.mutex);
+    return is_given_up;
+}
+
 void session_await(void)
 {
     if (__atomic_load_n(&state.has_attempted, __ATOMIC_ACQUIRE))
@@ -257,9 +263,8 @@ void session_await(void)
     DEFER_CANCELLATION;
     pthread_mutex_lock(&state.mutex);
     struct timespec deadline = times_after(START_MILLISECONDS);
-    while (state.is_running && !state.has_attempted)
-        if (pthread_cond_timedwait(&state.changed, &state.mutex, &deadline) == ETIMEDOUT)
-            break;
+    while (state.is_running && !state.has_attempted && times_until(&deadline).tv_sec >= 0)
+        await_news(&deadline, NULL);
     pthread_mutex_unlock(&state.mutex);
 }
 
@@ -277,26 +282,42 @@ static uint32_t send_request(struct waiter *waiter, const uint8_t uuid[16], uint
     return failure ? 0 : state.connections;
 }
 
+/* With the mutex held: the agent need not look for room any more. What it grants meanwhile is credit to spare. */
+static void withdraw_request(const struct waiter *waiter, const uint8_t uuid[16])
+{
+    int device = uuid == SESSION_HOST_MEMORY ? (int)ALIQUOT_HOST_MEMORY : page_device_index(uuid);
+    if (!waiter->asked_on || waiter->asked_on != state.connections || device < 0 || !socket_is_ours(&state.connection))
+        return;
+    union socket_message message = {.credit = {.device = (uint32_t)device, .deadline_milliseconds = 1}};
+    message.header.sequence = waiter->sequence;
+    socket_send(state.connection.descriptor, state.version, &message, ALIQUOT_CREDIT_RETURN, sizeof message.credit);
+}
+
 int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait, uint64_t *granted)
 {
     struct waiter waiter = {0};
-    bool is_late = false;
+    struct interruptible wait;
+    bool is_late = false, is_given_up = false;
     DEFER_CANCELLATION;
+    interrupts_begin(&wait);
     pthread_mutex_lock(&state.mutex);
     bool was_registered = state.connections > 0;
     waiter.deadline =
         times_after(was_registered ? AWAY_MILLISECONDS : state.has_waited ? 0 : FIRST_REQUEST_MILLISECONDS);
     waiter.next = state.waiters;
     state.waiters = &waiter;
-    while (state.is_running && !waiter.is_answered && !is_late) {
+    while (state.is_running && !waiter.is_answered && !is_late && !is_given_up) {
         /* A new connection knows nothing of a request that was sent on the old one. */
         bool is_connected = state.connection.descriptor >= 0;
         if (waiter.asked_on && (!is_connected || waiter.asked_on != state.connections))
             waiter_left(&waiter);
         if (is_connected && !waiter.asked_on)
             waiter_asked(&waiter, send_request(&waiter, uuid, bytes, may_wait));
-        is_late = pthread_cond_timedwait(&state.changed, &state.mutex, &waiter.deadline) == ETIMEDOUT;
+        is_given_up = await_news(&waiter.deadline, &wait);
+        is_late = times_until(&waiter.deadline).tv_sec < 0;
     }
+    if (is_given_up && !waiter.is_answered)
+        withdraw_request(&waiter, uuid);
     for (struct waiter **link = &state.waiters; *link; link = &(*link)->next)
         if (*link == &waiter) {
             *link = waiter.next;
@@ -304,9 +325,10 @@ int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait
         }
     if (state.connections == 0)
         state.has_waited = true;
-    int failure = waiter.is_answered ? 0 : state.last_failure ? state.last_failure : ETIMEDOUT;
+    int failure = waiter.is_answered ? 0 : is_given_up ? EINTR : state.last_failure ? state.last_failure : ETIMEDOUT;
     *granted = waiter.granted;
     pthread_mutex_unlock(&state.mutex);
+    interrupts_end();
     return failure;
 }
 

@@ -32,7 +32,8 @@ void session_await(void);
 /* Asks for credit of a device, or of host memory (SESSION_HOST_MEMORY), and waits for the answer. Returns 0 with what
  * was granted (0: over quota, or no room now for what may not wait), or an errno: an agent that is there said nothing for
  * 30 s, which begin again whenever it says that it is still looking for room; one that left was not back within 5 s, or
- * 30 s where it had said so; within 2 s, and only once, when the agent was never there. */
+ * 30 s where it had said so; within 2 s, and only once, when the agent was never there; EINTR: an interrupt ended the wait
+ * (interrupts.h), and the request is withdrawn. */
 int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait, uint64_t *granted);
 
 /* Sends a message whose sequence is set. False: not connected, or the agent is slow, or of a version that does not know

@@ -28,8 +28,12 @@ void shortfall_refused(struct shortfall *shortfall, int page_index, uint64_t cha
 
 void shortfall_decide(struct shortfall *shortfall, int page_index, uint64_t charged)
 {
-    if (charged < shortfall->asked - shortfall->asked / 2 && shortfall->most < shortfall->needed)
-        shortfall->most = shortfall->needed;
+    if (charged < shortfall->asked - shortfall->asked / 2) {
+        shortfall->stood_at_nanoseconds = shortfall->at_nanoseconds;
+        if (shortfall->most < shortfall->needed)
+            shortfall->most = shortfall->needed;
+    }
+    shortfall->at_nanoseconds = shortfall->stood_at_nanoseconds;
     shortfall->asked = shortfall->needed = 0;
     shortfall_publish(shortfall, page_index);
 }

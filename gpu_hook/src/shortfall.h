@@ -14,6 +14,7 @@ struct shortfall {
     uint64_t needed; /* with it */
     uint64_t at_nanoseconds; /* CLOCK_MONOTONIC, coarse */
     uint64_t most;   /* of those that stand */
+    uint64_t stood_at_nanoseconds; /* the last of those that stand; 0: none does */
 };
 
 /* `asked` bytes were refused, beside the `charged` ones. `page_index` names the device; -1: not granted, nothing is told.

@@ -128,7 +128,9 @@ static CUresult change(CUarrayMapInfo *list, unsigned int count, CUstream stream
                        CUresult (*real)(CUarrayMapInfo *, unsigned int, CUstream))
 {
     CUcontext context = NULL;
-    bool acts = vmm_begin();
+    bool acts;
+    if (!vmm_begin(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUarrayMapInfo *named = acts && list && count ? name_for_driver(list, count) : NULL;
     if (acts && list && count && !named)
         return vmm_end(acts, CUDA_ERROR_OUT_OF_MEMORY);

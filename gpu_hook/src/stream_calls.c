@@ -3,6 +3,7 @@
 #include "driver.h"
 #include "green.h"
 #include "pacing.h"
+#include "residency.h"
 #include "stream_priority.h"
 
 #define DEFAULT_PRIORITY 0 /* of a stream whose maker names none */
@@ -22,22 +23,30 @@ static CUresult create(CUstream *stream, unsigned int flags, struct priority_wis
     return result;
 }
 
+/* A stream takes memory of the device, which another kernel may fill while this one is out. */
+static CUresult create_when_resident(CUstream *stream, unsigned int flags, struct priority_wish wish)
+{
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (residency_enter()) {
+        result = create(stream, flags, wish);
+        residency_leave();
+    }
+    activation_leave();
+    return result;
+}
+
 CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 {
     if (!activation_enter())
         return driver()->cuStreamCreate(stream, flags);
-    CUresult result = create(stream, flags, (struct priority_wish){DEFAULT_PRIORITY, false});
-    activation_leave();
-    return result;
+    return create_when_resident(stream, flags, (struct priority_wish){DEFAULT_PRIORITY, false});
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
 {
     if (!activation_enter())
         return driver()->cuStreamCreateWithPriority(stream, flags, priority);
-    CUresult result = create(stream, flags, (struct priority_wish){priority, true});
-    activation_leave();
-    return result;
+    return create_when_resident(stream, flags, (struct priority_wish){priority, true});
 }
 
 static CUresult get_priority(CUstream stream, int *priority, CUresult (*real)(CUstream, int *))

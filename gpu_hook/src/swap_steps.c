@@ -12,6 +12,7 @@
 #include "residency.h"
 #include "segments.h"
 #include "times.h"
+#include "unknown_functions.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -41,6 +42,8 @@ static bool stop_calls(struct aliquot_moved *answer, const struct timespec *dead
         swap_answer(answer, ALIQUOT_MOVE_BUSY, "%u calls have not returned", inside);
     else if (captures_are_on())
         swap_answer(answer, ALIQUOT_MOVE_BUSY, "a capture is under way");
+    else if (unknown_functions_called()) /* perhaps by a call that was inside until now */
+        swap_answer(answer, ALIQUOT_MOVE_REFUSED, "unknown driver function %s", unknown_functions_called());
     else
         return true;
     return false;

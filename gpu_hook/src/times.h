@@ -29,4 +29,9 @@ static inline struct timespec times_until(const struct timespec *when)
     return (struct timespec){(time_t)(left / TIMES_SECOND), (long)(left % TIMES_SECOND)};
 }
 
+static inline uint64_t times_nanoseconds(const struct timespec *length)
+{
+    return (uint64_t)length->tv_sec * TIMES_SECOND + (uint64_t)length->tv_nsec;
+}
+
 #endif

@@ -8,8 +8,10 @@
 #include "gate.h"
 #include "handles.h"
 #include "log.h"
+#include "mover.h"
 #include "page.h"
 #include "residency.h"
+#include "retry.h"
 #include "vmm_access.h"
 
 #include <pthread.h>
@@ -34,16 +36,17 @@ void vmm_unlock(void)
     pthread_mutex_unlock(&state.mutex);
 }
 
-bool vmm_begin(void)
+bool vmm_begin(bool *acts)
 {
-    bool acts = activation_enter();
-    if (acts && !gate_is_open())
-        gate_pass();
-    if (acts) {
-        residency_enter();
-        vmm_lock();
+    *acts = activation_enter();
+    if (!*acts)
+        return true;
+    if (!residency_enter()) {
+        activation_leave();
+        return false;
     }
-    return acts;
+    vmm_lock();
+    return true;
 }
 
 bool vmm_hold(bool *is_resident)
@@ -102,6 +105,14 @@ static struct handle *record(const struct charge *charge, CUmemGenericAllocation
     return handle;
 }
 
+/* What a copy of it needs of the device comes first. */
+static CUresult prepare_to_leave(const struct charge *charge, const CUmemAllocationProp *properties)
+{
+    bool may_leave = charge->acts && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                     __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_RELAXED) == ALIQUOT_RESIDENCY_VMM;
+    return may_leave ? mover_prepare(properties->location.id) : CUDA_SUCCESS;
+}
+
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *properties,
                      unsigned long long flags)
 {
@@ -112,7 +123,13 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
                                    is_bad_request(handle, bytes, properties, flags));
     if (result != CUDA_SUCCESS)
         return result;
-    result = driver()->cuMemCreate(handle, bytes, properties, flags);
+    struct retry retry = RETRY_NONE;
+    do {
+        result = prepare_to_leave(&charge, properties);
+        if (result == CUDA_SUCCESS)
+            result = driver()->cuMemCreate(handle, bytes, properties, flags);
+    }
+    while (retry_is_due(&retry, &charge, result, bytes));
     if (!charge.acts)
         return result;
     vmm_lock();
@@ -138,7 +155,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
                                         CUmemAllocationHandleType type)
 {
-    bool acts = vmm_begin();
+    bool acts;
+    if (!vmm_begin(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = driver()->cuMemImportFromShareableHandle(handle, os_handle, type);
     struct handle *own = acts && result == CUDA_SUCCESS ? handles_of_real(*handle) : NULL;
     if (own) {
@@ -201,7 +220,9 @@ CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHan
                                       CUmemAllocationHandleType type, unsigned long long flags)
 {
     struct handle *handle = NULL;
-    bool acts = vmm_begin();
+    bool acts;
+    if (!vmm_begin(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUmemGenericAllocationHandle real = acts ? vmm_real(name, &handle) : name;
     if (handle && handle->is_named && !handle->references)
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
@@ -215,7 +236,9 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGeneric
                   unsigned long long flags)
 {
     struct handle *handle = NULL;
-    bool acts = vmm_begin();
+    bool acts;
+    if (!vmm_begin(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUmemGenericAllocationHandle real = acts ? vmm_real(name, &handle) : name;
     if (handle && handle->is_named && !handle->references)
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);

@@ -8,8 +8,9 @@
 #include <stdbool.h>
 
 /* Around a driver's call that changes what handles are used for: a handle's or an address's value may be used again as
- * soon as the driver let it go. vmm_begin is false where the hook does not act. */
-bool vmm_begin(void);
+ * soon as the driver let it go. *acts: whether the hook does. vmm_begin is false where an interrupt ended its wait: then
+ * the call answers out of memory, and vmm_end is not due. */
+bool vmm_begin(bool *acts) __attribute__((warn_unused_result));
 CUresult vmm_end(bool acts, CUresult result);
 
 /* The lock alone, where the hook acts already. */

@@ -57,7 +57,9 @@ CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes)
 
 CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc *accesses, size_t count)
 {
-    bool acts = vmm_begin();
+    bool acts;
+    if (!vmm_begin(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (acts && is_elastic(pointer))
         return vmm_end(acts, CUDA_ERROR_INVALID_VALUE);
     CUresult result = driver()->cuMemSetAccess(pointer, bytes, accesses, count);
@@ -115,7 +117,9 @@ void vmm_hold_range(CUdeviceptr start, size_t bytes, uint32_t reason)
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr pointer, size_t bytes, CUmemRangeHandleType type,
                                        unsigned long long flags)
 {
-    bool acts = vmm_begin();
+    bool acts;
+    if (!vmm_begin(&acts))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = driver()->cuMemGetHandleForAddressRange(handle, pointer, bytes, type, flags);
     if (acts && result == CUDA_SUCCESS)
         vmm_hold_range(pointer, bytes, ALIQUOT_STAYS_EXPORTED);

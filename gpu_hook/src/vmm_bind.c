@@ -7,7 +7,9 @@
 
 #define BIND_MEMORY(call)                                              \
     struct handle *handle = NULL;                                      \
-    bool acts = vmm_begin();                                           \
+    bool acts;                                                         \
+    if (!vmm_begin(&acts))                                             \
+        return CUDA_ERROR_OUT_OF_MEMORY;                               \
     CUmemGenericAllocationHandle real = acts ? vmm_real(name, &handle) : name; \
     CUresult result = driver()->call;                                  \
     if (handle && result == CUDA_SUCCESS)                              \
@@ -15,7 +17,9 @@
     return vmm_end(acts, result);
 
 #define BIND_ADDRESS(call)                                             \
-    bool acts = vmm_begin();                                           \
+    bool acts;                                                         \
+    if (!vmm_begin(&acts))                                             \
+        return CUDA_ERROR_OUT_OF_MEMORY;                               \
     CUresult result = driver()->call;                                  \
     if (acts && result == CUDA_SUCCESS)                                \
         vmm_hold_range((CUdeviceptr)pointer, bytes, ALIQUOT_STAYS_MULTICAST);           \

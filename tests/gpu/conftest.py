@@ -1,7 +1,7 @@
 """A kernel on this machine's GPU: a real node agent, a quota, and programs that run through the hook or beside it.
 
-`make test-gpu` runs these; ALIQUOT_GPU names the driver. Nothing here changes a device's settings or takes more than
-the quota.
+`make test-gpu` runs these; ALIQUOT_GPU names the driver. Nothing here changes a device's settings. Nothing takes
+more than the quota, but for one test that fills the device to see a kernel leave it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,12 @@ class Program:
         answer = json.loads(line)
         assert "error" not in answer, answer["error"]
         return answer["value"]
+
+    def end_input(self) -> None:
+        """The program ends by itself then."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.stdin = None
 
     def close(self) -> None:
         self.process.kill()
@@ -144,9 +151,22 @@ def a_node() -> Iterator[Node]:
 @pytest.fixture
 def a_kernel(a_node: Node, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kernel]:
     """Half a device with a memory limit. At the end, no function may have gone past the hook unknown."""
-    name = f"k{abs(hash(request.node.nodeid)) % 10**8}"
+    with _reserved(a_node, tmp_path, request.node.nodeid) as kernel:
+        yield kernel
+
+
+@pytest.fixture
+def a_kernel_that_stays(a_node: Node, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kernel]:
+    """The same, with memory that never leaves its device: what CUDA IPC needs."""
+    with _reserved(a_node, tmp_path, request.node.nodeid, residency="off") as kernel:
+        yield kernel
+
+
+@contextmanager
+def _reserved(a_node: Node, tmp_path: Path, test: str, **more: Any) -> Iterator[Kernel]:
+    name = f"k{abs(hash(test)) % 10**8}"
     asked = {"id": 1, "op": "reserve", "kernel_id": name, "owner": "test", "hundredths": 50, "label": ""}
-    asked |= {"memory_limit": QUOTA_BYTES[a_node.kind], "attributes": {}}
+    asked |= {"memory_limit": QUOTA_BYTES[a_node.kind], "attributes": {}, **more}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as holder:  # the reservation lives while this is open
         holder.connect(str(a_node.socket_path))
         holder.sendall(json.dumps(asked).encode() + b"\n")

@@ -151,8 +151,14 @@ def test_a_graph_with_memory_replays(allocator: str, a_kernel: Any) -> None:
     assert a_kernel.run(CAPTURES, **ALLOCATORS[allocator]) == [3.0, 5.0, 7.0]
 
 
-def test_a_spawned_process_shares_memory_and_quota(a_kernel: Any) -> None:
-    assert a_kernel.run(SHARES) == [1.0, a_kernel.quota]
+def test_a_spawned_process_shares_memory_and_quota(a_kernel_that_stays: Any) -> None:
+    assert a_kernel_that_stays.run(SHARES) == [1.0, a_kernel_that_stays.quota]
+
+
+def test_swappable_memory_is_not_shared_by_ipc_and_the_log_says_so(a_kernel: Any) -> None:
+    with pytest.raises(AssertionError, match="exit 1"):
+        a_kernel.run(SHARES)
+    assert "event=memory_stays" in a_kernel.log.read_text()
 
 
 def test_workers_that_fork_after_cuda_began_load_data(a_kernel: Any) -> None:

@@ -103,8 +103,7 @@ WANT_OFFSETS = {
     "aliquot_moved_device.staying_bytes": 8,
     "aliquot_self_check_result.passed": 16,
     "aliquot_self_check_result.text": 24,
-    "aliquot_welcome.device_count": 16,
-    "aliquot_refuse.reason": 16,
+    **dict.fromkeys(("aliquot_welcome.device_count", "aliquot_refuse.reason"), 16),
     "aliquot_refuse.text": 24,
     "aliquot_agent_page.magic": AgentPage.MAGIC,
     "aliquot_agent_page.version": AgentPage.VERSION,
@@ -124,6 +123,7 @@ WANT_OFFSETS = {
     "aliquot_agent_page.ring_bytes": AgentPage.RING,
     "aliquot_agent_page.copy_threads": AgentPage.COPY_THREADS,
     "aliquot_agent_page.copy_streams": AgentPage.COPY_STREAMS,
+    "aliquot_agent_page.interrupts": AgentPage.INTERRUPTS,
     "aliquot_agent_page.devices": AgentPage.DEVICES,
     "aliquot_agent_page.processes": AgentPage.PROCESSES,
     "aliquot_agent_device.uuid": AgentPage.UUID,
@@ -168,6 +168,7 @@ WANT_OFFSETS = {
     "aliquot_hook_page.moved_bytes": HookPage.MOVED_BYTES,
     "aliquot_hook_page.copied_bytes": HookPage.COPIED_BYTES,
     "aliquot_hook_page.needs": HookPage.NEEDS,
+    "aliquot_hook_page.unknown_function": HookPage.UNKNOWN_FUNCTION_LENGTH + 4,
     "aliquot_hook_need.needed_bytes": HookPage.NEEDED,
     "aliquot_hook_need.refused_needed_bytes": HookPage.REFUSED_NEEDED,
     "aliquot_hook_need.refused_at_nanoseconds": HookPage.REFUSED_AT,
@@ -203,8 +204,7 @@ WANT_OFFSETS = {
     "aliquot_board_device.interval_count": Board.INTERVAL_COUNT,
     "aliquot_board_device.lost_nanoseconds": Board.LOST,
     "aliquot_board_device.intervals": Board.INTERVALS,
-    "aliquot_interval.start_nanoseconds": 0,
-    "aliquot_interval.end_nanoseconds": 8,
+    **{"aliquot_interval.start_nanoseconds": 0, "aliquot_interval.end_nanoseconds": 8},
 }
 WANT_CONSTANTS = {
     "ALIQUOT_PROTOCOL_VERSION": protocol.VERSION,
@@ -217,6 +217,7 @@ WANT_CONSTANTS = {
     "ALIQUOT_PAGE_BYTES": protocol.PAGE_BYTES,
     "ALIQUOT_MAX_DEVICES": protocol.MAX_DEVICES,
     "ALIQUOT_TEXT_BYTES": protocol.TEXT_BYTES,
+    "ALIQUOT_FUNCTION_BYTES": protocol.FUNCTION_BYTES,
     "ALIQUOT_BOARD_MAGIC": protocol.BOARD_MAGIC,
     "ALIQUOT_BOARD_BYTES": protocol.BOARD_BYTES,
     "ALIQUOT_BOARD_INTERVALS": protocol.BOARD_INTERVALS,
@@ -394,7 +395,6 @@ def test_damaged_messages_are_read_or_malformed(position: int, damage: bytes, ki
 
 
 def test_long_texts_are_cut_between_characters() -> None:
-    message = protocol.Refuse(protocol.RefusalReason.MESSAGE, "é" * 300)
-    answer = protocol.unpack(protocol.pack(message))
+    answer = protocol.unpack(protocol.pack(protocol.Refuse(protocol.RefusalReason.MESSAGE, "é" * 300)))
     assert isinstance(answer, protocol.Refuse)
     assert answer.text == "é" * 95

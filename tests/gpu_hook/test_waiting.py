@@ -6,7 +6,7 @@ import asyncio
 from contextvars import ContextVar
 
 import pytest
-from aliquot.gpu_hook.waiting import end_task, outlasting, outlasting_task, within
+from aliquot.gpu_hook.waiting import end_task, outlasting, outlasting_task, until_first, within
 
 
 def test_a_result_and_an_error_come_through() -> None:
@@ -79,5 +79,28 @@ def test_what_outlasts_a_request_has_none_of_its_variables() -> None:
         assert await outlasting_task(look(), "a-look") == "none"
         assert await heard == "none"
         assert await asyncio.create_task(look()) == "the one that is answered"
+
+    asyncio.run(check())
+
+
+def test_the_first_that_is_done_ends_the_others_and_its_error_comes_through() -> None:
+    ended: list[str] = []
+
+    async def waits() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("waits")
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("asked for")
+
+    async def check() -> None:
+        await until_first(waits(), asyncio.sleep(0))
+        with pytest.raises(ValueError, match="asked for"):
+            await until_first(waits(), fails())
+        await asyncio.sleep(0)
+        assert ended == ["waits", "waits"]
 
     asyncio.run(check())

@@ -107,6 +107,8 @@ class FakeHook:
         """Ask, and wait for the answer."""
         sequence = self.ask(amount, device)
         answer = self.receive()
+        while isinstance(answer, Credit) and answer.type is MessageType.CREDIT_WAIT:
+            answer = self.receive()
         assert isinstance(answer, Credit)
         assert (answer.type, answer.sequence) == (MessageType.CREDIT_GRANT, sequence)
         return answer.bytes

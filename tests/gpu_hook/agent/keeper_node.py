@@ -32,10 +32,12 @@ class AResidency:
         self.staying = 0
         self.telemetry = Telemetry()
         self.waits_since: float | None = None
+        self.gave_up_at: float | None = None
         self.refusal: MoveRefusal | None = None
         self.mode_reason = ""
         self.move: asyncio.Future[Move] | None = None
         self.prepared = 0
+        self.silent_pids: tuple[int, ...] = ()
 
     def facts(self) -> ResidencyFacts:
         is_out = self.state in (KernelState.SWAPPED, KernelState.SWAPPING_IN)
@@ -51,9 +53,10 @@ class AResidency:
             staying=Staying(0),
             refusal=self.refusal,
             waits_since=self.waits_since,
+            gave_up_at=self.gave_up_at,
             telemetry=(self.telemetry,),
             launches=0,
-            silent_pids=(),
+            silent_pids=self.silent_pids,
             host_bytes=0,
         )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aliquot.gpu_hook.agent.arena import Arena, HostBudget
+from aliquot.gpu_hook.agent.descriptors import Descriptors
 from aliquot.gpu_hook.agent.journal import Entry, Reservation, Tally, read_entry
 from aliquot.gpu_hook.agent.kernel import Kernel
 from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger
@@ -43,7 +44,7 @@ class ANodeHere:
         self.ledger.reserve("k", (PART,))
         self.arena = Arena(HostBudget(budget), self.settings.segment_bytes, self.settings.spill_dir)
         tools = SwapTools(self.arena, self.settings)
-        self.kernel = Kernel(entry, self.folder, self.ledger, 0.2, lambda *_: None, None, tools)
+        self.kernel = Kernel(entry, self.folder, self.ledger, 0.2, lambda *_: None, None, tools, Descriptors(1024))
         self.kernel.restore(entry)
         self.residency = self.kernel.residency
         self.residency.wants_wake = lambda _: self._note_wake()

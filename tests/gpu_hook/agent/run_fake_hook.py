@@ -46,7 +46,8 @@ def borrow(connection: socket.socket, amount: int, device: int = 0) -> int:
         assert isinstance(answer, Credit)
         if answer.type is MessageType.CREDIT_GRANT:
             return answer.bytes
-        refuse_recall(connection, answer)
+        if answer.type is MessageType.CREDIT_RECALL:
+            refuse_recall(connection, answer)
 
 
 def refuse_recall(connection: socket.socket, recall: Credit) -> None:

@@ -99,9 +99,29 @@ class ScriptedHook:
     def wake(self) -> None:
         self.send(Wake(1))
 
+    def wait(self) -> None:
+        """A call of it waits for the lease."""
+        store_half(self.hook_page, HookPage.WAITING_CALLS, 1)
+        self.wake()
+
+    def give_up(self) -> None:
+        """An interrupt ended that wait."""
+        store_half(self.hook_page, HookPage.WAITING_CALLS, 0)
+        self.send(Wake(0))
+
+    @property
+    def interrupts(self) -> int:
+        return load_half(self.agent_page, AgentPage.INTERRUPTS)
+
     @property
     def lease(self) -> Lease:
         return Lease(load_half(self.agent_page, AgentPage.LEASE))
+
+    def call_unknown(self, name: bytes, length: int | None = None) -> None:
+        """It called a driver function that its table lacks."""
+        start = HookPage.UNKNOWN_FUNCTION
+        self.hook_page[start : start + len(name)] = name
+        store_half(self.hook_page, HookPage.UNKNOWN_FUNCTION_LENGTH, len(name) if length is None else length)
 
     def set_word(self, offset: int, value: int) -> None:
         store(self.hook_page, offset, value)

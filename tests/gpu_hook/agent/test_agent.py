@@ -1,4 +1,4 @@
-"""The agent as its clients see it: reservations and who holds them, restarts, folders that will not do."""
+"""The agent as its clients see it: reservations, the connections that hold them, restarts, an idle end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,6 +78,7 @@ class TestReservations:
             pytest.param({"memory_limit": "8g"}, "memory_limit", id="a limit in words"),
             pytest.param({"workload_class": "vip"}, "class 'vip'", id="an unknown class"),
             pytest.param({"owner": None}, "owner", id="no owner"),
+            pytest.param({"owner_limit": "1"}, "owner_limit", id="a limit that is no number"),
             pytest.param({"attributes": {"a": 1}}, "attribute 'a'", id="an attribute that is no text"),
             pytest.param({"placement": {"uuid": 1}}, "placement", id="a placement that is no list"),
         ],
@@ -88,6 +88,16 @@ class TestReservations:
         refused = a_holder.ask("reserve", **request)
         assert refused["code"] == "bad_request"
         assert want in refused["message"]
+
+    def test_an_owner_holds_no_more_than_the_limit_of_the_request(self, a_holder: Any) -> None:
+        first = a_holder.reserve("k", 25, owner_limit=50)
+        assert first["grant"]["owner_hundredths"] == 25
+        refused = a_holder.reserve("l", 26, owner_limit=50)
+        assert refused["code"] == "over_limit"
+        assert "Requested 0.26 GPU, but ada holds 0.25 GPU and may hold 0.5 in all" in refused["message"]
+        assert a_holder.reserve("l", 25, owner_limit=50)["grant"]["owner_hundredths"] == 50
+        assert a_holder.reserve("l", 25, owner_limit=50)["ok"], "another holder of the same takes nothing more"
+        assert "owner_hundredths" not in a_holder.reserve("m", 25)["grant"]
 
     def test_a_vanished_device_is_lost_and_comes_back(self, a_node: Any, a_holder: Any) -> None:
         a_holder.reserve()
@@ -320,50 +330,28 @@ class TestRestart:
         assert an_idle_node.status()["kernels"] == []
         assert list((an_idle_node.folder / "kernels").iterdir()) == []
 
+    @pytest.mark.parametrize("is_replaced", [False, True])
+    def test_its_socket_is_made_again_where_it_was_removed_and_who_is_connected_stays(
+        self, a_node: Any, a_holder: Any, is_replaced: bool
+    ) -> None:
+        a_holder.reserve()
+        path = a_node.folder / "agent.sock"
+        path.unlink()
+        if is_replaced:
+            path.write_text("no socket")
+        a_node.until(a_node.answers)
+        assert [kernel["kernel_id"] for kernel in a_node.status()["kernels"]] == ["k"]
+        assert a_holder.ask("release", kernel_id="k")["ok"]
+        assert a_node.status()["kernels"] == []
+        assert (path.stat().st_mode & 0o777) == 0o600
+        assert "event=socket_made_again" in a_node.log()
+
     def test_a_stale_socket_is_replaced(self, an_idle_node: Any) -> None:
         an_idle_node.start()
         an_idle_node.end(signal.SIGKILL)
         assert (an_idle_node.folder / "agent.sock").is_socket()
         an_idle_node.start()
         assert an_idle_node.answers()
-
-
-def run_agent(node: Any, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(node.command(*arguments), capture_output=True, text=True, timeout=90, check=False)
-
-
-class TestFolders:
-    def test_a_second_agent_ends_and_says_who_is_first(self, a_node: Any) -> None:
-        second = run_agent(a_node, "--log-file", os.devnull)
-        want = f"aliquot agent: an agent runs on {a_node.folder} already (pid {a_node.process.pid})"
-        assert second.returncode == 1
-        assert second.stderr.startswith(want)
-        assert a_node.answers()
-
-    def test_a_folder_with_a_long_name_is_refused(self, a_folder: Path) -> None:
-        self.check_refused(a_folder / ("x" * 50), "at most 50 fit into a socket's path; set ALIQUOT_RUNTIME_DIR")
-
-    def test_a_file_in_place_of_the_folder_is_refused(self, a_folder: Path) -> None:
-        (a_folder / "f").touch()
-        self.check_refused(a_folder / "f", "is no folder; remove it or set ALIQUOT_RUNTIME_DIR")
-
-    def test_a_folder_of_somebody_else_is_refused(self, a_folder: Path) -> None:
-        if os.geteuid() != 0:
-            pytest.skip("only root can give a folder away")
-        os.chown(a_folder, 1234, 1234)
-        self.check_refused(a_folder, "belongs to user 1234, we are user 0; set ALIQUOT_RUNTIME_DIR")
-
-    def test_a_folder_that_cannot_be_written_is_refused(self) -> None:
-        self.check_refused(Path("/proc/aliquot"), "cannot write into the runtime folder /proc/aliquot")
-
-    def check_refused(self, folder: Path, want: str) -> None:
-        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--log-file", os.devnull]
-        result = subprocess.run(
-            [*command, "--runtime-dir", str(folder)], capture_output=True, text=True, timeout=90, check=False
-        )
-        assert result.returncode == 1
-        assert want in result.stderr
-        assert result.stderr.count("\n") == 1
 
 
 class TestIdle:

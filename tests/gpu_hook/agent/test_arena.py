@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from aliquot.gpu_hook.agent.arena import Arena, ArenaFullError, HostBudget
+from aliquot.gpu_hook.agent.processes import Process, start_time_ticks
 from aliquot.gpu_hook.agent.segments import Segment
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -113,14 +114,16 @@ def test_what_is_dropped_is_freed_though_a_hook_keeps_it_open() -> None:
     play(scenario, 4 * MIB)
 
 
-def test_a_copy_outlives_its_processes_connection_and_the_arena() -> None:
+def test_a_copy_outlives_its_processes_connection_and_the_arena_and_is_counted() -> None:
     async def scenario(arena: Arena) -> None:
+        arena.enter("k", 1, Process(os.getpid(), start_time_ticks(os.getpid()) or 0))
         (segment,) = await arena.lend("k", 1, 4 * MIB)
         kept = os.dup(segment.descriptor)
         try:
             mark((segment,), b"k")
             arena.leave("k", 1)
-            await all_given_back(arena, 0)
+            assert (arena.use.used_bytes, arena.use.kept_bytes, arena.kernel_bytes("k")) == (4 * MIB,) * 3
+            arena.close()
             assert os.pread(kept, 1, 0) == b"k"
         finally:
             os.close(kept)

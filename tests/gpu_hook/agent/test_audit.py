@@ -74,6 +74,17 @@ def test_the_kernels_own_process_is_found_when_its_hook_is_missing() -> None:
     assert pids(audit) == [(ME, NOT_REGISTERED)]
 
 
+def test_a_restarted_agent_calls_no_process_foreign_before_its_kernel_had_time_to_come_back(a_child: Any) -> None:
+    audit, seen = Audit(0), reading(**{f"p{a_child.pid}": MIB})
+    for now in (0.0, 1.0, 1.9):
+        audit.look([seen], [], now)
+        assert audit.findings.foreign == (), now
+    audit.look([seen], [kernel(a_child.pid)], 2.5)
+    assert audit.findings.foreign == (), "its kernel came back"
+    audit.look([seen], [], 3.5)
+    assert [found.pid for found in audit.findings.foreign] == [a_child.pid]
+
+
 def test_a_process_of_no_kernel_is_foreign(a_child: Any) -> None:
     audit = settled()
     audit.look([reading(**{f"p{a_child.pid}": None})], [kernel(2**22 + 5)], 10.0)

@@ -46,6 +46,20 @@ class TestRoom:
         desk.give_room()
         assert mail.answers == [(7, 600), (8, 100)]
 
+    def test_what_an_interrupt_withdraws_wants_no_room_and_the_next_one_is_served(self) -> None:
+        ledger, mail, clock, desk, room = self.a_desk()
+        self.ask(desk, mail, 1, 600, 7)
+        self.ask(desk, mail, 2, 100, 8)
+        room[0] = 100
+        desk.withdrawn(1, 7)
+        assert (mail.answers, desk.wanted_bytes) == ([(8, 100)], 0)
+        clock.advance(5)
+        assert mail.patience == [7], "the answer is not read"
+        desk.withdrawn(1, 7)
+        desk.withdrawn(2, 8)
+        assert mail.answers == [(8, 100)], "what was answered stays so"
+        ledger.check()
+
     def test_what_is_refused_is_out_of_memory(self) -> None:
         _, mail, _, desk, _ = self.a_desk()
         self.ask(desk, mail, 1, 600, 7)

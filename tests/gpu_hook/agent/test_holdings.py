@@ -48,13 +48,37 @@ def test_two_sessions_of_one_process_are_both_counted(start: Any) -> None:
     assert start.device()["context_bytes"] == 0
 
 
-def test_a_claim_beyond_the_quota_hides_nothing(start: Any) -> None:
+def test_a_page_that_tells_of_more_than_was_lent_hides_nothing(start: Any) -> None:
     hook = start.a_hook()
-    hook.hello((HelloDevice(protocol.device_uuid_bytes(UUID), 1024 * MIB, 0),))
+    hook.hello()
+    hook.borrow(512 * MIB)
     hook.write(HookPage.CHARGED, 1024 * MIB)
     start.set_devices(count=1, processes={str(ME): 900 * MIB})
     (found,) = start.until(lambda: start.kernel()["unhooked_processes"])
     assert (found["why"], found["used_bytes"], found["charged_bytes"]) == ("past its charge", 900 * MIB, 512 * MIB)
+
+
+def test_a_process_whose_claim_was_refused_is_seen_as_no_kernels(start: Any) -> None:
+    hook = start.a_hook()
+    hook.hello((HelloDevice(protocol.device_uuid_bytes(UUID), 1024 * MIB, 0),))
+    start.set_devices(count=1, processes={str(ME): 900 * MIB})
+    (found,) = start.until(lambda: start.status()["foreign_processes"])
+    assert (found["pid"], found["used_bytes"], found["charged_bytes"]) == (ME, 900 * MIB, 0)
+    assert start.kernel()["devices"][0]["charged_bytes"] == 0
+
+
+def test_memory_of_a_quota_that_was_shrunk_is_still_the_kernels_and_no_context(
+    start: Any, open_holder: Callable[[], Any]
+) -> None:
+    hook = start.a_hook()
+    hook.hello()
+    hook.borrow(400 * MIB)
+    hook.write(HookPage.CHARGED, 400 * MIB)
+    assert open_holder().ask("resize", kernel_id="k", hundredths=25)["ok"]
+    look_twice(start, 400 * MIB)
+    assert start.kernel()["devices"][0]["quota_bytes"] == 256 * MIB
+    assert start.device()["context_bytes"] == 0
+    assert start.kernel()["unhooked_processes"] == []
 
 
 def test_what_was_given_back_since_the_last_look_counts_as_held_in_it() -> None:

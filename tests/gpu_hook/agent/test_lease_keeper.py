@@ -247,6 +247,29 @@ def test_a_cell_wakes_its_kernel_before_it_calls_and_input_does_not(play: Any) -
     play(scenario)
 
 
+def test_a_cell_that_was_interrupted_while_it_waited_is_not_brought_back_and_the_next_one_is(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        busy, stopped = node.kernel("busy", 600), node.kernel("stopped", 600, KernelState.SWAPPED)
+        busy.activity = Activity(1, 1, node.now)
+        busy.residency.telemetry = Telemetry(last_call=node.now, calls_inside=1)
+        stopped.activity = Activity(1, 1, node.now)
+        call(stopped, node)
+        await node.turn()
+        assert node.keeper.wait("stopped") is not None
+        stopped.residency.waits_since, stopped.residency.gave_up_at = None, node.now  # its cell still runs: it ends now
+        await node.turn()
+        assert node.keeper.wait("stopped") is None
+        busy.activity, busy.residency.telemetry = Activity(0, 0, node.now), Telemetry()
+        await node.turn(later=10)
+        assert (busy.residency.state, stopped.residency.state) == (KernelState.RESIDENT, KernelState.SWAPPED)
+        stopped.activity = Activity(1, 1, node.now)
+        await node.turn()
+        await node.turn()
+        assert busy.residency.state is not KernelState.RESIDENT
+
+    play(scenario)
+
+
 def test_a_hint_makes_idle_ones_leave_and_is_forgotten(play: Any) -> None:
     async def scenario(node: ANode) -> None:
         busy = node.kernel("busy", 600)

@@ -102,8 +102,8 @@ class CreditMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         waiting = sum(len(process.waits) for process in self.mail.processes.values())
-        for _ in range(waiting):
-            self.clock.advance(0.2)
+        for _ in range(4 * (waiting + 1)):  # two seconds of silence at most, and words of patience between
+            self.clock.advance(0.5)
         assert not any(process.waits for process in self.mail.processes.values()), "somebody was never answered"
 
 
@@ -150,13 +150,38 @@ class TestDesk:
     ) -> None:
         self.ask(desk, mail, 1, 900, 1)
         self.ask(desk, mail, 2, 400, 2)
-        a_clock.advance(0.2)
+        for _ in range(4):
+            a_clock.advance(0.5)
         assert mail.answers[-1] == (2, 0)
         self.ask(desk, mail, 2, 400, 3)
         assert mail.answers[-1] == (3, 0), "it is not waited for again"
         desk.returned(1, 300, 1)
         self.ask(desk, mail, 2, 400, 4)
         assert mail.answers[-1] == (4, 400)
+
+    def test_a_process_that_is_late_is_waited_for(self, desk: CreditDesk, mail: Mail, a_clock: FakeClock) -> None:
+        self.ask(desk, mail, 1, 900, 1)
+        mail.processes[2].waits.append(2)
+        desk.request(2, 400, 2, may_wait=False)
+        a_clock.advance(0.2)
+        assert mail.answers[-1] == (2, 0), "more than it needs: it is not to wait"
+        self.ask(desk, mail, 2, 350, 3)
+        for _ in range(3):
+            a_clock.advance(0.5)
+        assert mail.answers[-1] == (2, 0)
+        assert set(mail.patience) == {3}
+        assert mail.processes[1].recalls == [(300, 1)], "it was asked once"
+        desk.returned(1, 300, 1)
+        assert mail.answers[-1] == (3, 350)
+
+    def test_a_hook_without_patience_is_refused_at_the_deadline(
+        self, desk: CreditDesk, mail: Mail, a_clock: FakeClock
+    ) -> None:
+        mail.is_patient = False
+        self.ask(desk, mail, 1, 900, 1)
+        self.ask(desk, mail, 2, 400, 2)
+        a_clock.advance(0.2)
+        assert mail.answers[-1] == (2, 0)
 
     def test_more_than_the_quota_recalls_nobody(self, desk: CreditDesk, mail: Mail) -> None:
         self.ask(desk, mail, 1, 900, 1)
@@ -207,14 +232,22 @@ class TestLedger:
         assert [ledger.release("k"), ledger.release("k")] == [True, False]
         assert ledger.reserved("GPU-a") == Reserved()
 
-    def test_adoption_may_pass_the_quota_but_not_the_device(self) -> None:
+    def test_what_was_lent_before_a_smaller_quota_is_taken_and_no_more(self) -> None:
         ledger = a_ledger()
-        ledger.adopt("k", 0, 1, QUOTA + 100)
-        assert not ledger.lend("k", 0, 2, 1)
+        ledger.keep("k", (QUOTA + 100, 0))
         with pytest.raises(LedgerError, match="claims"):
-            ledger.adopt("k", 0, 2, MEMORY)
+            ledger.adopt("k", 0, 1, QUOTA + 101, known=QUOTA + 101)
+        ledger.adopt("k", 0, 1, QUOTA + 100, known=QUOTA + 100)
+        assert not ledger.lend("k", 0, 2, 1)
         ledger.take_back("k", 0, 1, 200)
         assert ledger.lend("k", 0, 2, 100)
+
+    def test_an_unknown_process_may_claim_what_its_kernel_is_guaranteed(self) -> None:
+        ledger = a_ledger()
+        ledger.adopt("k", 0, 1, QUOTA - 1)
+        with pytest.raises(LedgerError, match="claims 2 bytes"):
+            ledger.adopt("k", 0, 2, 2)
+        ledger.adopt("k", 0, 2, 1)
 
     def test_nobody_returns_more_than_it_was_lent(self) -> None:
         ledger = a_ledger()

@@ -45,9 +45,26 @@ def test_a_claim_beyond_all_reason_is_still_a_number() -> None:
     assert needed(a_session((1 << 64) - 1)) == 1 << 53
 
 
-def test_what_a_process_needed_stays_when_it_ends() -> None:
-    usage = KernelUsage([Tally()], Tally())
+def test_what_a_process_needed_stays_when_it_ends_until_another_begins() -> None:
+    usage = KernelUsage([Tally(refusals=2, peak_bytes=7)], Tally(refusals=1), wall_offset=5000)
     usage.retire(a_session(5, 8, JUST_NOW), {0: Account(100)})
     usage.retire(a_session(6), {0: Account(100)})
     assert usage.needed_bytes((), 0, NOW) == 8
     assert usage.tallies[0].needed_bytes == 8
+    assert usage.short_at((), 0, NOW) == 5999
+    usage.joining(is_first=False)  # beside another: a worker of the same kernel
+    assert usage.needed_bytes((), 0, NOW) == 8
+    usage.joining(is_first=True)
+    assert usage.needed_bytes((), 0, NOW) is None
+    assert usage.short_at((), 0, NOW) is None
+    assert (usage.tallies, usage.host_tally) == ((Tally(peak_bytes=7),), Tally())
+
+
+def test_each_refusal_that_stands_has_its_moment_and_one_that_may_yet_be_made_up_for_has_none() -> None:
+    usage = KernelUsage([Tally()], Tally())
+    assert usage.short_at([a_session()], 0, NOW) is None
+    assert usage.short_at([a_session(0, 8, JUST_NOW)], 0, NOW) is None
+    assert usage.short_at([a_session(5, at=900.0)], 0, NOW) == 900
+    assert usage.short_at([a_session(5, 8, JUST_NOW)], 0, NOW) == 900, "the one before is not forgotten meanwhile"
+    assert usage.short_at([a_session(5, 8, JUST_NOW)], 0, NOW + 2) == 999
+    assert usage.short_at([a_session(5, at=900.0)], 0, NOW) == 999

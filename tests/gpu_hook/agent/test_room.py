@@ -1,9 +1,10 @@
-"""What devices have for kernels, as looks and moves tell: one that lies or dawdles spoils it for nobody else."""
+"""The room that devices have for kernels, as looks and moves tell it."""
 
 from __future__ import annotations
 
 from aliquot.gpu_hook.agent.devices import DeviceReading
 from aliquot.gpu_hook.agent.ledger import DeviceFacts
+from aliquot.gpu_hook.agent.processes import Process
 from aliquot.gpu_hook.agent.room import Room
 
 GIB = 1 << 30
@@ -20,3 +21,20 @@ def test_one_that_answers_late_makes_no_turn_last_for_hours() -> None:
     room.book_move(["GPU-a"], False, moved_bytes=16 * GIB, seconds=1.6)
     [view] = room.views()
     assert view.in_rate > 3e9
+
+
+def test_memory_that_a_kernel_gave_back_since_the_last_look_counts_for_nobody() -> None:
+    room = Room()
+    reading = DeviceReading(CARD, used_bytes=5 * GIB)  # 4 of a kernel, 1 of a stranger
+    room.look([reading], {"GPU-a": 4 * GIB})
+    assert room.used_bytes(reading, {"GPU-a": 4 * GIB}) == 5 * GIB
+    assert room.used_bytes(reading, {"GPU-a": 1 * GIB}) == 2 * GIB  # 3 were swapped out
+    assert room.used_bytes(reading, {"GPU-a": 6 * GIB}) == 5 * GIB  # what it took is in the next look
+
+
+def test_memory_of_a_process_that_left_is_taken_until_the_driver_has_it_back() -> None:
+    room = Room()
+    reading = DeviceReading(CARD, used_bytes=4 * GIB)
+    room.look([reading], {"GPU-a": 4 * GIB})
+    room.departures.left("k", Process(7, 100), {"GPU-a": 4 * GIB}, now=10.0)
+    assert room.used_bytes(reading, {}) == 4 * GIB

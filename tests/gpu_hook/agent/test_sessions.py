@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import socket
+import time
 from typing import Any
 
 import pytest
@@ -123,7 +124,12 @@ class TestCredit:
         silent.hello()
         busy.hello()
         silent.borrow(400 * MIB)
+        began = time.monotonic()
         assert busy.borrow(200 * MIB) == 0
+        assert time.monotonic() - began >= 1.9, "a process that is late is waited for"
+        again = busy.ask(200 * MIB)
+        answer = busy.receive()
+        assert (answer.type, answer.sequence, answer.bytes) == (MessageType.CREDIT_GRANT, again, 0), "but once"
         assert a_node.device()["lent_bytes"] == 400 * MIB
 
     def test_four_processes_at_once_never_exceed_the_quota(self, a_node: Any) -> None:

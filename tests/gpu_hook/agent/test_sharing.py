@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -21,9 +22,11 @@ from aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driv
 MIB = 1 << 20
 CARD = 128 * MIB
 OWN = 102 * MIB  # five of them own four cards
-# What a cell may do: "alloc N", "fill V", "count V" (bytes that are V, of all that it has), "spin MS", "use DEVICE".
+OUT_OF_MEMORY = 2
+# What a cell may do: "alloc N", "fill V", "count V" (bytes that are V, of all that it has), "spin MS", "use DEVICE",
+# "stop 0" (stops its own process).
 CLIENT = """
-import ctypes, sys
+import ctypes, os, signal, sys
 cuda = ctypes.CDLL("libcuda.so.1")
 u64, size = ctypes.c_uint64, ctypes.c_size_t
 module, spin = ctypes.c_void_p(), ctypes.c_void_p()
@@ -61,10 +64,14 @@ def work(milliseconds):
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(duration))
     check(cuda.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, None, arguments, None))
     return cuda.cuCtxSynchronize()
+def stop(_):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return 0
 print(0, flush=True)
 for line in sys.stdin:
     word, number = line.split()
-    print({"alloc": alloc, "fill": fill, "count": count, "spin": work, "use": use}[word](int(number)), flush=True)
+    cell = {"alloc": alloc, "fill": fill, "count": count, "spin": work, "use": use, "stop": stop}[word]
+    print(cell(int(number)), flush=True)
 """
 
 
@@ -139,8 +146,8 @@ def a_card(an_idle_node: Any) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def kernels(a_card: Callable[..., Any], open_holder: Callable[[], Any]) -> Callable[..., list[AKernel]]:
-    def start(*names: str, hundredths: int = 80, devices: int = 1) -> list[AKernel]:
-        node = a_card("--softgpu-devices", str(devices))
+    def start(*names: str, hundredths: int = 80, devices: int = 1, options: Sequence[str] = ()) -> list[AKernel]:
+        node = a_card("--softgpu-devices", str(devices), *options)
         return [AKernel(node, open_holder(), name, hundredths) for name in names]
 
     return start
@@ -210,6 +217,47 @@ def test_who_waits_is_told_why_and_for_how_long(
     first.end(16)
 
 
+def stop_with_the_device(stopped: AKernel) -> None:
+    """It takes most of the device in a cell, and stops itself in the same cell."""
+    stopped.begin(f"alloc {OWN}", "fill 1", "stop 0")
+    assert (stopped.answer(), stopped.answer()) == (0, 0), stopped.node.log()
+    status = os.waitid(os.P_PID, stopped.process.pid, os.WSTOPPED | os.WNOWAIT)
+    assert status is not None
+    assert status.si_status == signal.SIGSTOP
+
+
+def test_who_waits_for_a_stopped_process_is_told_so_is_refused_and_gets_the_memory_once_it_continues(
+    kernels: Callable[..., list[AKernel]], open_holder: Callable[[], Any]
+) -> None:
+    stopped, neighbour = kernels("a", "b", options=("--lease-answer", "1"))
+    watcher = open_holder()
+    assert watcher.ask("watch", kernel_id="b")["ok"]
+    stop_with_the_device(stopped)
+    assert neighbour.cell(f"alloc {20 * MIB}", "fill 2") == [0, 0]
+    neighbour.begin(f"alloc {80 * MIB}")  # both are within its guarantee
+    while watcher.wait_for_event()["reason"] != "stuck":
+        assert stopped.residency["swaps_out"] == 0
+    assert stopped.residency["silent_pids"] == [stopped.process.pid]
+    assert neighbour.end() == [OUT_OF_MEMORY]
+    stopped.process.send_signal(signal.SIGCONT)
+    assert stopped.end() == [0]
+    neighbour.node.until(lambda: not stopped.residency["silent_pids"])  # it has done as it was told
+    assert neighbour.cell(f"alloc {80 * MIB}", "fill 3", "count 3") == [0, 0, 100 * MIB]
+    assert stopped.cell("count 1") == [OWN]
+
+
+def test_who_waits_for_a_stopped_process_gets_the_memory_once_it_is_killed(
+    kernels: Callable[..., list[AKernel]],
+) -> None:
+    stopped, neighbour = kernels("a", "b")
+    stop_with_the_device(stopped)
+    assert neighbour.cell(f"alloc {20 * MIB}", "fill 2") == [0, 0]
+    neighbour.begin(f"alloc {80 * MIB}")
+    neighbour.node.until(lambda: neighbour.residency["waits"])
+    stopped.process.kill()
+    assert neighbour.end() == [0]
+
+
 def test_two_kernels_of_two_and_a_half_devices_both_finish(kernels: Callable[..., list[AKernel]]) -> None:
     """Each holds what the other needs: a whole device where that one has half."""
     many = kernels("a", "b", hundredths=250, devices=3)
@@ -257,3 +305,19 @@ def test_swapped_kernels_are_found_again_by_the_next_agent(
     for number, kernel in enumerate(many, 1):
         kernel.holder = open_holder()
         assert kernel.cell(f"count {number}") == [OWN]
+
+
+def test_what_a_killed_process_had_is_lent_when_the_driver_has_it_and_not_before(
+    kernels: Callable[..., list[AKernel]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that still has to take the bytes back refuses what is lent of them: out of memory, within quota."""
+    monkeypatch.setenv("ALIQUOT_SOFTGPU_TEARDOWN_MS", "800")
+    first, second, third = kernels("a", "b", "c", hundredths=60)
+    assert third.cell(f"alloc {20 * MIB}", "fill 3") == [0, 0]
+    assert first.cell(f"alloc {40 * MIB}", "fill 1") == [0, 0]
+    first.process.kill()
+    start = time.monotonic()
+    assert second.cell(f"alloc {40 * MIB}") == [0]
+    assert time.monotonic() - start > 0.3
+    assert third.residency["swaps_out"] == 0  # room that comes by itself evicts no kernel
+    first.node.until(lambda: "event=freed kernel=a" in first.node.log())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -106,10 +110,10 @@ def test_memory_of_any_process_is_seen(
 
 
 def test_a_device_that_is_lost_at_the_start_costs_only_itself(
-    an_idle_node: Any, start: Start, a_state: Path, monkeypatch: pytest.MonkeyPatch
+    an_idle_node: Any, start: Start, a_folder: Path, a_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = softgpu_driver()
-    prepare(a_state)
+    prepare(a_state, RuntimeDir(a_folder))
     monkeypatch.setenv("ALIQUOT_SOFTGPU_STATE", str(a_state))
     program = subprocess.Popen(
         [sys.executable, "-c", LOSER, str(driver.cuda), str(driver.nvml)],
@@ -134,6 +138,55 @@ def test_the_machine_goes_with_its_agent(an_idle_node: Any, start: Start, a_stat
     assert a_state.exists()
     assert an_idle_node.end() == 0
     assert not a_state.exists()
+
+
+@pytest.fixture
+def an_abandoned_folder(an_idle_node: Any) -> Iterator[Path]:
+    """The runtime folder of an agent that was killed. Its machine is there, until any agent of this user starts."""
+    node = type(an_idle_node)(Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp")))
+    command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir", str(node.folder)]
+    node.process = subprocess.Popen([*command, "--log-file", str(node.folder / "agent.log")])
+    node.until(node.answers)
+    node.end(9)
+    yield node.folder
+    shutil.rmtree(node.folder, ignore_errors=True)
+    remove_state(softgpu_state_path(RuntimeDir(node.folder)))
+
+
+@pytest.mark.parametrize("is_folder_gone", [True, False])
+def test_a_machine_that_a_killed_agent_left_goes_when_another_agent_starts(
+    start: Start, an_abandoned_folder: Path, is_folder_gone: bool
+) -> None:
+    left = softgpu_state_path(RuntimeDir(an_abandoned_folder))
+    if is_folder_gone:
+        shutil.rmtree(an_abandoned_folder)
+    start()
+    assert not left.parents[1].exists()
+
+
+@pytest.mark.parametrize("why", ["an agent runs", "a kernel may live", "a process uses it", "an older agent made it"])
+def test_a_machine_that_may_be_needed_stays_when_another_agent_starts(
+    an_idle_node: Any, start: Start, an_abandoned_folder: Path, why: str
+) -> None:
+    other = softgpu_state_path(RuntimeDir(an_abandoned_folder))
+    with contextlib.ExitStack() as stack:
+        held = prepare(other, RuntimeDir(an_abandoned_folder))
+        stack.callback(os.close, held)
+        if why == "a kernel may live":
+            RuntimeDir(an_abandoned_folder).kernel("k").mkdir()
+        elif why == "an older agent made it":
+            (other.parents[1] / "runtime").unlink()
+        elif why == "a process uses it":
+            environment = {**os.environ, "ALIQUOT_SOFTGPU_STATE": str(other)}
+            program = [sys.executable, "-c", CLIENT, str(softgpu_driver().cuda)]
+            process = subprocess.Popen(program, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            an_idle_node.helpers.append(process)
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+        if why != "an agent runs":
+            fcntl.flock(held, fcntl.LOCK_UN)
+        start()
+        assert other.exists()
 
 
 def test_a_new_agent_makes_a_machine_of_its_own_settings(an_idle_node: Any, start: Start) -> None:
@@ -203,13 +256,13 @@ def test_a_folder_of_somebody_else_is_no_machine(a_folder: Path, a_state: Path) 
     a_state.parents[1].mkdir()
     os.chown(a_state.parents[1], 1234, 1234)
     with pytest.raises(PathError, match="is not a folder of user 0; remove it"):
-        prepare(a_state)
+        prepare(a_state, RuntimeDir(a_folder))
     a_state.parents[1].rmdir()
 
 
-def test_a_file_that_older_agents_had_there_is_replaced(a_state: Path) -> None:
+def test_a_file_that_older_agents_had_there_is_replaced(a_folder: Path, a_state: Path) -> None:
     a_state.parents[1].write_bytes(b"old")
-    prepare(a_state)
+    prepare(a_state, RuntimeDir(a_folder))
     assert a_state.is_file()
 
 

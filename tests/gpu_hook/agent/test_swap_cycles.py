@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aliquot.gpu_hook.agent.arena import Arena, HostBudget
+from aliquot.gpu_hook.agent.descriptors import Descriptors
 from aliquot.gpu_hook.agent.journal import Entry, Reservation, Tally, read_entry
 from aliquot.gpu_hook.agent.kernel import Kernel
 from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger
@@ -83,7 +84,7 @@ class ARing:
         self.ledger.reserve("k", self.parts)
         self.arena = Arena(HostBudget(1024 * MIB), SETTINGS.segment_bytes)
         tools = SwapTools(self.arena, SETTINGS)
-        self.kernel = Kernel(entry, self.folder, self.ledger, 0.2, lambda *_: None, None, tools)
+        self.kernel = Kernel(entry, self.folder, self.ledger, 0.2, lambda *_: None, None, tools, Descriptors(1024))
         self.kernel.restore(entry)
         self.residency = self.kernel.residency
         self.residency.wants_wake = lambda _: self.woken.set()

@@ -19,6 +19,9 @@ from aliquot.gpu_hook import paths
 from aliquot.gpu_hook.protocol import ResidencyMode
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[2] / "tools"))
+from gpu_headers import header_folder  # noqa: E402
+
 EXIT_SKIPPED = 77
 DEVICES, MEMORY_BYTES = 2, 256 << 20
 QUOTA_BYTES = 1 << 50  # no quota in the way: the hook's answers must be the driver's own
@@ -35,14 +38,6 @@ def _hook_tests(name: str) -> ModuleType:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def _cuda_include() -> Path:
-    folders = [Path(folder) / "nvidia/cu13/include" for folder in sys.path] + [Path("/usr/local/cuda/include")]
-    for folder in folders:
-        if (folder / "cuda.h").exists():
-            return folder
-    pytest.skip("cuda.h was not found: pip install 'nvidia-cuda-runtime==13.0.*'")
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +57,7 @@ def compile_program(tmp_path_factory: pytest.TempPathFactory, the_driver: paths.
         program = folder / family
         if not program.exists():
             flags = ["-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations"]
-            includes = ["-isystem", str(_cuda_include()), f"-I{HERE}"]
+            includes = ["-isystem", str(header_folder("cuda.h")), f"-I{HERE}"]
             link = [str(the_driver.cuda), "-lpthread"]
             source = str(HERE / f"{family}.c")
             subprocess.run([compiler, *flags, *includes, source, *link, "-o", str(program)], check=True)
@@ -147,7 +142,8 @@ def _hooked(
     with pace:
         yield {
             **bare_env,
-            "LD_LIBRARY_PATH": str(paths.shim_dir()),
+            # The driver's own folder too: NVIDIA's opens its compiler of PTX by name.
+            "LD_LIBRARY_PATH": f"{paths.shim_dir()}{os.pathsep}{the_driver.cuda.parent}",
             "ALIQUOT_KERNEL_DIR": str(a_kernel_dir),
             "ALIQUOT_REAL_CUDA": str(the_driver.cuda),
             "ALIQUOT_REAL_NVML": str(the_driver.nvml),

@@ -8,6 +8,7 @@ import importlib.util
 import itertools
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,9 @@ import pytest
 from aliquot.gpu_hook import paths
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[2] / "tools"))
+from gpu_headers import header_folder  # noqa: E402
+
 MIB = 1 << 20
 
 
@@ -38,11 +42,12 @@ def _load(name: str) -> ModuleType:
 stand_in, hook_program = _load("agent_stand_in"), _load("hook_program")
 swap_orders = _load("swap_orders")
 parts, files_of_boards = _load("hook_parts"), _load("board_files")
-paced = _load("paced_kernel")
+paced, swapped = _load("paced_kernel"), _load("swapped_kernel")
 family_machine, family_walk = _load("family_machine"), _load("family_walk")
 
 
-_SLEEPS = {"x86_64": ("35", "230"), "aarch64": ("101", "115")}  # nanosleep, clock_nanosleep
+# nanosleep, clock_nanosleep, futex
+_SLEEPS = {"x86_64": ("35", "230", "202"), "aarch64": ("101", "115", "98")}
 
 
 class Program:
@@ -71,6 +76,10 @@ class Program:
         answer = json.loads(line)
         assert "error" not in answer, answer["error"]
         return answer["value"]
+
+    def has_answer(self, seconds: float) -> bool:
+        """Whether it answers within so long."""
+        return bool(select.select([self._process.stdout], [], [], seconds)[0])
 
     def is_asleep(self) -> bool:
         """Its first thread sleeps in the hook: it would have answered, or read, otherwise."""
@@ -161,10 +170,7 @@ def null_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cuda_include() -> Path:
-    for folder in sys.path:
-        if (Path(folder) / "nvidia/cu13/include/cuda.h").exists():
-            return Path(folder) / "nvidia/cu13/include"
-    pytest.skip("cuda.h was not found: pip install 'nvidia-cuda-runtime==13.0.*'")
+    return header_folder("cuda.h")
 
 
 @pytest.fixture(scope="session")
@@ -259,6 +265,13 @@ def families() -> Any:
 def make_orders() -> Callable[..., Any]:
     """Swaps a process: ``with make_orders(agent, connection, sizes of segments) as orders``."""
     return lambda *arguments, **options: contextlib.closing(swap_orders.Orders(*arguments, **options))
+
+
+@pytest.fixture
+def make_kernel(make_node: Callable[..., Node], make_orders: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Makes a kernel of one process, which the test swaps."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *arguments, **options: swapped.make(make_node, make_orders, stack, *arguments, **options)
 
 
 @pytest.fixture

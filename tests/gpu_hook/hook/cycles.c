@@ -36,6 +36,7 @@ struct worker {
     uint32_t *host; /* pageable or page-locked, by turns of threads */
     struct block blocks[HELD + 1]; /* the last one is the graph's */
     CUdeviceptr sum;
+    uint32_t graph_host[GRAPH_BYTES / 16]; /* the graph copies from here */
     CUgraphExec graph;
     uint64_t operations, refused, compared;
 };
@@ -190,6 +191,7 @@ static void operate(struct worker *worker)
     if (what == 8) {
         use_a_pool(worker);
     } else if (what == 7) {
+        MUST(cuMemsetD8Async(worker->blocks[HELD].address, 0, GRAPH_BYTES, worker->stream));
         MUST(cuGraphLaunch(worker->graph, worker->stream)); /* as it was made: what the test is about */
         compare(worker, &worker->blocks[HELD]);
     } else if (!block->address) {
@@ -213,20 +215,25 @@ static void operate(struct worker *worker)
     worker->operations++;
 }
 
+/* A quarter of the block by each kind of node that touches memory: a kernel, a set, copies from the device and the host. */
 static void make_graph(struct worker *worker)
 {
     struct block *block = &worker->blocks[HELD];
     block->bytes = GRAPH_BYTES;
     block->content = (struct content){0xabcd0000u + worker->seed % 1000, 0};
-    uint64_t words = block->bytes / 4;
+    size_t quarter = block->bytes / 4;
+    uint64_t words = quarter / 4;
     CUgraph graph;
-    CUgraphNode node;
     MUST(cuMemAlloc(&block->address, block->bytes));
+    for (size_t i = 0; i < words; i++)
+        worker->graph_host[i] = block->content.value;
     void *arguments[] = {&block->address, &block->content.value, &words};
-    CUDA_KERNEL_NODE_PARAMS what = {.func = worker->fill, .gridDimX = 16, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 64,
-                                    .blockDimY = 1, .blockDimZ = 1, .kernelParams = arguments};
-    MUST(cuGraphCreate(&graph, 0));
-    MUST(cuGraphAddKernelNode(&node, graph, NULL, 0, &what));
+    MUST(cuStreamBeginCapture(worker->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    launch(worker->fill, arguments, worker->stream);
+    MUST(cuMemsetD32Async(block->address + quarter, block->content.value, words, worker->stream));
+    MUST(cuMemcpyDtoDAsync(block->address + 2 * quarter, block->address, quarter, worker->stream));
+    MUST(cuMemcpyHtoDAsync(block->address + 3 * quarter, worker->graph_host, quarter, worker->stream));
+    MUST(cuStreamEndCapture(worker->stream, &graph));
     MUST(cuGraphInstantiate(&worker->graph, graph, 0));
     MUST(cuGraphLaunch(worker->graph, worker->stream));
 }

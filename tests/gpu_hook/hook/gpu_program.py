@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time  # noqa: F401 - expressions name it
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -184,6 +185,21 @@ def query(symbol: str, version: int = 13000, flags: int = 0, asked: str = "cuGet
     return [code, holder(function.value or 0)]
 
 
+def call_queried(symbol: str, *arguments: object) -> int:
+    """Ask for a function, and call what the query answered with."""
+    function = ctypes.c_void_p()
+    code = call("cuGetProcAddress_v2", symbol.encode(), ctypes.byref(function), 13000, U64(0), None)
+    return code or ctypes.CFUNCTYPE(ctypes.c_int)(function.value or 0)(*arguments)
+
+
+def find(file: str, symbol: str) -> int:
+    """Return the address that dlsym finds, for this program, in the library of that path."""
+    libc = ctypes.CDLL(None)
+    libc.dlopen.restype = libc.dlsym.restype = ctypes.c_void_p
+    handle = ctypes.c_void_p(libc.dlopen(file.encode(), os.RTLD_NOW))
+    return int(libc.dlsym(handle, symbol.encode()) or 0)
+
+
 class Found(ctypes.Structure):
     _fields_ = [
         ("file", ctypes.c_char_p),
@@ -210,6 +226,29 @@ def in_threads(count: int, work: Callable[[], object]) -> list[object]:
     for thread in threads:
         thread.join()
     return results
+
+
+def in_background(work: Callable[[], object]) -> Callable[[], object]:
+    """Begin the work on a thread of its own; the result waits for its end and returns its value."""
+    results: list[object] = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+
+    def end() -> object:
+        thread.join()
+        return results[0]
+
+    return end
+
+
+def stopped(work: Callable[[], object]) -> object:
+    """Do the work under Python's own handler of interrupts; return its value, or the name of what was raised."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        code = work()
+        return f"the call answered {code} and nothing was raised"
+    except KeyboardInterrupt as error:
+        return type(error).__name__
 
 
 def fill_and_empty(device: int, amount: int, rounds: int) -> int:

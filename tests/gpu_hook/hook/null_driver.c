@@ -309,6 +309,28 @@ static CUresult answer_mystery(void)
     return CUDA_ERROR_ILLEGAL_STATE;
 }
 
+/* Twenty arguments of the kinds that travel by registers and by the stack: their sum is the answer. */
+static CUresult add_mysteries(int a, double b, long c, float d, int e, int f, int g, int h, double i, double j, double k,
+                              double l, double m, double n, double o, int p, int q, int r, long s, double t)
+{
+    double sum = a + b + (double)c + d + e + f + g + h + i + j + k + l + m + n + o + p + q + r + (double)s + t;
+    return (CUresult)sum;
+}
+
+/* An export that no table names, and a debugger's word, which is no function. */
+CUresult cuMysteryExport(void)
+{
+    return CUDA_ERROR_ILLEGAL_STATE;
+}
+int cudbgMystery = 7;
+
+/* More functions than the shim has spare forwarders: cuMystery10 to cuMystery79, each its own number as an answer. */
+#define MYSTERY(tens, ones) static CUresult answer_##tens##ones(void) { return (CUresult)(10 * tens + ones); }
+#define EACH(do, tens) do(tens, 0) do(tens, 1) do(tens, 2) do(tens, 3) do(tens, 4) do(tens, 5) do(tens, 6) do(tens, 7) \
+    do(tens, 8) do(tens, 9)
+#define ALL(do) EACH(do, 1) EACH(do, 2) EACH(do, 3) EACH(do, 4) EACH(do, 5) EACH(do, 6) EACH(do, 7)
+ALL(MYSTERY)
+
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {
@@ -322,6 +344,9 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
                  {"cuDeviceGetCount", (void *)cuDeviceGetCount},
                  {"cuGetProcAddress", (void *)cuGetProcAddress_v2},
                  {"cuSubgridCreate", (void *)answer_unknown},
+                 {"cuMysteryAdd", (void *)add_mysteries},
+#define ROW(tens, ones) {"cuMystery" #tens #ones, (void *)answer_##tens##ones},
+                 ALL(ROW)
                  {"cuMysteryCreate", (void *)answer_mystery}};
     for (unsigned i = 0; i < sizeof table / sizeof *table; i++)
         if (strcmp(table[i].name, symbol) == 0) {

@@ -16,7 +16,7 @@ WITHOUT = {"LD_LIBRARY_PATH", "ALIQUOT_KERNEL_DIR"}  # the hook is in the progra
 FAULTS = [
     "cuStreamCreate:1=2",
     "cuStreamCreate:4=2",
-    "cuEventCreate:2=2",
+    "cuEventCreate:1=2",
     "cuMemcpyDtoHAsync_v2:3=700",
     "cuMemcpyHtoDAsync_v2:3=719",
     "cuEventRecord:3=719",
@@ -43,6 +43,10 @@ def copying(make_node: Callable[..., Any], build_program: Callable[..., Path]) -
 @pytest.mark.parametrize("kind", ["memory", "files"])
 def test_what_went_out_comes_back(kind: str, copying: Callable[..., list[int]], tmp_path: Path) -> None:
     assert copying(3, 11, kind if kind == "memory" else tmp_path) == [6, 0, 0]
+
+
+def test_a_copy_makes_do_with_the_events_that_there_are(copying: Callable[..., list[int]]) -> None:
+    assert copying(1, 5, "memory", softgpu={"faults": "cuEventCreate:2=2"}) == [2, 0, 0]
 
 
 @pytest.mark.parametrize("fault", FAULTS)

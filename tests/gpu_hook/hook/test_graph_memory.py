@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import HookPage
+from aliquot.gpu_hook.protocol import HookPage, Staying
 
 MIB = 1 << 20
 UPLOAD = 2
@@ -179,3 +179,17 @@ def test_nodes_of_impossible_sizes_do_not_add_up_to_nothing(a_kernel: tuple[Any,
     exec_ = instantiate(program, 1 << 63, 1 << 63)
     assert program(f"launch_graph({exec_})") == OUT_OF_MEMORY
     assert (charged(agent), agent.process().word(0, HookPage.REFUSALS)) == (0, 1)
+
+
+def test_the_session_s_thread_tells_of_graph_memory_without_asking_the_driver(make_node: Any) -> None:
+    """A driver call may last as long as another thread holds the context's lock; recalls would go unanswered."""
+    node = make_node(devices=1, memory="256MiB", faults="cuDeviceGetGraphMemAttribute@aliquot-hook=999")
+    program = node.program()
+    program("init()")
+    agent = node.grant((program("uuid()"), 128 * MIB))
+    assert program("use()") == 0
+    exec_ = instantiate(program, 30 * MIB)
+    assert program(f"launch_graph({exec_})") == 0
+    process = agent.process(program.pid)
+    agent.wait_for(lambda: process.page_word(HookPage.RESIDENCY) >> 32 != 0)
+    assert process.page_word(HookPage.RESIDENCY) >> 32 == Staying.GRAPH

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from aliquot.gpu_hook import paths
-from aliquot.gpu_hook.protocol import HookPage
 
 MIB = 1 << 20
 HERE = Path(__file__).parent
@@ -155,24 +154,6 @@ def test_queries_fail_exactly_as_the_driver_fails_them(a_node: Any) -> None:
         got, want = hooked(ask), plain(ask)
         assert [code for code, _ in got] == [code for code, _ in want]
         assert [file is None for _, file in got] == [file is None for _, file in want]
-
-
-def test_a_symbol_that_no_header_knows_passes_and_is_counted(a_null_node: Any) -> None:
-    agent = a_null_node.grant(("10" * 16, 64 * MIB))
-    program = a_null_node.program()
-    program("begin()")
-    want_file = a_null_node.hooked_env["ALIQUOT_REAL_CUDA"]
-    assert program("query('cuMysteryCreate')") == [0, want_file]
-    assert agent.process().page_word(HookPage.UNKNOWN_SYMBOLS) == 1
-
-
-def test_a_query_before_init_is_counted_when_the_agent_is_there(a_null_node: Any) -> None:
-    agent = a_null_node.grant(("10" * 16, 64 * MIB))
-    program = a_null_node.program()
-    program("query('cuMysteryCreate')")
-    program("begin()")
-    process = agent.process(program.pid)
-    agent.wait_for(lambda: process.page_word(HookPage.UNKNOWN_SYMBOLS) == 1)
 
 
 def test_cuda_bindings_are_held_to_the_quota(a_node: Any) -> None:

@@ -65,6 +65,14 @@ def test_launches_keep_within_what_is_allowed(kernel: Any) -> None:
     assert not kernel.waits()
 
 
+def test_launches_behind_more_milestones_than_there_is_room_for_are_measured(kernel: Any) -> None:
+    """Each launch comes late enough to need milestones of its own, and the stream passes none meanwhile."""
+    start = kernel.occupied()
+    late = "[time.sleep(50e-6) or spins('kernel', 1, 100) for _ in range(100)]"
+    assert kernel.program(f"[spins('kernel', 1, 200_000), {late}, wait()][2]") == 0
+    assert kernel.occupied() - start >= (200 + 10) * MS * 0.99
+
+
 def test_pace_by_blocks_counts_blocks(kernel: Any) -> None:
     start = kernel.word(HookPage.BLOCKS)
     kernel.order(Pace.BLOCKS, allowed=start + 100)

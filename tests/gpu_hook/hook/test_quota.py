@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -312,6 +313,33 @@ def test_a_hook_says_that_it_tells_needs_and_copies(a_kernel: tuple[Any, Any]) -
     agent, _ = a_kernel
     tells = protocol.Tells(agent.process().page_word(HookPage.TELLS - 4) >> 32)
     assert tells == protocol.Tells.NEEDS | protocol.Tells.COPIES
+
+
+def refused_at(agent: Any) -> int:
+    return int(agent.process().page_word(HookPage.NEEDS + HookPage.REFUSED_AT))
+
+
+def test_the_moment_is_of_the_last_refusal_that_stands_and_not_of_one_that_was_made_up_for(
+    a_kernel: tuple[Any, Any],
+) -> None:
+    agent, program = a_kernel
+    _, pointer = program(f"alloc({40 * MIB})")
+    assert program(f"alloc({30 * MIB})")[0] == OUT_OF_MEMORY
+    first = refused_at(agent)
+    assert first > 0
+    assert program(f"alloc({2 * MIB})")[0] == 0
+    assert refused_at(agent) == first
+    while time.clock_gettime_ns(time.CLOCK_MONOTONIC) < first + 50_000_000:  # the hook's clock is coarse
+        time.sleep(0.01)
+    assert program(f"alloc({30 * MIB})")[0] == OUT_OF_MEMORY
+    assert refused_at(agent) > first
+    program(f"free({pointer})")
+    assert program(f"alloc({30 * MIB})")[0] == 0
+    assert refused_at(agent) == first
+    assert program(f"alloc({60 * MIB})")[0] == OUT_OF_MEMORY
+    assert program("alloc(512)")[0] == 0
+    assert refused_at(agent) > first
+    assert needed(agent) == (92, 0)
 
 
 def test_what_was_refused_and_never_had_is_what_was_needed(a_kernel: tuple[Any, Any]) -> None:

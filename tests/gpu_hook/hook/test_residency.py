@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.protocol import (
     AgentPage,
     HookPage,
@@ -20,99 +18,23 @@ from aliquot.gpu_hook.protocol import (
     MoveOutcome,
     Residency,
     ResidencyMode,
-    Swap,
-    Wake,
     WorkloadClass,
 )
 from shared_words import load_half, store_half
 
 MIB = 1 << 20
-KEPT = "kept.append(alloc({bytes})[1]) or call('cuMemsetD8_v2', U64(kept[-1]), 7, SIZE({bytes}))"
 FILL = "call('cuMemsetD8_v2', U64(kept[0]), 7, SIZE(4096))"
-LOAD = (
-    "call('cuModuleLoadData', ctypes.byref(modules[0]), "
-    "(Path(os.path.abspath(__file__)).parents[3] / 'gpu_hook' / 'builtins.ptx').read_bytes() + bytes(1))"
-)
 STREAM = "call('cuStreamCreate', ctypes.byref(streams.setdefault('one', U64())), 1)"
 CAPTURE = f"{STREAM} or call('cuStreamBeginCapture_v2', streams['one'], 0)"
 NOT_INITIALIZED = 3
 
 
-class Kernel:
-    """A kernel of one process, which holds a little memory, and the agent that swaps it."""
-
-    def __init__(self, node: Any, agent: Any, program: Any, make_orders: Callable[..., Any], stack: ExitStack) -> None:
-        self.node, self.agent, self.program = node, agent, program
-        self._make_orders, self._stack = make_orders, stack
-        self.orders = self.new_orders()
-
-    def new_orders(self, drain_milliseconds: int = 10_000) -> Any:
-        """Also for a process that has registered again."""
-        made = self._make_orders(self.agent, self.process, [8 * MIB], drain_milliseconds=drain_milliseconds)
-        return self._stack.enter_context(made)
-
-    @property
-    def process(self) -> Any:
-        return self.agent.process(self.program.pid)
-
-    def half(self, offset: int) -> int:
-        return load_half(self.process.hook_page, offset)
-
-    def set_lease(self, lease: Lease) -> None:
-        store_half(self.process.agent_page, AgentPage.LEASE, lease)
-
-    def await_waiting(self, count: int) -> None:
-        self.agent.wait_for(lambda: self.half(HookPage.WAITING_CALLS) == count, 30)
-
-    def wakes(self) -> int:
-        return sum(isinstance(one, Wake) for one in self.agent.heard)
-
-    def swap_out(self) -> None:
-        moved = self.orders.swap_out()
-        assert (moved.outcome, moved.residency) == (MoveOutcome.DONE, Residency.SWAPPED), moved
-
-    def begin(self, kind: MessageType) -> None:
-        """Order a move, and do not wait for the answer."""
-        order = Swap(kind, 7, drain_milliseconds=30_000, segment_count=0)
-        self.process.socket.send(protocol.pack(order))
-
-    def await_residency(self, *wanted: Residency) -> None:
-        self.agent.wait_for(lambda: self.half(HookPage.RESIDENCY) in wanted, 30)
-
-    def swap_in(self) -> None:
-        moved = self.orders.swap_in()
-        assert (moved.outcome, moved.residency) == (MoveOutcome.DONE, Residency.RESIDENT), moved
-
-
 @pytest.fixture
-def make_kernel(make_node: Callable[..., Any], make_orders: Callable[..., Any]) -> Iterator[Callable[..., Kernel]]:
-    with ExitStack() as stack:
-
-        def make(
-            mode: ResidencyMode = ResidencyMode.VMM, held: int = 4 * MIB, preload: str = "", **softgpu: object
-        ) -> Kernel:
-            node = make_node(devices=1, memory="256MiB", **softgpu)
-            node.agent.residency_mode = mode
-            node.agent.host_quota = 1 << 40
-            program = node.program(LD_PRELOAD=preload)
-            program("init()")
-            agent = node.grant((program("uuid()"), 128 * MIB))
-            assert program("use()") == 0
-            assert program("globals().update(kept=[], modules=[ctypes.c_void_p()])") is None
-            assert program(LOAD) == 0
-            if held:
-                assert program(KEPT.format(bytes=held)) == 0
-            return Kernel(node, agent, program, make_orders, stack)
-
-        yield make
-
-
-@pytest.fixture
-def a_kernel(make_kernel: Callable[..., Kernel]) -> Kernel:
+def a_kernel(make_kernel: Callable[..., Any]) -> Any:
     return make_kernel()
 
 
-def test_calls_of_a_swapped_process_wake_it_once_and_wait(a_kernel: Kernel) -> None:
+def test_calls_of_a_swapped_process_wake_it_once_and_wait(a_kernel: Any) -> None:
     a_kernel.swap_out()
     a_kernel.program.ask(f"in_threads(3, lambda: use() or {FILL})")
     a_kernel.await_waiting(3)
@@ -141,7 +63,7 @@ WAITING = [
 
 
 @pytest.mark.parametrize("call", WAITING)
-def test_what_needs_the_device_waits(call: str, a_kernel: Kernel) -> None:
+def test_what_needs_the_device_waits(call: str, a_kernel: Any) -> None:
     a_kernel.swap_out()
     a_kernel.program.ask(call)
     a_kernel.await_waiting(1)
@@ -164,14 +86,14 @@ def test_what_needs_the_device_waits(call: str, a_kernel: Kernel) -> None:
         "free(kept.pop())",
     ],
 )
-def test_questions_and_frees_do_not_wait(call: str, a_kernel: Kernel) -> None:
+def test_questions_and_frees_do_not_wait(call: str, a_kernel: Any) -> None:
     a_kernel.swap_out()
     assert a_kernel.program(call) == 0
     assert a_kernel.wakes() == 0
     a_kernel.swap_in()
 
 
-def test_spare_credit_goes_back_with_the_memory(make_kernel: Callable[..., Kernel]) -> None:
+def test_spare_credit_goes_back_with_the_memory(make_kernel: Callable[..., Any]) -> None:
     a_kernel = make_kernel(held=0)
     assert a_kernel.program("[free(alloc(4096)[1])]") == [0]
     assert a_kernel.process.lent[0] > 0
@@ -180,7 +102,7 @@ def test_spare_credit_goes_back_with_the_memory(make_kernel: Callable[..., Kerne
 
 
 def test_a_process_waits_for_the_lease_though_nothing_was_moved(
-    make_kernel: Callable[..., Kernel], tmp_path: Path
+    make_kernel: Callable[..., Any], tmp_path: Path
 ) -> None:
     a_kernel, end = make_kernel(held=0), tmp_path / "end"
     a_kernel.set_lease(Lease.ENDED)
@@ -192,7 +114,7 @@ def test_a_process_waits_for_the_lease_though_nothing_was_moved(
     assert a_kernel.program.answer() is True
 
 
-def test_a_kernel_without_the_lease_gets_no_new_context(a_kernel: Kernel) -> None:
+def test_a_kernel_without_the_lease_gets_no_new_context(a_kernel: Any) -> None:
     a_kernel.agent.lease = Lease.ENDED
     second = a_kernel.node.program()
     assert second("init()") == 0
@@ -203,7 +125,7 @@ def test_a_kernel_without_the_lease_gets_no_new_context(a_kernel: Kernel) -> Non
     assert second.answer() == 0
 
 
-def test_mode_off_is_refused_and_nothing_stops(make_kernel: Callable[..., Kernel]) -> None:
+def test_mode_off_is_refused_and_nothing_stops(make_kernel: Callable[..., Any]) -> None:
     a_kernel = make_kernel(ResidencyMode.OFF)
     moved = a_kernel.orders.swap_out()
     assert (moved.outcome, moved.residency) == (MoveOutcome.REFUSED, Residency.RESIDENT)
@@ -211,7 +133,7 @@ def test_mode_off_is_refused_and_nothing_stops(make_kernel: Callable[..., Kernel
     assert a_kernel.program(FILL) == 0
 
 
-def test_a_device_that_does_not_come_to_rest_keeps_everything(a_kernel: Kernel) -> None:
+def test_a_device_that_does_not_come_to_rest_keeps_everything(a_kernel: Any) -> None:
     hurried = a_kernel.new_orders(drain_milliseconds=20)
     assert a_kernel.program("spin(2000, waits=False)") == 0
     moved = hurried.swap_out()
@@ -222,7 +144,7 @@ def test_a_device_that_does_not_come_to_rest_keeps_everything(a_kernel: Kernel) 
     assert a_kernel.program(FILL) == 0
 
 
-def test_a_context_can_end_while_a_late_wait_is_in_it(a_kernel: Kernel) -> None:
+def test_a_context_can_end_while_a_late_wait_is_in_it(a_kernel: Any) -> None:
     hurried = a_kernel.new_orders(drain_milliseconds=20)
     made = a_kernel.program("new_context()")
     assert made[0] == 0
@@ -234,7 +156,7 @@ def test_a_context_can_end_while_a_late_wait_is_in_it(a_kernel: Kernel) -> None:
     a_kernel.swap_in()
 
 
-def test_a_capture_under_way_is_not_hurt(a_kernel: Kernel) -> None:
+def test_a_capture_under_way_is_not_hurt(a_kernel: Any) -> None:
     program = a_kernel.program
     assert program(CAPTURE) == 0
     moved = a_kernel.orders.swap_out()
@@ -245,7 +167,7 @@ def test_a_capture_under_way_is_not_hurt(a_kernel: Kernel) -> None:
     a_kernel.swap_in()
 
 
-def test_a_second_order_in_the_same_direction_changes_nothing(a_kernel: Kernel) -> None:
+def test_a_second_order_in_the_same_direction_changes_nothing(a_kernel: Any) -> None:
     assert a_kernel.orders.swap_in().outcome is MoveOutcome.REFUSED
     a_kernel.swap_out()
     moved = a_kernel.orders.swap_out()
@@ -255,7 +177,7 @@ def test_a_second_order_in_the_same_direction_changes_nothing(a_kernel: Kernel) 
 
 
 @pytest.mark.parametrize("workload_class", list(WorkloadClass))
-def test_a_swapped_process_waits_for_the_next_agent(workload_class: WorkloadClass, a_kernel: Kernel) -> None:
+def test_a_swapped_process_waits_for_the_next_agent(workload_class: WorkloadClass, a_kernel: Any) -> None:
     a_kernel.agent.set_workload_class(workload_class)
     a_kernel.swap_out()
     a_kernel.agent.stop()
@@ -273,7 +195,7 @@ def test_a_swapped_process_waits_for_the_next_agent(workload_class: WorkloadClas
     assert a_kernel.program.answer() == 0
 
 
-def test_a_forked_child_neither_waits_nor_moves(a_kernel: Kernel) -> None:
+def test_a_forked_child_neither_waits_nor_moves(a_kernel: Any) -> None:
     a_kernel.swap_out()
     assert a_kernel.program(f"in_fork(lambda: [{FILL}, info()[0]])") == [NOT_INITIALIZED, NOT_INITIALIZED]
     assert a_kernel.wakes() == 0
@@ -281,7 +203,7 @@ def test_a_forked_child_neither_waits_nor_moves(a_kernel: Kernel) -> None:
     assert a_kernel.program(FILL) == 0
 
 
-def test_a_move_outlives_the_agent_that_ordered_it(make_kernel: Callable[..., Kernel]) -> None:
+def test_a_move_outlives_the_agent_that_ordered_it(make_kernel: Callable[..., Any]) -> None:
     a_kernel = make_kernel(held=0)
     assert a_kernel.program("spin(1500, waits=False)") == 0
     a_kernel.begin(MessageType.SWAP_OUT)
@@ -299,7 +221,7 @@ def test_a_move_outlives_the_agent_that_ordered_it(make_kernel: Callable[..., Ke
     assert a_kernel.program.answer() == 0
 
 
-def test_a_fork_during_a_move_harms_neither(a_kernel: Kernel) -> None:
+def test_a_fork_during_a_move_harms_neither(a_kernel: Any) -> None:
     assert a_kernel.program("spin(1300, waits=False)") == 0
     a_kernel.begin(MessageType.SWAP_OUT)
     a_kernel.await_residency(Residency.SWAPPING_OUT)
@@ -310,23 +232,27 @@ def test_a_fork_during_a_move_harms_neither(a_kernel: Kernel) -> None:
     assert a_kernel.program(FILL) == 0
 
 
-def let_be(kernel: Kernel) -> None:
+def let_be(kernel: Any) -> None:
     pass
 
 
-def move_out(kernel: Kernel) -> None:
+def move_out(kernel: Any) -> None:
     assert kernel.program("spin(20000, waits=False)") == 0
     kernel.begin(MessageType.SWAP_OUT)
     kernel.await_residency(Residency.SWAPPING_OUT)
 
 
-def move_in(kernel: Kernel) -> None:
+def move_in(kernel: Any) -> None:
     kernel.swap_out()
     kernel.begin(MessageType.SWAP_IN)
 
 
-@pytest.mark.parametrize("go_to", [let_be, move_out, Kernel.swap_out, move_in])
-def test_a_killed_process_leaves_nothing_behind(go_to: Callable[[Kernel], None], a_kernel: Kernel) -> None:
+def swap_out(kernel: Any) -> None:
+    kernel.swap_out()
+
+
+@pytest.mark.parametrize("go_to", [let_be, move_out, swap_out, move_in])
+def test_a_killed_process_leaves_nothing_behind(go_to: Callable[[Any], None], a_kernel: Any) -> None:
     outsider = a_kernel.node.outsider()
     assert outsider("begin()") == 0
     go_to(a_kernel)
@@ -337,7 +263,7 @@ def test_a_killed_process_leaves_nothing_behind(go_to: Callable[[Kernel], None],
 
 
 def test_credit_that_waits_for_room_is_waited_for_also_when_the_agent_is_slow(
-    make_kernel: Callable[..., Kernel],
+    make_kernel: Callable[..., Any],
 ) -> None:
     a_kernel = make_kernel(held=0)
     a_kernel.agent.is_silent = True
@@ -353,7 +279,7 @@ def test_credit_that_waits_for_room_is_waited_for_also_when_the_agent_is_slow(
         ("globals().update(other=new_context()) or other[0]", "end_context(other[1])"),
     ],
 )
-def test_a_capture_that_ends_with_its_stream_or_context_holds_nothing(before: str, end: str, a_kernel: Kernel) -> None:
+def test_a_capture_that_ends_with_its_stream_or_context_holds_nothing(before: str, end: str, a_kernel: Any) -> None:
     program = a_kernel.program
     assert program(f"{before} or {CAPTURE}") == 0
     assert program(f"{end} or use()") == 0
@@ -366,7 +292,7 @@ def test_a_capture_that_ends_with_its_stream_or_context_holds_nothing(before: st
 
 
 def test_a_handle_whose_contexts_ended_comes_back_and_lets_a_context_be_made(
-    make_kernel: Callable[..., Kernel],
+    make_kernel: Callable[..., Any],
 ) -> None:
     a_kernel = make_kernel(held=0)
     program = a_kernel.program
@@ -382,7 +308,7 @@ def test_a_handle_whose_contexts_ended_comes_back_and_lets_a_context_be_made(
     assert program("read_byte(at[1])") == [0, 7]
 
 
-def test_without_memory_for_the_list_nothing_moves(make_kernel: Callable[..., Kernel], tmp_path: Path) -> None:
+def test_without_memory_for_the_list_nothing_moves(make_kernel: Callable[..., Any], tmp_path: Path) -> None:
     compiler = shutil.which("cc") or shutil.which("gcc")
     assert compiler
     library, flag = tmp_path / "no_memory.so", tmp_path / "flag"

@@ -132,7 +132,8 @@ def test_contents_have_the_same_hash_before_and_after_a_cycle(at_work: Callable[
 
 # Calls that a move makes on threads of its own, and how often a swap out and a swap in fail for them.
 FAULTS = {
-    "cuStreamCreate@aliquot:1=2": (1, 0),
+    "cuStreamCreate@aliquot:1=2": (0, 0),  # the call that allocated first has made them
+    "cuEventCreate@aliquot:1=2": (0, 0),
     "cuMemHostRegister_v2@aliquot:1=2": (0, 0),  # a smaller ring will do
     "cuMemcpyDtoHAsync_v2@aliquot:1=719": (1, 0),
     "cuMemcpyDtoHAsync_v2@aliquot:9=719": (1, 0),

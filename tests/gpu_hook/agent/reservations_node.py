@@ -1,0 +1,185 @@
+"""The reservations of a node agent on a test's own loop: real journal, ledger, sockets and leases, devices made up.
+
+It can end as SIGTERM ends it, or as SIGKILL: then nothing more is written down. What a test sends it is up to the test.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from pathlib import Path
+
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.agent.actuation import Actuation
+from aliquot.gpu_hook.agent.actuators.choice import ChosenActuators
+from aliquot.gpu_hook.agent.arena import Arena, HostBudget
+from aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
+from aliquot.gpu_hook.agent.devices import DeviceReading
+from aliquot.gpu_hook.agent.journal import Reservation
+from aliquot.gpu_hook.agent.kernel import Kernel
+from aliquot.gpu_hook.agent.lease_keeper import LeaseKeeper
+from aliquot.gpu_hook.agent.lease_records import read_moment
+from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger
+from aliquot.gpu_hook.agent.reservations import Reservations
+from aliquot.gpu_hook.agent.residency import SwapTools
+from aliquot.gpu_hook.agent.settings import AgentSettings
+from aliquot.gpu_hook.paths import RuntimeDir
+from aliquot.gpu_hook.protocol import Credit, Message, MessageType, Role
+from aliquot.gpu_hook.waiting import end_task
+
+MIB = 1 << 20
+CARD = 1024 * MIB
+UUID = "GPU-00000000-0000-0000-0000-0000000000a0"
+RAW_UUID = protocol.device_uuid_bytes(UUID)
+DEADLINE_SECONDS = 30
+
+
+class AProcess:
+    """A connection of a kernel's process, as far as the agent can tell. Its pid is the test's."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.lent = 0
+        self.is_connected = False
+
+    async def hello(self, claim: int = 0, role: Role = Role.PROCESS) -> Message | None:
+        """Connect, say HELLO, and return the answer; None where the agent closed without one."""
+        table = (protocol.HelloDevice(RAW_UUID, claim, 0),) if claim else ()
+        answer = await self.say(protocol.Hello(role, os.getpid(), 0, "test", table))
+        if self.is_connected:
+            self.lent = claim
+        return answer
+
+    async def say(self, hello: protocol.Hello) -> Message | None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.setblocking(False)
+        self.socket.connect(str(self._folder / protocol.SOCKET_NAME))
+        self.send(hello)
+        answer = await self.receive()
+        self.is_connected = isinstance(answer, protocol.Welcome)
+        if not self.is_connected:
+            self.socket.close()
+        return answer
+
+    async def borrow(self, amount: int) -> int:
+        """Ask for credit that need not wait, and return what was granted."""
+        self.send(Credit(MessageType.CREDIT_REQUEST, 0, amount, 1, 1))
+        while True:
+            answer = await self.receive()
+            assert answer is not None
+            if isinstance(answer, Credit) and answer.type is MessageType.CREDIT_RECALL:
+                self.send(Credit(MessageType.CREDIT_RETURN, answer.device, 0, answer.sequence))
+            elif isinstance(answer, Credit) and answer.type is MessageType.CREDIT_GRANT:
+                self.lent += answer.bytes
+                return answer.bytes
+
+    def give_back(self, amount: int) -> None:
+        self.send(Credit(MessageType.CREDIT_RETURN, 0, amount, 0))
+        self.lent -= amount
+
+    def send(self, message: Message | bytes) -> None:
+        self.socket.send(message if isinstance(message, bytes) else protocol.pack(message))
+
+    async def receive(self) -> Message | None:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while True:
+            try:
+                data, ancillary, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(64))
+                break
+            except BlockingIOError:
+                assert time.monotonic() < deadline, "the agent did not answer"
+                await asyncio.sleep(0)
+            except ConnectionResetError:
+                return None
+        for _, _, raw in ancillary:
+            for descriptor in array.array("i", raw):
+                os.close(descriptor)
+        return protocol.unpack(data) if data else None
+
+    def close(self) -> None:
+        self.socket.close()
+        self.is_connected = False
+
+
+class AReservationsNode:
+    """One device of 1 GiB, and the agent's reservations over it. Started when made."""
+
+    def __init__(self, folder: Path, grace_seconds: float = 10.0, orphan_seconds: float = 2.0) -> None:
+        runtime = RuntimeDir(folder)
+        runtime.kernels.mkdir(exist_ok=True)
+        self.settings = AgentSettings(
+            runtime, restart_grace_seconds=grace_seconds, orphan_seconds=orphan_seconds, recall_seconds=0.01
+        )
+        self._connections = 0
+        self.start()
+
+    def start(self) -> None:
+        self.ledger = Ledger()
+        facts = DeviceFacts(UUID, 0, "Fake", CARD)
+        self.ledger.set_devices([facts])
+        self._arena = Arena(HostBudget(CARD), 4 * MIB)
+        policy, nobody = self.settings.leases.policy, ChosenActuators((), ())
+        self.leases = LeaseKeeper(policy, read_moment, self.ledger.lent, lambda: CARD, lambda _: None)
+        self._compute = ComputeKeeper(self.settings.compute, time.monotonic_ns, self.leases, Actuation(nobody))
+        self.leases.room.look([DeviceReading(facts, used_bytes=0)], {})
+        self.reservations = Reservations(
+            self.ledger,
+            self.settings,
+            lambda: None,
+            lambda: None,
+            SwapTools(self._arena, self.settings.swap),
+            self.leases,
+            self._compute,
+        )
+        self.reservations.restore()
+        self._turns = asyncio.get_running_loop().create_task(self.leases.run())
+
+    async def end(self, *, is_killed: bool) -> None:
+        """End as by a signal; ``is_killed``: what the journals say then is what they said before."""
+        journals = {file: file.read_bytes() for file in self.settings.runtime.kernels.glob("*/grant.json")}
+        await end_task(self._turns)
+        self._compute.close()
+        await self.leases.close()
+        self.reservations.close()
+        self._arena.close()
+        for file, text in journals.items() if is_killed else ():
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(text)
+
+    def a_connection(self) -> int:
+        """Open a control connection, by its number."""
+        self._connections += 1
+        return self._connections
+
+    def reserve(self, connection: int, kernel_id: str, hundredths: int, limit: int | None = None) -> Kernel:
+        asked = Reservation(kernel_id, "ada", hundredths, limit, "production", "", {}, (), 1.0)
+        return self.reservations.reserve(asked, None, connection)
+
+    def folder(self, kernel_id: str) -> Path:
+        return self.settings.runtime.kernel(kernel_id)
+
+    def kernel(self, kernel_id: str) -> Kernel | None:
+        return next((one for one in self.reservations.kernels if one.kernel_id == kernel_id), None)
+
+    async def gone(self, kernel_id: str) -> None:
+        """Return when the reservation has ended."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while self.kernel(kernel_id) is not None:
+            assert time.monotonic() < deadline, f"{kernel_id} is still reserved"
+            await asyncio.sleep(0.001)
+
+    async def let_time_pass(self) -> None:
+        """Return when a reservation that nothing holds has ended: all graces from before are over by then."""
+        connection = self.a_connection()
+        self.reserve(connection, "passing", 1)
+        self.reservations.drop_connection(connection)
+        await self.gone("passing")
+
+
+def close_quietly(process: AProcess) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        process.close()

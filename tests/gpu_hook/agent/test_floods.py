@@ -1,0 +1,218 @@
+"""A kernel that sends or opens more than any needs: what it costs the agent is bounded, and others are served."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.agent.descriptors import OF_A_SESSION, Descriptors
+from aliquot.gpu_hook.agent.desks import MOST_OF_A_KERNEL, MOST_OF_A_PROCESS, KernelDesks
+from aliquot.gpu_hook.agent.entrance import MESSAGES_A_SECOND, MESSAGES_AT_ONCE
+from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger
+from aliquot.gpu_hook.agent.token_bucket import TokenBucket
+from aliquot.gpu_hook.placement import Part
+from aliquot.gpu_hook.protocol import Credit, MalformedError, MessageType, RefusalReason
+from hypothesis import given, strategies as st
+
+MIB = 1 << 20
+# Processes that each join, borrow and leave the agent at this path, and live on until standard input ends.
+_LEAVERS = """
+import os, socket, sys
+from aliquot.gpu_hook import protocol
+from aliquot.gpu_hook.protocol import Credit, Hello, MessageType, Role
+for _ in range(int(sys.argv[2])):
+    done = os.pipe()
+    if os.fork() == 0:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as agent:
+                agent.connect(sys.argv[1])
+                agent.send(protocol.pack(Hello(Role.PROCESS, os.getpid(), 0, "x", ())))
+                agent.recv(4096)
+                agent.send(protocol.pack(Credit(MessageType.CREDIT_REQUEST, 0, 512, 1, 1)))
+                agent.recv(4096)
+            os.write(done[1], b"1")
+            sys.stdin.buffer.raw.read(1)
+        finally:
+            os._exit(0)
+    os.close(done[1])
+    os.read(done[0], 1)
+    os.close(done[0])
+print("left", flush=True)
+sys.stdin.buffer.raw.read(1)
+"""
+
+
+class TestRequestsThatWait:
+    def play(self, scenario: Callable[[KernelDesks], None]) -> None:
+        """With the desks of a kernel that answer nothing for now."""
+
+        async def run() -> None:
+            scenario(self.make_desks())
+
+        asyncio.run(run())
+
+    def make_desks(self) -> KernelDesks:
+        ledger = Ledger()
+        ledger.set_devices([DeviceFacts("GPU-a", 0, "a", 1024 * MIB)])
+        ledger.reserve("k", [Part("GPU-a", 0, 50, 512 * MIB)])
+        desks = KernelDesks(ledger, "k", (0, protocol.HOST_MEMORY), self.sessions, 0.2, lambda *_: True, lambda: None)
+        desks.hold()
+        return desks
+
+    @pytest.fixture(autouse=True)
+    def _make_sessions(self) -> None:
+        self.answers: Counter[int] = Counter()
+        self.sessions: Any = {
+            number: SimpleNamespace(number=number, version=4, send=lambda _, own=number: self.answers.update([own]))
+            for number in range(1, 10)
+        }
+
+    def ask(self, desks: KernelDesks, number: int, device: int = 0) -> None:
+        desks.take(self.sessions[number], Credit(MessageType.CREDIT_REQUEST, device, 1, 1))
+
+    def test_those_of_a_process_are_bounded_over_all_its_devices(self) -> None:
+        def scenario(desks: KernelDesks) -> None:
+            for turn in range(MOST_OF_A_PROCESS):
+                self.ask(desks, 1, (0, protocol.HOST_MEMORY)[turn % 2])
+            with pytest.raises(MalformedError, match="1024 requests of this process and 1024 of its kernel wait"):
+                self.ask(desks, 1)
+            self.ask(desks, 2)
+
+        self.play(scenario)
+
+    def test_processes_together_are_bounded_and_each_has_a_few(self) -> None:
+        def scenario(desks: KernelDesks) -> None:
+            for number in range(1, 5):
+                for _ in range(MOST_OF_A_KERNEL // 4):
+                    self.ask(desks, number)
+            for _ in range(16):
+                self.ask(desks, 5)
+            with pytest.raises(MalformedError, match="16 requests of this process and 4112 of its kernel wait"):
+                self.ask(desks, 5)
+
+        self.play(scenario)
+
+    def test_what_is_answered_or_left_counts_no_longer(self) -> None:
+        def scenario(desks: KernelDesks) -> None:
+            for _ in range(MOST_OF_A_PROCESS):
+                self.ask(desks, 1)
+                self.ask(desks, 2)
+            desks.left(2)
+            desks.resume()
+            assert self.answers == {1: MOST_OF_A_PROCESS}
+            desks.hold()
+            for number in (1, 2):
+                for _ in range(MOST_OF_A_PROCESS):
+                    self.ask(desks, number)
+
+        self.play(scenario)
+
+
+class TestTokenBucket:
+    def test_it_fills_by_its_rate_up_to_a_burst_and_owes_at_most_one(self) -> None:
+        now = [0.0]
+        bucket = TokenBucket(10.0, 20.0, lambda: now[0])
+        bucket.take(20)
+        assert bucket.seconds_until() == pytest.approx(0.1)
+        now[0] += 1.0
+        assert bucket.seconds_until(10) == 0
+        bucket.take(1000)
+        assert bucket.seconds_until() == pytest.approx(2.1)
+        now[0] += 100.0
+        assert bucket.seconds_until(20) == 0
+        assert bucket.seconds_until(21) > 0
+
+    def test_messages_of_one_kernel_are_read_at_the_rate_and_all_are_answered(self, a_node: Any, a_holder: Any) -> None:
+        a_holder.reserve()
+        hooks = [a_node.a_hook() for _ in range(2)]
+        for hook in hooks:
+            hook.hello()
+        start, sent = time.monotonic(), 0
+        while sent < 2 * MESSAGES_AT_ONCE + MESSAGES_A_SECOND:
+            for hook in hooks:
+                for _ in range(50):
+                    hook.ask(0)
+            for hook in hooks:
+                for _ in range(50):
+                    answer = hook.receive()
+                    assert isinstance(answer, Credit)
+            sent += 100
+        assert time.monotonic() - start > (sent - MESSAGES_AT_ONCE) / MESSAGES_A_SECOND * 0.9
+
+
+class TestDescriptors:
+    @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 16)), max_size=200))
+    def test_one_kernel_has_at_most_half_and_the_next_finds_some(self, wishes: list[tuple[str, int]]) -> None:
+        descriptors = Descriptors(1024)
+        for kernel_id, count in wishes:
+            descriptors.take(kernel_id, count)
+        assert sum(descriptors.held(kernel_id) for kernel_id in "abc") <= descriptors.limit
+        assert all(descriptors.held(kernel_id) <= descriptors.limit // 2 for kernel_id in "abc")
+        assert descriptors.take("another", 4 * OF_A_SESSION)
+
+    def test_what_is_given_back_is_there_again(self) -> None:
+        descriptors = Descriptors(64)
+        while descriptors.take("k", 8):
+            pass
+        want = descriptors.held("k")
+        descriptors.give_back("k", want)
+        assert descriptors.held("k") == 0
+        assert descriptors.take("k", want)
+
+    def test_one_kernels_processes_leave_descriptors_for_those_of_others(
+        self, an_idle_node: Any, open_holder: Any
+    ) -> None:
+        plain = an_idle_node.command
+        an_idle_node.command = lambda *rest: ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *plain(*rest)]
+        an_idle_node.start()
+        holder = open_holder()
+        holder.reserve("greedy", 10)
+        holder.reserve("modest", 10)
+        table = f"/proc/{an_idle_node.process.pid}/fd"
+        before, joined = len(os.listdir(table)), 0
+        while isinstance(answer := an_idle_node.a_hook("greedy").hello(), protocol.Welcome):
+            joined += 1
+        assert isinstance(answer, protocol.Refuse)
+        assert answer.reason is RefusalReason.FULL
+        assert "raise the agent's limit of open files" in answer.text
+        assert len(os.listdir(table)) - before <= joined * OF_A_SESSION + 1
+        assert joined >= 8
+        for _ in range(4):
+            assert an_idle_node.a_hook("modest").hello() == protocol.Welcome(1)
+        assert "Too many open files" not in an_idle_node.log()
+        for hook in an_idle_node.hooks:
+            hook.close()
+        an_idle_node.until(lambda: len(os.listdir(table)) <= before)
+        assert isinstance(an_idle_node.a_hook("greedy").hello(), protocol.Welcome)
+
+    def test_processes_that_left_and_live_cost_their_kernel_descriptors_too(
+        self, an_idle_node: Any, open_holder: Any
+    ) -> None:
+        plain = an_idle_node.command
+        an_idle_node.command = lambda *rest: ["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *plain(*rest)]
+        an_idle_node.start()
+        holder = open_holder()
+        holder.reserve("greedy", 10)
+        holder.reserve("modest", 10)
+        table = f"/proc/{an_idle_node.process.pid}/fd"
+        before = len(os.listdir(table))
+        path = an_idle_node.folder / "kernels" / "greedy" / protocol.SOCKET_NAME
+        command = [sys.executable, "-c", _LEAVERS, str(path), "150"]
+        leavers = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        an_idle_node.helpers.append(leavers)
+        assert leavers.stdout is not None
+        assert leavers.stdout.readline() == "left\n"
+        assert len(os.listdir(table)) - before <= 256 // 2
+        for _ in range(4):
+            assert an_idle_node.a_hook("modest").hello() == protocol.Welcome(1)
+        leavers.communicate("", timeout=60)
+        an_idle_node.until(lambda: len(os.listdir(table)) <= before + 4 * OF_A_SESSION)

@@ -1,0 +1,89 @@
+"""A kernel whose process was told to move and does not answer, as one that is stopped: what its neighbours hear."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.agent.lease_views import Policy, Reason
+from aliquot.gpu_hook.agent.residency_facts import MoveResult
+from aliquot.gpu_hook.agent.residency_table import KernelState
+from keeper_node import MIB, AKernel, ANode, call
+
+Scenario = Callable[[ANode], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def play() -> Callable[[Scenario], None]:
+    def play(scenario: Scenario) -> None:
+        async def run() -> None:
+            node = ANode()
+            await scenario(node)
+            await node.keeper.close()
+
+        asyncio.run(run())
+
+    return play
+
+
+async def fall_silent(node: ANode, kernel: AKernel) -> None:
+    """It is told to leave, and its process does not answer."""
+    await node.turn(later=10)
+    assert kernel.residency.state is KernelState.SWAPPING_OUT
+    kernel.residency.silent_pids = (7,)
+    await node.finish(kernel, MoveResult.SILENT)
+    await node.turn(later=1)
+
+
+def test_who_waits_for_a_silent_kernel_hears_that_it_is_stuck(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        stopped, waker = node.kernel("stopped", 600), node.kernel("waker", 600, KernelState.SWAPPED)
+        call(waker, node)
+        await fall_silent(node, stopped)
+        assert node.keeper.wait("waker").reason is Reason.STUCK
+        await node.turn(later=1000)
+        assert node.keeper.wait("waker").reason is Reason.STUCK
+
+    play(scenario)
+
+
+def test_growth_waits_for_an_answer_until_the_deadline_and_is_then_refused(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        stopped, grower = node.kernel("stopped", 600), node.kernel("grower", 300)
+        grower.grow(300 * MIB)
+        await fall_silent(node, stopped)
+        await node.turn(later=Policy.answer_seconds - 2)
+        assert grower.desks.answers == []
+        assert node.keeper.wait("grower").reason is Reason.STUCK
+        await node.turn(later=2)
+        assert grower.desks.answers == ["refused"]
+
+    play(scenario)
+
+
+def test_one_that_answers_again_is_told_to_leave_again(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        stopped, grower = node.kernel("stopped", 600), node.kernel("grower", 300)
+        grower.grow(300 * MIB)
+        await fall_silent(node, stopped)
+        stopped.residency.silent_pids = ()
+        await node.turn(later=2)
+        assert stopped.residency.state is KernelState.SWAPPING_OUT
+        await node.finish(stopped)
+        assert grower.desks.answers == ["given"]
+
+    play(scenario)
+
+
+def test_another_that_can_leave_leaves_instead(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        stopped, idle, grower = node.kernel("stopped", 400), node.kernel("idle", 300), node.kernel("grower", 300)
+        stopped.residency.silent_pids = (7,)
+        grower.grow(300 * MIB)
+        await node.turn(later=10)
+        assert idle.residency.state is KernelState.SWAPPING_OUT
+        assert stopped.residency.state is KernelState.RESIDENT
+
+    play(scenario)

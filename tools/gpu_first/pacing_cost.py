@@ -1,0 +1,94 @@
+"""What the hook adds to a step of short kernels: alone on its device, where it measures nothing, and beside a kernel
+that idles, where it measures what each of both takes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .context import Context
+from .steps import PROBE
+
+ROUNDS = 3
+MOST_PERCENT = 1.0  # of a step, for measuring alone
+BARE, ALONE, BESIDE = "bare", "hooked, alone", "hooked, beside an idle kernel"
+
+
+def run(context: Context) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    try:
+        _measure(context, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _measure(context: Context, folder: Path) -> None:
+    shim = context.paths().shim_dir() / "libcuda.so.1"
+    from compute_gpu import base_environment, compile_load
+    from gpu_loads.node import a_node
+    from gpu_loads.workers import Worker
+
+    driver = context.driver()
+    base = {**base_environment(driver, folder / "node"), "LD_LIBRARY_PATH": str(driver.cuda.parent)}
+    command = [str(compile_load(folder, driver.cuda)), "length_us=100", "launches=10"]
+    kernels = {"first": "production", "second": "production"}
+    with a_node(folder / "node", context.gpu, "measured", kernels, 64 << 20, base) as node:
+        hooked = node.environments["first"]
+        _compare(context, folder / "node", ALONE, (driver.cuda, base), (shim, hooked))
+        idle = Worker("second", command, node.environments["second"], context.file("idle.log"), can_repeat=False)
+        try:
+            idle.start()
+            idle.await_ready()
+            percent = _compare(context, folder / "node", BESIDE, (driver.cuda, base), (shim, hooked))
+        finally:
+            idle.close()
+    if percent > MOST_PERCENT and not context.is_soft:
+        context.fail(f"measuring adds {percent:.1f} % to a step of short kernels, more than {MOST_PERCENT:g}")
+
+
+def _compare(context: Context, runtime: Path, way: str, *libraries: tuple[Path, Mapping[str, str]]) -> float:
+    """Tell the steps bare and hooked, in turn; the percent that the hook adds."""
+    times: tuple[list[float], list[float]] = ([], [])
+    paces: set[str] = set()
+    for number in range(ROUNDS):
+        for which in (0, 1) if number % 2 == 0 else (1, 0):
+            library, env = libraries[which]
+            with _watched(runtime, paces if which else set()):
+                done = context.run([str(PROBE), str(library), "steps"], 20, env)
+            lines = [json.loads(line) for line in done.out.splitlines() if line.startswith("{")]
+            if done.code != 0 or not lines:
+                raise RuntimeError(f"a step {way if which else BARE}: {lines[0] if lines else done.why}")
+            times[which].append(lines[0]["step_us"])
+    bare, hooked = (statistics.median(some) for some in times)
+    percent = 100 * (hooked / bare - 1)
+    context.tell(step=way, bare_us=bare, hooked_us=hooked, added_percent=round(percent, 2), paces=sorted(paces))
+    return percent
+
+
+@contextmanager
+def _watched(runtime: Path, paces: set[str]) -> Iterator[None]:
+    """Note how the agent paces the first kernel meanwhile."""
+    from aliquot.gpu_hook import client
+
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(0.1):
+            status: dict[str, Any] = client.query("status", runtime_dir=runtime)
+            first = next(kernel for kernel in status["kernels"] if kernel["kernel_id"] == "first")
+            paces.add(str((first["devices"][0].get("compute") or {}).get("pace")))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()

@@ -1,0 +1,122 @@
+"""Two processes on one device: what their steps took alone and beside each other, with the raw activity that the hook
+showed the agent and NVML's samples, for the model of how a device is shared (tests/benchmarks/test_plant.py)."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .context import Context
+
+LENGTHS_US = (50, 1000, 20000)
+LAUNCHES_US = 20000  # a step's launches together, where one is shorter
+WINDOW_SECONDS = {"nvidia": 2.5, "softgpu": 0.4}
+SETTLE_SECONDS = {"nvidia": 0.5, "softgpu": 0.1}
+SAMPLE_SECONDS = 0.05
+MOST_STEPS = 400  # of one window, in the trace
+
+
+def run(context: Context) -> None:
+    """Every length alone, then every pair of different lengths."""
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    try:
+        _record(context, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _record(context: Context, folder: Path) -> None:
+    context.paths()
+    from compute_gpu import base_environment, compile_load
+    from gpu_loads.node import a_node
+    from gpu_loads.workers import Worker
+
+    driver = context.driver()
+    program = compile_load(folder, driver.cuda)
+    lengths = LENGTHS_US[1:] if context.is_soft else LENGTHS_US
+    kernels = {f"spin-{length}": "production" for length in lengths}
+    base = base_environment(driver, folder / "node")
+    with a_node(folder / "node", context.gpu, "measured", kernels, 64 << 20, base) as node:
+        workers = {
+            name: Worker(name, _command(program, int(name.partition("-")[2])), node.environments[name],
+                         context.file(f"{name}.log"), can_repeat=False)
+            for name in kernels
+        }  # fmt: skip
+        windows = [(name,) for name in workers]
+        windows += [(one, other) for one in workers for other in workers if one < other]
+        recorder = _Recorder(context, folder / "node")
+        try:
+            for names in windows:
+                _run_window(context, recorder, [workers[name] for name in names])
+        finally:
+            for worker in workers.values():
+                worker.close()
+
+
+def _command(program: Path, length: int) -> list[str]:
+    return [str(program), f"length_us={length}", f"launches={max(1, LAUNCHES_US // length)}"]
+
+
+def _run_window(context: Context, recorder: _Recorder, workers: Sequence[Any]) -> None:
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.await_ready()
+    for worker in workers:
+        worker.begin()
+    names = [worker.name for worker in workers]
+    recorder.record(names, SETTLE_SECONDS[context.gpu] + WINDOW_SECONDS[context.gpu])
+    steps = {worker.name: worker.end() for worker in workers}
+    kept = {name: [(round(step.begin, 1), round(step.length, 1)) for step in some] for name, some in steps.items()}
+    recorder.write({"window": names, "steps": {name: some[-MOST_STEPS:] for name, some in kept.items()}})
+    medians = {name: statistics.median(step.length for step in some) if some else None for name, some in steps.items()}
+    context.tell(window=names, step_us=medians, steps={name: len(some) for name, some in steps.items()})
+    if not all(steps.values()):
+        context.fail(f"{' beside '.join(names)}: a program ended no step")
+
+
+class _Recorder:
+    """Writes trace.jsonl: the agent's status and the boards, as often as SAMPLE_SECONDS."""
+
+    def __init__(self, context: Context, runtime: Path) -> None:
+        self._path, self._runtime = context.work / "trace.jsonl", runtime
+        from aliquot.gpu_hook import client, protocol
+
+        self._client, self._protocol = client, protocol
+
+    def write(self, record: dict[str, Any]) -> None:
+        with self._path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def record(self, names: list[str], seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (now := time.monotonic()) < until:
+            status = self._client.query("status", runtime_dir=self._runtime)
+            devices = {one["kernel_id"]: one["devices"] for one in status["kernels"] if one["kernel_id"] in names}
+            self.write({"at": now, "window": names, "kernels": devices, "boards": list(self._boards())})
+            time.sleep(max(0.0, SAMPLE_SECONDS - (time.monotonic() - now)))  # the rate of the samples
+
+    def _boards(self) -> Iterator[dict[str, Any]]:
+        """The boards that the agent holds, read through its own descriptors."""
+        board = self._protocol.Board
+        pid = int(json.loads((self._runtime / "agent.json").read_text())["pid"])
+        seen: set[int] = set()
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                if "aliquot-board" not in os.readlink(entry) or (inode := entry.stat().st_ino) in seen:
+                    continue
+                with entry.open("rb") as file:
+                    seen.add(inode)
+                    page = mmap.mmap(file.fileno(), self._protocol.BOARD_BYTES, prot=mmap.PROT_READ)
+            except OSError:  # closed meanwhile, or not ours to read
+                continue
+            words = memoryview(page).cast("Q")[board.DEVICES // 8 :].tolist()
+            yield {"board": inode, "words": words[:4], "intervals": words[4 : 4 + 64]}
