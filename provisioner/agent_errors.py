@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import TypeVar
 
-from aliquot.gpu_hook.client import AgentClient, AgentClientError, AgentRefused, AgentUnreachable
+from aliquot.gpu_hook.client import AgentClient, AgentClientError, AgentHello, AgentRefused, AgentUnreachable
 from aliquot.gpu_hook.waiting import within
 
 from .errors import (
@@ -21,6 +21,7 @@ from .errors import (
     DeviceLostError,
     GrantError,
     GrantLostError,
+    LimitError,
     NeverFitsError,
     NoRoomError,
     RequestError,
@@ -33,6 +34,7 @@ _BY_CODE: dict[str, type[AliquotError]] = {
     "bad_request": RequestError,
     "never_fits": NeverFitsError,
     "no_room": NoRoomError,
+    "over_limit": LimitError,
     "device_lost": DeviceLostError,
     "conflict": GrantError,
     "not_found": GrantLostError,
@@ -63,13 +65,17 @@ async def connect(runtime_dir: Path) -> AgentClient:
 
 async def greet(runtime_dir: Path, name: str) -> AgentClient:
     """A connection to an agent that speaks our version, and knows our name. Raises AgentError."""
+    return (await meet(runtime_dir, name))[0]
+
+
+async def meet(runtime_dir: Path, name: str) -> tuple[AgentClient, AgentHello]:
+    """The same, and what the agent told of itself."""
     client = await connect(runtime_dir)
     try:
-        await answered(client.hello(name))
+        return client, await answered(client.hello(name))
     except BaseException:
         await client.close()
         raise
-    return client
 
 
 async def answered(question: Awaitable[T], seconds: float = _ANSWER_SECONDS) -> T:

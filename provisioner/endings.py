@@ -17,6 +17,8 @@ from aliquot.provisioner.resources import Bytes
 
 _LAST_LINES = 3
 _LAST_CHARACTERS = 300
+UNREACHABLE = "unreachable"
+UNREACHABLE_TEXT = "the kernel was ended because the files of its sockets had been removed: no cell could reach it"
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 # A shell or an init process reports the signal that ended its child as an exit code above this.
 _SIGNAL_AS_EXIT_CODE = 128
@@ -61,6 +63,7 @@ class ProcessEnd:
     at: float | None = None
     last_words: str = ""
     is_orphaned: bool = False
+    is_unreachable: bool = False
     is_out_of_memory: bool = False
     memory_used: Bytes | None = None
     memory_limit: Bytes | None = None
@@ -112,6 +115,7 @@ def relay_end(ended: Mapping[str, Any]) -> ProcessEnd:
         at=ended.get("at"),
         last_words=str(ended.get("last_words") or ""),
         is_orphaned=ended.get("reason") == EndingCode.ORPHANED.value,
+        is_unreachable=ended.get("reason") == UNREACHABLE,
     )
 
 
@@ -175,6 +179,8 @@ def _by_itself(end: ProcessEnd) -> tuple[EndingCode, str]:
         return EndingCode.OOM, f"the kernel {_memory(end)}, and was ended for it"
     if end.is_orphaned:
         return EndingCode.ORPHANED, "the kernel was ended because no gateway came back for it in time"
+    if end.is_unreachable:
+        return EndingCode.CRASH, UNREACHABLE_TEXT
     if end.signal is not None:
         return EndingCode.CRASH, _signal_text(end.signal)
     if end.exit_code == 0:

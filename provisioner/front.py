@@ -5,18 +5,15 @@ The kernel manager is Jupyter's; its connection file, its clients and `jupyter c
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import Any
 
 import zmq
-from aliquot.provisioner.relay.records import RelayRecord
+from aliquot.provisioner.relay.records import CLIENT_LINKS, RelayRecord, keep_links
 from jupyter_client._version import version_info
 from jupyter_client.connect import port_names
 
-# Links to the front sockets. Jupyter's manager removes its ipc files at each restart; the relay's own must stay.
-_LINKS = "c"
 # The first whose clients speak CurveZMQ over ipc.
 _CURVE_OVER_IPC = (8, 10)
 
@@ -35,19 +32,11 @@ def reason_against(manager: Any, folder: Path) -> str:
 
 def lead_clients(manager: Any, record: RelayRecord) -> None:
     """Make the manager's connection info that of the relay. Raises OSError."""
-    keep_links(record)
+    keep_links(record.folder)
     manager.cache_ports = False
     manager.transport, manager.ip = "ipc", _prefix(record.folder)
     for name in port_names:
         setattr(manager, name, record.front[name])
-
-
-def keep_links(record: RelayRecord) -> None:
-    """Put the links back where they are missing. Raises OSError."""
-    socket = os.path.basename(record.front["ip"])
-    for number in (record.front[name] for name in port_names):
-        with contextlib.suppress(FileExistsError):
-            os.symlink(f"{socket}-{number}", record.folder / f"{_LINKS}-{number}")
 
 
 def curve_keys(manager: Any) -> tuple[str, str]:
@@ -66,7 +55,7 @@ def curve_keys(manager: Any) -> tuple[str, str]:
 
 
 def _prefix(folder: Path) -> str:
-    return os.fspath(folder / _LINKS)
+    return os.fspath(folder / CLIENT_LINKS)
 
 
 def _is_loopback(ip: str) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import logging
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +24,7 @@ from .runtime.base import KernelProcess
 _FIRST_RETRY_SECONDS = 0.2
 _LAST_RETRY_SECONDS = 5.0
 _RELEASE_SECONDS = 5.0
+_EXIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,7 @@ class GrantHold:
         self._is_released = False
         self._loop = asyncio.get_running_loop()
         self._keeper = asyncio.create_task(self._keep(), name=f"aliquot-hold-{grant.kernel_id}")
+        _HOLDS.add(self)
 
     async def bind(self, process: KernelProcess) -> None:
         """Tell the process. An agent that is away just now is told when it is back. Raises AliquotError."""
@@ -153,6 +157,13 @@ class GrantHold:
         """For a connection that is lost, or that belongs to an event loop which has ended."""
         async with await connect(self._runtime_dir) as client:
             await answered(client.release(self.grant.kernel_id), _RELEASE_SECONDS)
+
+    def finish(self) -> None:
+        """End the keeper of an event loop that has stopped without cancelling its tasks, as servers' loops do."""
+        if self._keeper.done() or self._loop.is_running() or self._loop.is_closed():
+            return
+        with contextlib.suppress(asyncio.TimeoutError, RuntimeError):
+            self._loop.run_until_complete(asyncio.wait_for(end_task(self._keeper), _EXIT_SECONDS))
 
     def _is_here(self) -> bool:
         """Whether we run in the loop that the connection belongs to: a blocking client may use several in turn."""
@@ -199,6 +210,15 @@ class GrantHold:
             raise
         self._log.info("kernel=%s hold=renewed generation=%d", self.grant.kernel_id, self.grant.generation)
         return holder
+
+
+_HOLDS: weakref.WeakSet[GrantHold] = weakref.WeakSet()
+
+
+@atexit.register
+def _finish_all() -> None:
+    for hold in tuple(_HOLDS):
+        hold.finish()
 
 
 async def reserve_again(client: AgentClient, grant: Grant, names: Names) -> Grant:

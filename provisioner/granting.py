@@ -27,6 +27,7 @@ from .resources import GpuShare, Grant, Request, WorkloadClass
 
 # An agent tells when room may have returned; should that be missed, we ask again after this long.
 _ASK_AGAIN_SECONDS = 2.0
+_LIMIT_OPTION = "(AliquotProvisioner.local_limit)"
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ async def _ask_agent(question: Question, runtime: RuntimeDir, wait_seconds: floa
             "'aliquot lab' or 'aliquot agent' starts one; 'aliquot doctor' shows what is there"
         ) from error
     try:
-        await _check_limit(question, client)
+        _check_class(question)
         grant = await _reserve(question, client, wait_seconds)
     except BaseException:
         # An asker that gives up leaves nothing behind: closing ends what the agent may just have reserved.
@@ -144,20 +145,22 @@ def _hold(
     return GrantHold(grant, question.names, holder, path, log)
 
 
-async def _check_limit(question: Question, client: AgentClient) -> None:
+def _check_class(question: Question) -> None:
     if question.request.workload_class is WorkloadClass.PRODUCTION and not question.may_have_production:
         raise LimitError(
             f"asked {question.asked} of the class production; no gateway runs here, and without one kernels are "
             "opportunistic (AliquotProvisioner.local_production). Choose a kernelspec whose name ends in -low"
         )
-    if question.limit is None:
-        return
+
+
+async def _check_limit(limit: GpuShare, client: AgentClient) -> None:
+    """Check after the reservation what an agent of before did not: two starts at once see each other then."""
     status = await answered(client.status())
     held = sum(kernel.hundredths for kernel in status.kernels if kernel.owner == user_name())
-    if held + question.request.gpus.hundredths > question.limit.hundredths:
+    if held > limit.hundredths:
         raise LimitError(
-            f"asked {question.asked}; {user_name()} holds {format_gpus(held)} and may hold {question.limit} in all "
-            "(AliquotProvisioner.local_limit). Ask for less, or end a kernel"
+            f"{user_name()} would hold {format_gpus(held)} and may hold {limit} in all. "
+            f"Choose a smaller size, or end a kernel {_LIMIT_OPTION}"
         )
 
 
@@ -180,7 +183,7 @@ async def _reserve(question: Question, client: AgentClient, wait_seconds: float)
 
 
 async def _reserve_now(question: Question, client: AgentClient) -> Grant:
-    request = question.request
+    request, limit = question.request, question.limit
     reserved = client.reserve(
         question.kernel_id,
         owner=user_name(),
@@ -190,8 +193,15 @@ async def _reserve_now(question: Question, client: AgentClient) -> Grant:
         label=question.names.label,
         attributes=question.names.attributes(),
         residency=request.residency or None,
+        owner_limit=None if limit is None else limit.hundredths,
     )
-    return agent_grant(await answered(reserved), request.residency)
+    try:
+        answer = await answered(reserved)
+    except LimitError as error:
+        raise LimitError(f"{error} {_LIMIT_OPTION}") from None
+    if limit is not None and answer.owner_hundredths is None:
+        await _check_limit(limit, client)
+    return agent_grant(answer, request.residency)
 
 
 async def _waited_too_long(question: Question, client: AgentClient, waited: float) -> QueueTimeoutError:

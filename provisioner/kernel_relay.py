@@ -16,11 +16,20 @@ from typing import Any
 from aliquot.gpu_hook.paths import KERNEL_ID, PathError, RuntimeDir, prepare_runtime_dir
 
 from .errors import LaunchError, RelayError, RelayUnavailableError
-from .front import curve_keys, keep_links, lead_clients, reason_against
+from .front import curve_keys, lead_clients, reason_against
 from .grant_record import grant_record
 from .relay.client import RelaySettings, ensure_relay_host, set_facts, start_relay, stop_relay
 from .relay.process_facts import start_time_ticks
-from .relay.records import UNREAD_BYTES, RelayRecord, RelayRequest, UnreadableRecordError, read_relay_record
+from .relay.records import (
+    UNREAD_BYTES,
+    UNSENT,
+    RelayRecord,
+    RelayRequest,
+    UnreadableRecordError,
+    UnsentBytes,
+    keep_links,
+    read_relay_record,
+)
 from .resources import Grant
 
 WITHOUT_RELAY = "set c.AliquotProvisioner.relay = False to start kernels without relays, which end with their client"
@@ -33,6 +42,8 @@ class RelayWish:
     gateway: str = ""
     orphan_seconds: float | None = None
     unread_bytes: int = UNREAD_BYTES
+    unsent_bytes: UnsentBytes = UNSENT
+    user: str = ""
     is_independent: bool = False
     tells_agent: bool = False
     waiting_notice: bool = True
@@ -55,6 +66,8 @@ def relay_wish(
         gateway=given.get("gateway", ""),
         orphan_seconds=given.get("orphan_seconds"),
         unread_bytes=int(given.get("unread_bytes", UNREAD_BYTES)),
+        unsent_bytes=UnsentBytes(**given.get("unsent_bytes", {})),
+        user=str(given.get("owner", "")),
         is_independent=bool(arguments.get("independent")),
         tells_agent=grant is not None,
         facts=facts,
@@ -128,7 +141,7 @@ class KernelRelay:
     def keep_links(self) -> None:
         """After the manager's removal of its ipc files, which happens before each restart."""
         try:
-            keep_links(self.record)
+            keep_links(self.record.folder)
         except OSError as error:
             self._log.warning("kernel=%s relay=hidden reason=%s", self.record.kernel_id, error.strerror)
 
@@ -178,6 +191,10 @@ def _request(manager: Any, kernel_id: str, wish: RelayWish) -> RelayRequest:
         waiting_notice=wish.waiting_notice,
         trim=wish.trim,
         unread_bytes=wish.unread_bytes,
+        store_bytes=wish.unsent_bytes.kernel,
+        user=wish.user,
+        user_store_bytes=wish.unsent_bytes.user,
+        all_store_bytes=wish.unsent_bytes.all,
         facts={"kernelspec": manager.kernel_name, "connection_file": manager.connection_file, **wish.facts},
         curve_publickey=public,
         curve_secretkey=secret,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .messages import Request
+from .messages import Request, read_object
 
 # Of those that ended, so many are told to a gateway that comes: the cells of a notebook, of which it asks one by one.
 _ENDED_CELLS = 64
@@ -17,6 +17,9 @@ _LONGEST_ID = 256
 # What is known of open requests may take so much, for a kernel may read them all and finish none: about 30,000 of them.
 # The oldest are forgotten, since the kernel is as busy with the others.
 _MOST_BYTES, _OPEN_BYTES = 32 << 20, 1024
+# ipykernel sends what a request printed up to a fifth of a second after its end: a page that comes back reads widgets'
+# state, and where the kernel has no widgets, that prints a warning. So long, and of so many, it is still no activity.
+_LATE_SECONDS, _LATE_REQUESTS = 5.0, 64
 
 
 class _Open:
@@ -25,7 +28,7 @@ class _Open:
     ``question``: what it asked; ``cell``: what is told of a cell that shows its output, None for all else.
     """
 
-    __slots__ = ("asked", "began", "cell", "header", "is_work", "lane", "order", "question", "size")
+    __slots__ = ("asked", "began", "cell", "has_shown", "header", "is_work", "lane", "order", "question", "size")
 
     def __init__(
         self, order: int, is_work: bool, lane: str, header: bytes, cell: Mapping[str, Any] | None = None
@@ -35,6 +38,7 @@ class _Open:
         self.lane = lane
         self.header = header
         self.cell = cell
+        self.has_shown = False
         self.began: float | None = None
         self.asked: float | None = None
         self.question: Mapping[str, Any] | None = None
@@ -48,6 +52,7 @@ class RunningCell:
     msg_id: str
     began: float
     header: bytes
+    has_shown: bool = False
 
 
 class ActivityTracker:
@@ -62,6 +67,8 @@ class ActivityTracker:
         self._since: float | None = None
         self._last = now
         self._ended_cells: deque[Mapping[str, Any]] = deque(maxlen=_ENDED_CELLS)
+        self._quiet: deque[str] = deque(maxlen=_LATE_REQUESTS)  # ended, and no work
+        self._quiet_until = 0.0
 
     @property
     def open(self) -> int:
@@ -84,7 +91,7 @@ class ActivityTracker:
     def cells(self) -> list[RunningCell]:
         """Those that run now and can be written to; not those that wait for input."""
         return [
-            RunningCell(msg_id, each.began, each.header)
+            RunningCell(msg_id, each.began, each.header, each.has_shown)
             for msg_id, each in self._open.items()
             if each.header and each.began is not None and each.asked is None
         ]
@@ -164,6 +171,9 @@ class ActivityTracker:
         if found is None:
             return False
         self._count(found, now)
+        if not found.is_work and len(msg_id) <= _LONGEST_ID:
+            self._quiet.append(msg_id)
+            self._quiet_until = now + _LATE_SECONDS
         if self._open:
             self._close_ignored(found, now)
         return True
@@ -187,8 +197,22 @@ class ActivityTracker:
             if not self._work:
                 self._since = None
 
-    def saw_output(self, now: float) -> None:
-        """The kernel sent something that is no status."""
+    def showed(self, msg_id: str) -> None:
+        """The kernel sent an output of this request, or something else that a client may act on."""
+        found = self._open.get(msg_id)
+        if found is not None:
+            found.has_shown = True
+
+    def saw_output(self, now: float, parent: Any = b"") -> None:
+        """The kernel sent something that is no status. What answers a request that is no work is no activity.
+
+        Nor is what names no request and comes with such an answer: ipykernel sends its own log once more, from stderr.
+        """
+        if len(self._open) > self._work or now < self._quiet_until:
+            asked = read_object(parent).get("msg_id")
+            request = self._open.get(asked) if isinstance(asked, str) else None
+            if not asked or asked in self._quiet or (request is not None and not request.is_work):
+                return
         self._last = now
 
     def clear(self, now: float) -> bool:

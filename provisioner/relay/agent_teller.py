@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class AgentTeller:
         self._unread = b""
         self._hearers: dict[str, Hearer] = {}
         self._greetings: list[str] = []
+        self._introduction: Callable[[], Iterable[Mapping[str, Any]]] = tuple
         self._number = 0
         self._is_due = False
         self._retry_at = 0.0
@@ -47,6 +48,16 @@ class AgentTeller:
         """
         self._hearers[event] = hearer
         self._greetings.append(asking)
+
+    def introduce(self, requests: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+        """Begin each connection with these requests about the kernel, as they are then."""
+        self._introduction = requests
+
+    def introduce_now(self, now: float) -> None:
+        """Send the introduction over the connection that is open, or over the next one, which is due now."""
+        for fields in self._introduction() if self._connection is not None else ():
+            self.say({**fields, "kernel_id": self._kernel_id})
+        self.tell(now)
 
     def say(self, fields: Mapping[str, Any]) -> None:
         """One line more for an agent that is there; nothing for one that is not."""
@@ -82,6 +93,8 @@ class AgentTeller:
             return
         self._connection = connection
         self._unsent = self._line({"op": "hello", "version": _VERSION, "name": f"relay {self._kernel_id}"})
+        for fields in self._introduction():
+            self._unsent += self._line({**fields, "kernel_id": self._kernel_id})
         for asking in self._greetings:
             self._unsent += self._line({"op": asking, "kernel_id": self._kernel_id})
         self._is_due = True

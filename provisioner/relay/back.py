@@ -18,6 +18,7 @@ from typing import Any
 import zmq
 
 from .records import FRONT_PORTS
+from .spare_names import SpareNames
 
 CHANNELS = ("iopub", "hb", "shell", "control", "stdin")
 _TYPES = {"shell": zmq.DEALER, "control": zmq.DEALER, "stdin": zmq.DEALER, "hb": zmq.DEALER, "iopub": zmq.SUB}
@@ -32,8 +33,12 @@ WELCOME_SECONDS = 0.05
 class Back:
     """``identity`` is the same on shell and stdin: input_request comes back by the way its cell went."""
 
-    def __init__(self, context: zmq.Context[Any], prefix: Path, identity: bytes) -> None:
+    def __init__(self, context: zmq.Context[Any], prefix: Path, identity: bytes, spares: SpareNames) -> None:
+        """``spares``: of the relay's folder; those that answer now are of a kernel that a relay before us joined."""
         self._context = context
+        self._spares = spares
+        self._has_spares = spares.answer()
+        self.lacks_spares = False
         self._paths = [f"{os.fspath(prefix)}-{port}" for port in FRONT_PORTS.values()]
         self._identity = identity
         self._heard_at: float | None = None
@@ -50,11 +55,15 @@ class Back:
     def is_there(self) -> bool:
         """Whether the kernel has bound all of its sockets, which are held from now on: it may put links in their place,
         to sockets that it does not reach itself, and we would."""
-        if not all(map(os.path.lexists, self._paths)):
+        if all(map(os.path.lexists, self._paths)):
+            paths = self._paths
+        elif self._has_spares:
+            paths = list(map(os.fspath, self._spares.paths))
+        else:
             return False
         self._let_go()
         with contextlib.suppress(OSError):
-            self._held.extend(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) for path in self._paths)
+            self._held.extend(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) for path in paths)
         return len(self._held) == len(self._paths) and all(stat.S_ISSOCK(os.fstat(one).st_mode) for one in self._held)
 
     def join(self) -> None:
@@ -72,9 +81,18 @@ class Back:
                 socket.setsockopt(zmq.IDENTITY, self._identity)
             held = self._held[list(FRONT_PORTS).index(f"{channel}_port")]
             socket.connect(f"ipc:///proc/self/fd/{held}")
+        self.lacks_spares = True
+        with contextlib.suppress(OSError):
+            self.make_spares()
 
-    def leave(self) -> None:
-        """The kernel ended: forget its sockets, and their files, which it may have left."""
+    def make_spares(self) -> None:
+        """Name the kernel's sockets a second time, for a relay that comes after us. Raises OSError."""
+        if self._held:
+            self._spares.keep(self._held)
+        self.lacks_spares = False
+
+    def leave(self, *, removes_files: bool = True) -> None:
+        """The kernel ended: forget its sockets, and their files, which it may have left and another kernel may have."""
         if self.monitor is not None:
             self.sockets["iopub"].disable_monitor()
             self.monitor = None
@@ -83,13 +101,16 @@ class Back:
         self.sockets.clear()
         self._let_go()
         self._heard_at, self.is_ready, self.has_welcomed = None, False, False
-        self.remove_files()
+        self._has_spares = self.lacks_spares = False
+        if removes_files:
+            self.remove_files()
 
     def _let_go(self) -> None:
         while self._held:
             os.close(self._held.pop())
 
     def remove_files(self) -> None:
+        self._spares.remove()
         for path in self._paths:
             with contextlib.suppress(OSError):
                 os.unlink(path)

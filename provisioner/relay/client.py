@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +26,7 @@ from aliquot.provisioner.runtime.base import KernelProcess
 from .clearing import remove_folder
 from .host_process import RelaySettings, ensure_relay_host
 from .link import Activity, Attached, Dropped, KernelState, LinkListener, LinkMessage, RelayLink, SentRequest, connect
+from .process_facts import is_process
 from .protocol import LONGEST_RECORD, VERSIONS, ProtocolError, Record, RecordReader, encode_whole
 from .records import (
     Ended,
@@ -66,6 +68,8 @@ __all__ = [
 ]
 
 _ANSWER_SECONDS = 15.0
+_NAMELESS_SECONDS = 4.0
+_LOOK_AGAIN_SECONDS = 0.05
 _STANDARD_DESCRIPTORS = (0, 1, 2)
 _RLIMITS = tuple(sorted({value for name, value in vars(resource).items() if name.startswith("RLIMIT_")}))
 
@@ -92,7 +96,7 @@ async def spawn(
     if set(given) - set(_STANDARD_DESCRIPTORS):
         raise RelayError(f"asked to give descriptors {sorted(given)} to a kernel; 0, 1 and 2 can be given")
     header = {"op": "spawn", "launch": _launch_fields(launch), "descriptors": sorted(given)}
-    answer = await _ask(record.link_socket, header, "the relay", [given[target] for target in sorted(given)])
+    answer = await _ask_relay(record, header, [given[target] for target in sorted(given)])
     found = answer.header["process"]
     return KernelProcess(record.kernel_id, found["pid"], found["start_time_ticks"], found["pid"])
 
@@ -100,21 +104,19 @@ async def spawn(
 async def stop_relay(record: RelayRecord) -> Ended | None:
     """End the relay, its kernel's process if it lives, and remove its folder; tells how the kernel had ended.
 
-    Idempotent: also removes what a relay left that was killed.
+    Idempotent: also removes what a relay left that was killed, and kills a relay that does not answer.
     """
     try:
-        answer = await _ask(record.link_socket, {"op": "stop"}, "the relay")
+        answer = await _ask_relay(record, {"op": "stop"})
     except RelayUnavailableError:
-        return await asyncio.to_thread(_remove_dead, record)
+        return await asyncio.to_thread(_remove_by_force, record)
     ended = answer.header.get("ended")
     return None if ended is None else parse_ended(ended)
 
 
 async def set_facts(record: RelayRecord, facts: Mapping[str, Any]) -> RelayRecord:
     """Replace the starter's own facts in the record; gives the new record."""
-    return _record(
-        record.folder, await _ask(record.link_socket, {"op": "set_facts", "facts": dict(facts)}, "the relay")
-    )
+    return _record(record.folder, await _ask_relay(record, {"op": "set_facts", "facts": dict(facts)}))
 
 
 def _launch_fields(launch: KernelLaunch) -> dict[str, Any]:
@@ -146,23 +148,42 @@ def _record(folder: Path, answer: Record) -> RelayRecord:
         raise RelayProtocolError(f"the relay of {folder} answered no record that we can read: {error}") from error
 
 
-def _remove_dead(record: RelayRecord) -> Ended | None:
-    """A relay that nobody can ask any more: end its kernel, and remove its folder. Blocks."""
+def _remove_by_force(record: RelayRecord) -> Ended | None:
+    """End the kernel of a relay that does not answer, then the relay, and remove its folder. Blocks.
+
+    The folder goes before the relay: a host finds nothing then to put another relay in front of.
+    """
     with contextlib.suppress(OSError, UnreadableRecordError):
         record = read_relay_record(record.folder)
-    if record.is_alive and record.folder.exists():
-        raise RelayUnavailableError(
-            f"the relay of kernel {record.kernel_id} (pid {record.pid}) lives, and does not answer"
-        )
     if record.kernel is not None and record.has_living_kernel:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(record.kernel.pid, signal.SIGKILL)
     ended = read_ended(record)
     remove_folder(record.folder)
+    if is_process(record.pid, record.start_time_ticks):
+        try:
+            os.kill(record.pid, signal.SIGKILL)
+        except PermissionError as error:
+            raise RelayUnavailableError(
+                f"the relay of kernel {record.kernel_id} (pid {record.pid}) does not answer; it is another account's"
+            ) from error
     return ended
 
 
 # ---- one question
+
+
+async def _ask_relay(record: RelayRecord, header: Mapping[str, Any], descriptors: Sequence[int] = ()) -> Record:
+    """Ask a relay. One that lives, and whose socket has no name, makes the name again within a second or two."""
+    give_up = time.monotonic() + _NAMELESS_SECONDS
+    while True:
+        try:
+            return await _ask(record.link_socket, header, "the relay", descriptors)
+        except RelayUnavailableError as error:
+            is_nameless = isinstance(error.__cause__, (FileNotFoundError, ConnectionRefusedError))
+            if not is_nameless or time.monotonic() > give_up or not is_process(record.pid, record.start_time_ticks):
+                raise
+        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
 
 async def _ask(path: Path, header: Mapping[str, Any], whom: str, descriptors: Sequence[int] = ()) -> Record:

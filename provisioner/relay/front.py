@@ -8,6 +8,7 @@ from typing import Any
 
 import zmq
 
+from .clearing import remove_folder
 from .records import FRONT_PORTS
 
 CHANNELS = ("shell", "control", "stdin", "hb", "iopub")
@@ -22,10 +23,13 @@ class Front:
     def __init__(self, context: zmq.Context[Any], prefix: Path, curve: tuple[str, str] = ("", "")) -> None:
         """``curve``: public and secret key. Raises zmq.ZMQError when a name cannot be bound."""
         self._curve = curve
+        self._prefix = os.fspath(prefix)
+        self._inodes: dict[str, int] = {}
         self.sockets: dict[str, Any] = {}
         try:
             for channel in CHANNELS:
-                self._bind(context, prefix, channel)
+                self._make(context, channel)
+                self._bind(channel)
         except zmq.ZMQError:
             self.close()
             raise
@@ -34,7 +38,32 @@ class Front:
         for socket in self.sockets.values():
             socket.close(linger=0)
 
-    def _bind(self, context: zmq.Context[Any], prefix: Path, channel: str) -> None:
+    def bind_missing(self) -> None:
+        """Bind again where a name was removed or is another's now; connections stay. Raises OSError."""
+        for channel in CHANNELS:
+            try:
+                is_there = os.lstat(self._path(channel)).st_ino == self._inodes[channel]
+            except FileNotFoundError:
+                is_there = False
+            if not is_there:
+                try:
+                    self._bind(channel)
+                except zmq.ZMQError as error:
+                    raise OSError(error.errno, f"cannot bind {self._path(channel)}: {error}") from error
+
+    def _path(self, channel: str) -> str:
+        return f"{self._prefix}-{FRONT_PORTS[f'{channel}_port']}"
+
+    def _bind(self, channel: str) -> None:
+        """By another name at first: ZMQ removes the name that it bound, however late it gives an old socket up."""
+        path = self._path(channel)
+        self.sockets[channel].bind(f"ipc://{path}.new")
+        os.chmod(f"{path}.new", 0o600)
+        remove_folder(Path(path))  # if it is one
+        os.replace(f"{path}.new", path)
+        self._inodes[channel] = os.lstat(path).st_ino
+
+    def _make(self, context: zmq.Context[Any], channel: str) -> None:
         socket = self.sockets[channel] = context.socket(_TYPES[channel])
         socket.linger = 0
         if self._curve[1]:
@@ -48,6 +77,3 @@ class Front:
             socket.sndhwm = socket.rcvhwm = 0
             # A client that comes back under its name finds its old connection still there.
             socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        path = f"{os.fspath(prefix)}-{FRONT_PORTS[f'{channel}_port']}"
-        socket.bind(f"ipc://{path}")
-        os.chmod(path, 0o600)

@@ -9,15 +9,14 @@ import contextlib
 import errno
 import os
 import selectors
-import shutil
 import signal
 import socket
-import stat
 import sys
 import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aliquot.gpu_hook.paths import KERNEL_ID, RuntimeDir
@@ -26,7 +25,7 @@ from .clearing import remove_folder
 from .host_log import log
 from .messages import Signer
 from .peer import Peer, Record, Refusal, accept
-from .process_facts import is_process
+from .process_facts import children, command_line, is_process
 from .protocol import ProtocolError
 from .records import (
     Ended,
@@ -38,7 +37,9 @@ from .records import (
     write_ended,
 )
 from .relay_process import prepare_folder, run
-from .relay_record import OwnRecord, read_request
+from .relay_record import PRIVATE_FIELDS, OwnRecord, read_request
+from .spare_names import is_listened_at
+from .spill_room import sweep
 
 _SCAN_SECONDS = 5.0
 _KEEP_SECONDS = 7 * 24 * 3600.0  # a folder whose relay ended, for who still wants to know how
@@ -60,8 +61,11 @@ class Child:
 class Host:
     """``serve`` returns when the host is to end."""
 
-    def __init__(self, runtime: RuntimeDir, listening: socket.socket, idle_seconds: float | None) -> None:
+    def __init__(
+        self, runtime: RuntimeDir, spill_dir: Path, listening: socket.socket, idle_seconds: float | None
+    ) -> None:
         self._runtime = runtime
+        self._spill_dir = spill_dir
         self._listening = listening
         self._idle_seconds = idle_seconds
         self._selector = selectors.DefaultSelector()
@@ -231,12 +235,12 @@ class Host:
             for descriptor in _descriptors() - {0, 1, 2, ready}:
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
-            run(self._runtime, own, ready)
+            run(self._runtime, self._spill_dir, own, ready)
             code = 0
         except BaseException as error:
             traceback.print_exc()
             with contextlib.suppress(OSError):
-                os.write(ready, f"{type(error).__name__}: {error}".encode()[:1000])
+                os.write(ready, _why_not(error, self._runtime).encode()[:1000])
         finally:
             sys.stderr.flush()
             os._exit(code)
@@ -264,7 +268,7 @@ class Host:
 
     def _public(self, kernel_id: str) -> Mapping[str, Any]:
         fields = read_relay_fields(self._runtime.relay(kernel_id))
-        return {name: value for name, value in fields.items() if name not in ("request", "identity", "prefix")}
+        return {name: value for name, value in fields.items() if name not in PRIVATE_FIELDS}
 
     def _forget_pipe(self, child: Child) -> None:
         if child.ready is not None:
@@ -303,20 +307,23 @@ class Host:
         for record in read_relay_records(self._runtime):
             if record.kernel is not None and record.kernel.pid == pid:
                 failed = code if code >= 0 else None
-                ended = Ended(pid, record.kernel.start_time_ticks, failed, -code if code < 0 else None, time.time())
+                signalled = -code if code < 0 else None
+                ticks = record.kernel.start_time_ticks
+                ended = Ended(pid, ticks, failed, signalled, time.time(), reason=record.reason)
                 with contextlib.suppress(OSError):
                     write_ended(record.folder, ended)
                 log("kernel_ended", kernel=record.kernel_id, pid=pid, code=code)
 
     def _scan(self) -> None:
         """Relays that are no children of ours may have been killed, too; and what is long over goes."""
+        sweep(self._spill_dir)
         ours = {child.kernel_id for child in self._children.values()}
         for record in read_relay_records(self._runtime):
             if record.is_alive or record.kernel_id in ours:
                 continue
             if record.has_living_kernel or _has_answering_kernel(record):
                 self._take_over(record.kernel_id)
-            elif _is_long_over(record):
+            elif _is_long_over(record) or _has_lost_owner(record):
                 log("removed", kernel=record.kernel_id, folder=record.folder)
                 remove_folder(record.folder)
 
@@ -329,6 +336,7 @@ class Host:
             own = OwnRecord.found(folder)
         except (OSError, UnreadableRecordError, Refusal) as error:
             log("not_taken_over", kernel=kernel_id, reason=error)
+            self._end_unreachable(folder)
             return
         if own.kernel is not None and not is_process(own.kernel.pid, own.kernel.start_time_ticks):
             log("not_taken_over", kernel=kernel_id, reason="its kernel ended")
@@ -339,24 +347,44 @@ class Host:
             log("not_taken_over", kernel=kernel_id, reason=f"{len(recent)} relays ended within {_FORKS_SECONDS:g} s")
             return
         self._forks[kernel_id] = [*recent, now]
-        shutil.rmtree(folder / "spill", ignore_errors=True)
+        remove_folder(folder / "spill")  # relays of former versions had it there
         self._fork(own, None, is_new=False)
+
+    def _end_unreachable(self, folder: Path) -> None:
+        """End what we inherited of a relay that left no record: no gateway could find it, or end it."""
+        if self._is_starting(folder.name):
+            return
+        for pid in children() - set(self._children):
+            if f"{folder}{os.sep}" in command_line(pid):
+                log("unreachable", kernel=folder.name, pid=pid, reason="its relay was killed and left no record")
+                with contextlib.suppress(OSError):
+                    os.killpg(pid, signal.SIGKILL)
+
+
+def _why_not(error: BaseException, runtime: RuntimeDir) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"the runtime folder {runtime.path} is full; make room in it, or give it a larger file system"
+    return f"{type(error).__name__}: {error}"
 
 
 def _has_answering_kernel(record: RelayRecord) -> bool:
     """One in a container is nobody's child here: it lives where its socket is listened at."""
     if record.kernel is not None:
         return False
-    path = record.kernel_folder / "s-1"
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
-        probe.setblocking(False)  # a kernel that takes no connection lives, and must not keep us waiting
-        return stat.S_ISSOCK(path.lstat().st_mode) and probe.connect_ex(os.fspath(path)) in (0, errno.EAGAIN)
-    return False
+    return any(map(is_listened_at, (record.kernel_folder / "s-1", record.folder / "b-1")))
 
 
 def _is_long_over(record: RelayRecord) -> bool:
     with contextlib.suppress(OSError):
         return time.time() - (record.folder / "relay.json").stat().st_mtime > _KEEP_SECONDS
+    return False
+
+
+def _has_lost_owner(record: RelayRecord) -> bool:
+    """True where the process that owned the kernel has ended: no gateway ever asks for this one."""
+    with contextlib.suppress(OSError, UnreadableRecordError, Refusal):
+        request = read_request(read_relay_fields(record.folder).get("request"))
+        return request.owner_pid is not None and not is_process(request.owner_pid, request.owner_start_time_ticks or 0)
     return False
 
 

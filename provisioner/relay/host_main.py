@@ -36,7 +36,8 @@ def run_host(settings: HostSettings) -> int:
         prepare_runtime_dir(runtime)
         lock = _lock(runtime)
         try:
-            host = Host(runtime, _listen(runtime.relay_socket), settings.exit_when_idle_seconds)
+            listening = _listen(runtime.relay_socket)
+            host = Host(runtime, settings.spill_dir, listening, settings.exit_when_idle_seconds)
         except StartError:
             os.close(lock)
             raise

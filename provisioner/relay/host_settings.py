@@ -10,18 +10,24 @@ from pathlib import Path
 
 from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 
+from .spill_room import choose_spill_dir
+
 
 @dataclass(frozen=True)
 class HostSettings:
     """One value for each option of ``aliquot relay``."""
 
     runtime: RuntimeDir
+    spill_dir: Path
     exit_when_idle_seconds: float | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the relay host, for its own command line and for ``aliquot relay``."""
     parser.add_argument("--runtime-dir", type=Path, help="folder of the relays' sockets (ALIQUOT_RUNTIME_DIR)")
+    parser.add_argument(
+        "--spill-dir", type=Path, help="folder for output that waits for a client (ALIQUOT_SPILL_DIR; one in /var/tmp)"
+    )
     parser.add_argument(
         "--exit-when-idle",
         type=_positive_float,
@@ -37,7 +43,7 @@ def read_arguments(arguments: Sequence[str] | None = None) -> HostSettings:
     options = parser.parse_args(arguments)
     folder: Path | None = options.runtime_dir
     runtime = find_runtime_dir() if folder is None else RuntimeDir(Path(os.path.abspath(folder)))
-    return HostSettings(runtime, options.exit_when_idle)
+    return HostSettings(runtime, choose_spill_dir(options.spill_dir), options.exit_when_idle)
 
 
 def _positive_float(text: str) -> float:

@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from .records import Ended, ProcessId, read_ended_in
 _WORDS_BYTES = 4096
 _WORDS_LINES = 20
 _HOST_WRITES_SECONDS = 1.0
-_LOOK_SECONDS = 0.01
+HOST_LOOK_SECONDS = 0.01
 # No parent: 1 tells ipykernel that there is none to watch, and that nobody reads its terminal.
 _PARENT = {"JPY_PARENT_PID": "1"}
 
@@ -59,6 +58,9 @@ class RunningKernel:
         self.id = process
         self._child = child
         self._status: int | None = None
+        # How it ended, of one that a relay before us had started: the host inherits the children of a killed relay.
+        self.host_saw: Ended | None = None
+        self._host_writes_until: float | None = None
         try:
             self.descriptor: int | None = os.pidfd_open(process.pid)
         except OSError:
@@ -78,6 +80,16 @@ class RunningKernel:
         if self._child is not None:
             return self._child.poll() is not None
         return not is_process(self.id.pid, self.id.start_time_ticks)
+
+    def awaits_host(self, folder: Path, now: float) -> bool:
+        """True while the host may still write down how this one ended. Callers poll it after the end."""
+        if self.is_child:
+            return False
+        if self._host_writes_until is None:
+            self._host_writes_until = now + _HOST_WRITES_SECONDS
+        found = read_ended_in(folder)
+        self.host_saw = found if found is not None and found.pid == self.id.pid else None
+        return self.host_saw is None and now < self._host_writes_until
 
     def signal(self, number: int) -> None:
         """To the whole process group; nothing once it ended."""
@@ -191,14 +203,3 @@ def last_words(log: Path, start: int) -> str:
     except OSError:
         return ""
     return "\n".join(text.strip().splitlines()[-_WORDS_LINES:])
-
-
-def what_the_host_saw(folder: Path, process: ProcessId) -> Ended | None:
-    """The host inherits the children of a relay that was killed, and writes down how they end."""
-    deadline = time.monotonic() + _HOST_WRITES_SECONDS
-    while time.monotonic() < deadline:
-        found = read_ended_in(folder)
-        if found is not None and found.pid == process.pid:
-            return found
-        time.sleep(_LOOK_SECONDS)
-    return None

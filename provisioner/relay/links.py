@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import socket
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Protocol
 
 from .again import Again, read_again
+from .clearing import remove_folder
 from .delivery import Delivery
 from .loop import READ, WRITE, Loop
 from .messages import HEADER, find_delimiter, read_object
-from .peer import Peer, Record, Refusal, accept
+from .peer import Peer, Record, Refusal, accept, listen
 from .protocol import ProtocolError
 from .store import Store
 
@@ -57,6 +61,7 @@ class Links:
         self._seen: dict[str, float] = {}  # when
         self._forgot_at = -math.inf
         self._told_dropped = 0
+        self._inode = os.lstat(listening.getsockname()).st_ino
         loop.watch(listening.fileno(), self._accept)
 
     @property
@@ -94,6 +99,18 @@ class Links:
         self._listening.close()
         for number in tuple(self._peers):
             self._drop(number)
+
+    def listen_where_missing(self, path: Path) -> None:
+        """Listen again where the socket's name was removed or is another's now; connections stay. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            if os.lstat(path).st_ino == self._inode:
+                return
+        remove_folder(path)  # if it is one
+        listening = listen(path)
+        self._loop.forget(self._listening.fileno())
+        self._listening.close()
+        self._listening, self._inode = listening, os.lstat(path).st_ino
+        self._loop.watch(listening.fileno(), self._accept)
 
     def _accept(self, _events: int) -> None:
         while (peer := accept(self._listening)) is not None:

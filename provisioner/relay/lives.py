@@ -8,42 +8,60 @@ from dataclasses import dataclass
 ORPHANED = "orphaned"
 OWNER_ENDED = "owner_ended"
 STOPPED = "stopped"
+UNREACHABLE = "unreachable"
 TERMINATED = "terminated"  # SIGTERM to the relay; written down as stopped
 
 ASK = 0  # shutdown_request: the step that no signal is
 _GIVE_UP_SECONDS = 5.0
 _UNREACHABLE_SECONDS = 30.0
+_UNJOINABLE_SECONDS = 5.0
 
 # After so many seconds, do this, while the kernel still lives.
 STEPS: dict[str, tuple[tuple[float, int], ...]] = {
     ORPHANED: ((0.0, ASK), (15.0, signal.SIGTERM), (20.0, signal.SIGKILL)),
+    # A kernel that ends by itself removes its sockets' names, which another kernel may have by now.
+    UNREACHABLE: ((0.0, ASK), (0.0, signal.SIGKILL)),
     OWNER_ENDED: ((0.0, signal.SIGTERM), (2.0, signal.SIGKILL)),
     STOPPED: ((0.0, signal.SIGKILL),),
     TERMINATED: ((0.0, signal.SIGTERM), (5.0, signal.SIGKILL)),
 }
+# A kernel that no relay started is asked, and waited for.
+ASKED_FIRST = frozenset({ORPHANED, UNREACHABLE})
 # Whose folder nobody will look at again.
 LEAVES_NOTHING = frozenset({OWNER_ENDED, STOPPED})
 
 
 @dataclass(frozen=True)
 class Company:
-    """Who is there for a kernel. Times are of the monotonic clock. ``can_be_found``: its folder is there."""
+    """The parties that stand by a kernel. Times are of the monotonic clock."""
 
     has_gateway: bool
     links: int
     open: int
     left_at: float
     quiet_at: float
-    can_be_found: bool = True
 
 
 def orphaned_at(company: Company, orphan_seconds: float) -> float | None:
     """When the kernel is an orphan, if nothing changes; None: never."""
     if not company.has_gateway or company.links or company.open:
         return None
-    if not company.can_be_found:  # no gateway comes back to a socket that has no path
-        orphan_seconds = min(orphan_seconds, _UNREACHABLE_SECONDS)
     return max(company.left_at, company.quiet_at) + orphan_seconds
+
+
+def unreachable_at(company: Company, lost_at: float | None) -> float | None:
+    """When to end a kernel whose relay has no path since ``lost_at``, at work or not; None: never, as it is now."""
+    if lost_at is None or company.links:
+        return None
+    return max(company.left_at, lost_at) + _UNREACHABLE_SECONDS
+
+
+def is_unjoinable(is_left: bool, looking_since: float, now: float) -> bool:
+    """Tell whether to end a kernel that a relay joined once, and the next one does not find.
+
+    A kernel that ends removes the names of its sockets, and then it is gone.
+    """
+    return is_left and now >= looking_since + _UNJOINABLE_SECONDS
 
 
 class EndingSteps:

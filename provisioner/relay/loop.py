@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import zmq
 
@@ -13,6 +13,16 @@ Handler = Callable[[int], object]
 READ = zmq.POLLIN
 WRITE = zmq.POLLOUT
 _MOST_FAILURES = 100
+
+
+class Chore(Protocol):
+    """Something else to be looked at in each turn of the loop."""
+
+    def due_in(self) -> float | None:
+        """Seconds until ``turn`` has something to do of itself; None: when something happens."""
+
+    def turn(self) -> None:
+        """Do what is due."""
 
 
 class Loop:

@@ -33,18 +33,20 @@ _FOR_ONE_KERNEL = frozenset({"shutdown_request", "interrupt_request"})
 class Request:
     """The header of a request, as far as it matters here. ``sent``: seconds since the epoch, None when not told.
 
-    Requests of one ``lane``, a channel or a subshell, are begun by the kernel in their order.
+    Requests of one ``lane``, a channel or a subshell, are begun by the kernel in their order. ``reads_state``: of
+    widgets, as a page does that comes back.
     """
 
     msg_id: str
     msg_type: str
     sent: float | None = None
     lane: str = ""
+    reads_state: bool = False
 
     @property
     def is_work(self) -> bool:
         """Cells and comm messages run the user's code; completion, inspection and the like do not count as work."""
-        return self.msg_type in _WORK
+        return self.msg_type in _WORK and not self.reads_state
 
     @property
     def is_for_one_kernel(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,10 +22,27 @@ RECORD_VERSION = 1
 RELAY_VERSION = 1
 # Several of the largest messages of pages (c.Limits.message_bytes).
 UNREAD_BYTES = 64 << 20
+# Of output that waits: of a kernel, of a user's kernels, of all kernels.
+UNSENT_BYTES, USER_UNSENT_BYTES, ALL_UNSENT_BYTES = 1 << 30, 4 << 30, 16 << 30
 
 FRONT_PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "hb_port": 4, "control_port": 5}
+# What clients of a kernel manager connect to: links to the front sockets.
+CLIENT_LINKS = "c"
 _RECORD = "relay.json"
 _ENDED = "ended.json"
+_SPARE_BYTES = 8192
+
+
+@dataclass(frozen=True)
+class UnsentBytes:
+    """How much output may wait for clients: of a kernel, of its user's kernels, of all kernels. 0: no bound."""
+
+    kernel: int = UNSENT_BYTES
+    user: int = USER_UNSENT_BYTES
+    all: int = ALL_UNSENT_BYTES
+
+
+UNSENT = UnsentBytes()
 
 
 class UnreadableRecordError(Exception):
@@ -39,7 +57,8 @@ class RelayRequest:
     last link to a gateway was lost and the last cell ended. ``owner_pid`` names a process with which the kernel ends.
     ``tells_agent``: the node agent is told when work begins. ``waiting_notice``: cells are told when they wait for GPU
     memory; ``trim``: an idle kernel may be asked to return its frameworks' caches. Bytes bound what is kept: in memory,
-    and in all; and, ``unread_bytes`` (0: no bound), what waits for the kernel to read it.
+    and in all; by the room on disk that all kernels of ``user``, and all kernels, share; and, ``unread_bytes``, what
+    waits for the kernel to read it. 0: no bound.
     Curve keys (Z85, empty: none) are the front's: clients that have them speak CurveZMQ.
     """
 
@@ -55,7 +74,10 @@ class RelayRequest:
     waiting_notice: bool = True
     trim: bool = True
     memory_bytes: int = 4 << 20
-    store_bytes: int = 1 << 30
+    store_bytes: int = UNSENT_BYTES
+    user: str = ""
+    user_store_bytes: int = USER_UNSENT_BYTES
+    all_store_bytes: int = ALL_UNSENT_BYTES
     unread_bytes: int = UNREAD_BYTES
     log_bytes: int = 1 << 20
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -80,7 +102,7 @@ class KernelLaunch:
 @dataclass(frozen=True)
 class Ended:
     """How a kernel's process ended: ``ended.json``. ``reason``: empty, or why the relay ended it: ``orphaned``,
-    ``owner_ended``, ``stopped``. Both codes None: nobody saw how. ``at``: seconds since the epoch."""
+    ``owner_ended``, ``stopped``, ``unreachable``. Both codes None: unobserved. ``at``: seconds since the epoch."""
 
     pid: int | None
     start_time_ticks: int | None
@@ -102,7 +124,8 @@ class ProcessId:
 @dataclass(frozen=True)
 class RelayRecord:
     """One relay: ``relay.json``. ``front`` is what clients connect to, as in a connection file; ``facts`` are its
-    starter's own. ``kernel`` is the process that the relay started last, None for a kernel in a container.
+    starter's own. ``kernel`` is the process that the relay started last, None for a kernel in a container; ``reason``,
+    why the relay ends it, empty as a rule.
     ``is_alive`` is what was found when the record was read."""
 
     kernel_id: str
@@ -115,6 +138,7 @@ class RelayRecord:
     facts: Mapping[str, Any]
     gateway: str | None = None
     kernel: ProcessId | None = None
+    reason: str = ""
     is_alive: bool = True
 
     @property
@@ -185,6 +209,7 @@ def parse_relay_record(folder: Path, fields: Mapping[str, Any]) -> RelayRecord:
             facts=dict(fields["facts"]),
             gateway=fields.get("gateway"),
             kernel=None if kernel is None else ProcessId(int(kernel["pid"]), int(kernel["start_time_ticks"])),
+            reason=str(fields.get("reason", "")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableRecordError(f"{folder / _RECORD} is no record of a relay: {error!r}") from error
@@ -240,14 +265,55 @@ def read_relay_fields(folder: Path) -> dict[str, Any]:
 
 
 def write_whole(path: Path, content: Mapping[str, Any], mode: int = 0o600) -> None:
-    """Write, then rename: a reader sees the old or the new. No fsync: none of it is true after the next boot."""
+    """Write, then rename: a reader sees the old or the new. No fsync: none of it is true after the next boot.
+
+    Then it takes as much of the disk in advance: a full disk stops the first write, and no later one.
+    """
     new = path.with_name(path.name + ".new")
-    new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    data = json.dumps(content).encode() + b"\n"
+    descriptor = _open_new(new)
     with os.fdopen(descriptor, "wb") as file:
         os.fchmod(descriptor, mode)
-        file.write(json.dumps(content).encode() + b"\n")
+        file.write(data)
+        file.truncate()
     os.replace(new, path)
+    take_in_advance(path, 2 * len(data))
+
+
+def take_in_advance(path: Path, size: int = _SPARE_BYTES) -> None:
+    """Have room on the disk for the next `write_whole` to this path, if there is some now."""
+    with contextlib.suppress(OSError):
+        descriptor = _open_new(path.with_name(path.name + ".new"))
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        finally:
+            os.close(descriptor)
+
+
+def keep_links(folder: Path) -> None:
+    """Put links to the front sockets where they are missing: Jupyter's manager removes its ipc files at each restart,
+    and the relay's own must stay. Raises OSError."""
+    for number in FRONT_PORTS.values():
+        with contextlib.suppress(FileExistsError):
+            os.symlink(f"f-{number}", folder / f"{CLIENT_LINKS}-{number}")
+
+
+def has_links(folder: Path) -> bool:
+    """True where `keep_links` was called for this folder, and some of the links are there."""
+    return any(os.path.lexists(folder / f"{CLIENT_LINKS}-{number}") for number in FRONT_PORTS.values())
+
+
+def _open_new(path: Path) -> int:
+    """Return the file that was taken in advance, or a new one; never a file that something else put there."""
+    flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, flags)
+        found = os.fstat(descriptor)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            return descriptor
+        os.close(descriptor)
+    path.unlink(missing_ok=True)
+    return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def _read_object(path: Path) -> dict[str, Any]:

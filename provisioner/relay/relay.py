@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from . import kernel_process, lives
 from .again import CAPABILITY, Again
 from .back import Back
 from .clearing import empty_folder, remove_folder
 from .host_log import log
-from .kernel_process import RunningKernel, what_the_host_saw
+from .kernel_process import HOST_LOOK_SECONDS, RunningKernel
 from .links import Links
-from .loop import Loop
+from .loop import Chore, Loop
 from .peer import Peer, Record, Refusal
 from .process_facts import is_process
-from .records import Ended, RelayRequest, forget_ended, write_ended, write_whole
+from .records import Ended, RelayRequest, forget_ended, write_ended
+from .relay_folder import RelayFolder, UnreachableError
 from .relay_record import OwnRecord
 from .traffic import Traffic, activity_record, cells_record
 
@@ -35,16 +36,6 @@ _EAGER_SECONDS = 60.0
 _LAST_MESSAGES_SECONDS = 0.25  # a child of the kernel may hold its sockets open
 
 
-class Chore(Protocol):
-    """Something else to be looked at in each turn of the loop."""
-
-    def due_in(self) -> float | None:
-        """Seconds until ``turn`` has something to do of itself; None: when something happens."""
-
-    def turn(self) -> None:
-        """Do what is due."""
-
-
 class Relay:
     """``run`` returns when the relay is to end; ``leaves_nothing`` then tells whether its folder goes."""
 
@@ -52,6 +43,7 @@ class Relay:
         self,
         loop: Loop,
         own: OwnRecord,
+        folder: RelayFolder,
         back: Back,
         traffic: Traffic,
         describe: Callable[[], Any],
@@ -61,7 +53,9 @@ class Relay:
         self._own = own
         self._trim = trim
         self._request: RelayRequest = own.request
+        self._place = folder
         self._folder: Path = own.folder
+        self._lost_at: float | None = None
         self._back = back
         self._traffic = traffic
         self._describe = describe
@@ -75,8 +69,7 @@ class Relay:
         self._steps: lives.EndingSteps | None = None
         self._stoppers: list[Peer] = []
         self._ended: Ended | None = None
-        self._next_tick = 0.0
-        self._trimmed_at = 0.0
+        self._next_tick = self._trimmed_at = 0.0
         self._log_start = 0
         self._owner_descriptor: int | None = None
         self.links: Links
@@ -89,7 +82,8 @@ class Relay:
 
     def prepare(self) -> None:
         """Before anybody is told of us; after a relay before us was killed, watch the kernel that it had started."""
-        self._write_connection_file()
+        self._place.links = self.links
+        self._place.prepare()
         self._watch_owner()
         if self._own.kernel is not None:
             self._watch(RunningKernel(self._own.kernel, None))
@@ -127,11 +121,16 @@ class Relay:
             self._log_start = 0
         if self._traffic.teller is not None:
             self._traffic.teller.tick(now)
-        if self._kernel is not None and self._kernel.has_ended():
+        kernel = self._kernel
+        if kernel is not None and kernel.has_ended():
             self._process_ended(0)
+        elif kernel and lives.is_unjoinable(self._own.has_joined and self._back.is_away, self._looking_since, now):
+            self._place.note_end(lives.UNREACHABLE)
+            kernel.signal(signal.SIGKILL)
         if self._trimmed_at < self._quiet_at and not self._traffic.tracker.open:
             self._trimmed_at = now
             self._trim()
+        self._look_at_folder(now)
         if self._steps is None:
             self._ask_whether_to_end(now)
 
@@ -157,6 +156,7 @@ class Relay:
     def _look_at_kernel(self, now: float) -> None:
         if self._back.is_away and self._leaving_at is None and self._is_expected() and self._back.is_there():
             self._back.join()
+            self._place.note_join()
             self._traffic.join()
             self._loop.watch(self._back.monitor, self._monitored)
             if self._kernel is None:
@@ -164,7 +164,10 @@ class Relay:
         if not self._back.is_away and (self._back.became_ready(now) or self._back.is_ready):
             self._is_ready()
         if self._leaving_at is not None and now >= self._leaving_at:
-            self._finish_leaving()
+            if self._kernel is not None and self._kernel.awaits_host(self._folder, now):
+                self._leaving_at = now + HOST_LOOK_SECONDS
+            else:
+                self._finish_leaving()
 
     def _is_ready(self) -> None:
         if self._state["state"] == "starting" and self._leaving_at is None:
@@ -212,30 +215,39 @@ class Relay:
             self._traffic.drain()
             self._loop.forget(self._back.monitor)
         self._traffic.leave()
-        self._back.leave()
+        self._back.leave(removes_files=self._has_place)
         self._traffic.started_at = 0.0
         self._looking_since = time.monotonic()
         kernel, self._kernel = self._kernel, None
         self._ended = self._how_it_ended(kernel)
-        with contextlib.suppress(OSError):
-            write_ended(self._folder, self._ended)
+        self._write_ended(self._ended)
         if kernel is not None:
             kernel.close()
         else:
-            self._expect_another()
+            self._place.expect_another()
         self._tell_news(time.monotonic())
         if self._traffic.teller is not None:
             self._traffic.teller.rest()
         self._say_state({"state": "ended", "incarnation": self._incarnation, "ended": vars(self._ended)})
 
+    @property
+    def _has_place(self) -> bool:
+        """True where the folder is there, and not another relay's."""
+        return self._lost_at is None
+
+    def _write_ended(self, ended: Ended) -> None:
+        if self._has_place:
+            with contextlib.suppress(OSError):
+                write_ended(self._folder, ended)
+
     def _how_it_ended(self, kernel: RunningKernel | None) -> Ended:
-        reason = "" if self._steps is None else self._steps.written_reason
+        reason = self._own.reason if self._steps is None else self._steps.written_reason
         words = kernel_process.last_words(self._folder / "kernel.log", self._log_start) if kernel is not None else ""
         if kernel is None:
             return Ended(None, None, None, None, time.time(), words, reason)
         status = kernel.status
-        if not kernel.is_child and (seen := what_the_host_saw(self._folder, kernel.id)) is not None:
-            return seen
+        if kernel.host_saw is not None:
+            return kernel.host_saw
         return Ended(
             kernel.id.pid,
             kernel.id.start_time_ticks,
@@ -286,15 +298,15 @@ class Relay:
             if self._kernel is not None:
                 self._finish_leaving()
             empty_folder(self._folder / "k")
-            self._write_connection_file()
+            self._place.write_connection_file()
             began, self._log_start = time.time(), kernel_process.log_size(self._folder / "kernel.log")
             kernel = kernel_process.start(launch, self._folder / "kernel.log", dict(zip(targets, given, strict=True)))
         finally:
             for descriptor in given:
                 os.close(descriptor)
         self._watch(kernel)
-        self._own.kernel = kernel.id
-        self._own.write()
+        self._own.started(kernel.id)
+        self._place.write_record()
         self._begins(began)
         self.links.say(peer, {"op": "spawned", "process": vars(kernel.id)})
 
@@ -303,7 +315,7 @@ class Relay:
         if not isinstance(facts, dict):
             raise Refusal("bad_request", f"facts are an object, not {type(facts).__name__}")
         self._own.facts = facts
-        self._own.write()
+        self._place.write_record()
         self.links.say(peer, {"op": "set", "record": self._own.public()})
 
     def _status(self, peer: Peer, record: Record) -> None:
@@ -314,21 +326,6 @@ class Relay:
     def _stop(self, peer: Peer, record: Record) -> None:
         self._stoppers.append(peer)
         self._steps = lives.EndingSteps(lives.STOPPED, time.monotonic())
-
-    def _expect_another(self) -> None:
-        """Make the folder ready for the next kernel. What the last one did to it is nothing for us to end for."""
-        empty_folder(self._folder / "k")
-        try:
-            self._write_connection_file()
-        except OSError as error:
-            log("folder_not_ready", kernel=self._own.kernel_id, reason=error)
-
-    def _write_connection_file(self) -> None:
-        """Made where no kernel reaches, and put in the place of whatever one left there. Raises OSError."""
-        made, place = self._folder / "connection.json", self._folder / "k" / "connection.json"
-        write_whole(made, self._own.kernel_connection(), 0o644)
-        remove_folder(place)  # if it is one
-        os.replace(made, place)
 
     # ---- the relay's own end
 
@@ -355,11 +352,22 @@ class Relay:
             # What waits for a kernel that is not coming keeps nobody alive.
             busy = self._traffic.tracker.open + (self._traffic.held if self._kernel is not None else 0)
             has_gateway = self._request.gateway is not None
-            here = self._folder.exists()
-            company = lives.Company(has_gateway, self.links.count, busy, self._left_at, self._quiet_at, here)
-            orphaned_at = lives.orphaned_at(company, self._request.orphan_seconds)
-            if orphaned_at is not None and now >= orphaned_at:
-                self._steps = lives.EndingSteps(lives.ORPHANED, now)
+            company = lives.Company(has_gateway, self.links.count, busy, self._left_at, self._quiet_at)
+            for reason, at in (
+                (lives.ORPHANED, lives.orphaned_at(company, self._request.orphan_seconds)),
+                (lives.UNREACHABLE, lives.unreachable_at(company, self._lost_at)),
+            ):
+                if self._steps is None and at is not None and now >= at:
+                    self._steps = lives.EndingSteps(reason, now)
+
+    def _look_at_folder(self, now: float) -> None:
+        try:
+            self._place.look()
+            self._lost_at = None
+        except UnreachableError as error:
+            if self._lost_at is None:
+                self._lost_at = now
+                log(lives.UNREACHABLE, kernel=self._own.kernel_id, reason=error)
 
     def _walk_to_end(self, now: float) -> None:
         steps = self._steps
@@ -370,7 +378,7 @@ class Relay:
                 self._traffic.ask_to_end()
             elif self._kernel is not None:
                 self._kernel.signal(step)
-        is_there = self._kernel is not None or (steps.reason == lives.ORPHANED and not self._back.is_away)
+        is_there = self._kernel is not None or (steps.reason in lives.ASKED_FIRST and not self._back.is_away)
         if is_there and not steps.is_hopeless(now):
             self._next_tick = min(self._next_tick, now + _SLOW_LOOK_SECONDS)
             return
@@ -379,14 +387,11 @@ class Relay:
 
     def close(self) -> None:
         """Leave the folder as others are to find it, then answer who waits for the end."""
-        if self._steps is not None and self._ended is None and not self.leaves_nothing:
-            with contextlib.suppress(OSError):
-                write_ended(self._folder, self._how_it_ended(None))
-        self._back.leave()
-        if self.leaves_nothing:
+        if self._steps is not None and self._ended is None:
+            self._write_ended(self._how_it_ended(None))
+        self._back.leave(removes_files=self._has_place)
+        if self.leaves_nothing and self._has_place:
             remove_folder(self._folder)
-        else:
-            shutil.rmtree(self._folder / "spill", ignore_errors=True)
         for peer in self._stoppers:
             self.links.say(peer, {"op": "stopped", "ended": None if self._ended is None else vars(self._ended)})
         self.links.close()

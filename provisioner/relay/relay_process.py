@@ -20,14 +20,19 @@ from .back import Back
 from .delivery import Delivery
 from .front import Front
 from .links import Links
-from .loop import Loop
+from .loop import Chore, Loop
 from .messages import Signer, new_id
 from .notices import Notices
 from .own_requests import OwnRequests
 from .peer import listen
-from .relay import Chore, Relay
+from .records import FRONT_PORTS, RelayRequest
+from .relay import Relay
+from .relay_folder import RelayFolder
 from .relay_record import OwnRecord
+from .reserver import Reserver
+from .spare_names import SpareNames
 from .spill import Spill
+from .spill_room import RoomBounds, SpillRoom
 from .store import Bounds, Store
 from .traffic import Traffic
 from .trimmer import Trimmer
@@ -38,6 +43,7 @@ _PR_SET_NAME = 15
 # glibc: one arena for ZMQ's threads and ours; messages up to this size come from it without a page fault each.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _THRESHOLD_BYTES = 4 << 20
+_NO_BOUND = 1 << 62
 
 
 def prepare_folder(folder: Path) -> None:
@@ -48,10 +54,11 @@ def prepare_folder(folder: Path) -> None:
     kernel_folder.chmod(0o777)
 
 
-def run(runtime: RuntimeDir, own: OwnRecord, ready: int) -> None:
+def run(runtime: RuntimeDir, spill_dir: Path, own: OwnRecord, ready: int) -> None:
     """Until the relay is to end. Tells ``ready`` (a pipe) its record's line, or what went wrong."""
     _become_relay()
-    relay = _made(runtime, own)
+    spill = Spill(_room(spill_dir, own.request))
+    relay = _made(runtime, own, spill)
     own.write()
     os.write(ready, b"ready")
     os.close(ready)
@@ -60,6 +67,12 @@ def run(runtime: RuntimeDir, own: OwnRecord, ready: int) -> None:
         relay.run()
     finally:
         relay.close()
+        spill.close()
+
+
+def _room(spill_dir: Path, request: RelayRequest) -> SpillRoom:
+    bounds = RoomBounds(request.store_bytes, request.user_store_bytes, request.all_store_bytes)
+    return SpillRoom(spill_dir, request.user, request.kernel_id, bounds)
 
 
 def _become_relay() -> None:
@@ -81,22 +94,23 @@ def _give_memory_back() -> None:
     ctypes.CDLL(None).malloc_trim(0)
 
 
-def _made(runtime: RuntimeDir, own: OwnRecord) -> Relay:
+def _made(runtime: RuntimeDir, own: OwnRecord, spill: Spill) -> Relay:
     request, folder = own.request, own.folder
     context: zmq.Context[Any] = zmq.Context()
     loop = Loop()
     front = Front(context, folder / "f", (request.curve_publickey, request.curve_secretkey))
-    back = Back(context, folder / "k" / "s", own.identity.encode())
+    spares = SpareNames(folder / "b", tuple(FRONT_PORTS.values()))
+    back = Back(context, folder / "k" / "s", own.identity.encode(), spares)
     signer = Signer(request.key, request.signature_scheme, new_id())
-    spill = Spill(folder / "spill")
-    store = Store(Bounds(request.memory_bytes, request.store_bytes), spill, _notice_maker(signer, request.store_bytes))
+    store = Store(Bounds(request.memory_bytes, request.store_bytes or _NO_BOUND), spill, _notice_maker(signer))
     delivery = Delivery(store)
     tracker = ActivityTracker(time.time())
     traffic = Traffic(loop, front, back, store, delivery, signer, tracker, own.prefix.encode(), request.unread_bytes)
     traffic.is_kept = request.gateway is not None
     if request.tells_agent:
         traffic.teller = AgentTeller(loop, runtime.agent_socket, request.kernel_id, _told(tracker))
-    relay = Relay(loop, own, back, traffic, lambda: _describe(store, spill, traffic.unread), _give_memory_back)
+    place = RelayFolder(own, front, back)
+    relay = Relay(loop, own, place, back, traffic, lambda: _describe(store, spill, traffic.unread), _give_memory_back)
     relay.chores = _chores(traffic, signer, own)
     relay.links = traffic.links = Links(loop, listen(folder / "link.sock"), store, delivery, relay)
     relay.prepare()
@@ -108,7 +122,11 @@ def _chores(traffic: Traffic, signer: Signer, own: OwnRecord) -> Sequence[Chore]
     teller, request = traffic.teller, own.request
     if teller is None:
         return ()
-    chores: list[Chore] = [Notices(traffic, signer, teller)] if request.waiting_notice else []
+    chores: list[Chore] = [Reserver(traffic, own, teller)]
+    if request.waiting_notice:
+        notices = Notices(traffic, signer, teller)
+        traffic.before_iopub = notices.passes
+        chores.append(notices)
     if request.trim:
         traffic.own = OwnRequests(signer)
         chores.append(Trimmer(traffic, traffic.own, teller, request.kernel_id, own.folder / "k"))
@@ -124,11 +142,11 @@ def _told(tracker: ActivityTracker) -> Any:
     return state
 
 
-def _notice_maker(signer: Signer, store_bytes: int) -> Any:
-    def make(parent: bytes, msg_id: str, messages: int, lost_bytes: int) -> list[bytes]:
+def _notice_maker(signer: Signer) -> Any:
+    def make(parent: bytes, msg_id: str, messages: int, lost_bytes: int, why: str) -> list[bytes]:
         text = (
             f"\n[Aliquot: {messages} messages ({lost_bytes / 1e6:.1f} MB) of this cell's output are missing here. "
-            f"More than {store_bytes / 1e6:.0f} MB waited while nobody was connected.]\n"
+            f"{why}.]\n"
         )
         return signer.message("stream", {"name": "stderr", "text": text}, parent, msg_id)
 

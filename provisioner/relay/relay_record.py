@@ -35,12 +35,17 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "trim": (bool,),
     "memory_bytes": (int,),
     "store_bytes": (int,),
+    "user": (str,),
+    "user_store_bytes": (int,),
+    "all_store_bytes": (int,),
     "unread_bytes": (int,),
     "log_bytes": (int,),
     "facts": (dict,),
     "curve_publickey": (str,),
     "curve_secretkey": (str,),
 }
+# Of relay.json: what clients are not told.
+PRIVATE_FIELDS = frozenset({"request", "identity", "prefix", "has_joined", "reason"})
 
 
 def read_request(found: Any) -> RelayRequest:
@@ -66,6 +71,8 @@ class OwnRecord:
         self.kernel_id = request.kernel_id
         self.facts: Mapping[str, Any] = request.facts
         self.kernel: ProcessId | None = None
+        self.has_joined = False  # that kernel, whose sockets' names were there then
+        self.reason = ""  # why the relay ends that kernel
         self.epoch = new_id()
         self.identity = f"relay-{new_id()}"
         self.prefix = f"link-{new_id()}-"
@@ -100,9 +107,19 @@ class OwnRecord:
         """The kernel's own connection file."""
         return connection_info(self.folder / "k" / "s", self.request)
 
+    def started(self, kernel: ProcessId) -> None:
+        """Another kernel runs from now on."""
+        self.kernel, self.has_joined, self.reason = kernel, False, ""
+
     def write(self) -> None:
         """Raises OSError."""
-        own = {"identity": self.identity, "prefix": self.prefix, "request": {**asdict(self.request), "facts": {}}}
+        own = {
+            "identity": self.identity,
+            "prefix": self.prefix,
+            "request": {**asdict(self.request), "facts": {}},
+            "has_joined": self.has_joined,
+            "reason": self.reason,
+        }
         write_relay_fields(self.folder, {**self.public(), **own})
 
     def _take_over(self, kept: Mapping[str, Any]) -> None:
@@ -111,5 +128,6 @@ class OwnRecord:
             self.kernel = None if kernel is None else ProcessId(int(kernel["pid"]), int(kernel["start_time_ticks"]))
             self.identity, self.prefix = str(kept["identity"]), str(kept["prefix"])
             self.facts = dict(kept["facts"])
+            self.has_joined, self.reason = bool(kept.get("has_joined")), str(kept.get("reason", ""))
         except (KeyError, TypeError, ValueError) as error:
             raise UnreadableRecordError(f"{self.folder} holds no record that can be taken over: {error!r}") from error

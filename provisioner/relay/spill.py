@@ -1,4 +1,7 @@
-"""Messages on disk: appended to files that are removed when nothing in them is wanted. Owns the spill folder."""
+"""Messages on disk: appended to files that are removed when nothing in them is wanted. Owns the spill folder.
+
+A file has the size that its relay claimed of the room for all relays, before anything is written to it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .spill_room import SpillRoom
+
 SEGMENT_BYTES = 32 << 20
+_CLAIM_BYTES = 4 << 20
 _COUNT = struct.Struct(">I")
 
 
@@ -29,7 +35,18 @@ class _Segment:
         self.path = path
         self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self.end = 0
+        self.claimed = 0
         self.wanted = 0
+
+    def claim(self, count: int) -> None:
+        """Take so many bytes more of the disk. Raises OSError."""
+        os.posix_fallocate(self.descriptor, self.claimed, count)
+        self.claimed += count
+
+    def give_back(self) -> None:
+        """Nothing more is written here."""
+        os.ftruncate(self.descriptor, self.end)
+        self.claimed = self.end
 
     def remove(self) -> None:
         os.close(self.descriptor)
@@ -38,10 +55,10 @@ class _Segment:
 
 
 class Spill:
-    """``write`` raises OSError where the disk is full; nothing is kept of that message then."""
+    """``write`` raises OSError where the disk or the room is full; nothing is kept of that message then."""
 
-    def __init__(self, folder: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
-        self._folder = folder
+    def __init__(self, room: SpillRoom, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self._room = room
         self._segment_bytes = segment_bytes
         self._segments: dict[int, _Segment] = {}
         self._last = 0
@@ -52,12 +69,11 @@ class Spill:
 
     def write(self, frames: Sequence[Any]) -> Place:
         """Append one message."""
-        segment = self._segments.get(self._last)
-        if segment is None or segment.end >= self._segment_bytes:
-            segment = self._new_segment()
         lengths = [len(frame) for frame in frames]
         head = _COUNT.pack(len(lengths)) + struct.pack(f">{len(lengths)}Q", *lengths)
-        place = Place(self._last, segment.end, len(head) + sum(lengths))
+        length = len(head) + sum(lengths)
+        segment = self._segment_for(length)
+        place = Place(self._last, segment.end, length)
         at = segment.end
         for part in (head, *frames):
             at = _write_all(segment.descriptor, part, at)
@@ -90,12 +106,36 @@ class Spill:
         for segment in self._segments.values():
             segment.remove()
         self._segments.clear()
+        self._room.close()
 
-    def _new_segment(self) -> _Segment:
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        self._last += 1
-        segment = self._segments[self._last] = _Segment(self._folder / f"{self._last}")
+    def _segment_for(self, length: int) -> _Segment:
+        """The file to append so many bytes to, which has them claimed."""
+        segment = self._segments.get(self._last)
+        if segment is None or segment.end >= self._segment_bytes:
+            return self._new_segment(segment, length)
+        least = segment.end + length - segment.claimed
+        if least > 0:
+            with self._room.claim(least, self._wish(least, self._segment_bytes - segment.end)) as claimed:
+                segment.claim(claimed)
         return segment
+
+    def _new_segment(self, former: _Segment | None, length: int) -> _Segment:
+        with self._room.claim(length, self._wish(length, self._segment_bytes)) as claimed:
+            if former is not None:
+                former.give_back()
+            segment = _Segment(self._room.folder / f"{self._last + 1}")
+            try:
+                segment.claim(claimed)
+            except OSError:
+                segment.remove()
+                raise
+        self._last += 1
+        self._segments[self._last] = segment
+        return segment
+
+    def _wish(self, least: int, most: int) -> int:
+        """Claims are few, and what is claimed and not needed is little."""
+        return max(least, min(_CLAIM_BYTES, most))
 
 
 def _write_all(descriptor: int, part: Any, at: int) -> int:

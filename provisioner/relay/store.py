@@ -12,12 +12,13 @@ from typing import Any
 
 from .messages import PARENT, new_id, read_object
 from .spill import Place, Spill
+from .spill_room import SpillFullError
 
 # An index entry stays in memory when its message is on disk: their number is bounded, too.
 MOST_MESSAGES = 250_000
 
-# parent header, msg_id of the notice, messages, bytes -> the notice's frames
-MakeNotice = Callable[[bytes, str, int, int], list[bytes]]
+# parent header, msg_id of the notice, messages, bytes, why -> the notice's frames
+MakeNotice = Callable[[bytes, str, int, int, str], list[bytes]]
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,23 @@ class Bounds:
     store_bytes: int
     most_messages: int = MOST_MESSAGES
 
+    @property
+    def why(self) -> str:
+        """Return the notice about a message that passed them."""
+        return (
+            f"More than {self.store_bytes / 1e6:.0f} MB or {self.most_messages} messages waited for a client "
+            "(c.Limits.unsent_output_bytes)"
+        )
+
 
 class Notice:
     """Stands where the first dropped output of a request was."""
 
-    __slots__ = ("bytes", "messages", "msg_id", "parent")
+    __slots__ = ("bytes", "messages", "msg_id", "parent", "why")
 
-    def __init__(self, parent: bytes) -> None:
+    def __init__(self, parent: bytes, why: str) -> None:
         self.parent = parent
+        self.why = why
         self.msg_id = new_id()
         self.messages = 0
         self.bytes = 0
@@ -79,6 +89,8 @@ class Store:
         self._make_notice = make_notice
         self._entries: dict[int, Entry] = {}
         self._outputs: deque[int] = deque()  # may name entries that are gone
+        self._why = ""  # of what was dropped last
+        self._missing: int | None = None  # bytes on disk, when a file was given back last for a message that waits yet
         self._sheltered: list[int] = []  # outputs that were in flight when the oldest were to go
         self._notices: dict[str, int] = {}  # by the parent's msg_id: the seq of a notice that was not sent yet
         self._next = 1
@@ -122,6 +134,7 @@ class Store:
         if self._has_too_much_in_memory() and not entry.flights and entry.frames is not None:
             self._move_to_disk(entry)
         while self._entries and self._is_over():
+            self._why = self._bounds.why
             if not self._drop_one():
                 return
 
@@ -141,7 +154,7 @@ class Store:
         if entry.notice is not None:
             notice = entry.notice
             self._notices.pop(_parent_id(notice.parent), None)  # what is dropped from now on needs another notice
-            return self._make_notice(notice.parent, notice.msg_id, notice.messages, notice.bytes)
+            return self._make_notice(notice.parent, notice.msg_id, notice.messages, notice.bytes, notice.why)
         if entry.frames is not None:
             return entry.frames
         assert entry.place is not None
@@ -175,14 +188,54 @@ class Store:
         return self._total > self._bounds.store_bytes or len(self._entries) > self._bounds.most_messages
 
     def _move_to_disk(self, entry: Entry) -> None:
+        """Write it, or drop something: what lies on disk goes only where its room is all that is missing."""
+        while entry.frames is not None and self._has_too_much_in_memory():
+            error = self._write(entry)
+            if error is None:
+                return
+            now_missing = error.missing_bytes if isinstance(error, SpillFullError) else None
+            if not self._spill.segments:
+                if not self._drop_one():  # all that waits is in memory
+                    self._drop(entry)
+            elif now_missing is None or (self._missing is not None and now_missing >= self._missing):
+                self._do_without_disk(entry)
+            else:
+                self._missing = now_missing if self._free_a_file(entry) else None
+
+    def _free_a_file(self, entry: Entry) -> bool:
+        """A bound was passed: the oldest goes, until a file or some memory is free; tells whether a file is."""
+        segments = self._spill.segments
+        while entry.frames is not None and self._spill.segments == segments and self._has_too_much_in_memory():
+            if not self._drop_one():
+                self._drop(entry)
+        return self._spill.segments != segments
+
+    def _do_without_disk(self, entry: Entry) -> None:
+        """Drop a new output; what is no output stays, as long as outputs in memory can go for it."""
+        if entry.is_output:
+            return self._drop(entry)
+        for other in list(self):
+            if not self._has_too_much_in_memory():
+                return
+            if other.is_output and other.frames is not None and not other.flights:
+                self._drop(other)
+        if self._has_too_much_in_memory():
+            self._drop(entry)
+
+    def _write(self, entry: Entry) -> OSError | None:
+        """Move its frames to disk; what the disk says against it."""
         assert entry.frames is not None
         try:
             entry.place = self._spill.write(entry.frames)
-        except OSError:
-            self._drop(entry)  # the disk is full: the same as a bound that was passed
-            return
+        except OSError as error:
+            self._why = (
+                error.why if isinstance(error, SpillFullError) else f"The disk did not take it: {error.strerror}"
+            )
+            return error
         entry.frames = None
         self._memory -= entry.size
+        self._missing = None
+        return None
 
     def _drop_one(self) -> bool:
         while self._outputs:
@@ -220,7 +273,7 @@ class Store:
         noticed = self._entries.get(self._notices.get(parent_id, 0))
         if noticed is None or noticed.notice is None:
             noticed = Entry(seq, "iopub", None, 0, False)
-            noticed.notice = Notice(parent)
+            noticed.notice = Notice(parent, self._why)
             self._entries[seq] = noticed
             self._notices[parent_id] = seq
         else:

@@ -6,7 +6,8 @@ The kernel's life is `relay`'s, links are `links`', what waits is `store`'s.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from .activity import ActivityTracker
@@ -29,11 +30,11 @@ from .messages import (
     named_cell,
     read_object,
     read_question,
-    read_request,
 )
 from .own_requests import OwnRequests
 from .protocol import charge
 from .refusals import CommWords, answers, content_of, parent_of, unread_words
+from .state_reads import StateReads
 from .store import Entry, Store
 from .unread import Unread
 from .wire import receive, send, send_now
@@ -76,17 +77,19 @@ class Traffic:
         self._fresh_bytes = 0
         self._told_refused = 0
         self._comm_words = CommWords()
+        self._reads = StateReads()
         self._topics: set[bytes] = set()
         self.tracker = tracker
         self.teller: AgentTeller | None = None
         self.own: OwnRequests | None = None
+        self.before_iopub: Callable[[bytes, Sequence[Any]], None] | None = None  # is given each header and message
         self.links: Links | None = None
         self.is_kept = False
         self.has_news = False  # of activity
         self._doubts = Doubts(time.time())
         self.started_at = 0.0  # of this run of the kernel: seconds since the epoch
         for channel in _REQUEST_CHANNELS:
-            loop.watch(front.sockets[channel], self._handler(self._from_client, channel))
+            loop.watch(front.sockets[channel], partial(self._from_client, channel))
         loop.watch(front.sockets["hb"], self._from_heart)
         loop.watch(front.sockets["iopub"], self._subscribed)
 
@@ -122,7 +125,7 @@ class Traffic:
 
     def _watch_kernel(self, channel: str, is_full: bool) -> None:
         events = READ | WRITE if is_full else READ
-        self._loop.watch(self._back.sockets[channel], self._handler(self._from_kernel, channel), events)
+        self._loop.watch(self._back.sockets[channel], partial(self._from_kernel, channel), events)
 
     def release(self) -> None:
         """The kernel is ready: what waited for it goes there."""
@@ -181,7 +184,7 @@ class Traffic:
         """``session``: of a link, empty for a client of the front."""
         request = None
         if delimiter >= 0 and channel != "stdin" and self._signer.is_signed(frames[delimiter:]):
-            request = read_request(read_object(frames[delimiter + HEADER]), channel)
+            request = self._reads.request(frames[delimiter:], channel)
         elif delimiter >= 0 and self.tracker.is_asking and self._signer.is_signed(frames[delimiter:]):
             self._answers_input()
         if request is not None and request.is_for_one_kernel:
@@ -299,13 +302,14 @@ class Traffic:
 
     def _broadcast(self, frames: Sequence[Any]) -> None:
         """To who is there first; what it tells of the kernel is read afterwards, and no more of it than needed."""
-        if self.own is not None and self.own.may_be_heard and self.own.took_status(frames[find_delimiter(frames) :]):
+        message = frames[find_delimiter(frames) :]
+        if self.own is not None and self.own.may_be_heard and self.own.took_status(message):
             return
+        header = message[HEADER].bytes if len(message) > CONTENT else b""
+        if header and self.before_iopub is not None:
+            self.before_iopub(header, message)
         if self._topics:
             send(self._front.sockets["iopub"], frames)
-        delimiter = find_delimiter(frames)
-        message = frames[delimiter:] if delimiter >= 0 else []
-        header = message[HEADER].bytes if len(message) > CONTENT else b""
         if not header:
             return
         is_output = False
@@ -316,7 +320,7 @@ class Traffic:
             return
         else:
             is_output = not any(mark in header for mark in _NO_OUTPUT)
-            self.tracker.saw_output(time.time())
+            self.tracker.saw_output(time.time(), message[PARENT])
         self._keep("iopub", None, message, is_output)
 
     def _status(self, header: bytes, message: Sequence[Any]) -> None:
@@ -384,10 +388,6 @@ class Traffic:
     def _to_heart(self, _events: int) -> None:
         while (frames := receive(self._back.sockets["hb"])) is not None:
             send(self._front.sockets["hb"], frames)
-
-    @staticmethod
-    def _handler(method: Any, channel: str) -> Any:
-        return lambda events: method(channel, events)
 
 
 def activity_record(tracker: ActivityTracker) -> Mapping[str, Any]:

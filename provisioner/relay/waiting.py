@@ -1,6 +1,7 @@
-"""What a cell is told while its kernel waits for GPU memory, and when. Pure: time is an argument, sending another's.
+"""Decide what a cell is told while its kernel waits for GPU memory, and when. Pure: time is an argument.
 
-Sparing: one line after a second, one more each ten seconds, one when the memory is back after a wait that was long.
+A cell that has shown nothing gets one line after a second, and a newer one in its place each ten seconds. The line is
+taken back when the wait is over, before the cell's first output, and before its end: no notebook keeps it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from .activity import RunningCell
 
 _FIRST_SECONDS = 1.0
 _NEXT_SECONDS = 10.0
-_LONG_SECONDS = 5.0
 _LONGEST_WORD = 200
 _WORDS = {
     "coming": "it is being copied back",
@@ -50,72 +50,79 @@ def read_lease(event: Mapping[str, Any], now: float) -> Lease:
 
 @dataclass
 class _Told:
-    """One cell's. ``since``: of the wait it was told of, None when that is over."""
+    """The line that a cell shows, told at ``last``."""
 
-    since: float | None
+    cell: RunningCell
     last: float
 
 
 class WaitingNotices:
-    """``due`` gives each line once. Times are seconds since the epoch, as the tracker's."""
+    """Gives each line once, and each told cell once to be taken back. Times are seconds since the epoch."""
 
     def __init__(self) -> None:
         self._lease: Lease | None = None
         self._told: dict[str, _Told] = {}
+        self._quiet: dict[str, float] = {}  # of cells whose line was taken back: not before this is there another
 
     @property
     def is_needed(self) -> bool:
         """Whether anything may be due: in nearly every turn of a relay, nothing is."""
-        return bool(self._told) or (self._lease is not None and self._lease.waits_since is not None)
+        return bool(self._told or self._quiet) or self._waits_since is not None
+
+    @property
+    def has_told(self) -> bool:
+        """True while a cell shows a line."""
+        return bool(self._told)
 
     def heard(self, event: Mapping[str, Any] | None, now: float) -> None:
-        """None: the agent went away. Until it is back, nobody knows what is waited for."""
+        """None: the agent went away. Until it is back, it is not known what the kernel waits for."""
         self._lease = None if event is None else read_lease(event, now)
 
     def due(self, cells: Iterable[RunningCell], now: float) -> list[tuple[RunningCell, str]]:
-        """Who is to be told what now. ``cells``: all that run; one that does not is forgotten."""
-        running = list(cells)
+        """Return the lines to write now, in the place of those before. ``cells``: running, and with no output yet."""
         lines = []
-        for cell in running:
-            text = self._text(cell, now)
-            if text:
-                lines.append((cell, text))
-        if self._told:
-            here = {cell.msg_id for cell in running}
-            self._told = {msg_id: told for msg_id, told in self._told.items() if msg_id in here}
+        for cell in cells:
+            if self._waits_since is not None and now >= self._next(cell, self._waits_since):
+                lines.append((cell, self._text(cell, self._waits_since, now)))
+                self._told[cell.msg_id] = _Told(cell, now)
         return lines
+
+    def over(self, cells: Iterable[RunningCell], now: float) -> list[RunningCell]:
+        """Return the cells whose line is to be taken back: their wait or they themselves are over. Forget others."""
+        here = {cell.msg_id for cell in cells}
+        self._quiet = {msg_id: until for msg_id, until in self._quiet.items() if msg_id in here}
+        ended = [name for name in self._told if self._waits_since is None or name not in here]
+        return [cell for name in ended if (cell := self.take_back(name, now)) is not None]
+
+    def take_back(self, msg_id: str, now: float) -> RunningCell | None:
+        """Forget the line that this cell shows; None: it shows none."""
+        told = self._told.pop(msg_id, None)
+        if told is None:
+            return None
+        self._quiet[msg_id] = told.last + _NEXT_SECONDS
+        return told.cell
 
     def due_in(self, cells: Iterable[RunningCell], now: float) -> float | None:
         """Seconds until a line may be due; None: not before something happens."""
-        if self._lease is None or self._lease.waits_since is None:
+        since = self._waits_since
+        if since is None:
             return None
-        return min((max(0.0, self._next(cell, self._lease.waits_since) - now) for cell in cells), default=None)
+        return min((max(0.0, self._next(cell, since) - now) for cell in cells), default=None)
+
+    @property
+    def _waits_since(self) -> float | None:
+        return None if self._lease is None else self._lease.waits_since
 
     def _next(self, cell: RunningCell, waits_since: float) -> float:
         told = self._told.get(cell.msg_id)
         first = max(cell.began, waits_since) + _FIRST_SECONDS
-        return first if told is None else max(first, told.last + _NEXT_SECONDS)
+        return max(first, self._quiet.get(cell.msg_id, first) if told is None else told.last + _NEXT_SECONDS)
 
-    def _text(self, cell: RunningCell, now: float) -> str:
-        lease, told = self._lease, self._told.get(cell.msg_id)
-        if lease is None:
-            return ""
-        if lease.waits_since is None:
-            return "" if told is None else self._came_back(told, now)
-        if now < self._next(cell, lease.waits_since):
-            return ""
-        since = max(cell.began, lease.waits_since)
-        is_first = told is None or told.since is None
-        self._told[cell.msg_id] = _Told(since, now)
-        begin = "waiting for GPU memory" if is_first else f"still waiting for GPU memory after {now - since:.0f} s"
-        return f"[Aliquot: {begin}{_facts(lease)}]\n"
-
-    def _came_back(self, told: _Told, now: float) -> str:
-        since, told.since = told.since, None
-        if since is None or now - since < _LONG_SECONDS:
-            return ""
-        told.last = now
-        return f"[Aliquot: GPU memory is there after {now - since:.0f} s]\n"
+    def _text(self, cell: RunningCell, waits_since: float, now: float) -> str:
+        is_first = cell.msg_id not in self._told
+        since = now - max(cell.began, waits_since)
+        begin = "waiting for GPU memory" if is_first else f"still waiting for GPU memory after {since:.0f} s"
+        return f"[Aliquot: {begin}{_facts(self._lease)}]\n" if self._lease is not None else ""
 
 
 def _facts(lease: Lease) -> str:

@@ -16,6 +16,7 @@ from aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir
 from aliquot.provisioner.container_plan import LABEL_PREFIX, Pull
 from aliquot.provisioner.container_spec import RUNTIME_DIR_LABEL
 from aliquot.provisioner.errors import LaunchError
+from aliquot.provisioner.relay.spill_room import SPILL_VARIABLE
 from docker import APIClient
 from docker.errors import APIError
 
@@ -26,6 +27,8 @@ RELAY_HOST_LABEL = f"{LABEL_PREFIX}relay-host"
 _ANSWER_SECONDS = 20.0
 _LOOK_AGAIN_SECONDS = 0.05
 _CONFLICT = 409
+_SPILL = "/var/spill/output"
+_SPILL_OPTIONS = "rw,nosuid,nodev,noexec,mode=1777,size=2g"
 
 
 def relay_host_name(runtime: RuntimeDir) -> str:
@@ -43,17 +46,18 @@ def relay_host_body(image: str, runtime: RuntimeDir, user: str) -> dict[str, Any
         "Cmd": ["aliquot", "relay", "--runtime-dir", folder],
         "User": user,
         "WorkingDir": "/",
-        "Env": ["HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1"],
+        "Env": ["HOME=/tmp", "PYTHONDONTWRITEBYTECODE=1", f"{SPILL_VARIABLE}={_SPILL}"],
         "Labels": {RELAY_HOST_LABEL: "1", RUNTIME_DIR_LABEL: folder},
         "HostConfig": {
             "Mounts": [mount],
-            "Tmpfs": {"/tmp": "rw,nosuid,nodev,mode=1777"},
+            # Output that waits has a bound of its own, and no part of the runtime folder.
+            "Tmpfs": {"/tmp": "rw,nosuid,nodev,mode=1777", os.path.dirname(_SPILL): _SPILL_OPTIONS},
             # Gateways tell a living relay by its pid.
             "PidMode": "host",
             "NetworkMode": "none",
             "CapDrop": ["ALL"],
-            # A socket that a kernel of another user made is opened by who may write to it.
-            "CapAdd": ["DAC_OVERRIDE"] if user.startswith("0:") else [],
+            # The socket of another user's kernel: root may write to it by the first, and name it again by the second.
+            "CapAdd": ["DAC_OVERRIDE", "FOWNER"] if user.startswith("0:") else [],
             "SecurityOpt": ["no-new-privileges"],
             "ReadonlyRootfs": True,
             "RestartPolicy": {"Name": "always"},

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aliquot.gpu_hook.paths import RuntimeDir
 from aliquot.provisioner.container_plan import ContainerLimits
-from aliquot.provisioner.endings import ProcessEnd
+from aliquot.provisioner.endings import UNREACHABLE, ProcessEnd
 from aliquot.provisioner.errors import LaunchError, RelayError
 from aliquot.provisioner.launch_spec import LaunchSpec
 from aliquot.provisioner.relay.client import spawn
@@ -117,6 +117,7 @@ def process_end(ended: Ended) -> ProcessEnd:
         ended.at,
         ended.last_words,
         is_orphaned=ended.reason == "orphaned",
+        is_unreachable=ended.reason == UNREACHABLE,
     )
 
 

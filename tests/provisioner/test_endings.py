@@ -50,6 +50,7 @@ def told(found: ProcessEnd | None, asked: Asked | None = None) -> tuple[str, str
         (ProcessEnd(), "crash", "nobody saw how it ended"),
         (None, "crash", "nobody saw how it ended"),
         (ProcessEnd(exit_code=0, is_orphaned=True), "orphaned", "no gateway came back for it in time"),
+        (ProcessEnd(signal=9, is_unreachable=True), "crash", "files of its sockets had been removed"),
     ],
 )
 def test_a_kernel_that_nobody_ended_is_told_by_how_its_process_went(
@@ -116,6 +117,7 @@ def test_what_a_relay_wrote_of_a_real_process_is_read_as_it_was() -> None:
     assert ending.message.endswith("last words: oh")
     assert relay_end({}) == ProcessEnd()
     assert relay_end({"reason": "orphaned", "signal": 15}).is_orphaned
+    assert relay_end({"reason": "unreachable", "signal": 9}).is_unreachable
     assert status_end(os.waitstatus_to_exitcode(3 << 8)).exit_code == 3
 
 

@@ -56,8 +56,8 @@ def test_the_relays_sockets_survive_the_managers_clean_up(a_relay: RelayRecord) 
     manager.cleanup_ipc_files()
     assert not list(a_relay.folder.glob("c-*"))
     assert len(list(a_relay.folder.glob("f-*"))) == 5
-    keep_links(a_relay)
-    keep_links(a_relay)
+    keep_links(a_relay.folder)
+    keep_links(a_relay.folder)
     assert len(list(a_relay.folder.glob("c-*"))) == 5
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from aliquot.gpu_hook.client import AgentClient, KernelGrant
 from aliquot.provisioner import errors
 from aliquot.provisioner.granting import user_name
 from jupyter_client.manager import AsyncKernelManager, KernelManager
@@ -165,7 +166,52 @@ def test_a_start_that_cannot_be_says_why_and_holds_nothing(
 
 def test_a_user_over_the_local_limit_is_refused(a_node: Any, kernelspecs: Any) -> None:
     manager = a_manager(kernelspecs, "python3.gpu-0.5", local_limit="0.25")
-    asyncio.run(_refused(manager, errors.LimitError, "asked 0.5 GPU", "may hold 0.25 in all", "local_limit"))
+    asyncio.run(_refused(manager, errors.LimitError, "Requested 0.5 GPU", "may hold 0.25 in all", "local_limit"))
+
+
+async def _start_both(kernelspecs: Any) -> list[AsyncKernelManager]:
+    """Start two kernels of half a GPU at once, of a user who may hold one; return those that run."""
+    managers = [a_manager(kernelspecs, "light.gpu-0.5", local_limit="0.5") for _ in range(2)]
+    results = await asyncio.gather(*(manager.start_kernel() for manager in managers), return_exceptions=True)
+    refused = [error for error in results if error is not None]
+    assert refused, "both were started"
+    assert [type(error) for error in refused] == [errors.LimitError] * len(refused), refused
+    return [manager for manager, error in zip(managers, results, strict=True) if error is None]
+
+
+def test_two_starts_at_once_do_not_pass_the_local_limit_together(a_node: Any, kernelspecs: Any) -> None:
+    async def scene() -> None:
+        (runs,) = await _start_both(kernelspecs)
+        assert list(a_node.kernels()) == [runs.kernel_id]
+        await runs.shutdown_kernel(now=True)
+
+    asyncio.run(scene())
+
+
+def test_an_agent_that_knows_no_limit_is_not_passed_either(
+    a_node: Any, kernelspecs: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve = AgentClient.reserve
+
+    async def reserve_of_before(self: AgentClient, *words: Any, owner_limit: int, **fields: Any) -> KernelGrant:
+        return await reserve(self, *words, **fields)
+
+    monkeypatch.setattr(AgentClient, "reserve", reserve_of_before)
+
+    async def scene() -> None:
+        runs = await _start_both(kernelspecs)
+        until(lambda: list(a_node.kernels()) == [manager.kernel_id for manager in runs])
+        for manager in runs:
+            await manager.shutdown_kernel(now=True)
+        until(lambda: a_node.kernels() == {})
+        alone = a_manager(kernelspecs, "light.gpu-0.5", local_limit="0.5")
+        await alone.start_kernel()
+        await _refused(
+            a_manager(kernelspecs, "light.gpu-0.5", local_limit="0.5"), errors.LimitError, "would hold 1 GPU"
+        )
+        await alone.shutdown_kernel(now=True)
+
+    asyncio.run(scene())
 
 
 def test_without_a_gateway_production_may_be_kept_back(a_node: Any, kernelspecs: Any) -> None:

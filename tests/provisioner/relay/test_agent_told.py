@@ -8,7 +8,8 @@ import signal
 from typing import Any
 
 from aliquot.gpu_hook.client import AgentClient
-from relay_house import Gateway, House, until
+from aliquot.provisioner.relay.client import read_relay_record, spawn
+from relay_house import Gateway, House, ipykernel, until
 from scripted_agent import Agent
 
 
@@ -102,6 +103,47 @@ def test_an_agent_that_comes_back_is_told_the_present_state(a_house: House) -> N
         gateway.request("input_reply", {"value": ""}, "stdin")
         await gateway.idle(cell)
         await until(lambda: agents[1].work == 0)
+
+    try:
+        asyncio.run(scene())
+    finally:
+        for agent in agents:
+            agent.close()
+
+
+GRANT = {
+    "owner": "ada",
+    "hundredths": 25,
+    "memory_limit": None,
+    "workload_class": "production",
+    "residency": "off",
+    "devices": [{"uuid": "GPU-1", "index": 0, "hundredths": 25, "quota_bytes": 1 << 30, "guarantee_bytes": None}],
+}
+
+
+def test_an_agent_that_was_away_at_the_start_is_asked_for_the_reservation_and_told_the_process(a_house: House) -> None:
+    agents: list[Agent] = []
+
+    async def scene() -> None:
+        record = await a_house.kernel(tells_agent=True, facts={"grant": GRANT, "label": "a.ipynb"})
+        agents.append(Agent(a_house.runtime.agent_socket))
+        await until(lambda: agents[0].asked("bind"))
+        assert record.kernel is not None
+        (reserve,), (bind,) = agents[0].asked("reserve"), agents[0].asked("bind")
+        want_reserve = {name: GRANT[name] for name in ("owner", "hundredths", "memory_limit", "residency")}
+        want_reserve |= {"kernel_id": record.kernel_id, "label": "a.ipynb"}
+        want_reserve["placement"] = [{"uuid": "GPU-1", "hundredths": 25}]
+        assert {name: reserve[name] for name in want_reserve} == want_reserve
+        assert {name: bind[name] for name in vars(record.kernel)} == vars(record.kernel)
+        assert reserve["id"] < bind["id"]
+        # Another agent, which knows nothing, and another process.
+        agents[0].close()
+        agents.append(Agent(a_house.runtime.agent_socket))
+        await until(lambda: agents[1].asked("bind"))
+        os.kill(record.kernel.pid, signal.SIGKILL)
+        await until(lambda: not read_relay_record(record.folder).has_living_kernel)
+        second = await spawn(record, ipykernel(record))
+        await until(lambda: agents[1].asked("bind")[-1]["pid"] == second.pid)
 
     try:
         asyncio.run(scene())

@@ -126,6 +126,42 @@ get_ipython().kernel.comm_manager.register_target('twice', opened)
     asyncio.run(scene())
 
 
+def test_a_page_that_reads_widgets_again_is_no_activity(a_house: House) -> None:
+    control, slider = (
+        "jupyter.widget.control",
+        "import ipywidgets; a_slider = ipywidgets.IntSlider(); print(a_slider.comm.comm_id)",
+    )
+
+    async def scene() -> None:
+        gateway = await Gateway(await a_house.kernel()).connect()
+        cell = gateway.execute(slider)
+        await gateway.idle(cell)
+        widget = gateway.outputs(cell).strip()
+        told = await gateway.until(lambda event: isinstance(event, client.Activity) and event.open == 0)
+        want_last = told.last
+        opening = {"comm_id": "c", "target_name": control, "data": {}}
+        await gateway.idle(gateway.request("comm_open", opening, metadata={"version": "1.0.0"}))
+        reads = [("c", "request_states"), (widget, "request_state")]
+        for comm, method in reads:
+            read = gateway.request("comm_msg", {"comm_id": comm, "data": {"method": method}})
+            await gateway.idle(read)
+            answers = [
+                m["content"]["data"]["method"]
+                for m in gateway.messages
+                if parent(m) == read and m["msg_type"] == "comm_msg"
+            ]
+            assert answers in (["update_states"], ["update"]), "the kernel answered"
+        await gateway.idle(gateway.request("comm_close", {"comm_id": "c", "data": {}}))
+        gateway.request("kernel_info_request", {})
+        told = await gateway.until(lambda event: isinstance(event, client.Activity) and event.open == 0)
+        assert (told.work, told.last) == (0, want_last)
+        moved = {"method": "update", "state": {"value": 7}}
+        gateway.request("comm_msg", {"comm_id": widget, "data": moved})
+        await gateway.until(lambda event: isinstance(event, client.Activity) and event.work == 1)
+
+    asyncio.run(scene())
+
+
 def test_control_answers_while_a_cell_runs(a_house: House) -> None:
     async def scene() -> None:
         gateway = await Gateway(await a_house.kernel()).connect()

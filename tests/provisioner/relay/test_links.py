@@ -45,6 +45,22 @@ async def execute_by_front(record: client.RelayRecord, code: str) -> str:
     return msg_id
 
 
+def test_a_page_that_reads_widgets_of_a_kernel_that_has_none_is_no_activity(a_house: House) -> None:
+    async def scene() -> None:
+        record = await a_house.kernel()
+        gateway = await Gateway(record).connect()
+        await gateway.done(gateway.execute("pass"))
+        want_last = (await soon(ask_status(record)))["activity"]["last"]
+        opening = {"comm_id": "c", "target_name": "jupyter.widget.control", "data": {}}
+        opened = gateway.request("comm_open", opening, metadata={"version": "1.0.0"})
+        read = gateway.request("comm_msg", {"comm_id": "c", "data": {"method": "request_states"}})
+        await gateway.idle(read)
+        await until(lambda: "No such comm" in gateway.outputs(opened))
+        assert (await soon(ask_status(record)))["activity"]["last"] == want_last
+
+    asyncio.run(scene())
+
+
 def test_what_was_printed_while_nobody_was_attached_comes_at_the_next_attach(a_house: House) -> None:
     async def scene() -> None:
         record = await a_house.kernel()

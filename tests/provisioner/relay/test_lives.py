@@ -75,6 +75,32 @@ def test_a_relay_that_was_killed_is_replaced_and_its_kernel_goes_on(a_house: Hou
     asyncio.run(scene())
 
 
+def test_links_go_on_while_a_relay_waits_for_how_a_kernel_of_another_relay_ended(a_house: House) -> None:
+    """A host that was started anew is not the kernel's parent, and never writes it: the relay waits its whole time."""
+
+    async def scene() -> None:
+        record = await a_house.kernel()
+        gateway = await Gateway(record).connect()
+        await gateway.idle(gateway.execute("x = 7"))
+        a_house.kill_host()
+        kill_and_wait(record.pid)
+        await a_house.start()
+        await until(lambda: client.read_relay_record(record.folder).pid != record.pid)
+        found = client.read_relay_record(record.folder)
+        await Gateway(found).connect()
+        assert found.kernel is not None
+        began = time.monotonic()
+        os.killpg(found.kernel.pid, signal.SIGKILL)
+        longest = 0.0
+        while client.read_ended(found) is None:
+            asked = time.monotonic()
+            await Gateway(found, session=f"s{asked}").connect(attach=False)
+            longest = max(longest, time.monotonic() - asked)
+        assert longest < (time.monotonic() - began) / 2, "no link waits for the host"
+
+    asyncio.run(scene())
+
+
 @pytest.mark.parametrize(
     ("code", "want_exit", "want_signal"),
     [
@@ -111,6 +137,30 @@ def test_the_kernel_ends_with_its_owner_and_nothing_is_left(a_house: House) -> N
             owner.kill()
         await until(lambda: not kernel_lives(record) and not lives(record))
         await until(lambda: not record.folder.exists())
+
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as owner:
+        try:
+            asyncio.run(scene(owner))
+        finally:
+            owner.kill()
+
+
+@pytest.mark.parametrize("ends_first", ["the kernel", "the kernel, then its relay", "the relay"])
+def test_nothing_outlives_a_kernel_and_its_owner(a_house: House, ends_first: str) -> None:
+    async def scene(owner: subprocess.Popen[bytes]) -> None:
+        ticks = start_time_ticks(owner.pid)
+        record = await a_house.kernel(gateway=None, owner_pid=owner.pid, owner_start_time_ticks=ticks)
+        async with a_client(record):
+            pass
+        if "kernel" in ends_first:
+            assert record.kernel is not None
+            os.killpg(record.kernel.pid, signal.SIGKILL)
+            await ended(record)
+        if "relay" in ends_first:
+            kill_and_wait(record.pid)
+        owner.kill()
+        await until(lambda: not kernel_lives(record) and not any(a_house.runtime.relays.iterdir()))
+        assert not client.read_relay_records(a_house.runtime)
 
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as owner:
         try:

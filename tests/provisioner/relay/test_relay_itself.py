@@ -130,7 +130,10 @@ def test_only_what_a_kernel_needs_is_open_to_others(a_house: House) -> None:
         async with a_client(record):
             pass
         modes = {p.relative_to(a_house.runtime.path): stat.S_IMODE(p.lstat().st_mode) for p in record.folder.rglob("*")}
-        inside = {path for path in modes if "k" in path.parts}
+        spares = {record.folder / f"b-{port}" for port in range(1, 6)}  # the kernel's sockets, with its mode
+        spares = {path.relative_to(a_house.runtime.path) for path in spares}
+        assert spares <= set(modes)
+        inside = {path for path in modes if "k" in path.parts} | spares
         assert modes[(record.folder / "k").relative_to(a_house.runtime.path)] == 0o777
         assert modes[record.kernel_connection_file.relative_to(a_house.runtime.path)] == 0o644
         assert not [path for path, mode in modes.items() if path not in inside and mode & 0o077]

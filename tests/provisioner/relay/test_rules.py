@@ -14,7 +14,9 @@ from aliquot.provisioner.relay.lives import (
     STEPS,
     Company,
     EndingSteps,
+    is_unjoinable,
     orphaned_at,
+    unreachable_at,
 )
 from aliquot.provisioner.relay.messages import (
     HEADER,
@@ -53,6 +55,25 @@ def test_cells_and_comms_are_work(kind: str) -> None:
     tracker = ActivityTracker(0.0)
     tracker.opened(Request("x", kind), 5.0)
     assert tracker.snapshot() == {"open": 1, "work": 1, "since": 5.0, "last": 5.0, "input": None}
+
+
+def test_what_is_printed_late_for_a_request_that_is_no_work_is_no_activity() -> None:
+    tracker = ActivityTracker(0.0)
+    for kind, reads_state, want_last in (("comm_info_request", False, 0.0), ("comm_open", True, 0.0)):
+        tracker.opened(Request(kind, kind, reads_state=reads_state), 1.0)
+        tracker.closed(kind, 2.0)
+        tracker.saw_output(2.2, b'{"msg_id": "%s"}' % kind.encode())
+        tracker.saw_output(2.3, b"{}")
+        assert tracker.last == want_last
+    tracker.saw_output(2.3, b'{"msg_id": "a thread of an old cell"}')
+    assert tracker.last == 2.3
+    tracker.opened(Request("cell", "execute_request"), 3.0)
+    tracker.closed("cell", 4.0)
+    tracker.saw_output(4.2, b'{"msg_id": "cell"}')
+    assert tracker.last == 4.2
+    for now, late in ((60.0, b'{"msg_id": "comm_open"}'), (61.0, b"{}")):
+        tracker.saw_output(now, late)
+        assert tracker.last == now, "it goes on by itself"
 
 
 def test_a_kernel_that_finishes_nothing_bounds_what_is_known_of_its_requests() -> None:
@@ -214,12 +235,20 @@ def test_dates_are_read_as_clients_write_them() -> None:
     assert read_request({"msg_id": "x", "msg_type": "y", "date": 3}, "shell") == Request("x", "y", None, "shell ")
 
 
-def test_an_orphan_that_no_gateway_could_find_is_one_soon() -> None:
-    company = Company(has_gateway=True, links=0, open=0, left_at=5.0, quiet_at=7.0, can_be_found=False)
-    assert orphaned_at(company, 86400.0) == 37.0
-    assert orphaned_at(company, 10.0) == 17.0
-    assert orphaned_at(replace(company, links=1), 86400.0) is None
-    assert orphaned_at(replace(company, open=1), 86400.0) is None
+@pytest.mark.parametrize("open_cells", [0, 1])
+@pytest.mark.parametrize("has_gateway", [True, False])
+def test_a_kernel_that_no_gateway_could_find_ends_soon_at_work_or_not(open_cells: int, has_gateway: bool) -> None:
+    company = Company(has_gateway=has_gateway, links=0, open=open_cells, left_at=5.0, quiet_at=99.0)
+    assert unreachable_at(company, lost_at=7.0) == 37.0
+    assert unreachable_at(replace(company, left_at=50.0), lost_at=7.0) == 80.0
+    assert unreachable_at(company, lost_at=None) is None
+    assert unreachable_at(replace(company, links=1), lost_at=7.0) is None
+
+
+def test_a_kernel_that_was_joined_once_is_looked_for_as_long_as_it_may_be_ending() -> None:
+    assert not is_unjoinable(True, looking_since=7.0, now=11.9)
+    assert is_unjoinable(True, looking_since=7.0, now=12.0)
+    assert not is_unjoinable(False, looking_since=7.0, now=99.0)
 
 
 def test_a_gateway_that_comes_is_told_of_open_cells_their_questions_and_the_last_that_ended() -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from aliquot.provisioner.relay import spill_room
 from aliquot.provisioner.relay.delivery import Delivery
 from aliquot.provisioner.relay.spill import Spill
+from aliquot.provisioner.relay.spill_room import RoomBounds, SpillRoom
 from aliquot.provisioner.relay.store import Bounds, Store
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -22,12 +29,16 @@ def message(parent: str, text: bytes) -> list[bytes]:
     return [b"<IDS|MSG>", b"", b"{}", json.dumps({"msg_id": parent}).encode(), b"{}", text]
 
 
-def make_notice(parent: bytes, msg_id: str, messages: int, lost_bytes: int) -> list[bytes]:
-    return [b"notice", parent, msg_id.encode(), str(messages).encode(), str(lost_bytes).encode()]
+def make_notice(parent: bytes, msg_id: str, messages: int, lost_bytes: int, why: str) -> list[bytes]:
+    return [b"notice", parent, msg_id.encode(), str(messages).encode(), str(lost_bytes).encode(), why.encode()]
+
+
+def a_spill(folder: Path, segment_bytes: int = 2000, most: int = 0) -> Spill:
+    return Spill(SpillRoom(folder / "spill", "ada", "kernel", RoomBounds(most)), segment_bytes)
 
 
 def a_store(folder: Path, memory: int = 1000, total: int = 10_000, most: int = 1000) -> Store:
-    return Store(Bounds(memory, total, most), Spill(folder / "spill", segment_bytes=2000), make_notice)
+    return Store(Bounds(memory, total, most), a_spill(folder), make_notice)
 
 
 def add(store: Store, number: int, size: int = 500, parent: str = "p", *, is_output: bool = True) -> int:
@@ -45,7 +56,7 @@ def test_what_is_too_much_for_memory_goes_to_disk_and_comes_back(tmp_path: Path)
     for entry in list(store):
         store.remove(entry.seq)
     assert (len(store), store.total_bytes, store.memory_bytes) == (0, 0, 0)
-    assert not list((tmp_path / "spill").iterdir())
+    assert not list((tmp_path / "spill").glob("*/*/*"))
 
 
 def test_beyond_the_bound_the_oldest_outputs_go_and_a_notice_stands_for_them(tmp_path: Path) -> None:
@@ -86,13 +97,86 @@ def test_a_disk_that_is_full_is_a_bound_that_was_passed(tmp_path: Path) -> None:
     for number in range(5):
         add(store, number)
     assert store.dropped_messages == 3
-    assert [store.load(entry)[-1] for entry in store if not entry.notice] == [b"0", b"1"]
+    assert [store.load(entry)[-1] for entry in store if not entry.notice] == [b"3", b"4"], "the oldest went"
+    (notice,) = [store.load(entry) for entry in store if entry.notice]
+    assert notice[-1].startswith(b"The disk did not take it")
+
+
+def test_beyond_the_room_on_disk_the_oldest_outputs_go_and_the_newest_stay(tmp_path: Path) -> None:
+    store = Store(Bounds(1000, 1 << 30), a_spill(tmp_path, most=6000), make_notice)
+    for number in range(60):
+        text = b"%d" % number + bytes(400)
+        store.settle(store.add("iopub", None, message("p", text), 500, is_output=True))
+    kept = [store.load(entry)[-1] for entry in store if not entry.notice]
+    assert kept == [b"%d" % number + bytes(400) for number in range(60 - len(kept), 60)]
+    assert 10 <= len(kept) < 20
+    assert sum(int(store.load(entry)[3]) for entry in store if entry.notice) == 60 - len(kept)
+    assert b"c.Limits.unsent_output_bytes" in next(store.load(entry)[-1] for entry in store if entry.notice)
+
+
+def fail_to_write(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+
+
+def fill_by_another_program(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill_room, "_free_bytes", lambda _: -1_000_000)
+
+
+def take_what_is_given_back(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill_room, "_free_bytes", lambda _: 0)
+
+
+def hold_the_account(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl.flock(os.open(top / "lock", os.O_RDWR), fcntl.LOCK_EX)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "most_lost"),
+    [
+        (fail_to_write, 0),
+        (fill_by_another_program, 0),
+        (take_what_is_given_back, 7),  # the oldest, in memory and of one file: to give that back might have helped
+        (hold_the_account, 0),
+    ],
+)
+def test_what_is_safe_on_disk_does_not_go_for_a_reason_that_its_room_does_not_mend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Callable[..., None], most_lost: int
+) -> None:
+    store = Store(Bounds(1000, 1 << 30), a_spill(tmp_path), make_notice)
+    for number in range(60):
+        store.settle(store.add("iopub", None, message("p", b"%d" % number + bytes(400)), 500, is_output=True))
+    assert store.dropped_messages == 0
+    trouble(tmp_path / "spill", monkeypatch)
+    began = time.monotonic()
+    for number in range(60, 70):
+        store.settle(store.add("iopub", None, message("q", b"%d" % number + bytes(2400)), 2500, is_output=True))
+    assert time.monotonic() - began < 1.0, "the relay waited for each message anew"
+    assert 10 <= store.dropped_messages <= 10 + most_lost
+    kept = {bytes(store.load(entry)[-1]).split(b"\0")[0] for entry in store if not entry.notice}
+    assert len(kept & {b"%d" % number for number in range(60)}) >= 60 - most_lost
+
+
+def test_an_answer_that_the_disk_does_not_take_outlives_outputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(Bounds(1000, 1 << 30), a_spill(tmp_path), make_notice)
+    for number in range(10):
+        add(store, number)
+    fail_to_write(tmp_path, monkeypatch)
+    answer = store.add("shell", "s", message("p", b"the answer" + bytes(3000)), 800, is_output=False)
+    store.settle(answer)
+    assert bytes(store.load(answer)[-1]).startswith(b"the answer")
+    assert store.dropped_messages == 2
+    assert store.memory_bytes <= 1000
 
 
 def test_a_spill_that_was_cut_is_an_error_and_no_other_message(tmp_path: Path) -> None:
-    spill = Spill(tmp_path / "spill")
+    spill = a_spill(tmp_path)
     place = spill.write([b"whole"])
-    next((tmp_path / "spill").iterdir()).write_bytes(b"")
+    next((tmp_path / "spill").glob("*/*/*")).write_bytes(b"")
     with pytest.raises(OSError, match="cut short"):
         spill.read(place)
 

@@ -42,32 +42,50 @@ def test_a_wait_is_a_cells_own_from_its_beginning_on() -> None:
     assert [name for name, _ in lines(notices, 100.5, young, old)] == ["young"]
 
 
-def test_a_long_wait_is_told_again_each_ten_seconds_and_so_is_its_end() -> None:
+def test_a_long_wait_is_told_anew_each_ten_seconds_and_taken_back_at_its_end() -> None:
     notices = WaitingNotices()
     notices.heard(waits(0.0, reason="busy"), 0.0)
     told = []
     for tenth in range(10, 250):
         notices.heard(waits(tenth / 10, reason="turn" if tenth > 105 else "busy", expected_seconds=0), tenth / 10)
         told += [(tenth / 10, text) for _, text in lines(notices, tenth / 10)]
+        assert notices.over([cell()], tenth / 10) == []
     assert told == [
         (1.0, "[Aliquot: waiting for GPU memory: those that hold it are busy; about 1 s]"),
         (11.0, "[Aliquot: still waiting for GPU memory after 11 s: others have their turn; about 1 s]"),
         (21.0, "[Aliquot: still waiting for GPU memory after 21 s: others have their turn; about 1 s]"),
     ]
     notices.heard(HAS_IT, 25.0)
-    assert lines(notices, 25.0) == [("cell", "[Aliquot: GPU memory is there after 25 s]")]
+    assert notices.over([cell()], 25.0) == [cell()]
+    assert notices.over([cell()], 26.0) == [], "once"
     assert lines(notices, 26.0) == []
 
 
-def test_a_short_wait_ends_without_a_word_and_the_next_one_is_not_told_at_once() -> None:
+def test_a_second_wait_of_a_cell_is_not_told_before_ten_seconds_are_over() -> None:
     notices = WaitingNotices()
     notices.heard(waits(0.0), 0.0)
     assert len(lines(notices, 1.0)) == 1
     notices.heard(HAS_IT, 3.0)
+    assert notices.over([cell()], 3.0) == [cell()]
     assert lines(notices, 3.0) == []
     notices.heard(waits(0.0), 4.0)
+    assert notices.over([cell()], 4.0) == []
+    assert notices.due_in([cell()], 4.0) == pytest.approx(7.0)
     assert lines(notices, 10.9) == []
     assert lines(notices, 11.0) == [("cell", "[Aliquot: waiting for GPU memory]")]
+
+
+def test_an_output_takes_the_line_of_its_own_cell_back() -> None:
+    notices = WaitingNotices()
+    notices.heard(waits(5.0), 5.0)
+    first, second = cell("first"), cell("second")
+    assert len(lines(notices, 5.0, first, second)) == 2
+    assert notices.take_back("first", 6.0) == first
+    assert notices.take_back("first", 6.0) is None
+    assert notices.take_back("unknown", 6.0) is None
+    assert notices.has_told
+    assert notices.take_back("second", 6.0) == second
+    assert not notices.has_told
 
 
 def test_a_wait_shorter_than_a_second_is_never_told() -> None:
@@ -87,14 +105,14 @@ def test_a_wake_that_no_call_waits_for_keeps_nobody_waiting() -> None:
     assert len(lines(notices, 5.0)) == 1
 
 
-def test_a_cell_that_ended_is_forgotten() -> None:
+def test_the_line_of_a_cell_that_runs_no_more_is_taken_back_and_the_cell_forgotten() -> None:
     notices = WaitingNotices()
     notices.heard(waits(0.0), 0.0)
     assert len(lines(notices, 7.0)) == 1
-    assert notices.due([], 8.0) == []
+    assert notices.over([], 8.0) == [cell()]
+    assert notices.over([], 8.1) == []
     notices.heard(HAS_IT, 9.0)
-    assert notices.due([], 9.0) == []
-    assert lines(notices, 9.5) == [], "one of the same name is another"
+    assert not notices.is_needed, "one of the same name is another"
 
 
 def test_while_the_agent_is_away_nothing_is_claimed() -> None:
@@ -102,9 +120,10 @@ def test_while_the_agent_is_away_nothing_is_claimed() -> None:
     notices.heard(waits(0.0), 0.0)
     assert len(lines(notices, 1.0)) == 1
     notices.heard(None, 2.0)
+    assert notices.over([cell()], 2.0) == [cell()]
     assert lines(notices, 20.0) == []
-    notices.heard(HAS_IT, 21.0)
-    assert lines(notices, 21.0) == [("cell", "[Aliquot: GPU memory is there after 21 s]")]
+    notices.heard(waits(21.0), 21.0)
+    assert lines(notices, 21.0) == [("cell", "[Aliquot: waiting for GPU memory]")]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from relay_house import Gateway, House, a_client, parent, until
 from scripted_agent import Agent
 
 # It ends when its user answers, as a call that waits ends when the memory is there; input() would be no waiting cell.
-WAIT = "import os, time\nwhile not os.path.exists({path!r}): time.sleep(0.01)\nprint('on')"
+SILENT_WAIT = "import os, time\nwhile not os.path.exists({path!r}): time.sleep(0.01)"
+WAIT = SILENT_WAIT + "\nprint('on')"
 
 
 @pytest.fixture
@@ -68,6 +69,72 @@ def test_a_waiting_cell_is_told_on_its_stderr_and_on_every_way(a_house: House, a
     asyncio.run(scene())
 
 
+def shown(gateway: Gateway, cell: str) -> list[dict[str, Any]]:
+    """Return the cell's outputs as a client that follows the protocol shows them at last."""
+    outputs: list[dict[str, Any]] = []
+    is_to_clear = False
+    for message in (each for each in gateway.messages if parent(each) == cell and each["channel"] == "iopub"):
+        if message["msg_type"] == "clear_output":
+            is_to_clear = message["content"]["wait"]
+            outputs = outputs if is_to_clear else []
+        elif message["msg_type"] not in ("status", "execute_input"):
+            outputs = [message["content"]] if is_to_clear else [*outputs, message["content"]]
+            is_to_clear = False
+    return outputs
+
+
+@pytest.mark.parametrize("ends_by", ["its output", "its end", "the memory", "the agent's end", "an interrupt"])
+def test_no_line_of_a_wait_stays_in_the_cell(a_house: House, an_agent: Agent, tmp_path: Any, ends_by: str) -> None:
+    want_shown = {"its output": ["on\n"], "an interrupt": [None]}.get(ends_by, [])
+    code = WAIT if ends_by == "its output" else SILENT_WAIT
+
+    async def scene() -> None:
+        record = await a_house.kernel(tells_agent=True)
+        gateway = await Gateway(record).connect()
+        done = tmp_path / "done"
+        cell = gateway.execute(code.format(path=str(done)))
+        await until(lambda: an_agent.asked("watch"))
+        an_agent.tell("lease", record.kernel_id, waits_seconds=9.0, reason="queue")
+        await until(lambda: notices(gateway, cell))
+        assert len(shown(gateway, cell)) == 1
+        if ends_by == "the memory":
+            an_agent.tell("lease", record.kernel_id, waits_seconds=None, state="resident")
+            await until(lambda: not shown(gateway, cell))
+        if ends_by == "the agent's end":
+            an_agent.close()
+            await until(lambda: not shown(gateway, cell))
+        if ends_by == "an interrupt":
+            gateway.request("interrupt_request", {}, "control")
+        else:
+            done.touch()
+        await gateway.done(cell)
+        assert [content.get("text") for content in shown(gateway, cell)] == want_shown
+
+    asyncio.run(scene())
+
+
+def test_a_cell_that_has_shown_something_is_told_nothing_and_keeps_it(
+    a_house: House, an_agent: Agent, tmp_path: Any
+) -> None:
+    async def scene() -> None:
+        record = await a_house.kernel(tells_agent=True)
+        gateway = await Gateway(record).connect()
+        done = tmp_path / "done"
+        cell = gateway.execute("print('first', flush=True)\n" + WAIT.format(path=str(done)))
+        await until(lambda: shown(gateway, cell))
+        await until(lambda: an_agent.asked("watch"))
+        an_agent.tell("lease", record.kernel_id, waits_seconds=9.0, reason="queue")
+        await gateway.done(gateway.request("kernel_info_request", {}, "control"))
+        an_agent.tell("lease", record.kernel_id, waits_seconds=21.0, reason="queue")
+        await gateway.done(gateway.request("kernel_info_request", {}, "control"))
+        done.touch()
+        await gateway.done(cell)
+        assert "".join(content["text"] for content in shown(gateway, cell)) == "first\non\n"
+        assert notices(gateway, cell) == []
+
+    asyncio.run(scene())
+
+
 def test_cells_of_subshells_are_told_each_for_itself_and_queued_ones_not(
     a_house: House, an_agent: Agent, tmp_path: Any
 ) -> None:
@@ -97,9 +164,8 @@ def test_cells_of_subshells_are_told_each_for_itself_and_queued_ones_not(
         an_agent.tell("lease", record.kernel_id, waits_seconds=None, state="resident")
         second.touch()
         await gateway.done(below)
-        # The one that is still there may hear that its memory is back; none of the others hears anything.
-        assert [len(notices(gateway, each)) for each in (main, queued, silent)] == [1, 0, 0]
-        assert len(notices(gateway, below)) in (1, 2)
+        assert [len(notices(gateway, each)) for each in (main, queued, silent, below)] == [1, 0, 0, 1]
+        assert [len(shown(gateway, each)) for each in (main, queued, silent, below)] == [1, 1, 0, 1], "their own output"
 
     asyncio.run(scene())
 
