@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = version("aliquot")
 
 
 def _jupyter_server_extension_points() -> list[dict[str, Any]]:

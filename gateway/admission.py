@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from aliquot.gpu_hook.waiting import end_task
+from aliquot.gpu_hook.waiting import end_task, until_first
 from aliquot.provisioner.errors import (
     AgentUnavailableError,
     AliquotError,
@@ -20,15 +20,16 @@ from aliquot.provisioner.errors import (
 )
 from aliquot.provisioner.resources import Grant, Request
 
-from .admission_checks import agent_deadline, check_request, seconds_to_next_look
+from .admission_checks import check_request, refusal_without_agent, seconds_to_next_look
 from .admission_values import AdmissionSettings, AdmissionSnapshot, Agent
 from .clock import Clock
 from .groups import in_groups
 from .ledger import Asker, Holding, Ledger
-from .planner import Admit, Pending, plan
+from .planner import Admit, Pending, plan, queue_order
 from .releases import Releases
 from .request_queue import QueueEntry, RequestQueue, Waiting
 from .size_changes import held_of
+from .wait_reason import agent_refused, agent_unavailable, not_planned
 
 __all__ = ["Admission", "AdmissionSettings", "AdmissionSnapshot", "Agent", "Asker", "QueueEntry"]
 
@@ -98,7 +99,9 @@ class Admission:
             # One that a gateway before us had queued has its place.
             if waits_since is None or waits_since >= self._began:
                 self._settings.check_queue(asker, self._queue.pending(asker.replaces))
-        check_request(self._ledger.snapshot(), self._queue.pending(), self._settings.caps, asker, request, before)
+        # What this kernel waits for already is what the request replaces.
+        others = self._queue.pending((asker.kernel_id,))
+        check_request(self._ledger.snapshot(), others, self._settings.caps, asker, request, before)
 
     def submit(
         self,
@@ -132,7 +135,7 @@ class Admission:
         deadline = now + min(patience) if patience else None
         since = now - (shown - shown_since)
         pending = Pending(kernel_id, asker.owner, request, since, deadline, None, asker.teams, asker.replaces)
-        self._queue.add(Waiting(asker, pending, shown_since, future, make_way=make_way))
+        self._queue.add(Waiting(asker, pending, shown_since, future, not_planned(request), make_way))
         future.add_done_callback(lambda done: self._asker_left(kernel_id, done))
         self._work.set()
         return future
@@ -156,16 +159,17 @@ class Admission:
     async def resize(self, kernel_id: str, request: Request, waits_since: float | None = None) -> Grant | QueueEntry:
         """Change what a running kernel holds. The new Grant; or, while there is no room, its place in the queue.
 
-        What it asked for before and still waits for is withdrawn. ``waits_since`` is as for submit. Raises what check
-        raises, and GrantError for a kernel that holds nothing here.
+        A request that is refused changes nothing; any other replaces the change that this kernel waits for.
+        ``waits_since`` is as for submit. Raises what check raises, and GrantError for a kernel that holds nothing here.
         """
-        await self.withdraw_resize(kernel_id, "another size was asked for")
+        await self._until_committed(kernel_id)
         holding = self._ledger.snapshot().holdings.get(kernel_id)
         if holding is None or kernel_id in self._releases or self._is_stopped:
             raise GrantError(f"asked another size for kernel {kernel_id}; it holds no GPU that this server granted")
+        self.check(holding.asker, request, holding.grant)
+        self._withdraw_growth(kernel_id, "another size was asked for")
         if request == holding.grant.request and self._agent.unavailable_since is not None:
             return holding.grant  # else the agent is asked, for another gateway may have changed it
-        self.check(holding.asker, request, holding.grant)
         future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)
         shown = self._clock.wall()
@@ -173,7 +177,7 @@ class Admission:
         since = self._clock.now() - (shown - shown_since)
         held, teams = held_of(holding.grant), holding.asker.teams
         pending = Pending(kernel_id, holding.grant.owner, request, since, held=held, teams=teams)
-        waiting = Waiting(holding.asker, pending, shown_since, future)
+        waiting = Waiting(holding.asker, pending, shown_since, future, not_planned(request))
         self._queue.add(waiting)
         self._work.set()
         await waiting.until_looked_at()
@@ -182,8 +186,15 @@ class Admission:
 
     async def withdraw_resize(self, kernel_id: str, reason: str = "its asker gave it up") -> bool:
         """Give up a change of size that waits; tells whether one did. One that the agent just answers is no more."""
+        await self._until_committed(kernel_id)
+        return self._withdraw_growth(kernel_id, reason)
+
+    async def _until_committed(self, kernel_id: str) -> None:
+        """Wait until the agent has answered to this kernel's change of size."""
         while kernel_id in self._committing:
             await asyncio.wait({self._committing[kernel_id]})
+
+    def _withdraw_growth(self, kernel_id: str, reason: str) -> bool:
         waiting = self._queue.get(kernel_id)
         return waiting is not None and waiting.is_growth and self.withdraw(kernel_id, reason)
 
@@ -245,21 +256,13 @@ class Admission:
     async def _wait_for_work(self) -> None:
         """Until somebody sets the event, or until the first deadline of those who wait."""
         if not self._work.is_set():
-            waits: set[asyncio.Future[bool]] = {asyncio.ensure_future(self._work.wait())}
-            if self._queue or self._has_doubts():
-                waits.add(asyncio.ensure_future(self._sleep_to_next_deadline()))
-            try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for wait in waits:
-                    wait.cancel()
+            sleeps = (self._sleep_to_next_deadline(),) if self._queue or self._has_doubts() else ()
+            await until_first(self._work.wait(), *sleeps)
         self._work.clear()
 
-    async def _sleep_to_next_deadline(self) -> bool:
-        # Its result is nobody's; it has the type of the event's wait beside which it runs.
+    async def _sleep_to_next_deadline(self) -> None:
         away_since, now = self._agent.unavailable_since, self._clock.now()
         await self._clock.sleep(seconds_to_next_look(self._queue, away_since, self._settings, now))
-        return False
 
     async def _cycle(self) -> None:
         # 1. What ended makes room.
@@ -279,11 +282,15 @@ class Admission:
         for refused in planned.refusals:
             self._refuse(heads[refused.kernel_id], refused.error)
         for wait in planned.waiting:
-            heads[wait.kernel_id].reason = wait.reason
+            heads[wait.kernel_id].why = wait.reason
         for kernel_id in planned.promised:
             self._queue.promise(heads[kernel_id])
+        self._rank()
         # 6. Commit each with the agent, 7. deliver; 8. requeue: who is not delivered keeps its place.
         await in_groups([partial(self._commit, heads[one.kernel_id], one) for one in planned.admissions])
+
+    def _rank(self) -> None:
+        self._queue.rank(queue_order(self._ledger.snapshot(), self._queue.pending()))
 
     async def _finish_releases(self) -> None:
         """The ledger forgets first."""
@@ -303,8 +310,9 @@ class Admission:
                 raise
             except AliquotError as error:
                 self._log.error("kernel=%s grant=doubtful reason=%s", kernel_id, error)
+                self._ledger.commit(granted=[replace(holding, refusal=str(error))])
                 continue
-            self._ledger.commit(granted=[Holding(renewed, holding.asker, holding.since)])
+            self._ledger.commit(granted=[replace(holding.resized(renewed), is_confirmed=True, refusal="")])
             if renewed.request != holding.grant.request:
                 self._tell_size(kernel_id, renewed)
 
@@ -323,7 +331,7 @@ class Admission:
             grant = await self._ask_agent(waiting, admit)
         except (NoRoomError, DeviceLostError) as error:
             # Somebody else on this node was faster. The agent's event tells when that is over.
-            waiting.reason = f"waiting for {waiting.pending.request.gpus} GPU: {error}"
+            waiting.why = agent_refused(waiting.pending.request, str(error))
             return waiting.is_growth
         except AgentUnavailableError as error:
             # It may have reserved before it went; should its asker leave meanwhile, nobody else would release that.
@@ -365,7 +373,7 @@ class Admission:
         holding = self._ledger.snapshot().holdings.get(grant.kernel_id)
         if holding is None or grant.kernel_id in self._releases:
             return  # it ended while the agent answered, and what it holds ends with it
-        self._ledger.commit(granted=[replace(holding, grant=grant)])
+        self._ledger.commit(granted=[holding.resized(grant)])
         self._queue.grant(waiting, grant)
         self._log.info("kernel=%s resized=%s generation=%d", grant.kernel_id, grant.request.gpus, grant.generation)
         self._tell_size(grant.kernel_id, grant)
@@ -382,15 +390,11 @@ class Admission:
 
     def _wait_for_agent(self, error: AliquotError) -> None:
         """Nobody is lost while the agent is away, but nobody waits for it for ever."""
-        now = self._clock.now()
-        message = f"node agent unavailable: {error}"
+        self._rank()
+        now, away_since = self._clock.now(), self._agent.unavailable_since
         for waiting in self._queue:
-            deadline = waiting.pending.deadline
-            if self._agent.unavailable_since is not None:
-                away_since = self._agent.unavailable_since
-                deadline = min(agent_deadline(waiting, away_since, self._settings), deadline or float("inf"))
-            if deadline is not None and now >= deadline:
-                waited = f"asked {waiting.pending.request.gpus} GPU; waited {now - waiting.pending.since:.0f} s"
-                self._refuse(waiting, AgentUnavailableError(f"{waited}; {message}"))
+            refusal = refusal_without_agent(waiting, away_since, self._settings, now, error)
+            if refusal is not None:
+                self._refuse(waiting, refusal)
             else:
-                waiting.reason = f"{message}; trying again"
+                waiting.why = agent_unavailable(waiting.pending.request, str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from aliquot.provisioner.errors import AgentUnavailableError, AliquotError
 from aliquot.provisioner.resources import GpuShare, Grant, Request
 
 from .admission_values import AdmissionSettings
@@ -41,6 +42,21 @@ def agent_deadline(waiting: Waiting, away_since: float | None, settings: Admissi
     if waiting.is_growth:
         return float("inf")
     return max(waiting.pending.since, away_since or 0.0) + settings.agent_loss_seconds
+
+
+def refusal_without_agent(
+    waiting: Waiting, away_since: float | None, settings: AdmissionSettings, now: float, error: AliquotError
+) -> AgentUnavailableError | None:
+    """Return the refusal of a request that has waited long enough for an agent that does not answer; else None."""
+    deadline = waiting.pending.deadline
+    if away_since is not None:
+        deadline = min(agent_deadline(waiting, away_since, settings), deadline or float("inf"))
+    if deadline is None or now < deadline:
+        return None
+    asked, waited = waiting.pending.request.gpus, now - waiting.pending.since
+    return AgentUnavailableError(
+        f"Requested {asked} GPU and waited {waited:.0f} s, but the node agent is unavailable: {error}"
+    )
 
 
 def seconds_to_next_look(

@@ -63,7 +63,7 @@ class Adoption:
     async def run(self, boot_id: str) -> None:
         """Decide about every kernel, and act. One that cannot be adopted keeps none of the others."""
         started = self._clock.now()
-        records = self._records.read()
+        records = await asyncio.to_thread(self._records.read)
         found = await self._remains.find(has_images=self._manager.has_images)
         decisions = plan_adoption(records, found, boot_id, self._clock.wall())
         for decision in decisions:
@@ -118,7 +118,8 @@ class Adoption:
         self._ask_again(kernel, decision)
         if decision.record is None or decision.record.state is not KernelState.RUNNING:
             kernel.note(KernelState.RUNNING)
-            if kernel.grant is not None and remains.process is not None:
+            # A relay binds the process that it started. It does not know the one in a container.
+            if kernel.grant is not None and remains.process is not None and remains.container is not None:
                 self._do(self._bind(kernel.grant, remains.process), f"bind-{kernel_id}")
 
     def _ask_again(self, kernel: ManagedKernel, decision: Decision) -> None:
@@ -141,7 +142,7 @@ class Adoption:
         grant = None if heritage.grant is None else read_grant(heritage.grant)
         await kernel.adopt(relay, process, grant)
         if grant is not None:
-            names = (heritage.owner, heritage.label, heritage.kernelspec)
+            names = (heritage.owner, heritage.label, kernel.kernel_name)
             asker = Asker(kernel.kernel_id, *names, heritage.teams)
             self._admission.adopt(Holding(grant, asker, heritage.queued_at))
         if process is not None:
@@ -149,7 +150,7 @@ class Adoption:
             self._log.info("kernel=%s adopted pid=%d owner=%s", kernel.kernel_id, process.pid, heritage.owner)
 
     async def _bind(self, grant: Grant, process: KernelProcess) -> None:
-        """A gateway that was killed just then may not have told the agent the process. Needs the renewed grant."""
+        """Tell the agent the process, where a gateway was killed before it did. Needs the renewed grant."""
         deadline = self._clock.now() + _BIND_SECONDS
         while not self._is_renewed(grant.kernel_id) and self._clock.now() < deadline:
             await self._clock.sleep(0.1)
@@ -172,7 +173,7 @@ class Adoption:
 
     async def _forget(self, kernel_id: str, remains: Remains) -> None:
         await self._remains.clear(remains)
-        self._records.remove(kernel_id)
+        await asyncio.to_thread(self._records.remove, kernel_id)
 
     def _request(self, heritage: Heritage) -> Request | None:
         if heritage.grant is not None:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from aliquot.gpu_hook.client import AgentClient, AgentClientError, DeviceStatus, NodeStatus
 from aliquot.gpu_hook.waiting import end_task
-from aliquot.provisioner.agent_errors import answered, greet
+from aliquot.provisioner.agent_errors import answered, meet
 from aliquot.provisioner.errors import AgentUnavailableError, AliquotError
 from aliquot.provisioner.grant_hold import Names, reserve_again
 from aliquot.provisioner.grant_record import agent_grant
@@ -31,13 +31,26 @@ StartAgent = Callable[[], Awaitable[None]]
 
 
 class AgentLink:
-    """Admission's view of the agent. ``start_agent`` starts one where none runs; None: somebody else does that."""
+    """Admission's view of the agent. ``start_agent`` starts one where none runs; None: a service does that.
 
-    def __init__(self, runtime_dir: Path, clock: Clock, start_agent: StartAgent | None, log: logging.Logger) -> None:
+    ``differs`` tells what of the options that an agent has in force is otherwise than this server asks.
+    """
+
+    def __init__(
+        self,
+        runtime_dir: Path,
+        clock: Clock,
+        start_agent: StartAgent | None,
+        log: logging.Logger,
+        differs: Callable[[Mapping[str, str]], tuple[str, ...]] = lambda options: (),
+    ) -> None:
         self._runtime_dir = runtime_dir
         self._clock = clock
         self._start_agent = start_agent
         self._log = log
+        self._differs = differs
+        # What of the agent that runs is otherwise than this server asks: a sentence for each option.
+        self.differences: tuple[str, ...] = ()
         self._client: AgentClient | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[], None]] = []
@@ -99,6 +112,10 @@ class AgentLink:
         """Have its memory copied to the host. Raises AliquotError, with why it cannot leave."""
         await self._answered(self._connected().ask("swap_out", kernel_id=kernel_id))
 
+    async def interrupt(self, kernel_id: str) -> None:
+        """Tell that it was sent an interrupt: its processes give up what they wait for. Raises AliquotError."""
+        await self._answered(self._connected().ask("interrupt", kernel_id=kernel_id))
+
     async def wake(self, kernel_id: str) -> None:
         """Have its memory back as soon as there is room. Raises AliquotError."""
         await self._answered(self._connected().ask("wake", kernel_id=kernel_id))
@@ -152,12 +169,17 @@ class AgentLink:
     async def _connect(self) -> AgentClient:
         """Connect, starting an agent if none answers. Raises AliquotError."""
         try:
-            return await greet(self._runtime_dir, _CLIENT_NAME)
+            client, hello = await meet(self._runtime_dir, _CLIENT_NAME)
         except AgentUnavailableError:
             if self._start_agent is None:
                 raise
-        await self._start_agent()
-        return await greet(self._runtime_dir, _CLIENT_NAME)
+            await self._start_agent()
+            client, hello = await meet(self._runtime_dir, _CLIENT_NAME)
+        before, self.differences = self.differences, self._differs(hello.options)
+        for difference in self.differences:
+            if difference not in before:
+                self._log.warning("agent=differs %s", difference)
+        return client
 
     async def _serve(self, client: AgentClient) -> None:
         """Pass the agent's events on until the connection is lost."""

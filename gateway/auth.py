@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from aliquot.gateway.access import REFUSAL, Access, may_do, may_reach
+from aliquot.gateway.busy_table import TableBusyError
 from aliquot.gateway.kernel_shares import Shares, too_little
 from aliquot.gateway.request_gate import admit
 from jupyter_server import CallContext
@@ -310,6 +311,8 @@ async def _has_session(handler: JupyterHandler, session_id: str) -> bool:
     """The session manager knows whose it is."""
     try:
         await handler.session_manager.get_session(session_id=session_id)  # type: ignore[no-untyped-call]
+    except TableBusyError:
+        raise
     except HTTPError:
         return False
     return True

@@ -24,7 +24,9 @@ _MOST_COPIED_BYTES = 1 << 14
 
 
 @dataclass(frozen=True)
-class _Waiting:
+class Waiting:
+    """A message that counts."""
+
     size: int
     # What of it is in the room for what ends or interrupts the kernel.
     urgent: int
@@ -61,12 +63,12 @@ class StockUnread:
             return True
         return self._bytes + size <= self.most(is_guest=is_guest)
 
-    def add(self, channel: str, waiting: _Waiting) -> None:
+    def add(self, channel: str, waiting: Waiting) -> None:
         self._bytes += waiting.size
         self._urgent_bytes += waiting.urgent
         self._messages[channel] += 1
 
-    def remove(self, channel: str, waiting: _Waiting) -> None:
+    def remove(self, channel: str, waiting: Waiting) -> None:
         self._bytes -= waiting.size
         self._urgent_bytes -= waiting.urgent
         self._messages[channel] -= 1
@@ -90,11 +92,13 @@ class BoundedChannel:
         self.channel = channel
         # Called with what is not sent, and its size: by the websocket that has the channel now.
         self.refuse: Callable[[str, Sequence[Any], int], None] = lambda *_: None
+        # Whether a message is kept elsewhere: what came before it waits for the kernel.
+        self.hold: Callable[[str, Sequence[Any]], bool] = lambda *_: False
         self.is_guest = False
         self._stream = stream
         self._unread = unread
-        self._queued: deque[_Waiting] = deque()
-        self._going: deque[_Waiting] = deque()
+        self._queued: deque[Waiting] = deque()
+        self._going: deque[Waiting] = deque()
         stream.socket.set(zmq.SNDHWM, _SENT_MESSAGES)
         stream.socket.copy_threshold = 0  # which messages are copied is decided here
 
@@ -103,6 +107,8 @@ class BoundedChannel:
 
     def send_multipart(self, frames: Sequence[Any], flags: int = 0, **_: Any) -> None:
         """Called by Session.send and send_raw with a signed message."""
+        if self.hold(self.channel, frames):
+            return
         size = charge(frames)
         request = read_request(read_object(frames[HEADER]), self.channel) if len(frames) > HEADER else None
         is_urgent = request is not None and request.is_for_one_kernel
@@ -110,7 +116,7 @@ class BoundedChannel:
             self.refuse(self.channel, frames, size)
             return
         is_copied = size <= _MOST_COPIED_BYTES
-        waiting = _Waiting(size, size if is_urgent and size <= LONGEST_URGENT else 0)
+        waiting = Waiting(size, size if is_urgent and size <= LONGEST_URGENT else 0)
         self._queued.append(waiting)
         self._unread.add(self.channel, waiting)
         self._stream.send_multipart(frames, flags, copy=is_copied, track=not is_copied, callback=self._was_sent)
@@ -119,7 +125,7 @@ class BoundedChannel:
         """Called by the stream, once for each message in their order: ZMQ has it, or did not take it at all."""
         sent = self._queued.popleft()
         if isinstance(outcome, zmq.MessageTracker):
-            self._going.append(_Waiting(sent.size, sent.urgent, outcome))
+            self._going.append(Waiting(sent.size, sent.urgent, outcome))
             self._unread.goes(self)
         else:
             self._unread.remove(self.channel, sent)

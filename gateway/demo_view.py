@@ -6,10 +6,10 @@ import time
 from types import TracebackType
 
 from aliquot.gateway.demo import PARTS, Result
+from aliquot.gateway.ranked_table import RankedTable
 from aliquot.gateway.tables import DRIVER_NAMES, SOFTWARE_GPU_NOTE, plain_table, seconds_text
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 
 class DemoView:
@@ -72,7 +72,7 @@ def print_result(console: Console, result: Result) -> None:
     console.print()
 
 
-def result_table(result: Result) -> Table:
+def result_table(result: Result) -> RankedTable:
     """kernel, size, memory quota, peak used, GPU time, outcome."""
     time_column = "GPU time" if result.node.driver != "softgpu" else "simulated GPU time"
     table = plain_table("kernel", "size", "memory quota", "peak used", time_column, "outcome")

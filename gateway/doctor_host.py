@@ -14,6 +14,7 @@ from pathlib import Path
 
 from aliquot.gateway.commands.command import installed_version
 from aliquot.gateway.doctor import FAIL, OK, WARN, Finding
+from aliquot.gateway.own_gateway import GatewayRefusal, NoGatewayHere, OwnGateway
 from aliquot.gpu_hook.client import AgentClientError, query
 from aliquot.gpu_hook.paths import (
     PathError,
@@ -27,10 +28,11 @@ from aliquot.gpu_hook.paths import (
 from aliquot.provisioner.resources import Bytes
 
 _NEEDED = ("jupyter-server", "jupyter-client", "ipykernel", "nvidia-ml-py", "traitlets", "tornado")
-_EXTRAS = {"jupyterlab": "lab", "nbclient": "demo", "cuda-bindings": "demo", "cuda-core": "demo"}
+_EXTRAS = ("jupyterlab", "nbclient", "cuda-bindings", "cuda-core")
 _SHIM_LIBRARIES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
 _LEAST_SHARED_BYTES = 16 << 20
 _DRIVER_VERSION_FILE = Path("/proc/driver/nvidia/version")
+_STATUS_SECONDS = 5.0
 
 
 def look_at_versions() -> list[Finding]:
@@ -43,10 +45,10 @@ def look_at_versions() -> list[Finding]:
     ]
     for name, version in versions.items():
         if version is None and name in _EXTRAS:
-            remedy = f"pip install 'aliquot[{_EXTRAS[name]}]' if you want it"
+            remedy = f"pip install {name} if you want it"
             findings.append(Finding("packages", WARN, f"{name} is not installed", remedy))
         elif version is None:
-            findings.append(Finding("packages", FAIL, f"{name} is not installed", "pip install aliquot"))
+            findings.append(Finding("packages", FAIL, f"{name} is not installed", f"pip install {name}"))
     return findings
 
 
@@ -119,7 +121,12 @@ def look_at_gateway() -> list[Finding]:
     peer = _peer(path)
     if not peer:
         return [_unanswered("gateway", path, "nobody answers")]
-    return [Finding("gateway", OK, f"{peer}, at {path}")]
+    running = Finding("gateway", OK, f"{peer}, at {path}")
+    try:
+        told = OwnGateway.find(find_runtime_dir()).ask("status", seconds=_STATUS_SECONDS)["node"]["message"]
+    except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
+        return [running]  # another user's, or one with users: its own status tells
+    return [running, Finding("gateway", WARN, f"it says: {told}", "do what it says")] if told else [running]
 
 
 def look_at_shared_memory() -> list[Finding]:

@@ -16,7 +16,7 @@ from jupyter_core.paths import jupyter_config_path, jupyter_path
 from jupyter_server.extension.config import ExtensionConfigManager
 
 LAB_EXTENSION = "@aliquot/lab"
-_INSTALL = "install again: pip install aliquot"
+_INSTALL = "install again: pip install ."
 
 _REPLACED = {**KERNEL_CLASSES, **ACCESS_CLASSES}
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Sequence
 
 from aliquot.gateway.doctor import FAIL, OK, WARN, Finding
@@ -34,8 +35,9 @@ async def _look() -> list[Finding]:
     try:
         async with ring, await AgentClient.connect(ring.runtime.path) as agent:
             status = await agent.status()
-            actuators = _actuators(await _status_of_users_agent() or status)
-            return [*_devices(status), *_enforcers(status), *actuators, await _self_check(agent)]
+            users = await _status_of_users_agent() or status
+            of_users = [*_actuators(users), *obstacles(users)]
+            return [*_devices(status), *_enforcers(status), *of_users, await _self_check(agent)]
     except (RingError, AgentClientError) as error:
         return [Finding("devices", FAIL, f"no node agent could be started: {error}", "the lines above name the cause")]
 
@@ -79,6 +81,16 @@ def _actuators(status: NodeStatus) -> list[Finding]:
         else:
             findings.append(Finding("actuator", OK, f"{label}: {'in force' if actuator.in_force else actuator.reason}"))
     return findings
+
+
+def obstacles(status: NodeStatus) -> list[Finding]:
+    """Warn of what keeps running kernels from being swapped: one line for each reason."""
+    reasons = Counter(one.residency.obstacle for one in status.kernels if one.residency and one.residency.obstacle)
+    remedy = "install a newer jupyter-aliquot, and restart the kernels; or report the name as an issue"
+    return [
+        Finding("swap", WARN, f"{count} kernel{'s are' if count > 1 else ' is'} not swappable: {reason}", remedy)
+        for reason, count in sorted(reasons.items())
+    ]
 
 
 async def _self_check(agent: AgentClient) -> Finding:

@@ -87,9 +87,12 @@ class Endings:
         """How the kernel of this id ended; None: it did not, or too long ago."""
         return self._ended.get(kernel_id)
 
-    def listed(self) -> tuple[EndedKernel, ...]:
-        """All that are remembered, the last one first."""
+    def listed(self, kernel_id: str | None = None) -> tuple[EndedKernel, ...]:
+        """All that are remembered, the last one first; ``kernel_id``: this one alone."""
         self._trim()
+        if kernel_id is not None:
+            ended = self._ended.get(kernel_id)
+            return () if ended is None else (ended,)
         return tuple(reversed(self._ended.values()))
 
     def counts(self) -> Mapping[str, int]:

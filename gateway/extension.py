@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from aliquot.gateway.admission import Admission, AdmissionSettings
 from aliquot.gateway.agent_link import AgentLink
-from aliquot.gateway.agent_start import agent_starter
+from aliquot.gateway.agent_options import differences
+from aliquot.gateway.agent_start import agent_arguments, agent_starter
 from aliquot.gateway.auth import AliquotIdentityProvider, askers_by_name
 from aliquot.gateway.basis import Basis
 from aliquot.gateway.catalogue import ImageCatalogue
@@ -31,13 +33,14 @@ from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.gateway.limit_guard import LimitGuard
 from aliquot.gateway.limits import Limits
 from aliquot.gateway.local_socket import LocalSocket
+from aliquot.gateway.log_scrubber import scrub_logs
 from aliquot.gateway.metrics import ServerMetrics
 from aliquot.gateway.node_watch import NodeWatch
 from aliquot.gateway.outlooks import OutlookRules, Outlooks
 from aliquot.gateway.own_folders import private_folders
 from aliquot.gateway.own_kernels import OwnKernels
 from aliquot.gateway.patience import within_patience
-from aliquot.gateway.remarks import engine_within_reach, gateway_mode, replaced_classes
+from aliquot.gateway.remarks import engine_within_reach, gateway_mode, replaced_classes, unknown_users
 from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager
 from aliquot.gateway.remote_status import remote_handlers
 from aliquot.gateway.request_gate import install
@@ -45,9 +48,12 @@ from aliquot.gateway.scene_maker import SceneMaker
 from aliquot.gateway.server_classes import replace_stock_classes
 from aliquot.gateway.session_labels import SessionLabels
 from aliquot.gateway.shared_folder import SharedFolders
+from aliquot.gateway.size_names import largest_here
+from aliquot.gateway.sizes import SizedKernelSpecManager
 from aliquot.gateway.stock_handlers import replacements
 from aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
 from aliquot.provisioner.provisioner import AliquotProvisioner
+from aliquot.provisioner.resources import GpuShare
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
@@ -81,6 +87,7 @@ class AliquotExtension(ExtensionApp):
 
     def _link_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called by the extension manager before the server makes its managers."""
+        scrub_logs(serverapp.log)
         replace_stock_classes(serverapp)
         super()._link_jupyter_server_extension(serverapp)
         is_remote = GatewayClient.instance(parent=serverapp).gateway_enabled
@@ -104,7 +111,7 @@ class AliquotExtension(ExtensionApp):
         remarks = (*(gateway_mode(self._gateway_url) or replaced_classes(server)), *self._memory.remarks)
         for remark in remarks:
             self.log.warning("%s", remark)
-        if warning := engine_within_reach(server):
+        for warning in filter(None, (engine_within_reach(server), unknown_users(server))):
             self.log.warning("%s", warning)
         self._scenes = SceneMaker(basis, self._own, is_remote=bool(self._gateway_url), remarks=remarks)
         self.settings[SETTING] = self._sources(basis)
@@ -117,7 +124,9 @@ class AliquotExtension(ExtensionApp):
     def _make_basis(self, server: ServerApp) -> Basis:
         knobs, clock, folder = Aliquot(parent=server), SystemClock(), self._memory.folder
         runtime = RuntimeDir(Path(knobs.runtime_dir)) if knobs.runtime_dir else find_runtime_dir()
-        link = AgentLink(runtime.path, clock, agent_starter(runtime, knobs) if knobs.start_agent else None, self.log)
+        starter = agent_starter(runtime, knobs) if knobs.start_agent else None
+        asked = agent_arguments(knobs) if knobs.start_agent else []
+        link = AgentLink(runtime.path, clock, starter, self.log, partial(differences, asked))
         asker = askers_by_name(server.identity_provider)
         limits = LimitGuard(Limits(parent=server), clock, lambda name: asker(name).is_admin, self.log)
         return Basis(
@@ -139,7 +148,10 @@ class AliquotExtension(ExtensionApp):
     def _sources(self, basis: Basis) -> Sources:
         """What handlers ask. In gateway mode the gateway is asked, and most of it is not here."""
         knobs, scene, clock = basis.knobs, self._scenes.scene, basis.clock
-        told = Sources(scene, ServerMetrics(scene), knobs.largest(), basis.folders)
+        specs = basis.server.kernel_spec_manager
+        if isinstance(specs, SizedKernelSpecManager):
+            specs.count_devices = basis.watch.count_devices
+        told = Sources(scene, ServerMetrics(scene), knobs.largest(), self._largest_here, basis.folders)
         if self._own is not None:
             told = replace(told, keep=self._own.culler.keep)
         if self._gateway is not None:
@@ -157,6 +169,9 @@ class AliquotExtension(ExtensionApp):
         outlooks = Outlooks(basis.admission.snapshot, basis.link, basis.watch.view, rules, clock)
         return replace(told, changes=changes, outlooks=outlooks, events=events, history=history)
 
+    def _largest_here(self) -> GpuShare:
+        return largest_here(self._basis.knobs.largest(), self._basis.watch.count_devices())
+
     def initialize_handlers(self) -> None:
         """Called by ExtensionApp.initialize."""
         ours = remote_handlers(HANDLERS) if self._gateway is not None else HANDLERS
@@ -164,12 +179,12 @@ class AliquotExtension(ExtensionApp):
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called once the server's loop runs. Without an agent plain kernels work, and the status says why."""
-        if isinstance(serverapp.identity_provider, AliquotIdentityProvider):
-            await serverapp.identity_provider.start()
         kernels = self._own or self._gateway
-        if kernels is not None:
-            kernels.policy.watch(serverapp)
-        try:
+        try:  # Jupyter logs what is raised here and serves on: requests must not wait for ever
+            if kernels is not None:
+                kernels.policy.watch(serverapp)
+            if isinstance(serverapp.identity_provider, AliquotIdentityProvider):
+                await serverapp.identity_provider.start()
             if self._gateway_url:
                 if self._gateway is not None:
                     await self._gateway.find(self._door)

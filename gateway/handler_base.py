@@ -26,10 +26,12 @@ SETTING = "aliquot_sources"
 class Sources:
     """What the handlers ask. Made by the extension, found in the application's settings."""
 
-    # Of a user: what may be shown to this one, and no more of the kernels.
+    # Of a user: what may be shown to this one, and no more of the kernels. Of a kernel: no other kernel.
     scene: Callable[..., Scene]
     metrics: ServerMetrics
+    # As the rules allow it; and no more than the node has.
     largest: GpuShare
+    largest_here: Callable[[], GpuShare]
     folders: Folders
     # What the owner of a kernel asks who wants it to stay; None where nothing ends kernels by themselves.
     keep: Callable[[str], str | None] | None = None
@@ -43,7 +45,22 @@ class Sources:
     outlooks: Outlooks | None = None
 
 
-class AliquotHandler(APIHandler):
+class ErrorsAsWritten(APIHandler):
+    """Comes before Jupyter's own class among a handler's bases."""
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """As Jupyter's, with the message as it was written: tornado doubles each ``%`` in it, for its log."""
+        error = (kwargs.get("exc_info") or (None, None))[1]
+        if not isinstance(error, HTTPError) or not error.log_message:
+            super().write_error(status_code, **kwargs)
+            return
+        message = error.log_message % error.args
+        self.log.warning("wrote error: %r", message)
+        self.set_header("Content-Type", "application/json")
+        self.finish(json.dumps({"message": message, "reason": error.reason}))
+
+
+class AliquotHandler(ErrorsAsWritten):
     """What all of ours share. Watching is no activity: a panel left open does not keep an idle server alive."""
 
     auth_resource = "aliquot"
@@ -57,17 +74,6 @@ class AliquotHandler(APIHandler):
     @property
     def asker(self) -> User:
         return user_of(self)
-
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """As Jupyter's, with the message as it was written: tornado doubles each ``%`` in it, for its log."""
-        error = (kwargs.get("exc_info") or (None, None))[1]
-        if not isinstance(error, HTTPError) or not error.log_message:
-            super().write_error(status_code, **kwargs)
-            return
-        message = error.log_message % error.args
-        self.log.warning("wrote error: %r", message)
-        self.set_header("Content-Type", "application/json")
-        self.finish(json.dumps({"message": message, "reason": error.reason}))
 
     def compute_etag(self) -> str | None:
         """Called by tornado. No cache keeps an answer, so nobody asks whether it is still the same."""

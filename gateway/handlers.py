@@ -11,7 +11,7 @@ from aliquot.gateway.handler_base import SETTING, AliquotHandler, Sources
 from aliquot.gateway.history_handlers import HistoryHandler
 from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.kernel_handlers import KERNEL_HANDLERS
-from aliquot.gateway.outlook_handlers import OutlookHandler
+from aliquot.gateway.outlook_handlers import OutlookHandler, OutlooksHandler
 from aliquot.gateway.share_handlers import SHARE_HANDLERS
 from aliquot.gateway.shared_folder import read_folder
 from aliquot.gateway.size_names import PATTERN, STEP, describe_grammar
@@ -45,7 +45,7 @@ class SizesHandler(AliquotHandler):
     @authorized
     async def get(self) -> None:
         manager = self.kernel_spec_manager
-        offered, may_have_production = [], True
+        offered, may_have_production, largest = [], True, self.sources.largest_here()
         if isinstance(manager, SizedKernelSpecManager):
             offered = manager.offered_sizes()
             may_have_production = manager.settings.class_policy().may_have_production(self.asker)
@@ -53,8 +53,8 @@ class SizesHandler(AliquotHandler):
             {
                 "may_have_production": may_have_production,
                 "sizes": [_size(size) for size in offered],
-                "grammar": describe_grammar(self.sources.largest),
-                "largest_gpus": float(self.sources.largest),
+                "grammar": describe_grammar(largest),
+                "largest_gpus": float(largest),
                 "step": float(STEP),
                 "pattern": PATTERN,
                 "device_memory_bytes": self._smallest_device(),
@@ -135,6 +135,7 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/status", StatusHandler),
     (r"/aliquot/api/sizes", SizesHandler),
     (r"/aliquot/api/outlook", OutlookHandler),
+    (r"/aliquot/api/outlooks", OutlooksHandler),
     *KERNEL_HANDLERS,
     *SHARE_HANDLERS,
     (r"/aliquot/api/events", EventsHandler),

@@ -6,6 +6,7 @@ Nothing here stops a gateway: what cannot be written is a gap, and is said in th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 from collections.abc import Callable
@@ -132,11 +133,12 @@ class HistoryKeeper:
         def read(file: HistoryFile) -> Answer:
             # Growing steps change little from one look to the next.
             if step != FINE_SECONDS and monotonic - self._rolled.get(step, -step) >= step / 30:
-                file.roll(step, now)
-                self._rolled[step] = monotonic
+                with contextlib.suppress(sqlite3.OperationalError):  # a full disk: what was rolled before is answered
+                    file.roll(step, now)
+                    self._rolled[step] = monotonic
             return answer_question(file.database, question, now)
 
-        found = self._with_file(read, now, monotonic)
+        found = self._with_file(read, now, monotonic, is_write=False)
         if found is None:
             raise StateError(f"the history cannot be read: {self._problem}")
         return found
@@ -173,10 +175,12 @@ class HistoryKeeper:
         if points or is_over:
             self._with_file(write, now, monotonic)
 
-    def _with_file(self, act: Callable[[HistoryFile], T], now: float, monotonic: float) -> T | None:
+    def _with_file(
+        self, act: Callable[[HistoryFile], T], now: float, monotonic: float, *, is_write: bool = True
+    ) -> T | None:
         """None where the file cannot be used, which is said once."""
         try:
-            if self._file is None and monotonic < self._try_again:
+            if self._file is None and monotonic < self._try_again and is_write:
                 return None
             result = act(self._opened())
         except sqlite3.OperationalError as error:
@@ -191,7 +195,7 @@ class HistoryKeeper:
                 self._file = None
                 self._try_again = monotonic
             return None
-        if self._problem:
+        if self._problem and is_write:
             self._log.info("history=written again")
             self._problem = ""
         return result

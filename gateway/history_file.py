@@ -82,7 +82,10 @@ class HistoryFile:
         self._numbers: dict[Key, int] = {}
         self._told: dict[Key, Subject] = {}
         self.database = self._open()
-        self._roll_the_last()
+        try:
+            self._roll_the_last()
+        except sqlite3.OperationalError as error:  # a full disk: what is there can be read all the same
+            self._log.warning("history=not_rolled path=%s reason=%s", path, error)
 
     def close(self) -> None:
         """Idempotent."""

@@ -24,7 +24,10 @@ class HistoryHandler(AliquotHandler):
         history = self.sources.history
         if history is None:
             raise HTTPError(503, "This server keeps no history, for its kernels are a gateway's: ask that one")
-        labels = {(kernel.id, kernel.owner): kernel.label for kernel in self.sources.scene().kernels if kernel.label}
+        asker = self.asker
+        labels = {
+            (kernel.id, kernel.owner): kernel.label for kernel in self.sources.scene(asker).kernels if kernel.label
+        }
         report = csv_report if is_csv else json_report
         try:
             text = await history.ask(question, lambda answer: report(answer, labels))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from aliquot.gateway.tables import plain_table, printable, size_text
@@ -18,13 +19,15 @@ _NOTHING = "–"
 
 def history_table(report: Report) -> RenderableType:
     """Devices, then kernels, whoever used most first; a space in a line is a gap."""
-    devices = plain_table("device", "name", "busy", "over time", "memory used", "most")
+    names = ("device", "name", "busy", "over time", "memory used", "most")
+    devices = plain_table(*names, drop_first=("name", "most", "over time"))
     for device in report["devices"]:
         busy, used = device["figures"]["utilization_percent"], device["figures"]["used_bytes"]
         share = [None if value is None else value / 100 for value in busy["mean"]]
         cells = (_percent(mean(share, device["known_seconds"])), sparkline(share))
         devices.add_row(f"gpu{device['index']}", printable(device["name"]), *cells, *_memory(device, used))
-    kernels = plain_table("kernel", "owner", "size", "GPU time", "over time", "memory used", "most")
+    columns = ("kernel", "owner", "size", "GPU time", "over time", "memory used", "most")
+    kernels = plain_table(*columns, drop_first=("owner", "most", "over time", "memory used"))
     for kernel in sorted(report["kernels"], key=lambda kernel: -(gpu_seconds(kernel) or 0)):
         title = printable(kernel["label"] or kernel["id"][:8])
         size = size_text(round(kernel["gpus"] * 100), kernel["workload_class"])
@@ -33,11 +36,16 @@ def history_table(report: Report) -> RenderableType:
         kernels.add_row(
             title, printable(kernel["owner"]), size, *cells, *_memory(kernel, kernel["figures"]["used_bytes"])
         )
-    parts: list[RenderableType] = [Text(f"the last {report['range']}, until {report['end']}"), devices]
+    parts: list[RenderableType] = [Text(f"the last {report['range']}, until {local_time(report['end'])}"), devices]
     parts.append(kernels if report["kernels"] else Text("no kernel held a GPU"))
     if report["omitted"]:
         parts.append(Text(f"{report['omitted']} more, which used less"))
     return Group(*parts)
+
+
+def local_time(moment: str) -> str:
+    """A moment of a report (ISO 8601, UTC) by this machine's clock: ``2026-11-23 14:05 CET``."""
+    return datetime.fromisoformat(moment.replace("Z", "+00:00")).astimezone().strftime("%Y-%m-%d %H:%M %Z").rstrip()
 
 
 def gpu_seconds(kernel: Report) -> float | None:

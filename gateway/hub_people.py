@@ -68,11 +68,14 @@ class HubPeople:
         """Write what changed since it was called last. Names and teams alone: who is an administrator is asked anew."""
         if self._file is None or not self._is_unsaved:
             return
+        # What changes while the file is written is written next time.
         self._is_unsaved = False
         told = {name: sorted(user.teams) for name, user in self._users.items()}
-        await asyncio.to_thread(self._write, self._file, told)
+        if not await asyncio.to_thread(self._write, self._file, told):
+            self._is_unsaved = True
 
-    def _write(self, file: Path, told: dict[str, list[str]]) -> None:
+    def _write(self, file: Path, told: dict[str, list[str]]) -> bool:
+        """Tell whether it is written."""
         new = file.with_suffix(".new")
         try:
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as written:
@@ -81,4 +84,6 @@ class HubPeople:
                 os.fsync(written.fileno())
             new.replace(file)
         except OSError as error:
-            self._log.warning("hub_people=unsaved file=%s reason=%s", file, error)
+            self._log.warning("hub_people=unsaved file=%s reason=%s; tried again later", file, error)
+            return False
+        return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from aliquot.gateway.auth import User
@@ -27,6 +28,15 @@ HUB_AWAY = (1013, "JupyterHub has not answered for too long: open it again when 
 
 # Whose a token is, by an answer not older than so many seconds; None: nobody's, or of somebody who may not come.
 AskUser = Callable[[str, float], Awaitable[User | None]]
+
+
+@runtime_checkable
+class Revocable(Protocol):
+    """A websocket that left something to be done later, in its user's name."""
+
+    def revoke(self) -> None:
+        """Drop that. Called before the websocket is closed."""
+        ...
 
 
 class HubSockets:
@@ -84,6 +94,8 @@ class HubSockets:
                 self._close(socket, was, MAY_LESS)
 
     def _close(self, socket: WebSocketHandler, user: User, why: tuple[int, str]) -> None:
+        if why is not HUB_AWAY and isinstance(socket, Revocable):
+            socket.revoke()
         self._log.info("socket=closed user=%s path=%s code=%d %s", user.name, socket.request.path, *why)
         socket.close(*why)
 

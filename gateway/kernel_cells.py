@@ -323,6 +323,11 @@ class CellsReport:
     cells: list[tuple[dict[str, Any], list[tuple[Any, ...]]]]
     seen: dict[str, Any]
 
+    def with_cells(self, more: list[tuple[dict[str, Any], list[tuple[Any, ...]]]]) -> CellsReport:
+        """The same, with cells that have not reached the kernel yet."""
+        known = {told["msg_id"] for told, _ in self.cells}
+        return CellsReport([*self.cells, *(each for each in more if each[0]["msg_id"] not in known)], self.seen)
+
     def text(self, *, is_brief: bool = False, is_own: bool = True) -> str:
         """JSON; brief: without messages; ``is_own``: for the kernel's owner.
 

@@ -6,7 +6,6 @@ have the last word.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -55,12 +54,15 @@ class Wish:
         return replace(request, gpus=share, memory_limit=limit, workload_class=workload_class)
 
 
-def read_wish(body: object, largest: GpuShare, where: str = "the body") -> Wish:
-    """A request's body, ``{gpus, memory, class}``. Raises RequestError."""
+def read_wish(body: object, largest: GpuShare, where: str = "the body", here: GpuShare | None = None) -> Wish:
+    """Read a request's body, ``{gpus, memory, class}``. ``here``: the most of this node, for the message.
+
+    Raises RequestError.
+    """
     entry = Entry(where, body)
     share = entry.number("gpus")
     wish = Wish(
-        gpus=None if share is None else _share(share, largest),
+        gpus=None if share is None else _share(share, largest, here or largest),
         memory_limit=entry.amount("memory"),
         workload_class=_class(entry),
     )
@@ -70,10 +72,11 @@ def read_wish(body: object, largest: GpuShare, where: str = "the body") -> Wish:
     return wish
 
 
-def _share(gpus: float, largest: GpuShare) -> GpuShare:
+def _share(gpus: float, largest: GpuShare, here: GpuShare) -> GpuShare:
     share = GpuShare(round(min(gpus, largest.hundredths + 1) * 100))  # no float holds 100 times the largest ones
     if share.hundredths > largest.hundredths or share.hundredths < 1 or abs(gpus * 100 - share.hundredths) > 1e-6:
-        raise RequestError(f"asked {str(gpus)[:20]} GPUs; found here are sizes from 0.01 to {largest} in steps of 0.01")
+        told = f"Requested {str(gpus)[:20]} GPUs, but sizes here go from 0.01 to {here} in steps of 0.01"
+        raise RequestError(f"{told}. Choose one of these")
     return share
 
 
@@ -107,7 +110,7 @@ class KernelChanges:
 
     async def resize(self, asker: User, kernel_id: str, wish: Wish) -> Grant | QueueEntry:
         """The new grant; or, while there is no room, the place in the queue. Raises AliquotError."""
-        held = next((h for h in self._admission.snapshot().holdings if h.grant.kernel_id == kernel_id), None)
+        held = self._admission.snapshot().ledger.holdings.get(kernel_id)
         before = held.grant.request if held is not None else self._request_elsewhere(kernel_id)
         if before is None:
             raise no_gpu(kernel_id)
@@ -154,20 +157,19 @@ class KernelChanges:
         await self._agent.hint(kernel_id)
 
     def _check_gpu(self, kernel_id: str) -> None:
-        is_held = any(held.grant.kernel_id == kernel_id for held in self._admission.snapshot().holdings)
-        if not is_held and self._known().get(kernel_id) is None:
+        if kernel_id not in self._admission.snapshot().ledger.holdings and self._known(kernel_id) is None:
             raise no_gpu(kernel_id)
 
     def _request_elsewhere(self, kernel_id: str) -> Request | None:
-        known = self._known().get(kernel_id)
+        known = self._known(kernel_id)
         if known is None:
             return None
         record = {"hundredths": known.hundredths, "memory_limit": known.memory_limit}
         return read_request({**record, "workload_class": known.workload_class})
 
-    def _known(self) -> Mapping[str, KernelStatus]:
+    def _known(self, kernel_id: str) -> KernelStatus | None:
         status = self._watch.view().status
-        return {kernel.kernel_id: kernel for kernel in status.kernels} if status else {}
+        return next((kernel for kernel in status.kernels if kernel.kernel_id == kernel_id), None) if status else None
 
 
 def no_gpu(kernel_id: str) -> GrantError:

@@ -16,9 +16,11 @@ from aliquot.gateway.handler_base import AliquotHandler
 from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.kernel_cells import NOTHING
 from aliquot.gateway.kernel_changes import KernelChanges, read_wish
+from aliquot.gateway.pending_kernels import PendingKernels
+from aliquot.gateway.pending_messages import reports
 from aliquot.gateway.relay_links import RelayLinks
 from aliquot.gateway.request_queue import QueueEntry
-from aliquot.gateway.status import Report, kernel_reports
+from aliquot.gateway.status import OneKernel, Report, find_kernel, kernel_reports
 from aliquot.gateway.stock_handlers import read_body
 from aliquot.provisioner.errors import AliquotError
 from jupyter_server.auth.decorator import authorized
@@ -34,17 +36,24 @@ class OneKernelHandler(AliquotHandler):
 
     def report(self, kernel_id: str) -> Report:
         """What is told of the kernel. Raises HTTPError 404 for one that the asker may not see."""
-        for report in kernel_reports(self.sources.scene(self.asker), self.asker):
-            if report["id"] == kernel_id:
-                return report
-        raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+        return self._find(kernel_id).report()
+
+    def state(self, kernel_id: str) -> str:
+        """The kernel's state alone, with no report made. Raises HTTPError 404 as report does."""
+        return self._find(kernel_id).state
+
+    def _find(self, kernel_id: str) -> OneKernel:
+        found = find_kernel(self.sources.scene(self.asker, kernel_id), self.asker, kernel_id)
+        if found is None:
+            raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+        return found
 
     def changes_of(self, kernel_id: str, needed: Access = Access.OWN) -> KernelChanges:
         """What changes this kernel. Raises HTTPError: 404 as report does, 403 for who may not, 409 where none runs."""
         if kernel_id in self.kernel_manager:
             require_access(self.asker, self.kernel_manager, kernel_id, needed)
         try:
-            state = str(self.report(kernel_id)["state"])
+            state = self.state(kernel_id)
         except HTTPError:
             # A plain kernel is not told of, and has an owner all the same: he hears that it has no GPU.
             if kernel_id not in self.kernel_manager:
@@ -101,7 +110,7 @@ class KernelHandler(OneKernelHandler):
     async def patch(self, kernel_id: str) -> None:
         changes = self.changes_of(kernel_id)
         with told_as_http(), self.asking(kernel_id):
-            wish = read_wish(read_body(self.get_json_body), self.sources.largest)
+            wish = read_wish(read_body(self.get_json_body), self.sources.largest, here=self.sources.largest_here())
             outcome = await changes.resize(self.asker, kernel_id, wish)
         self.set_status(202 if isinstance(outcome, QueueEntry) else 200)
         self.answer(self.report(kernel_id))
@@ -179,12 +188,18 @@ class CellsHandler(OneKernelHandler):
     async def get(self, kernel_id: str) -> None:
         self.need(kernel_id, Access.READ)
         links: RelayLinks | None = getattr(self.kernel_manager, "links", None)
+        pending: PendingKernels | None = getattr(self.kernel_manager, "pending", None)
+        waiting = [] if pending is None else pending.cells(kernel_id)
         link = None if links is None else links.get(kernel_id)
         report = NOTHING if link is None else await link.cells(_ATTACH_SECONDS)
-        # Off the loop: it may be much.
         owner_of = getattr(self.kernel_manager, "owner_of", None)
         is_own = owner_of is None or owner_of(kernel_id) == self.asker.name
-        self.answer_text(await asyncio.to_thread(report.text, is_brief=self.is_brief(), is_own=is_own))
+        is_brief = self.is_brief()
+
+        def written() -> str:
+            return report.with_cells(reports(waiting)).text(is_brief=is_brief, is_own=is_own)
+
+        self.answer_text(await asyncio.to_thread(written))  # off the loop: it may be much
 
     def is_brief(self) -> bool:
         """Whether the messages are to be left out. Raises HTTPError."""

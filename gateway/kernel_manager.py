@@ -262,6 +262,7 @@ class AliquotKernelManager(ReplacingKernelManager):
         kernel = self.get_kernel(kernel_id)
         if isinstance(kernel, ManagedKernel):
             if kernel_id in self._pending_kernels and kernel_id not in self._stopping:
+                self.pending.restart(kernel_id)
                 return None
             if kernel.start_failure() is not None:
                 return self._start_again(kernel_id, kernel)
@@ -279,13 +280,13 @@ class AliquotKernelManager(ReplacingKernelManager):
         self.begin(kernel_id, kernel)
 
     def interrupt_kernel(self, kernel_id: str) -> Any:
-        """Called by POST /api/kernels/{id}/interrupt. Raises HTTPError 409 for a kernel that does not run."""
+        """Called by POST /api/kernels/{id}/interrupt. Cells of a pending kernel leave the queue; the kernel stays."""
         self._check_kernel_id(kernel_id)
         state, reason = self.kernel_state(kernel_id)
-        if state == "ended" or not self.get_kernel(kernel_id).ready.done():
-            found = f"it is {state}" + (f" ({reason})" if reason else "")
-            raise HTTPError(409, f"asked to interrupt kernel {kernel_id}; {found}, so there is nothing to interrupt")
-        return super().interrupt_kernel(kernel_id)
+        if state == "ended":
+            raise HTTPError(409, f"asked to interrupt kernel {kernel_id}; it has ended ({reason or 'unknown reason'})")
+        self.pending.interrupt(kernel_id)
+        return super().interrupt_kernel(kernel_id) if self.get_kernel(kernel_id).ready.done() else None
 
     # ---- end
 
@@ -309,9 +310,8 @@ class AliquotKernelManager(ReplacingKernelManager):
         if self.may_end(kernel_id):
             await self._end(kernel_id, now, restart)
         else:
-            self.log.info(
-                "kernel=%s left=running asker=%s reason=not its owner, or too early", kernel_id, current_user().name
-            )
+            asker = current_user().name
+            self.log.info("kernel=%s left=running asker=%s reason=not its owner, or too early", kernel_id, asker)
 
     shutdown_kernel = _async_shutdown_kernel
 
@@ -335,6 +335,7 @@ class AliquotKernelManager(ReplacingKernelManager):
         kernel = self.get_kernel(kernel_id)
         if isinstance(kernel, ManagedKernel) and not restart:
             kernel.note(KernelState.ENDING, asked)
+            await kernel.noted()
         is_waiting = isinstance(kernel, ManagedKernel) and kernel.withdraw()
         if isinstance(kernel, ManagedKernel) and kernel_id not in self._pending_kernels:
             await kernel.until_restarted()
@@ -387,6 +388,7 @@ class AliquotKernelManager(ReplacingKernelManager):
             task.cancel()
         stops = [self._async_shutdown_kernel(kernel_id, now=now) for kernel_id in kernel_ids]
         results = await asyncio.gather(*stops, *starting, *self._ending, return_exceptions=True)
+        await self.pending.stop()
         for result in results:
             if isinstance(result, Exception):
                 self.log.error("shutdown=failed reason=%s", result)

@@ -12,14 +12,21 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from aliquot.gpu_hook.paths import RuntimeDir
-from aliquot.provisioner.endings import Asked
+from aliquot.provisioner.endings import Asked, Ending
 from aliquot.provisioner.errors import RequestError, StateError
 from aliquot.provisioner.grant_record import grant_record, read_request, request_record
-from aliquot.provisioner.relay.records import UNREAD_BYTES, UnreadableRecordError, read_relay_record
+from aliquot.provisioner.relay.records import (
+    UNREAD_BYTES,
+    UNSENT,
+    UnreadableRecordError,
+    UnsentBytes,
+    read_relay_record,
+)
 from aliquot.provisioner.resources import Grant, Request
 
-from .kernel_records import KernelRecord, KernelRecords, KernelState
+from .kernel_records import KernelRecord, KernelState
 from .kernel_shares import UNSHARED, Shares
+from .record_queue import RecordQueue
 
 FACTS_VERSION = 1
 
@@ -55,6 +62,7 @@ class Remembered(Protocol):
     start_arguments: dict[str, Any]
     wish: SizeWish | None
     shares: Shares
+    last_crash: Ending | None
 
     @property
     def label(self) -> str:
@@ -71,18 +79,23 @@ class KernelMemory:
 
     def __init__(
         self,
-        records: KernelRecords,
+        records: RecordQueue,
         runtime: RuntimeDir,
         gateway: str,
         boot_id: str,
         orphan_seconds: float,
         unread_bytes: int = UNREAD_BYTES,
+        unsent_bytes: UnsentBytes = UNSENT,
     ) -> None:
-        """``unread_bytes``: of what may wait for one kernel that does not read; 0 for no bound."""
+        """``unread_bytes``: of what may wait for one kernel that does not read; 0 for no bound.
+
+        ``unsent_bytes``: of output that may wait for a client.
+        """
         self._records = records
         self._runtime = runtime
         self._orphan_seconds = orphan_seconds
         self._unread_bytes = unread_bytes
+        self._unsent_bytes = unsent_bytes
         self.gateway = gateway
         self.boot_id = boot_id
 
@@ -92,7 +105,7 @@ class KernelMemory:
         return self._records.problem
 
     def note(self, kernel: Remembered, state: KernelState, asked: Asked | None = None) -> None:
-        """Where the kernel is in its life, and for whose wish it ends."""
+        """Note where the kernel is in its life, and for whose wish it ends. ``noted`` waits for the disk."""
         record = KernelRecord(
             kernel_id=kernel.kernel_id,
             owner=kernel.owner,
@@ -105,9 +118,14 @@ class KernelMemory:
             arguments=lasting_arguments(kernel.start_arguments),
             wish={} if kernel.wish is None else kernel.wish.record(),
             shares=kernel.shares,
+            last_crash=kernel.last_crash,
             ended_for={} if asked is None else {"code": asked.code.value, "message": asked.message, "by": asked.by},
         )
         self._records.write(record)
+
+    async def noted(self, kernel_id: str) -> None:
+        """Wait until what was noted of a kernel is on the disk. Called before an action that the note protects."""
+        await self._records.written(kernel_id)
 
     def forget(self, kernel_id: str) -> None:
         """It has ended, or never started."""
@@ -116,6 +134,10 @@ class KernelMemory:
     def freeze(self) -> None:
         """The server stops, and its kernels do not: what is noted stays as it is."""
         self._records.freeze()
+
+    async def close(self) -> None:
+        """Wait for what was noted."""
+        await self._records.close()
 
     def has_relay(self, kernel_id: str) -> bool:
         """Whether a relay stands beside it that waits for this gateway to come back."""
@@ -132,6 +154,7 @@ class KernelMemory:
             "gateway": self.gateway,
             "orphan_seconds": self._orphan_seconds,
             "unread_bytes": self._unread_bytes,
+            "unsent_bytes": vars(self._unsent_bytes),
             "owner": kernel.owner,
             "teams": sorted(kernel.teams),
             "kernelspec": kernel.kernel_name,
@@ -155,8 +178,9 @@ class Heritage:
     grant: Mapping[str, Any] | None = None
     spec: Mapping[str, Any] | None = None
     teams: frozenset[str] = frozenset()
-    # A record alone has them.
+    # A record alone has these.
     shares: Shares = UNSHARED
+    last_crash: Ending | None = None
 
 
 def read_heritage(record: KernelRecord | None, facts: Mapping[str, Any] | None) -> Heritage:
@@ -167,17 +191,24 @@ def read_heritage(record: KernelRecord | None, facts: Mapping[str, Any] | None) 
     try:
         if facts is not None:
             found = _read_facts(facts)
-            # A record is written again when the notebook gets another name.
+            # A record is written again when the notebook gets another name, and the kernel another size.
             if record is None:
                 return found
-            return replace(found, label=record.label, arguments=record.arguments, shares=record.shares)
+            return replace(
+                found,
+                kernelspec=record.kernelspec,
+                label=record.label,
+                arguments=record.arguments,
+                shares=record.shares,
+                last_crash=record.last_crash,
+            )
     except (KeyError, TypeError, ValueError) as error:
         if record is None:
             names = sorted(facts or ())
             raise StateError(f"the facts of a relay of ours cannot be read: {error!r} in {names}") from error
     assert record is not None  # without facts there is one
     told = (record.owner, record.kernelspec, record.label, record.queued_at, record.arguments)
-    return Heritage(*told, teams=frozenset(record.teams), shares=record.shares)
+    return Heritage(*told, teams=frozenset(record.teams), shares=record.shares, last_crash=record.last_crash)
 
 
 def _read_facts(facts: Mapping[str, Any]) -> Heritage:

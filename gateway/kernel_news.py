@@ -15,6 +15,8 @@ from aliquot.gateway.reclaims import reclaim
 Report = Mapping[str, Any]
 News = dict[str, Any]
 # Of a kernel of another program; of this server's own, the endings say why.
+# Of a change of size that waits, what is news. The numbers behind its reason are for those who ask.
+_WISH = ("state", "gpus", "memory_limit_bytes", "workload_class", "reason", "position")
 _GONE: News = {"state": "ended", "reason": None, "waits": None}
 _NOBODY: Mapping[str, str] = MappingProxyType({})
 
@@ -49,7 +51,7 @@ def _of_one(was: Report | None, now: Report) -> list[News]:
         return [] if now["state"] == "ended" else [_data(now, "state", None)]
     state = str(was["state"])
     news = []
-    if now["state"] != state:
+    if now["state"] != state or _is_doubted_anew(was, now):
         news.append(_data(now, "state", state))
     elif _waits_on(_waits(was), _waits(now)):
         news.append(_data(now, "waits", state))
@@ -66,6 +68,12 @@ def _of_one(was: Report | None, now: Report) -> list[News]:
     return news
 
 
+def _is_doubted_anew(was: Report, now: Report) -> bool:
+    """Tell a doubt about a kernel that runs and waits for nothing: the agent does not confirm what the kernel has."""
+    told = [report["reason"] for report in (was, now) if _waits(report) is None and report["state"] == "resident"]
+    return len(set(told)) > 1
+
+
 def _resized(was: Report, now: Report) -> dict[str, Any] | None:
     """A wish that is new or stands at another place; a size that is another; a wish that is no more."""
     wish, before = _wish(now), _wish(was)
@@ -80,7 +88,7 @@ def _resized(was: Report, now: Report) -> dict[str, Any] | None:
 
 def _wish(report: Report) -> dict[str, Any] | None:
     resize = report["resize"]
-    return None if resize is None else {name: value for name, value in resize.items() if name != "since"}
+    return None if resize is None else {name: resize[name] for name in _WISH}
 
 
 def _size(report: Report) -> dict[str, Any]:
@@ -88,16 +96,17 @@ def _size(report: Report) -> dict[str, Any]:
 
 
 def _lacks_more(was: Report, now: Report) -> bool:
-    """Whether it was refused memory for want of quota, more than before."""
+    """Tell refusals of memory for want of quota, more than before or again."""
     needed = now["needed_bytes"] or 0
-    return needed > now["quota_bytes"] and needed > (was["needed_bytes"] or 0)
+    is_again = now["short_at"] != was["short_at"] or needed > (was["needed_bytes"] or 0)
+    return needed > now["quota_bytes"] and is_again
 
 
 def _waits_on(before: Any, now: Any) -> bool:
-    """Whether a wait is worth a word: it is new or another, or a second more of it is over. Looks may come faster."""
-    if now is None:
-        return False
-    return before is None or _wait_key(before) != _wait_key(now)
+    """Tell a wait that is worth a word: new, another, over, or a second longer. Looks may come faster."""
+    if before is None or now is None:
+        return before is not now
+    return _wait_key(before) != _wait_key(now)
 
 
 def _wait_key(waits: Mapping[str, Any]) -> tuple[Any, ...]:

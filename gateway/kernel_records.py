@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aliquot.gpu_hook.paths import KERNEL_ID
+from aliquot.provisioner.endings import Ending, ending_record, read_ending_record
 from aliquot.provisioner.errors import RequestError
 
 from .kernel_shares import UNSHARED, Shares, read_shares
@@ -59,6 +60,8 @@ class KernelRecord:
     # Those of its owner when it was asked for.
     teams: tuple[str, ...] = ()
     shares: Shares = UNSHARED
+    # Why it was last restarted without a request.
+    last_crash: Ending | None = None
 
 
 class RecordError(Exception):
@@ -66,24 +69,26 @@ class RecordError(Exception):
 
 
 class KernelRecords:
-    """The records in one folder. ``folder`` None: there is nowhere to write, and nothing is remembered."""
+    """The records in one folder. ``folder`` None: there is nowhere to write, and nothing is remembered.
+
+    Each call waits for the disk: a gateway that serves writes by a RecordQueue.
+    """
 
     def __init__(self, folder: Path | None, log: logging.Logger) -> None:
         self._folder = folder
         self._log = log
-        self._is_frozen = False
         # Why the last record could not be written; empty when all is well.
         self.problem = ""
 
     def write(self, record: KernelRecord) -> None:
         """Replace a kernel's record. One that cannot be written is reported, and keeps no kernel from running."""
-        if self._folder is None or self._is_frozen:
+        if self._folder is None:
             return
         new = self._folder / f".{record.kernel_id}.new"
         # Not synced: kernels do not outlive a power cut, so their records need not.
         try:
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-                file.write(json.dumps({"version": _VERSION, **asdict(record), "shares": record.shares.report()}))
+                file.write(json.dumps(_written(record)))
             os.replace(new, self._path(record.kernel_id))
         except OSError as error:
             self._report(f"the record of kernel {record.kernel_id} cannot be written: {error}")
@@ -94,16 +99,12 @@ class KernelRecords:
 
     def remove(self, kernel_id: str) -> None:
         """Forget a kernel. Idempotent."""
-        if self._folder is None or self._is_frozen:
+        if self._folder is None:
             return
         try:
             self._path(kernel_id).unlink(missing_ok=True)
         except OSError as error:
             self._report(f"the record of kernel {kernel_id} cannot be removed: {error}")
-
-    def freeze(self) -> None:
-        """From now on nothing is written: the server stops, and its kernels do not."""
-        self._is_frozen = True
 
     def read(self) -> tuple[KernelRecord, ...]:
         """All records, the longest waiting first. What cannot be read is set aside."""
@@ -137,6 +138,12 @@ class KernelRecords:
         self.problem = problem
 
 
+def _written(record: KernelRecord) -> dict[str, Any]:
+    crash = record.last_crash
+    told = {"shares": record.shares.report(), "last_crash": None if crash is None else ending_record(crash)}
+    return {"version": _VERSION, **asdict(record), **told}
+
+
 def _read(path: Path) -> KernelRecord:
     try:
         data = json.loads(path.read_bytes())
@@ -155,6 +162,7 @@ def _read(path: Path) -> KernelRecord:
             wish=dict(data.get("wish", {})),
             teams=tuple(str(team) for team in data.get("teams", ())),
             shares=read_shares(data.get("shares", ())),
+            last_crash=None if data.get("last_crash") is None else read_ending_record(data["last_crash"]),
         )
     except (
         OSError,

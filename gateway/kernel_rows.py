@@ -10,12 +10,23 @@ from typing import Any
 from aliquot.gateway.tables import age_text, printable, size_text
 
 LAST_ENDED = 10
+_SHORT_ID = 8
 
 
 def waiting_kernels(kernels: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Those that wait to start, or to grow, in the order of the queue."""
     waiting = [dict(kernel) for kernel in kernels if kernel["state"] == "pending" or kernel.get("resize")]
     return sorted(waiting, key=lambda kernel: _position(kernel) or 0)
+
+
+def doubtful_kernels(kernels: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Those that run, and whose GPU the node agent does not confirm: it knows nothing of them."""
+    return [dict(one) for one in kernels if one["state"] == "resident" and one["reason"] and one["residency"] is None]
+
+
+def doubt_lines(kernels: Iterable[Mapping[str, Any]]) -> list[str]:
+    """One sentence a kernel."""
+    return [f"kernel {_name(kernel)}: {printable(str(kernel['reason']))}" for kernel in kernels]
 
 
 def ended_kernels(kernels: Iterable[Mapping[str, Any]], most: int = LAST_ENDED) -> list[dict[str, Any]]:
@@ -32,7 +43,8 @@ def queue_rows(kernels: Iterable[Mapping[str, Any]], now: float | None = None) -
         since = asked.get("since") or kernel["created"]
         size = size_text(round(asked["gpus"] * 100), asked["workload_class"])
         reason = printable(str(asked["reason"] or "–"))
-        rows.append((_name(kernel), printable(str(kernel["owner"])), size, _since(since, moment), reason))
+        short_id, owner = printable(str(kernel["id"])[:_SHORT_ID]), printable(str(kernel["owner"]))
+        rows.append((_name(kernel), short_id, owner, size, _place(kernel), _since(since, moment), reason))
     return rows
 
 
@@ -55,8 +67,14 @@ def _position(kernel: Mapping[str, Any]) -> int | None:
     return position
 
 
+def _place(kernel: Mapping[str, Any]) -> str:
+    """``2 of 5``; a kernel that waits for something else than the gateway's queue has no place."""
+    position, length = _position(kernel), (kernel.get("resize") or kernel)["queue_length"]
+    return "–" if position is None else f"{position} of {length}"
+
+
 def _name(kernel: Mapping[str, Any]) -> str:
-    return printable(str(kernel["label"] or kernel["id"][:8]))
+    return printable(str(kernel["label"] or kernel["id"][:_SHORT_ID]))
 
 
 def _since(moment: str | None, now: float) -> str:

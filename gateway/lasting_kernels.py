@@ -51,6 +51,7 @@ class LastingKernelManager(RelayedKernelManager):
         self.owners.note(kernel_id, heritage.owner)
         self._introduce(kernel, kernel_id, live_arguments(heritage.arguments))
         kernel.queued_at, kernel.teams, kernel.shares = heritage.queued_at, heritage.teams, heritage.shares
+        kernel.last_crash = heritage.last_crash
         return kernel
 
     def unmake_kernel(self, kernel_id: str, kernel: ManagedKernel | None) -> None:
@@ -96,10 +97,24 @@ class LastingKernelManager(RelayedKernelManager):
         kernel = self._kernels.get(kernel_id)
         if isinstance(kernel, ManagedKernel):
             kernel.start_arguments["env"] = {**kernel.start_arguments.get("env", {}), **env}
-            if kernel.has_kernel and kernel.ready.done() and kernel_id not in self._stopping:
-                kernel.note(KernelState.RUNNING)
+            self._note_again(kernel)
 
-    # ---- gone, or left
+    def _note_again(self, kernel: ManagedKernel) -> None:
+        """Write the record of a kernel that runs anew."""
+        if kernel.has_kernel and kernel.ready.done() and kernel.kernel_id not in self._stopping:
+            kernel.note(KernelState.RUNNING)
+
+    # ---- started, gone, or left
+
+    async def _async_start_kernel(self, **kwargs: Any) -> str:
+        """Return when the start is on the disk: what a server answered is found again by the next one."""
+        kernel_id = str(await super()._async_start_kernel(**kwargs))
+        await self._noted(kernel_id)
+        return kernel_id
+
+    async def _noted(self, kernel_id: str) -> None:
+        if self.memory is not None:
+            await self.memory.noted(kernel_id)
 
     def remove_kernel(self, kernel_id: str) -> Any:
         """Called by MultiKernelManager when a kernel has ended, or never started."""
@@ -120,6 +135,7 @@ class LastingKernelManager(RelayedKernelManager):
         for result in await asyncio.gather(*stops, return_exceptions=True):
             if isinstance(result, Exception):
                 self.log.error("shutdown=failed reason=%s", result)
+        await self.pending.stop()
         if self.memory is not None:
             self.memory.freeze()
         self.log.info("kernels=left count=%d they go on without this server", len(self._kernels))

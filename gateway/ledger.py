@@ -15,6 +15,7 @@ from aliquot.provisioner.resources import Bytes, GpuShare, Grant
 
 from .room import Held, Room, RoomDevice
 from .size_changes import held_of
+from .size_names import resized_name
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,33 @@ class Node:
 
 @dataclass(frozen=True)
 class Holding:
-    """A grant that was given and not yet released. Unconfirmed: the agent came back and has not renewed it yet."""
+    """A grant that was given and not yet released. Unconfirmed: the agent came back and has not renewed it yet.
+
+    ``refusal``: why the agent refused to, when it was last asked.
+    """
 
     grant: Grant
     asker: Asker
     since: float
     is_confirmed: bool = True
+    refusal: str = ""
+
+    @property
+    def doubt(self) -> str | None:
+        """Return the words for its user while the agent has not confirmed it; None afterwards."""
+        if self.is_confirmed:
+            return None
+        if not self.refusal:
+            return "The node agent has not confirmed this kernel's GPU yet"
+        return (
+            f"The node agent does not confirm this kernel's GPU: {self.refusal}. The kernel runs on, and the server "
+            "asks again; end other kernels on the GPU, or save and restart this one"
+        )
+
+    def resized(self, grant: Grant) -> Holding:
+        """The same kernel with another grant, and so of the kernelspec's name in that size."""
+        kernelspec = resized_name(self.asker.kernelspec, grant.request)
+        return replace(self, grant=grant, asker=replace(self.asker, kernelspec=kernelspec))
 
 
 @dataclass(frozen=True)

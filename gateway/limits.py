@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aliquot.provisioner.relay.records import UNREAD_BYTES
+from aliquot.provisioner.relay.records import ALL_UNSENT_BYTES, UNREAD_BYTES, UNSENT_BYTES, USER_UNSENT_BYTES
 from traitlets import Float, Int, TraitError, validate
 from traitlets.config import Configurable
 
@@ -47,6 +47,20 @@ class Limits(Configurable):
         help="How many bytes of requests may wait for one kernel that does not read them; each counts for about 2 KiB "
         "more than it is long. What comes beyond is answered with an error. At least message_bytes.",
     ).tag(config=True)
+    unsent_output_bytes = Int(
+        UNSENT_BYTES,
+        help="How many bytes of one kernel's output its relay keeps, in memory and on disk, while no client takes it. "
+        "Beyond it the oldest output goes, and its cell says so.",
+    ).tag(config=True)
+    unsent_output_bytes_per_user = Int(
+        USER_UNSENT_BYTES,
+        help="How many bytes of output the relays of one user's kernels keep on disk, together.",
+    ).tag(config=True)
+    unsent_output_bytes_total = Int(
+        ALL_UNSENT_BYTES,
+        help="How many bytes of output the relays of all kernels keep on disk, together. They also leave a tenth of "
+        "the disk free, or 1 GiB of a large one. The relay host's --spill-dir or ALIQUOT_SPILL_DIR chooses the folder.",
+    ).tag(config=True)
     websockets_per_user = Int(
         1000,
         help="How many websockets one user may have open at once: one each for a kernel of a tab, and for its panel.",
@@ -67,6 +81,9 @@ class Limits(Configurable):
         "output_bytes",
         "messages_per_second",
         "unread_bytes",
+        "unsent_output_bytes",
+        "unsent_output_bytes_per_user",
+        "unsent_output_bytes_total",
         "websockets_per_user",
         "body_bytes",
     )

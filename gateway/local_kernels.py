@@ -44,6 +44,10 @@ class KernelManagers(Protocol):
         """What of it runs, as its relay tells; None for a kernel without one."""
         ...
 
+    def interrupted_at(self, kernel_id: str) -> float | None:
+        """When what runs of it was last interrupted; None where nothing that runs was."""
+        ...
+
 
 class KernelMemo:
     """The values that were made last: of a thousand kernels few change between two looks."""
@@ -89,8 +93,8 @@ def local_kernels(
             label=labels.get(kernel_id, ""),
             request=request or PLAIN,
             state=state,
-            reason=reason,
-            queue_position=waiting.position if waiting else None,
+            reason=reason or (None if holding is None else holding.doubt),
+            queue=waiting,
             execution_state=getattr(kernel, "execution_state", None),
             created=waiting.since if waiting else holding.since if holding else None,
             quotas=holding.grant.quotas if holding else (),
@@ -98,6 +102,7 @@ def local_kernels(
             ending_soon=announced.get(kernel_id),
             dropped_messages=manager.dropped_messages(kernel_id),
             activity=manager.activity_of(kernel_id),
+            interrupted_at=manager.interrupted_at(kernel_id),
             shares=getattr(kernel, "shares", UNSHARED),
         )
         found.append(memo.same(made))
@@ -109,10 +114,16 @@ def _asked(holding: Holding | None, waiting: QueueEntry | None) -> Request | Non
     return holding.grant.request if holding else waiting.request if waiting else None
 
 
-def waiting_elsewhere(snapshot: AdmissionSnapshot, known: Iterable[LocalKernel]) -> tuple[LocalKernel, ...]:
-    """Kernels that other programs of this machine start, and that wait in this server's queue."""
+def waiting_elsewhere(
+    snapshot: AdmissionSnapshot, known: Iterable[LocalKernel], kernel_id: str | None = None
+) -> tuple[LocalKernel, ...]:
+    """Kernels that other programs of this machine start, and that wait in this server's queue.
+
+    ``kernel_id``: this one alone.
+    """
     ids = {kernel.id for kernel in known}
-    return tuple(_asker_elsewhere(entry) for entry in snapshot.starts if entry.kernel_id not in ids)
+    waiting = (entry for entry in snapshot.starts if kernel_id in (None, entry.kernel_id))
+    return tuple(_asker_elsewhere(entry) for entry in waiting if entry.kernel_id not in ids)
 
 
 def request_of(kernel: Any) -> Request | None:
@@ -134,6 +145,6 @@ def _asker_elsewhere(entry: QueueEntry) -> LocalKernel:
         request=entry.request,
         state="pending",
         reason=entry.reason,
-        queue_position=entry.position,
+        queue=entry,
         created=entry.since,
     )

@@ -66,10 +66,15 @@ class LocalSocket:
                 self._runtime.gateway_socket,
             )
             return False
-        # Ours is the lock, so a socket that lies here is stale.
-        self._runtime.gateway_socket.unlink(missing_ok=True)
-        self._server = await asyncio.start_unix_server(self._accept, self._runtime.gateway_socket, limit=LONGEST_LINE)
-        self._runtime.gateway_socket.chmod(0o600)
+        try:
+            # Ours is the lock, so a socket that lies here is stale.
+            self._runtime.gateway_socket.unlink(missing_ok=True)
+            path = self._runtime.gateway_socket
+            self._server = await asyncio.start_unix_server(self._accept, path, limit=LONGEST_LINE)
+            self._runtime.gateway_socket.chmod(0o600)
+        except BaseException:
+            await self.stop()  # another gateway may own the queue
+            raise
         return True
 
     async def stop(self) -> None:
@@ -216,7 +221,7 @@ class _Peer:
         try:
             line = await self._reader.readline()
             message = json.loads(line) if line else None
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return message if isinstance(message, dict) else None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import astuple
 from functools import partial
 from typing import Any, cast
@@ -43,6 +43,7 @@ from .kernel_memory import KernelMemory, SizeWish
 from .kernel_records import KernelState
 from .kernel_shares import Shares
 from .ledger import Asker
+from .size_names import resized_name
 
 _ASKING = "asking for a GPU"
 # Among the arguments of a start, so that a later gateway has them, too: the ids of those in whose place it comes.
@@ -115,6 +116,11 @@ class ManagedKernel(ServerKernelManager):
         if self.memory is not None:
             self.memory.note(self, state, asked)
 
+    async def noted(self) -> None:
+        """Wait until that is on the disk: what comes next may end this process."""
+        if self.memory is not None:
+            await self.memory.noted(self.kernel_id)
+
     def take_shares(self, shares: Shares) -> None:
         """It is shared so, for a later gateway, too. One that ends needs no note of it any more."""
         self.shares, self.was_shared = shares, self.was_shared or bool(shares)
@@ -126,9 +132,23 @@ class ManagedKernel(ServerKernelManager):
         """What it holds; None for a plain kernel, and for one that waits."""
         return self._grant
 
-    async def take_size(self, grant: Grant) -> str:
-        """Another grant while it runs, for restarts, too. Tells what could not be changed now. Raises AliquotError."""
+    def take_grant(self, grant: Grant) -> None:
+        """Hold this grant, over restarts, too, and bear the name of its size, by which Jupyter's clients know it."""
         self._grant = grant
+        name, before = resized_name(self.kernel_name, grant.request), self._kernel_spec
+        if name == self.kernel_name:
+            return
+        self.kernel_name = name  # which forgets the kernelspec
+        self._use_spec_of_name(before)
+
+    async def apply_grant(self) -> str:
+        """Have its process and its relay know the grant that it took. Tells what waits for the next start.
+
+        Raises AliquotError.
+        """
+        grant = self._grant
+        if grant is None:
+            return ""  # it ended meanwhile
         provisioner, containers = self.provisioner, self.containers
         if not isinstance(provisioner, AliquotProvisioner) or provisioner.grant is None:
             return ""
@@ -138,8 +158,10 @@ class ManagedKernel(ServerKernelManager):
     async def adopt(self, relay: RelayRecord, process: KernelProcess | None, grant: Grant | None) -> None:
         """Take over one that was started by a gateway before us. ``process`` None: its relay stands alone."""
         self.load_connection_info(cast(KernelConnectionInfo, dict(relay.front)))
-        self._use_lasting_spec(relay.facts.get("spec") or {})
-        self._grant = grant
+        stanza = relay.facts.get("spec") or {}
+        self._use_spec_of_name(KernelSpec(**stanza) if stanza else None)
+        if grant is not None:
+            self.take_grant(grant)
         self._has_our_provisioner()
         assert self.provisioner is not None  # made a moment ago
         await self.provisioner.load_provisioner_info(_provisioner_info(relay, process, grant))
@@ -152,14 +174,14 @@ class ManagedKernel(ServerKernelManager):
             self._restarter._initial_startup = False
             self.write_connection_file()
 
-    def _use_lasting_spec(self, stanza: Mapping[str, Any]) -> None:
-        """A kernelspec that is no longer there goes on as it was when the kernel started."""
+    def _use_spec_of_name(self, before: KernelSpec | None) -> None:
+        """Look its kernelspec up; one that is no longer there goes on as it was, ``before``."""
         try:
             found = self.kernel_spec
         except NoSuchKernel:
             found = None
-        if found is None and stanza:
-            self._kernel_spec = KernelSpec(**stanza)
+        if found is None and before is not None:
+            self._kernel_spec = before
 
     def outlives_us(self) -> bool:
         """Whether it goes on when this server ends: it has a relay that waits for us, or has not begun."""
@@ -206,6 +228,7 @@ class ManagedKernel(ServerKernelManager):
         # In a server there is always a loop, so that this is never the other kind of future.
         ready = cast("asyncio.Future[None]", self._ready)
         try:
+            await self.noted()
             grant = await self._get_grant(kwargs)
             if grant is not None:
                 kwargs["grant"] = grant
@@ -291,6 +314,7 @@ class ManagedKernel(ServerKernelManager):
     async def restart_kernel(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Called by the multi-kernel manager, and by the restarter."""
         self.note(KernelState.RESTARTING)
+        await self.noted()
         return await super().restart_kernel(*args, **kwargs)
 
     async def _give_up(self, error: BaseException) -> None:

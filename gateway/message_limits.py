@@ -80,6 +80,13 @@ def explain_large_messages(protocol: Any, handler: RequestHandler, who: str) -> 
     return ending
 
 
+def fitting(reason: str) -> str:
+    """As much of it as fits the last frame of a websocket."""
+    if len(reason.encode()) <= _LONGEST_REASON:
+        return reason
+    return reason.encode()[: _LONGEST_REASON - 3].decode(errors="ignore") + "…"
+
+
 class SocketEnding:
     """How one websocket ends. tornado resets the connection of a client that still sends, who then hears no reason."""
 

@@ -50,6 +50,11 @@ class NodeWatch:
         """What the agent said last, or why it says nothing."""
         return self._view
 
+    def count_devices(self) -> int:
+        """Return how many GPUs can be used; 0 while no agent tells."""
+        status = self._view.status
+        return 0 if status is None else sum(not device.lost for device in status.devices)
+
     def lacked_bytes(self, kernel_id: str) -> int | None:
         """The quota that would have been enough for a kernel, as it was last seen; None where its own was.
 

@@ -21,6 +21,7 @@ from .planner import Pending, plan
 from .room import Held
 from .room_limits import alone
 from .size_changes import held_of
+from .wait_reason import agent_unavailable
 
 LARGEST = GpuShare(9999_99)
 # No kernel has this id: the planner needs one for what is only thought of.
@@ -92,13 +93,13 @@ def foresee(moment: Moment, question: Question, now: float) -> Outlook:
     if before is not None and before.request == request:
         return Outlook(request, Outcome.STARTS, words.SAME_SIZE, quota_bytes=_quota(held_of(before).parts))
     if moment.problem:
-        place, why = len(others) + 1, f"the node agent does not answer: {moment.problem}"
-        return Outlook(request, Outcome.QUEUED, words.queued(place, why), place, quota)
+        place, why = len(others) + 1, agent_unavailable(request, moment.problem)
+        return Outlook(request, Outcome.QUEUED, words.queued(place, why.clause), place, quota)
     return _planned(moment, question, others, now, quota)
 
 
 def _planned(moment: Moment, question: Question, others: Sequence[Pending], now: float, quota: int | None) -> Outlook:
-    request, room = question.request, moment.ledger.room()
+    request = question.request
     asked = Pending(_ASKED, question.owner, request, now, held=question.held)
     planned = plan(moment.ledger, [*others, asked], now)
     for admit in planned.admissions:
@@ -107,10 +108,10 @@ def _planned(moment: Moment, question: Question, others: Sequence[Pending], now:
             return Outlook(request, Outcome.STARTS, message, quota_bytes=_quota(admit.parts))
     for wait in planned.waiting:
         if wait.kernel_id == _ASKED:
-            short = words.short(room, request, question.held)
+            why = wait.reason.clause
             if not question.is_queued:
-                return Outlook(request, Outcome.NEVER, words.not_now(short), quota_bytes=quota)
-            return Outlook(request, Outcome.QUEUED, words.queued(wait.position, short), wait.position, quota)
+                return Outlook(request, Outcome.NEVER, words.not_now(why), quota_bytes=quota)
+            return Outlook(request, Outcome.QUEUED, words.queued(wait.position, why), wait.position, quota)
     refused = next(one for one in planned.refusals if one.kernel_id == _ASKED)
     return _never(moment, question, others, refused.error, quota)
 

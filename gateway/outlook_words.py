@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from aliquot.gpu_hook.placement import WHOLE, DeviceState, Part
+from aliquot.gpu_hook.placement import WHOLE
 from aliquot.provisioner.resources import Bytes, GpuShare, Request
 
 from .gpu_caps import CapUse
 from .room import Held, Room
-from .room_limits import alone, largest_share, most_memory
+from .room_limits import largest_share, most_memory
 
 NOW_KERNEL = "starts at once"
 NOW_SIZE = "changes at once"
 SAME_SIZE = "it has this size"
 CLASS = "you may have opportunistic kernels only"
-_NO_COPIES = "the host has too little memory for copies of swapped kernels"
 _GIB = 1 << 30
 
 
@@ -25,22 +24,6 @@ def queued(position: int, why: str) -> str:
 def not_now(why: str) -> str:
     """It would have to wait, and cannot: its program has asked the node agent itself."""
     return f"not now: {why}"
-
-
-def short(room: Room, request: Request, held: Held | None) -> str:
-    """What is not free of what it takes."""
-    if isinstance(room.place(request, held), tuple):
-        return "they come first"
-    parts, states = alone(room, request, held) or (), room.states(request.workload_class)
-    usable = {state.uuid: state for state in states if not state.lost}
-    if held is not None:
-        return _short_growth(parts, held, usable)
-    if request.gpus.hundredths > WHOLE:
-        free = sum(state.free_hundredths >= WHOLE for state in usable.values())
-        return f"{free} of {len(usable)} GPUs {_is(free)} free, {request.gpus} are asked"
-    best = max(usable.values(), key=lambda state: (state.free_hundredths, state.free_bytes, -state.index))
-    needs = sum(part.reserved_bytes for part in parts)
-    return _lack(best, request.gpus.hundredths, needs, "")
 
 
 def over_quota(whose: str, use: CapUse) -> str:
@@ -78,27 +61,3 @@ def gpus(share: GpuShare) -> str:
 def amount(memory: Bytes) -> str:
     """Rounded down, for it is a limit."""
     return f"{memory // _GIB} GiB" if memory >= _GIB else f"{memory >> 20} MiB"
-
-
-def _short_growth(parts: tuple[Part, ...], held: Held, usable: dict[str, DeviceState]) -> str:
-    before = {part.uuid: part for part in held.parts}
-    for part in parts:
-        state, had = usable.get(part.uuid), before[part.uuid]
-        if state is None:
-            return f"gpu{part.index} is lost"
-        more, more_bytes = part.hundredths - had.hundredths, part.reserved_bytes - had.reserved_bytes
-        if more > state.free_hundredths or more_bytes > state.free_bytes:
-            return _lack(state, more, more_bytes, " more")
-    return _NO_COPIES
-
-
-def _lack(state: DeviceState, hundredths: int, needed: int, more: str) -> str:
-    if state.free_hundredths < hundredths:
-        return f"{gpus(GpuShare(state.free_hundredths))} is free, {GpuShare(hundredths)}{more} is asked"
-    if state.free_bytes < needed:
-        return f"{amount(Bytes(state.free_bytes))} is free, {amount(Bytes(needed))}{more} is asked"
-    return _NO_COPIES
-
-
-def _is(count: int) -> str:
-    return "is" if count == 1 else "are"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -55,30 +55,38 @@ class Outlooks:
         self._rules = rules
         self._clock = clock
 
-    async def of_new(self, asker: User, request: Request, replaces: str | None = None) -> Outlook:
-        """Of a kernel that would be started now; ``replaces``: the one that is ended for it."""
-        request = replace(request, residency=self._rules.residency_of(request))
-        refusal = self._class_refusal(asker, request, None)
+    async def of_new(self, asker: User, requests: Sequence[Request], replaces: str | None = None) -> list[Outlook]:
+        """Return, for each request, what a kernel that starts with it now would get.
+
+        ``replaces``: the kernel that ends for the new one.
+        """
         moment = await self._moment()
         if replaces is not None:
             pending = tuple(one for one in moment.pending if one.kernel_id != replaces)
             moment = replace(moment, ledger=moment.ledger.without(replaces), pending=pending)
-        return foresee(moment, Question(asker.name, request, refusal=refusal, teams=asker.teams), self._clock.now())
+        now, found = self._clock.now(), []
+        for request in requests:
+            asked = replace(request, residency=self._rules.residency_of(request))
+            refusal = self._class_refusal(asker, asked, None)
+            found.append(foresee(moment, Question(asker.name, asked, refusal=refusal, teams=asker.teams), now))
+        return found
 
-    async def of_kernel(self, asker: User, kernel_id: str, wish: Wish) -> Outlook:
-        """Of another size for a kernel that runs. Raises GrantError for one without a GPU."""
+    async def of_kernel(self, asker: User, kernel_id: str, wishes: Sequence[Wish]) -> list[Outlook]:
+        """Return what each change of a running kernel would get. Raises GrantError for a kernel without a GPU."""
         moment = await self._moment()
         holding = moment.ledger.holdings.get(kernel_id)
         before = self._grant_elsewhere(kernel_id) if holding is None else holding.grant
         if before is None:
             raise no_gpu(kernel_id)
-        request = wish.applied_to(before.request)
-        refusal = self._class_refusal(asker, request, before.request.workload_class)
         whose = "your" if before.owner == asker.name else f"{before.owner}'s"
-        question = Question(before.owner, request, before, refusal, whose=whose, is_queued=holding is not None)
-        if holding is not None:
-            question = replace(question, teams=holding.asker.teams)
-        return foresee(moment, question, self._clock.now())
+        teams = frozenset[str]() if holding is None else holding.asker.teams
+        now, found = self._clock.now(), []
+        for wish in wishes:
+            request = wish.applied_to(before.request)
+            refusal = self._class_refusal(asker, request, before.request.workload_class)
+            question = Question(before.owner, request, before, refusal, holding is not None, whose, teams)
+            found.append(foresee(moment, question, now))
+        return found
 
     async def _moment(self) -> Moment:
         """Asked anew, for other programs of this machine take room, too."""

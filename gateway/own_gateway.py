@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -35,10 +36,6 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Called by urllib, which would take all headers there."""
 
 
-# As Jupyter's own client: no proxy of the environment is shown the token.
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects)
-
-
 class NoGatewayHere(AliquotError):
     """No gateway can be asked."""
 
@@ -52,6 +49,42 @@ class GatewayRefusal(AliquotError):
 
 
 @dataclass(frozen=True)
+class Tls:
+    """How a gateway's certificate is checked, and which one it is shown. The files are named as Jupyter names them."""
+
+    ca_certs: str = ""
+    client_cert: str = ""
+    client_key: str = ""
+    is_checked: bool = True
+
+    @classmethod
+    def named_in(cls, environ: Mapping[str, str]) -> Tls:
+        """As Jupyter's variables have it."""
+        return cls(
+            environ.get("JUPYTER_GATEWAY_CA_CERTS", ""),
+            environ.get("JUPYTER_GATEWAY_CLIENT_CERT", ""),
+            environ.get("JUPYTER_GATEWAY_CLIENT_KEY", ""),
+            environ.get("JUPYTER_GATEWAY_VALIDATE_CERT", "") not in ("no", "false"),
+        )
+
+    def context(self) -> ssl.SSLContext:
+        """Raises NoGatewayHere for files that cannot be used."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca_certs or None)
+            if self.client_cert:
+                context.load_cert_chain(self.client_cert, self.client_key or None)
+        except OSError as error:
+            raise NoGatewayHere(
+                f"the gateway cannot be asked: {error}, of JUPYTER_GATEWAY_CA_CERTS={self.ca_certs!r}, "
+                f"JUPYTER_GATEWAY_CLIENT_CERT={self.client_cert!r} and JUPYTER_GATEWAY_CLIENT_KEY={self.client_key!r}. "
+                "Set them to files in PEM format that you may read"
+            ) from error
+        if not self.is_checked:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+
+
+@dataclass(frozen=True)
 class OwnGateway:
     """Where it listens, and what it wants to hear."""
 
@@ -59,6 +92,8 @@ class OwnGateway:
     token: str = field(repr=False)
     # Whence the token is, for words.
     origin: str = field(default="of its server's file", compare=False)
+    scheme: str = "token"
+    tls: Tls = field(default_factory=Tls)
 
     @classmethod
     def find(cls, runtime: RuntimeDir, servers: Path | None = None) -> OwnGateway:
@@ -77,17 +112,20 @@ class OwnGateway:
 
         In a Hub the user's server comes first: it alone knows its notebooks' names, and asks the gateway for us.
         """
-        named = [("JUPYTER_GATEWAY_URL", "JUPYTER_GATEWAY_AUTH_TOKEN")]
-        if environ.get("JUPYTERHUB_USER"):
-            named.insert(0, ("JUPYTERHUB_SERVICE_URL", "JUPYTERHUB_API_TOKEN"))
         if not environ.get("JUPYTER_GATEWAY_URL"):
             return ()
-        found = [(environ.get(url, ""), environ.get(token, "")) for url, token in named]
-        return tuple(
-            cls(url.rstrip("/") + "/", token, f"in {name}")
-            for (url, token), (_, name) in zip(found, named, strict=True)
-            if url and token
-        )
+        scheme = environ.get("JUPYTER_GATEWAY_AUTH_SCHEME") or "token"
+        found = [
+            cls._named(environ, "JUPYTER_GATEWAY_URL", "JUPYTER_GATEWAY_AUTH_TOKEN", scheme, Tls.named_in(environ))
+        ]
+        if environ.get("JUPYTERHUB_USER"):
+            found.insert(0, cls._named(environ, "JUPYTERHUB_SERVICE_URL", "JUPYTERHUB_API_TOKEN", "token", Tls()))
+        return tuple(one for one in found if one is not None)
+
+    @classmethod
+    def _named(cls, environ: Mapping[str, str], address: str, secret: str, scheme: str, tls: Tls) -> OwnGateway | None:
+        url, token = environ.get(address, ""), environ.get(secret, "")
+        return cls(url.rstrip("/") + "/", token, f"in {secret}", scheme, tls) if url and token else None
 
     def ask(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> Any:
         """The answer's JSON, None for an empty one. Raises GatewayRefusal, and NoGatewayHere where none answers."""
@@ -102,11 +140,14 @@ class OwnGateway:
         request = urllib.request.Request(
             f"{self.url}aliquot/api/{path}",
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"token {self.token}", "Content-Type": "application/json"},
+            headers={"Authorization": f"{self.scheme} {self.token}", "Content-Type": "application/json"},
             method=method,
         )
+        https = [urllib.request.HTTPSHandler(context=self.tls.context())] if self.url.startswith("https:") else []
+        # As Jupyter's own client: no proxy of the environment is shown the token.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects, *https)
         try:
-            with _OPENER.open(request, timeout=seconds) as answer:
+            with opener.open(request, timeout=seconds) as answer:
                 return str(answer.read(), "utf-8")
         except urllib.error.HTTPError as error:
             raise GatewayRefusal(error.code, self._words(error)) from error

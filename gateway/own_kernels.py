@@ -27,11 +27,13 @@ from aliquot.gateway.kernel_remains import KernelRemains
 from aliquot.gateway.limit_guard import UNREAD
 from aliquot.gateway.local_kernels import KernelMemo, local_kernels
 from aliquot.gateway.patience import within_patience
+from aliquot.gateway.record_queue import RecordQueue
 from aliquot.gateway.relay_links import RelayLinks
 from aliquot.gateway.sizes import SizedKernelSpecManager
 from aliquot.gateway.status import LocalKernel
 from aliquot.gateway.stop_policy import StopPolicy
 from aliquot.provisioner.container_limits import NodeTotals
+from aliquot.provisioner.relay.records import UnsentBytes
 from aliquot.provisioner.runtime.container import ContainerRuntime
 from traitlets.config import Config
 
@@ -61,6 +63,7 @@ class OwnKernels:
             log, knobs.cell_outputs(), lambda kernel_id, count: basis.limits.note(UNREAD, kernel_id, count)
         )
         manager.links = self._links
+        manager.tell_interrupt = basis.link.interrupt
         manager.endings = KernelEndings(
             basis.endings, basis.clock, log, lambda one: basis.labels().get(one, ""), basis.watch.lacked_bytes
         )
@@ -72,9 +75,14 @@ class OwnKernels:
         self.culler = Culler(manager, culling, basis.clock, log, self._servers)
         basis.watch.listen(self.culler.watch)
 
-    def listed(self, admission: AdmissionSnapshot, who: User | None = None) -> tuple[LocalKernel, ...]:
-        """What is told of them; ``who``: of those alone that this user may see."""
-        ids = self.manager.list_kernel_ids() if who is None else self.manager.visible_to(who)
+    def listed(
+        self, admission: AdmissionSnapshot, who: User | None = None, kernel_id: str | None = None
+    ) -> tuple[LocalKernel, ...]:
+        """Return their reports; ``who``: of those alone that this user may see; ``kernel_id``: of this one alone."""
+        if kernel_id is not None:
+            ids = [kernel_id] if kernel_id in self.manager else []
+        else:
+            ids = self.manager.list_kernel_ids() if who is None else self.manager.visible_to(who)
         self._memo.forget_others(self.manager.owners)
         return local_kernels(self.manager, ids, admission, self._basis.labels(), self.culler.announced(), self._memo)
 
@@ -128,6 +136,8 @@ class OwnKernels:
             await self.manager.shutdown_all()
         await within_patience("relay_links", self._links.stop(), log)
         await within_patience("endings", self._basis.endings.flush(), log)
+        if self.manager.memory is not None:
+            await within_patience("records", self.manager.memory.close(), log)
         await within_patience("containers", asyncio.to_thread(self._containers.close), log)
 
     def _container_planner(self) -> ContainerPlanner:
@@ -147,4 +157,9 @@ class OwnKernels:
         records = KernelRecords(None if folder is None else folder.kernels, basis.log)
         identity = "" if folder is None else folder.identity
         orphans = orphan_seconds(basis.knobs, basis.server)
-        return KernelMemory(records, basis.runtime, identity, boot_id(), orphans, basis.limits.limits.unread_bytes)
+        limits = basis.limits.limits
+        unsent = UnsentBytes(
+            limits.unsent_output_bytes, limits.unsent_output_bytes_per_user, limits.unsent_output_bytes_total
+        )
+        queue = RecordQueue(records, basis.log)
+        return KernelMemory(queue, basis.runtime, identity, boot_id(), orphans, limits.unread_bytes, unsent)

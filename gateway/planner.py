@@ -8,17 +8,9 @@ its. One that is to shrink makes room, and waits for nobody. One that comes in t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from aliquot.gpu_hook.placement import (
-    BAD_REQUEST,
-    DEVICE_LOST,
-    WHOLE,
-    DeviceState,
-    Part,
-    format_bytes,
-    format_gpus,
-)
+from aliquot.gpu_hook.placement import BAD_REQUEST, DEVICE_LOST, Part
 from aliquot.provisioner.errors import (
     AliquotError,
     DeviceLostError,
@@ -31,8 +23,7 @@ from aliquot.provisioner.resources import Request
 from .ledger import LedgerSnapshot
 from .room import Held, Room
 from .size_changes import check_devices, needs_room
-
-_IN_PLACE = "waiting until the kernel that it replaces has ended"
+from .wait_reason import WaitReason, lacking, replaced_kernel
 
 
 @dataclass(frozen=True)
@@ -76,11 +67,11 @@ class Admit:
 
 @dataclass(frozen=True)
 class Wait:
-    """Stay in the queue, for this reason."""
+    """Stay in the queue at this position, for this reason."""
 
     kernel_id: str
     position: int
-    reason: str
+    reason: WaitReason
 
 
 @dataclass(frozen=True)
@@ -110,7 +101,7 @@ def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Pl
     refusals: list[Refuse] = []
     promised: list[str] = []
     is_blocked = False
-    for entry in _makers_of_room_first(snapshot, room, pending):
+    for entry in queue_order(snapshot, pending):
         error = never_fits(room, entry.request, entry.held)
         if error is not None:
             refusals.append(Refuse(entry.kernel_id, error))
@@ -131,15 +122,17 @@ def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Pl
             blocked.append(entry)
             is_blocked = is_blocked or entry.held is None
             room = room if entry.held is None else room.close(entry.held.parts)
-    reasons = {kernel_id: _IN_PLACE for kernel_id in promised}
-    waiting = tuple(
-        Wait(entry.kernel_id, place, reasons.get(entry.kernel_id) or _reason(room, entry, place, len(blocked)))
-        for place, entry in enumerate(blocked, 1)
-    )
+    reasons = _Reasons(room, frozenset(promised))
+    waiting = tuple(Wait(one.kernel_id, place, reasons.of(one)) for place, one in enumerate(blocked, 1))
     return Plan(tuple(admissions), waiting, tuple(refusals), tuple(promised))
 
 
-def _makers_of_room_first(snapshot: LedgerSnapshot, room: Room, pending: Sequence[Pending]) -> list[Pending]:
+def queue_order(snapshot: LedgerSnapshot, pending: Sequence[Pending]) -> list[Pending]:
+    """The order in which a plan serves them: the only rule for a position in the queue.
+
+    Those come first whose room is promised, then those that make room, then all others as they arrived.
+    """
+    room = snapshot.room()
     return sorted(pending, key=lambda entry: (not entry.is_promised, not _makes_room(snapshot, room, entry)))
 
 
@@ -183,46 +176,26 @@ def never_fits(room: Room, request: Request, held: Held | None = None) -> Aliquo
     return NeverFitsError(placed.message)
 
 
-def _reason(room: Room, entry: Pending, position: int, length: int) -> str:
-    devices = _seen(room, entry.request)
-    what = f"waiting for {_asked(entry.request)}"
-    if entry.held is not None:
-        own = {part.uuid for part in entry.held.parts}
-        what = f"waiting to grow to {_asked(entry.request)}"
-        devices = [device for device in devices if device.uuid in own]
-    return f"{what}: {_free(devices, entry.request)}, position {position} of {length}"
+class _Reasons:
+    """Why the requests of one plan wait. Requests of one size have one reason, which is worked out once."""
 
+    def __init__(self, room: Room, promised: frozenset[str]) -> None:
+        self._room = room
+        self._promised = promised
+        self._found: dict[tuple[Request, str, Held | None], WaitReason] = {}
 
-def _seen(room: Room, request: Request) -> list[DeviceState]:
-    """What is free for its class, whoever waits for it first."""
-    return replace(room, closed=frozenset()).states(request.workload_class)
+    def of(self, entry: Pending) -> WaitReason:
+        if entry.kernel_id in self._promised:
+            return replaced_kernel(entry.request)
+        size = (entry.request, entry.request.residency, entry.held)
+        if size not in self._found:
+            self._found[size] = lacking(self._room, entry.request, entry.held)
+        return self._found[size]
 
 
 def _waited_too_long(room: Room, entry: Pending, position: int, now: float) -> QueueTimeoutError:
-    ahead = position - 1
-    before = "nobody" if ahead == 0 else f"{ahead} request" + ("s" if ahead > 1 else "")
-    free = _free(_seen(room, entry.request), entry.request)
+    ahead = f"{position - 1} {'request' if position == 2 else 'requests'}" if position > 1 else "no request"
     return QueueTimeoutError(
-        f"asked {_asked(entry.request)}; {free}; waited {now - entry.since:.0f} s in the "
-        f"queue with {before} before it. Ask for less, end a kernel that is not needed, or try again"
+        f"{lacking(room, entry.request, entry.held).sentence}. The request waited {now - entry.since:.0f} s in the "
+        f"queue, with {ahead} ahead of it. Choose a smaller size, end a kernel that is not needed, or try again"
     )
-
-
-def _asked(request: Request) -> str:
-    asked = format_gpus(request.gpus.hundredths)
-    return asked if request.memory_limit is None else f"{asked} with {format_bytes(request.memory_limit)}"
-
-
-def _free(devices: Sequence[DeviceState], request: Request) -> str:
-    """What is free, where it matters: whole devices for a request of several, else the roomiest device."""
-    usable = [device for device in devices if not device.lost]
-    if not usable:
-        return "no device here"
-    if request.gpus.hundredths > WHOLE:
-        whole = sum(device.free_hundredths == WHOLE for device in usable)
-        return f"{whole} of {len(usable)} devices free"
-    best = max(usable, key=lambda d: (d.free_hundredths, d.free_bytes, -d.index))
-    free = f"{best.free_hundredths / WHOLE:g} free on gpu{best.index}"
-    if request.memory_limit is not None or best.free_hundredths >= request.gpus.hundredths:
-        free += f" with {format_bytes(best.free_bytes)}"
-    return free

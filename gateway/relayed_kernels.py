@@ -7,18 +7,23 @@ For kernels without a relay all is as Jupyter Server does it.
 # Jupyter Server's kernel managers carry no types.
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import zmq
 import zmq.asyncio
+from aliquot.provisioner.errors import AliquotError
+from jupyter_core.utils import ensure_async
 from jupyter_server._tz import isoformat
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from traitlets import default
 
 from .activity import Activity, execution_state, moment
+from .pending_kernels import PendingKernels
 from .relay_link import KernelLink
 from .relay_links import RelayLinks
 
@@ -31,6 +36,11 @@ class RelayedKernelManager(AsyncMappingKernelManager):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.links: RelayLinks | None = None
+        self.pending = PendingKernels(self, self.log)
+        # Tells the node agent of an interrupt, so that what waits for GPU memory gives up; None: there is no agent.
+        self.tell_interrupt: Callable[[str], Awaitable[None]] | None = None
+        # When each kernel was last interrupted, and since when it was busy then.
+        self._interrupted: dict[str, tuple[float, float | None]] = {}
 
     @default("context")
     def _roomy_context(self) -> zmq.asyncio.Context:
@@ -39,6 +49,23 @@ class RelayedKernelManager(AsyncMappingKernelManager):
         context = zmq.asyncio.Context()
         context.set(zmq.MAX_SOCKETS, min(_MOST_SOCKETS, context.get(zmq.SOCKET_LIMIT)))
         return context
+
+    async def until_there(self, kernel_id: str) -> None:
+        """Wait until a kernel has started, and its link is made. Raises what its start failed with."""
+        await asyncio.shield(cast("asyncio.Future[None]", self.get_kernel(kernel_id).ready))
+        watching = self._pending_kernel_tasks.get(kernel_id)
+        if watching is not None:
+            await asyncio.wait({watching})
+
+    # MultiKernelManager types it as returning None; Jupyter Server's is a coroutine, and its handler awaits either.
+    async def interrupt_kernel(self, kernel_id: str) -> None:  # type: ignore[override]
+        """Called by Jupyter's handler. The signal goes first: the thread that it finds waiting gives up by itself."""
+        activity = self.activity_of(kernel_id)
+        self._interrupted[kernel_id] = (time.time(), activity.busy_since if activity is not None else None)
+        await ensure_async(super().interrupt_kernel(kernel_id))
+        if self.tell_interrupt is not None:
+            with contextlib.suppress(AliquotError):  # a kernel without a GPU, or an agent that is away
+                await self.tell_interrupt(kernel_id)
 
     def start_watching_activity(self, kernel_id: str) -> None:
         """Called when a kernel has started, and by whoever adopts one. Opens its link."""
@@ -83,6 +110,13 @@ class RelayedKernelManager(AsyncMappingKernelManager):
         """What the kernel does, as its relay tells; None for one without a relay."""
         return None if self.links is None else self.links.activity(kernel_id)
 
+    def interrupted_at(self, kernel_id: str) -> float | None:
+        """Return when what runs now was last interrupted; None where nothing runs, or nothing interrupted it."""
+        sent, activity = self._interrupted.get(kernel_id), self.activity_of(kernel_id)
+        if sent is None or activity is None or not activity.is_busy or activity.busy_since != sent[1]:
+            return None
+        return sent[0]
+
     def start_buffering(self, kernel_id: str, session_key: str, channels: Any) -> None:
         """Called when the last websocket closed. One over a link has no channels: the relay keeps what comes."""
         if channels:
@@ -92,7 +126,10 @@ class RelayedKernelManager(AsyncMappingKernelManager):
         """Called by MultiKernelManager when a kernel has ended, or never started."""
         if self.links is not None:
             self.links.close(kernel_id)
-        return super().remove_kernel(kernel_id)
+        self._interrupted.pop(kernel_id, None)
+        removed = super().remove_kernel(kernel_id)
+        self.pending.end(kernel_id)
+        return removed
 
 
 def relay_folder(kernel: Any) -> Path | None:

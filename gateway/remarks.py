@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from aliquot.gateway.auth import AliquotAuthorizer, tells_people_apart
+from aliquot.gateway.auth import AliquotAuthorizer, AliquotIdentityProvider, tells_people_apart
 from aliquot.gateway.container_plans import base_of
 from aliquot.gateway.kernel_manager import AliquotKernelManager
 from aliquot.gateway.sizes import SizedKernelSpecManager
+from jupyter_server.auth import IdentityProvider, PasswordIdentityProvider
 from jupyter_server.serverapp import ServerApp
 
 
@@ -49,6 +50,20 @@ def engine_within_reach(server: ServerApp) -> str:
         "this server has several users and starts containers, and it offers kernels that are processes, too: those "
         "run as its own account, which may use the container engine and so do all that root may. Name images alone "
         "in c.KernelSpecManager.allowed_kernelspecs, unless the users trust each other (SECURITY.md)"
+    )
+
+
+def unknown_users(server: ServerApp) -> str:
+    """For the administrator's log: where another identity provider names users, whose roles we cannot know."""
+    provider = server.identity_provider
+    is_known = isinstance(provider, AliquotIdentityProvider)
+    if is_known or type(provider) in (IdentityProvider, PasswordIdentityProvider):
+        return ""
+    return (
+        f"the identity provider {_name(provider)} tells no roles: everyone that it lets in is an administrator of "
+        "Aliquot here, and may see, resize, and end the kernels of all users. If several people share this server, set "
+        "c.ServerApp.identity_provider_class to aliquot.gateway.auth.AliquotIdentityProvider and name them in "
+        "c.AliquotIdentityProvider.users (SECURITY.md)"
     )
 
 

@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from aliquot.gateway.gateway_questions import PING_SECONDS, gateway_words
+from aliquot.gateway.message_limits import fitting
 from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager
 from aliquot.gateway.remote_requests import TAKES_AGAIN, SentRequests, unmarked
 from aliquot.gateway.unsent import Unsent
@@ -38,7 +39,6 @@ _AWAY_WORDS = "the gateway does not answer: wait until it is back"
 # What was sent is refused, or who sent it is: sent again, it would close the next socket as well.
 _REFUSALS = frozenset({1002, 1003, 1007, _REFUSED, 1009, 1010})
 _UNAVAILABLE = 503
-_LONGEST_REASON_BYTES = 123
 # A browser waits no longer for its socket to open.
 _BROWSERS_SECONDS = 300.0
 # Not any more, or not at all: a kernel that ended, or is shared no more, is not found.
@@ -205,10 +205,3 @@ def patience_seconds(client: GatewayClient) -> float:
     """For how long Jupyter's own tries a gateway, by its knobs."""
     first, longest = client.gateway_retry_interval, client.gateway_retry_interval_max
     return float(sum(min(first * 2**tries, longest) for tries in range(client.gateway_retry_max)))
-
-
-def fitting(reason: str) -> str:
-    """As much of it as fits the last frame of a websocket."""
-    if len(reason.encode()) <= _LONGEST_REASON_BYTES:
-        return reason
-    return reason.encode()[: _LONGEST_REASON_BYTES - 3].decode(errors="ignore") + "…"

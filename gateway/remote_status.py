@@ -26,7 +26,7 @@ from aliquot.gateway.kernel_handlers import (
     SwapOutHandler,
     WakeHandler,
 )
-from aliquot.gateway.outlook_handlers import OutlookHandler
+from aliquot.gateway.outlook_handlers import OutlookHandler, OutlooksHandler
 from aliquot.gateway.requested_size import default_size
 from aliquot.gateway.session_labels import SessionLabels
 from aliquot.gateway.share_handlers import ShareHandler, SharesHandler
@@ -223,6 +223,18 @@ class RemoteOutlookHandler(OutlookHandler):
         self.answer(await ask_gateway(f"outlook?{query}"))
 
 
+class RemoteOutlooksHandler(OutlooksHandler):
+    """The gateway's dry runs of several sizes."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        check_owner(self)
+        asked, sizes = self.asked_of_sizes()
+        query = urlencode([*asked.items(), *(("size", size) for size in sizes)])
+        self.answer(await ask_gateway(f"outlooks?{query}"))
+
+
 class RemoteHistoryHandler(HistoryHandler):
     """What the gateway kept; labels of kernels are its own."""
 
@@ -252,6 +264,7 @@ def remote_handlers(routes: tuple[tuple[str, type[RequestHandler]], ...]) -> lis
         RemoteHintHandler,
         RemoteSizesHandler,
         RemoteOutlookHandler,
+        RemoteOutlooksHandler,
         RemoteEventsHandler,
         RemoteHistoryHandler,
     )

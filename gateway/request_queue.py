@@ -7,41 +7,48 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from aliquot.gpu_hook.waiting import until_first
 from aliquot.provisioner.errors import AliquotError, WithdrawnError
 from aliquot.provisioner.resources import Grant, Request
 
 from .ledger import Asker
 from .planner import Pending
+from .wait_reason import WaitReason
 
 
 @dataclass(frozen=True)
 class QueueEntry:
-    """One waiting request, as people see it. ``since`` is in seconds since the epoch."""
+    """One waiting request, as people see it: at ``position`` of ``length``. ``since``: in seconds since the epoch."""
 
     kernel_id: str
     owner: str
     request: Request
     label: str
     position: int
-    reason: str
+    length: int
+    why: WaitReason
     since: float
     # It runs, and waits for a larger size.
     is_growth: bool = False
 
+    @property
+    def reason(self) -> str:
+        """Why it waits, as one sentence."""
+        return self.why.sentence
+
 
 @dataclass
 class Waiting:
-    """One request in the queue. ``reason`` is written by admission after each cycle."""
+    """One request in the queue. ``why`` is written by admission after each cycle."""
 
     asker: Asker
     pending: Pending
     shown_since: float
     future: asyncio.Future[Grant]
-    reason: str = "waiting for its turn"
+    why: WaitReason
     # Ends those in whose place it comes: called once, when that is all that it waits for.
     make_way: Callable[[], None] = lambda: None
     # Set when a cycle has looked at it and has not granted it.
@@ -54,12 +61,7 @@ class Waiting:
 
     async def until_looked_at(self) -> None:
         """Until a cycle has looked at it, or it has its answer."""
-        looked = asyncio.ensure_future(self.looked_at.wait())
-        waits: set[asyncio.Future[Any]] = {self.future, looked}
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            looked.cancel()
+        await until_first(self.looked_at.wait(), asyncio.wait({self.future}))
 
 
 class RequestQueue:
@@ -67,6 +69,8 @@ class RequestQueue:
 
     def __init__(self) -> None:
         self._waiting: dict[str, Waiting] = {}
+        # Kernel id to its place in the planner's order, which admission tells after each cycle.
+        self._order: dict[str, int] = {}
         # By kernel id, counted when somebody asks: a place in the queue is asked for each kernel that is shown.
         self._places: dict[str, int] | None = None
         self.outcomes: Counter[str] = Counter(submitted=0, granted=0, refused=0, withdrawn=0, resized=0)
@@ -128,18 +132,28 @@ class RequestQueue:
         """What the planner is asked with, in order. ``without``: kernels that are about to be replaced."""
         return tuple(waiting.pending for waiting in self._waiting.values() if waiting.asker.kernel_id not in without)
 
+    def rank(self, order: Iterable[Pending]) -> None:
+        """Show the queue in this order from now on. A request that came since is shown last until it is ranked."""
+        self._order = {pending.kernel_id: place for place, pending in enumerate(order)}
+        self._places = None
+
     def entries(self) -> tuple[QueueEntry, ...]:
-        """The queue, frozen."""
-        return tuple(_entry(waiting, place) for place, waiting in enumerate(self._waiting.values(), 1))
+        """The queue in the planner's order, frozen."""
+        return tuple(self._entry(self._waiting[kernel_id], place) for kernel_id, place in self._ranked().items())
 
     def entry(self, kernel_id: str) -> QueueEntry | None:
         """One of them; None for a kernel that does not wait."""
         waiting = self._waiting.get(kernel_id)
         if waiting is None:
             return None
+        return self._entry(waiting, self._ranked()[kernel_id])
+
+    def _ranked(self) -> dict[str, int]:
         if self._places is None:
-            self._places = {each: place for place, each in enumerate(self._waiting, 1)}
-        return _entry(waiting, self._places[kernel_id])
+            last = len(self._order)
+            ids = sorted(self._waiting, key=lambda kernel_id: self._order.get(kernel_id, last))
+            self._places = {each: place for place, each in enumerate(ids, 1)}
+        return self._places
 
     def _leave(self, waiting: Waiting, outcome: str) -> None:
         del self._waiting[waiting.asker.kernel_id]
@@ -149,15 +163,15 @@ class RequestQueue:
         elif outcome == "granted":
             self.outcomes["resized"] += 1
 
-
-def _entry(waiting: Waiting, position: int) -> QueueEntry:
-    return QueueEntry(
-        kernel_id=waiting.asker.kernel_id,
-        owner=waiting.asker.owner,
-        request=waiting.pending.request,
-        label=waiting.asker.label,
-        position=position,
-        reason=waiting.reason,
-        since=waiting.shown_since,
-        is_growth=waiting.is_growth,
-    )
+    def _entry(self, waiting: Waiting, position: int) -> QueueEntry:
+        return QueueEntry(
+            kernel_id=waiting.asker.kernel_id,
+            owner=waiting.asker.owner,
+            request=waiting.pending.request,
+            label=waiting.asker.label,
+            position=position,
+            length=len(self._waiting),
+            why=waiting.why,
+            since=waiting.shown_since,
+            is_growth=waiting.is_growth,
+        )

@@ -38,10 +38,16 @@ def residency_metrics(report: Report, names: Sequence[str], labels: Callable[[Re
         for direction in ("out", "in"):
             swaps.add_metric([*labels(kernel), direction], float(kernel["residency"][f"swaps_{direction}"]))
         waited.add_metric(labels(kernel), float(kernel["residency"]["waited_seconds"]))
+    stuck = GaugeMetricFamily(
+        "aliquot_kernel_not_swappable", "1: the kernel's memory cannot be swapped.", labels=[*names, "reason"]
+    )
+    for kernel in told:
+        if kernel["residency"]["not_swappable"] is not None:
+            stuck.add_metric([*labels(kernel), kernel["residency"]["not_swappable"]], 1.0)
     over = GaugeMetricFamily("aliquot_kernel_over_quota_bytes", "Used beyond a quota that was shrunk.", labels=names)
     for kernel in report["kernels"]:
         over.add_metric(labels(kernel), float(kernel["over_quota_bytes"]))
-    yield from (swaps, waited, over, *_node_metrics(report["node"]))
+    yield from (swaps, waited, stuck, over, *_node_metrics(report["node"]))
 
 
 def _node_metrics(node: Report) -> Iterator[Metric]:

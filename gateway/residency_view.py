@@ -49,6 +49,7 @@ def residency_report(residency: ResidencyStatus | None, iso: Callable[[float | N
         "swapped_bytes": residency.swapped_bytes,
         "elastic_bytes": residency.elastic_bytes,
         "staying": [{"reason": one.reason, "bytes": one.bytes} for one in residency.staying],
+        "not_swappable": residency.obstacle or None,
         "refusal": residency.mode_reason or residency.refusal or None,
         "waits": None
         if waits is None
@@ -96,7 +97,10 @@ def waiting_text(residency: ResidencyStatus | None) -> str | None:
 
 
 def residency_text(residency: ResidencyStatus | None) -> str:
-    """A cell of the command line's table: ``resident``, ``swapped 3.0 GiB``, ``waking (2 before it)``."""
+    """A cell of the command line's table: ``resident``, ``swapped 3.0 GiB``, ``waking (2 before it)``.
+
+    A kernel that cannot be swapped says so, and why: ``resident, not swappable: unknown driver function cuFoo``.
+    """
     if residency is None:
         return "–"
     if residency.waits is not None:
@@ -104,4 +108,6 @@ def residency_text(residency: ResidencyStatus | None) -> str:
     state = _STATES.get(residency.state, residency.state)
     if state in ("swapped", "checkpointed"):
         return f"{state} {Bytes(residency.swapped_bytes)}"
+    if residency.obstacle:
+        return f"{state}, not swappable: {residency.obstacle}"
     return f"{state}, never swapped" if residency.mode == "off" or residency.mode_reason else state

@@ -12,10 +12,10 @@ from typing import Any
 
 from aliquot.provisioner.errors import AliquotError
 from aliquot.provisioner.resources import Grant, Request
+from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 
 from .admission import Admission
 from .kernel_memory import SizeWish
-from .kernel_records import KernelState
 from .lasting_kernels import LastingKernelManager
 from .managed_kernel import ManagedKernel
 from .request_queue import QueueEntry
@@ -50,22 +50,32 @@ class ResizableKernelManager(LastingKernelManager):
             return
         self._note_wish(kernel_id, None)
         if isinstance(outcome, Grant):
-            task = asyncio.create_task(self._resize(kernel, outcome), name=f"aliquot-resize-{kernel_id}")
+            self._rename(kernel, outcome)
+            task = asyncio.create_task(self._resize(kernel), name=f"aliquot-resize-{kernel_id}")
             self._resizing.add(task)
             task.add_done_callback(self._resizing.discard)
 
-    async def _resize(self, kernel: ManagedKernel, grant: Grant) -> None:
+    def _rename(self, kernel: ManagedKernel, grant: Grant) -> None:
+        """Let it hold another grant at once, so that a client that asks next reads the new size's name."""
+        before = kernel.kernel_name
+        kernel.take_grant(grant)
+        if kernel.kernel_name != before:
+            # Jupyter counts kernels by the name that they have when they end.
+            KERNEL_CURRENTLY_RUNNING_TOTAL.labels(type=before).dec()
+            KERNEL_CURRENTLY_RUNNING_TOTAL.labels(type=kernel.kernel_name).inc()
+            self._note_again(kernel)
+
+    async def _resize(self, kernel: ManagedKernel) -> None:
         try:
-            left = await kernel.take_size(grant)
+            left = await kernel.apply_grant()
         except AliquotError as error:
             left = str(error)
         if left:
-            self.log.warning("kernel=%s resize=in_part left=%r; its next start has all of it", grant.kernel_id, left)
+            self.log.warning("kernel=%s resize=in_part left=%r; its next start has all of it", kernel.kernel_id, left)
 
     def _note_wish(self, kernel_id: str, wish: SizeWish | None) -> None:
         kernel = self._kernels.get(kernel_id)
         if not isinstance(kernel, ManagedKernel) or kernel.wish == wish:
             return
         kernel.wish = wish
-        if kernel.has_kernel and kernel.ready.done() and kernel_id not in self._stopping:
-            kernel.note(KernelState.RUNNING)
+        self._note_again(kernel)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from aliquot.gateway.auth import operating_system_user
 from aliquot.gateway.kernel_changes import Wish, read_wish
 from aliquot.gateway.own_gateway import GatewayRefusal, Gateways, NoGatewayHere, OwnGateway
+from aliquot.gateway.size_names import largest_here
 from aliquot.gateway.status import NodeView, Report, Scene, kernel_reports
 from aliquot.gpu_hook.client import AgentClientError, query, read_status
 from aliquot.gpu_hook.paths import RuntimeDir
@@ -33,12 +34,16 @@ class ChangeError(AliquotError):
 
 
 def pick_kernel(kernels: Iterable[Mapping[str, Any]], word: str) -> Mapping[str, Any]:
-    """The one that is called so: by id, its first letters, notebook or file name. Raises NoSuchKernelError."""
+    """The one that is called so: by id, its first letters, notebook, or file name, with or without its ending.
+
+    Raises NoSuchKernelError.
+    """
     running = [kernel for kernel in kernels if kernel["state"] != "ended"]
     tests: tuple[Callable[[Mapping[str, Any]], bool], ...] = (
         lambda kernel: kernel["id"] == word,
         lambda kernel: kernel["label"] == word,
-        lambda kernel: str(kernel["label"]).rpartition("/")[2] == word,
+        lambda kernel: _file(kernel) == word,
+        lambda kernel: _file(kernel).removesuffix(".ipynb") == word,
         lambda kernel: len(word) >= 3 and str(kernel["id"]).startswith(word),
     )
     for is_called_so in tests:
@@ -47,11 +52,16 @@ def pick_kernel(kernels: Iterable[Mapping[str, Any]], word: str) -> Mapping[str,
             return found[0]
         if found:
             ids = ", ".join(f"{kernel['id'][:8]} of {kernel['owner']}" for kernel in found)
-            raise NoSuchKernelError(f"asked kernel {word!r}; found {len(found)}: {ids}. Name one by its id")
+            raise NoSuchKernelError(f"{word!r} names {len(found)} kernels: {ids}. Name one by its id")
     names = ", ".join(str(kernel["label"] or kernel["id"][:8]) for kernel in running) or "none"
     raise NoSuchKernelError(
-        f"asked kernel {word!r}; found no running kernel of that id or notebook; there are: {names}"
+        f"no running kernel has the id or the notebook {word!r}; there are: {names} (aliquot status shows the ids)"
     )
+
+
+def _file(kernel: Mapping[str, Any]) -> str:
+    """The name of its notebook, without the folders."""
+    return str(kernel["label"]).rpartition("/")[2]
 
 
 class RunningKernel:
@@ -97,7 +107,7 @@ class RunningKernel:
         if self._gateway is not None:
             done: Report = self._ask("PATCH", body=dict(body))
             return done
-        wish = read_wish(dict(body), _LARGEST)
+        wish = read_wish(dict(body), _LARGEST, here=largest_here(_LARGEST, self._count_devices()))
         self._query("resize", **self._applied(wish))
         return self.report()
 
@@ -152,6 +162,13 @@ class RunningKernel:
             "memory_limit": None if limit is None else int(limit),
             "workload_class": request.workload_class.value,
         }
+
+    def _count_devices(self) -> int:
+        try:
+            status = query("status", runtime_dir=self._runtime.path, seconds=30)
+        except AgentClientError as error:
+            raise ChangeError(str(error)) from error
+        return sum(not device["lost"] for device in status["devices"])
 
     def _query(self, op: str, **fields: Any) -> None:
         try:

@@ -25,15 +25,21 @@ class SceneMaker:
         """To be said from now on, too."""
         self._remarks = (*self._remarks, *remarks)
 
-    def scene(self, who: User | None = None) -> Scene:
-        """All that is known now. ``who``: for this user, so that nothing is gathered of kernels that are not shown."""
+    def scene(self, who: User | None = None, kernel_id: str | None = None) -> Scene:
+        """Gather all that is known now.
+
+        Args:
+            who: Gather only kernels that this user may see; None gathers all.
+            kernel_id: Gather this kernel alone, of those that run, wait or ended here; None gathers all.
+        """
         admission = self._basis.admission.snapshot()
         node = self._basis.watch.view()
         # In gateway mode no kernel runs here, and an agent of this machine would serve nobody.
         problems = () if self._is_remote else node.problems
         if not self._is_remote and node.status is None and admission.agent_message:
             problems = (f"The node agent does not answer: {admission.agent_message}.",)
-        ours = () if self._own is None else self._own.listed(admission, who)
+        problems = (*problems, *self._basis.link.differences)
+        ours = () if self._own is None else self._own.listed(admission, who, kernel_id)
         if self._own is not None:
             problems = (*problems, *self._own.problems())
         waiting = (entry.kernel_id for entry in admission.queue)
@@ -41,11 +47,11 @@ class SceneMaker:
         return Scene(
             version=__version__,
             node=NodeView(node.status, (*problems, *self._remarks)),
-            kernels=(*ours, *waiting_elsewhere(admission, ours)),
+            kernels=(*ours, *waiting_elsewhere(admission, ours, kernel_id)),
             queue_length=len(admission.queue),
             counts=admission.counts,
             endings=self._basis.endings.counts(),
-            ended=self._basis.endings.listed(),
+            ended=self._basis.endings.listed(kernel_id),
             resizes=admission.resizes,
             ledger=admission.ledger,
             pending=admission.pending,

@@ -4,9 +4,11 @@
 # Jupyter Server's session managers carry no types.
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from aliquot.gateway.busy_table import TableBusyError
 from aliquot.gateway.sessions import OwnedSessionManager
 from jupyter_server.services.sessions.sessionmanager import SessionManager
 
@@ -25,7 +27,9 @@ class SessionLabels:
         connection = self._sessions.connection
         now = (connection, connection.total_changes)
         if self._read_at != now:
-            self._labels, self._read_at = MappingProxyType(_read(self._sessions)), now
+            # While another program has the file locked, the last names are told.
+            with contextlib.suppress(TableBusyError):
+                self._labels, self._read_at = MappingProxyType(_read(self._sessions)), now
         return self._labels
 
 

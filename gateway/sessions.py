@@ -1,6 +1,7 @@
 """Sessions with owners: a session belongs to whoever owns its kernel, or to the guest who made it for a shared one.
 
 Their table is a file where the gateway has a state folder; without one, or when its disk is full, it is in memory.
+A file that another program has locked stays the table: requests wait for it, and fail when the wait is too long.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from aliquot.gateway.access import Access
 from aliquot.gateway.auth import User, access_of, current_user
+from aliquot.gateway.busy_table import BLOCKING_MILLISECONDS, TableBusyError, is_busy, patiently
 from aliquot.gateway.guest_sessions import GuestSessions
 from aliquot.gateway.sizes import NoSuchBase
 from aliquot.gateway.stock_handlers import told
@@ -31,7 +33,7 @@ _COLUMNS = "session_id, path, name, type, kernel_id"
 
 
 def usable_database(path: Path, log: logging.Logger) -> str:
-    """The file if sessions can be kept in it; one that is damaged is set aside; else ":memory:"."""
+    """The file if sessions can be kept in it, or it is busy; one that is damaged is set aside; else ":memory:"."""
     try:
         try:
             _check_database(path)
@@ -43,6 +45,9 @@ def usable_database(path: Path, log: logging.Logger) -> str:
             log.error("sessions=unreadable reason=%s; set aside as %s, and begun anew", error, aside)
             _check_database(path)
     except (sqlite3.Error, OSError) as error:
+        if isinstance(error, sqlite3.OperationalError) and is_busy(error):
+            log.warning("sessions=busy reason=%s: %s; requests for sessions wait for it", path, error)
+            return str(path)
         log.error("sessions=in_memory reason=%s: %s; they end with this server", path, error)
         return _IN_MEMORY
     return str(path)
@@ -72,6 +77,8 @@ class PatientCursor:
         try:
             return self._manager.file_cursor().execute(statement, values)
         except sqlite3.OperationalError as error:
+            if is_busy(error):
+                raise TableBusyError(error) from error
             self._manager.leave_disk(error)
         return self._manager.file_cursor().execute(statement, values)
 
@@ -97,13 +104,27 @@ class OwnedSessionManager(SessionManager):
     _guests: GuestSessions | None = None
 
     @property
+    def connection(self) -> sqlite3.Connection:
+        """Called by Jupyter's own methods, and for the file's state."""
+        is_new = self._connection is None
+        found: sqlite3.Connection = super().connection
+        if is_new:
+            found.execute(f"PRAGMA busy_timeout = {BLOCKING_MILLISECONDS}")
+        return found
+
+    @property
     def cursor(self) -> PatientCursor:
         """Called by Jupyter's own methods for each statement."""
         return PatientCursor(self)
 
     def file_cursor(self) -> sqlite3.Cursor:
         """The table's own cursor, wherever the table is."""
-        found: sqlite3.Cursor = super().cursor
+        try:
+            found: sqlite3.Cursor = super().cursor
+        except sqlite3.OperationalError:
+            # Jupyter's keeps the cursor, and would not make the table another time.
+            self.close()  # type: ignore[no-untyped-call]
+            raise
         return found
 
     def leave_disk(self, error: sqlite3.OperationalError) -> None:
@@ -126,6 +147,7 @@ class OwnedSessionManager(SessionManager):
             self._guests = GuestSessions(self.cursor)
         return self._guests
 
+    @patiently
     async def list_sessions(self) -> list[dict[str, Any]]:
         """The asker's sessions; all of them for an administrator. Called by GET /api/sessions."""
         asker = current_user()
@@ -133,6 +155,7 @@ class OwnedSessionManager(SessionManager):
         guests = self.guests.all()
         return [session for session in sessions if self._may_see(asker, session, guests)]
 
+    @patiently
     async def session_exists(self, path: str) -> bool:
         """Whether the asker has a session for this path. Called by POST /api/sessions.
 
@@ -140,6 +163,7 @@ class OwnedSessionManager(SessionManager):
         """
         return await self._own_session(path) is not None
 
+    @patiently
     async def get_session(self, **kwargs: Any) -> dict[str, Any]:
         """One session. Somebody else's is not found. Called by every handler of one session."""
         if set(kwargs) == {"path"}:
@@ -159,10 +183,17 @@ class OwnedSessionManager(SessionManager):
         if kernel_id is not None and self._is_out_of_reach(kernel_id):
             raise DuplicateKernelError(f"Kernel already exists: {kernel_id}")
         _refuse_long(kwargs)
+        # Before a kernel starts for a session that could not be written.
+        await self._until_writable()
+        is_there = kernel_id is not None and kernel_id in self.kernel_manager
         if kernel_id is not None:
             self._refuse_too_many(kernel_id)
         try:
             session: dict[str, Any] = await super().create_session(*args, **kwargs)
+        except TableBusyError as error:
+            if error.kernel_id is not None and not is_there:
+                await self.kernel_manager.shutdown_kernel(error.kernel_id)
+            raise
         except (AliquotError, NoSuchBase) as error:
             # Said as HTTP already here: the handler answers every other exception with a 500.
             raise told(error) from error
@@ -172,10 +203,25 @@ class OwnedSessionManager(SessionManager):
         self, session_id: str, path: Any = None, name: Any = None, type: Any = None, kernel_id: Any = None
     ) -> dict[str, Any]:
         """Called by create_session when the kernel is known."""
+        try:
+            return await self._save_session(session_id, path, name, type, kernel_id)
+        except TableBusyError as error:
+            raise TableBusyError(error.args[0], kernel_id) from error
+
+    @patiently
+    async def _save_session(self, session_id: str, path: Any, name: Any, type: Any, kernel_id: Any) -> dict[str, Any]:
         self._note_guest(session_id, kernel_id)
         saved: dict[str, Any] = await super().save_session(session_id, path, name, type, kernel_id)  # type: ignore[no-untyped-call]
         return saved
 
+    @patiently
+    async def _until_writable(self) -> None:
+        """Raises TableBusyError."""
+        # A lock that no reader may hold either: one that reads, as a backup does, keeps writers out.
+        self.cursor.execute("BEGIN EXCLUSIVE")
+        self.cursor.execute("ROLLBACK")
+
+    @patiently
     async def update_session(self, session_id: str, **kwargs: Any) -> None:
         """Change a session. Called by PATCH, whose body may name a kernel by its id, and which then ends the other."""
         kernel_id = kwargs.get("kernel_id")
@@ -191,6 +237,8 @@ class OwnedSessionManager(SessionManager):
 
     async def delete_session(self, session_id: str) -> None:
         """Called by DELETE, which ends the kernel; that of a guest's session stays."""
+        # Before the session's kernel ends.
+        await self._until_writable()
         await self._spare_kernel_of(session_id)
         await super().delete_session(session_id)  # type: ignore[no-untyped-call]
         self.guests.note(session_id, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from aliquot.gateway.access import Access
-from aliquot.gateway.auth import require_access
+from aliquot.gateway.auth import require_access, tells_people_apart
 from aliquot.gateway.kernel_handlers import KERNEL, OneKernelHandler, told_as_http
 from aliquot.gateway.kernel_shares import Shares, check_name, read_share
 from aliquot.gateway.shared_kernels import SharedKernelManager
@@ -25,7 +25,7 @@ class _KernelSharesHandler(OneKernelHandler):
     def shares(self, kernel_id: str) -> Shares:
         """Raises HTTPError: 404 and 403 as for every kernel, 409 for one that nobody here can share."""
         if kernel_id not in self.kernel_manager:
-            if self.report(kernel_id)["state"] == "ended":
+            if self.state(kernel_id) == "ended":
                 raise HTTPError(409, f"asked the shares of kernel {kernel_id}; it has ended, and they with it")
             raise HTTPError(
                 409, f"asked the shares of kernel {kernel_id}; another program started it, which has no users"
@@ -67,6 +67,12 @@ class ShareHandler(_KernelSharesHandler):
     @authorized
     async def put(self, kernel_id: str, kind: str, name: str) -> None:
         before = self.shares(kernel_id)
+        if not tells_people_apart(self.identity_provider):
+            raise HTTPError(
+                409,
+                f"Requested to share a kernel with {_KINDS[kind]} {name[:40]!r}, but this server has one user, so no "
+                "other could open it. Name the users of this server first (c.AliquotIdentityProvider.users).",
+            )
         with told_as_http():
             wish = read_wish(read_body(self.get_json_body))
             share = read_share(_KINDS[kind], name, wish, self.manager.owner_of(kernel_id) or "")

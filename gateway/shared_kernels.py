@@ -31,7 +31,7 @@ class SharedKernelManager(ResizableKernelManager):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._share_observers: list[Callable[[str], None]] = [look_at_sockets]
+        self._share_observers: list[Callable[[str], None]] = [self.pending.look_again, look_at_sockets]
         self._guests: Counter[str] = Counter()
         # Those that are shared just now.
         self._shared_ids: set[str] = set()

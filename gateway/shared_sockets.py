@@ -59,6 +59,8 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
         self._unread = 0
         # Questions on their way, by the ids that the kernel knows them by, with their headers.
         self._asked: dict[str, dict[str, Any]] = {}
+        # Questions for a kernel that is not there yet, with their channels.
+        self._later: list[tuple[str, dict[str, Any]]] = []
 
     @property
     def is_guest(self) -> bool:
@@ -74,7 +76,7 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
 
     async def _register_session(self) -> None:
         """Called by prepare. A client chooses the name of its session, and the owner's is in each of his outputs."""
-        if self.is_guest:
+        if self.is_guest and not self.is_registered:
             named = f"{self._user.name}\0{self.session.session}".encode(errors="surrogatepass")
             self.session.session = f"guest-{hashlib.sha256(named).hexdigest()[:40]}"
         await super()._register_session()
@@ -92,10 +94,19 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
             closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             closed.set_result(None)
             return closed
-        if self.is_guest:
+        if self.is_guest and not self.waits:
             self._is_counted = True
             self.multi_kernel_manager.guest_came(self.kernel_id)
         return super().connect()
+
+    def go_on(self) -> None:
+        """Called when the kernel is there, and has what was kept for it."""
+        super().go_on()
+        later, self._later = self._later, []
+        if self.access is Access.NONE:
+            return
+        for channel, asked in later:
+            self._ask(channel, asked)
 
     def disconnect(self) -> None:
         """Called when the socket closed."""
@@ -121,11 +132,11 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
             self._answer(incoming_msg, access)
 
     def _ends_it(self, said: Any) -> bool:
-        """Whether it asks the kernel to end, which is its owner's to do."""
+        """Recognize a request to end the kernel, which is its owner's to do; one that cannot be read might be one."""
         try:
-            return self._read(said)[1].get("msg_type") == "shutdown_request"
+            return self._read_header(said).get("msg_type") == "shutdown_request"
         except UNREADABLE:
-            return False  # Jupyter's own says what is wrong
+            return True
 
     def _answer(self, said: Any, access: Access) -> None:
         try:
@@ -147,6 +158,9 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
 
     def _ask(self, channel: str, asked: dict[str, Any]) -> None:
         """By an id of our own: a relay takes each id once, so one that its owner will use would be lost to him."""
+        if self._pending is not None:
+            self._later = [*self._later, (channel, asked)][-_MOST_QUESTIONS:]
+            return
         if self._link is not None:
             named, header = uuid4().hex, asked["header"]
             self._asked[named] = header
@@ -176,6 +190,15 @@ class SharedWebsocketConnection(KernelWebsocketConnection):
         if not isinstance(header, dict) or not isinstance(content, dict):
             raise TypeError("its header or its content is no object")
         return str(channel), header, content
+
+    def _read_header(self, said: Any) -> dict[str, Any]:
+        """The header alone: of the newer form the content, which may be nested as it likes, is not looked at."""
+        if self.subprotocol != V1:
+            return self._read(said)[1]
+        header = json.loads(deserialize_msg_from_ws_v1(said)[1][0])
+        if not isinstance(header, dict):
+            raise TypeError("its header is no object")
+        return header
 
     def _tire(self) -> bool:
         """Whether it may go on: one that asks without end, or does not read what it is answered, is closed."""

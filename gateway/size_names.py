@@ -86,6 +86,29 @@ def size_suffix(request: Request) -> str:
     return f"gpu-{'-'.join(parts)}"
 
 
+def resized_name(name: str, request: Request) -> str:
+    """The name of the same kernelspec in the size of `request`; `name` itself where it names no size.
+
+    A name carries whole GiB. A memory limit between two of them is named by the larger: a kernel that is started by the
+    name has at least that memory.
+    """
+    try:
+        sized = parse_size_name(name)
+    except SizeNameError:
+        return name
+    if sized is None:
+        return name
+    limit = request.memory_limit
+    whole = None if limit is None else Bytes(-(-limit // _GIB) * _GIB)
+    wanted = Request(request.gpus, whole, request.workload_class)
+    return name if sized.request == wanted else size_name(sized.base, wanted)
+
+
+def largest_here(most: GpuShare, devices: int) -> GpuShare:
+    """Return the most that one kernel can have: as the rules allow, on a node of so many GPUs; 0: not known yet."""
+    return min(most, GpuShare(100 * devices)) if devices else most
+
+
 def describe_grammar(largest: GpuShare | None = None) -> str:
     """One sentence for error messages and for people: the grammar and the range allowed here."""
     upper = f"from {STEP} to {largest}" if largest is not None else f"of at least {STEP}"
@@ -128,7 +151,8 @@ def _read_share(name: str, text: str, largest: GpuShare | None) -> GpuShare:
     if share < STEP:
         raise _refusal(name, "a share of 0 GPUs is nothing to run on; take the plain kernelspec instead", largest)
     if largest is not None and share > largest:
-        raise _refusal(name, f"{share} is more than the {largest} GPUs that may be asked for here", largest)
+        most = "1 GPU" if str(largest) == "1" else f"{largest} GPUs"
+        raise _refusal(name, f"{share} is more than the {most} that may be asked for here", largest)
     return share
 
 

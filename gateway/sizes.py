@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from aliquot.gateway.size_names import (
     STEP,
     SizedName,
     describe_grammar,
+    largest_here,
     parse_plain_name,
     parse_size_name,
     plain_name,
@@ -98,6 +99,8 @@ class SizedKernelSpecManager(KernelSpecManager):
         super().__init__(**kwargs)
         # Read now, so that a wrong knob ends the server at its start with that message, not a request later.
         _ = self.settings
+        # The GPUs of the node; 0: not known. The extension, or a command that found an agent, tells.
+        self.count_devices: Callable[[], int] = lambda: 0
         for image in self.catalogue.entries:
             self._check_image(image)
         HostLimits(parent=self).rules()
@@ -140,7 +143,7 @@ class SizedKernelSpecManager(KernelSpecManager):
         try:
             sized = parse_size_name(kernel_name, self.settings.largest())
         except SizeNameError as error:
-            raise NoSuchSize(kernel_name, str(error)) from None
+            raise NoSuchSize(kernel_name, self._with_range(kernel_name, error)) from None
         if sized is None:
             return super().get_kernel_spec(kernel_name)
         base = self._base(kernel_name, sized.base)
@@ -152,6 +155,14 @@ class SizedKernelSpecManager(KernelSpecManager):
         if sized is not None and self._find_spec_directory(name.lower()) is None:
             raise NoSuchSize(name, f"asked to remove {name!r}; a size has no folder. Remove {sized.base!r} instead")
         return str(super().remove_kernel_spec(name))
+
+    def grammar(self) -> str:
+        """Return the form of a size's name here, in one sentence."""
+        return describe_grammar(self.largest_here())
+
+    def largest_here(self) -> GpuShare:
+        """Return the most that one kernel can have. A name of more is valid, and refused by the node."""
+        return largest_here(self.settings.largest(), self.count_devices())
 
     def has_sizes(self, name: str) -> bool:
         """Whether this kernelspec, or image that the asker may use, can be had in sizes."""
@@ -257,6 +268,14 @@ class SizedKernelSpecManager(KernelSpecManager):
             if sized and folder and is_offered and self._can_be_sized(sized.base, folder):
                 yield name, folder
 
+    def _with_range(self, name: str, error: SizeNameError) -> str:
+        """Return why the name is no size, with the range of this node."""
+        try:
+            parse_size_name(name, self.largest_here())
+        except SizeNameError as here:
+            return str(here)
+        return str(error)
+
     def _read_valid(self, name: str) -> SizedName | None:
         try:
             return parse_size_name(name, self.settings.largest())
@@ -309,11 +328,6 @@ def _copy(base: KernelSpec, name: str, label: str, metadata: dict[str, Any]) -> 
         interrupt_mode=base.interrupt_mode,
         metadata=metadata,
     )
-
-
-def grammar_help(largest: GpuShare) -> str:
-    """The grammar in one sentence, for the REST answer and the command line."""
-    return describe_grammar(largest)
 
 
 def is_plain(name: str, folder: str) -> bool:

@@ -6,7 +6,7 @@ It reads nothing by itself and decides nothing; node_watch.py and local_kernels.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -55,7 +55,7 @@ class LocalKernel(NamedTuple):
     request: Request
     state: str
     reason: str | None = None
-    queue_position: int | None = None
+    queue: QueueEntry | None = None
     execution_state: str | None = None
     created: float | None = None
     quotas: tuple[Quota, ...] = ()
@@ -64,6 +64,7 @@ class LocalKernel(NamedTuple):
     ending_soon: Announcement | None = None
     dropped_messages: Mapping[str, int] | None = None
     activity: Activity | None = None
+    interrupted_at: float | None = None
     needed_bytes: int | None = None
     shares: Shares = UNSHARED
 
@@ -164,6 +165,40 @@ def kernel_reports(scene: Scene, who: User, ended: int | None = None, *, but_by:
     return [*seen, *(_remembered(scene, _as_local(kernel), None, Access.OWN) for kernel in islice(gone, ended))]
 
 
+@dataclass(frozen=True)
+class OneKernel:
+    """One kernel as a user may see it: its state at once, its report only when it is asked for."""
+
+    state: str
+    report: Callable[[], Report]
+
+
+def find_kernel(scene: Scene, who: User, kernel_id: str) -> OneKernel | None:
+    """Find one of the kernels of `kernel_reports`. ``scene``: may be of this kernel alone.
+
+    Returns:
+        None for a kernel that is not there, and for one that this user may not see.
+    """
+    known = scene.memo.kernels(scene.node.status).get(kernel_id)
+    local = next((kernel for kernel in scene.kernels if kernel.id == kernel_id), None)
+    ended = next((one for one in scene.ended if one.id == kernel_id), None)
+    if local is not None:
+        if ended is not None:
+            local = _with_ending(local, {kernel_id: ended.ending})
+    elif known is not None:
+        if not access_for(who, known.owner):
+            return None
+        causes = (known, scene.resizes.get(kernel_id))
+        make = partial(_of_foreign, *causes)
+        return OneKernel(_foreign_state(known), partial(scene.memo.report, kernel_id, FOREIGN, causes, make))
+    elif ended is not None:
+        local = _as_local(ended)
+    access = Access.NONE if local is None else access_for(who, local.owner, local.shares)
+    if local is None or not access:
+        return None
+    return OneKernel(shown_state(local.state, known), partial(_remembered, scene, local, known, access))
+
+
 def _remembered(scene: Scene, kernel: LocalKernel, known: KernelStatus | None, access: Access) -> Report:
     """What is told of it to who has this access: one report for all of them, until something of it changes."""
     causes = (kernel, known, access, scene.resizes.get(kernel.id))
@@ -227,8 +262,9 @@ def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
         "workload_class": kernel.request.workload_class.value,
         "state": state,
         "reason": kernel.reason or waiting_text(known.residency if known else None),
-        "queue_position": kernel.queue_position,
+        **_queue_report(kernel.queue),
         "execution_state": kernel.execution_state,
+        "interrupted_at": iso(kernel.interrupted_at),
         "idle_since": None if state in _NOT_RUNNING else iso(idle_since(kernel.activity, known)),
         "dropped_messages": None if kernel.dropped_messages is None else dict(kernel.dropped_messages),
         "created": iso(created),
@@ -249,7 +285,20 @@ def resize_report(entry: QueueEntry) -> Report:
         "workload_class": entry.request.workload_class.value,
         "reason": entry.reason,
         "position": entry.position,
+        "queue_length": entry.length,
+        "wait_reason": entry.why.report(),
+        "expected_start": None,
         "since": iso(entry.since),
+    }
+
+
+def _queue_report(entry: QueueEntry | None) -> Report:
+    """The place of a kernel that waits to start, and its reason; null for one that does not wait."""
+    return {
+        "queue_position": entry and entry.position,
+        "queue_length": entry and entry.length,
+        "wait_reason": entry and entry.why.report(),
+        "expected_start": None,
     }
 
 
@@ -262,9 +311,13 @@ def _announcement(told: Announcement) -> Report:
     return {"at": iso(told.at), "reason": told.reason, "can_keep": told.can_keep}
 
 
+def _foreign_state(known: KernelStatus) -> str:
+    return shown_state("ended" if known.ending else "resident" if known.pids else "starting", known)
+
+
 def _foreign_kernel(known: KernelStatus) -> Report:
     """A kernel that some other program of this machine started, for example nbclient."""
-    state = shown_state("ended" if known.ending else "resident" if known.pids else "starting", known)
+    state = _foreign_state(known)
     return {
         "id": known.kernel_id,
         "name": dict(known.attributes).get("kernelspec", ""),
@@ -275,8 +328,9 @@ def _foreign_kernel(known: KernelStatus) -> Report:
         "workload_class": known.workload_class,
         "state": state,
         "reason": waiting_text(known.residency),
-        "queue_position": None,
+        **_queue_report(None),
         "execution_state": None,
+        "interrupted_at": None,
         "idle_since": None if state in _NOT_RUNNING else iso(idle_since(None, known)),
         "dropped_messages": None,
         "created": iso(known.created),

@@ -42,8 +42,6 @@ class StockWebsocketConnection(ZMQChannelsWebsocketConnection):
 
     is_guest = False
     _is_connected = False
-    # Set when the kernel is ready, or its browser has left.
-    _woken: asyncio.Event | None = None
 
     def create_stream(self) -> None:
         """Called by Jupyter's connect."""
@@ -57,30 +55,17 @@ class StockWebsocketConnection(ZMQChannelsWebsocketConnection):
         opened: asyncio.Future[None] | None = super().connect()
         for channel in self.channels.values():
             if isinstance(channel, BoundedChannel):
-                channel.refuse, channel.is_guest = self._refuse, self.is_guest
+                channel.refuse, channel.hold, channel.is_guest = self.refuse, self.hold, self.is_guest
         return opened
 
-    async def prepare(self) -> None:
-        """Called before the browser's socket opens. A kernel may wait for hours, and nobody waits for who has left."""
-        ready = getattr(self.kernel_manager, "ready", None)
-        if isinstance(ready, asyncio.Future) and not ready.done():
-            await self._until_ready(ready)
-        await super().prepare()
+    def hold(self, channel: str, frames: Sequence[Any]) -> bool:
+        """True where a message waits elsewhere. Called by the channels."""
+        return False
 
-    async def _until_ready(self, ready: asyncio.Future[Any]) -> None:
-        """Raises Finish when the browser has left. The kernel's start is everybody's, and is not cancelled."""
-        woken = self._woken = asyncio.Event()
-
-        def wake(_: object) -> None:
-            woken.set()
-
-        ready.add_done_callback(wake)
-        try:
-            if not self.has_left:
-                await woken.wait()
-        finally:
-            ready.remove_done_callback(wake)
-        self._still_there()
+    @property
+    def is_registered(self) -> bool:
+        """True for the socket of its session."""
+        return bool(self.session_key) and self._open_sessions.get(self.session_key) is self.websocket_handler
 
     async def _register_session(self) -> None:
         """Called by prepare. It closes a socket of the same session, which may be where its browser is by now."""
@@ -107,8 +92,6 @@ class StockWebsocketConnection(ZMQChannelsWebsocketConnection):
 
         It would count one less than there are, and give up what is buffered for the next one. Idempotent.
         """
-        if self._woken is not None:
-            self._woken.set()
         if self._is_connected:
             self._is_connected = False
             ZMQChannelsWebsocketConnection._open_sockets.add(self)  # which it leaves: connect may have failed before
@@ -123,23 +106,32 @@ class StockWebsocketConnection(ZMQChannelsWebsocketConnection):
             if count is not None:
                 counts[self.kernel_id] = count
 
+    def revoke(self) -> None:
+        """Drop what waits in its user's name. Here nothing does."""
+
     def until_room(self) -> Awaitable[None] | None:
         """What is to be done before more is read of the socket; None: nothing."""
         return self._told.until_room()
 
     def tell(self, answer: Answer, parent: dict[str, Any]) -> asyncio.Future[None] | None:
         """A message of our own, as one of the kernel's. None: the socket is closed."""
+        return self._write_encoded(self.encode(answer, parent))
+
+    def encode(self, answer: Answer, parent: dict[str, Any]) -> str | bytes:
+        """Make a message of our own as the websocket's protocol has it."""
         message = self.session.msg(answer.msg_type, content=answer.content, parent={"header": parent})
+        if self.subprotocol == V1:
+            return bytes(serialize_msg_to_ws_v1(message, answer.channel, self.session.pack))
+        return json.dumps({**message, "channel": answer.channel}, default=json_default)
+
+    def _write_encoded(self, message: str | bytes) -> asyncio.Future[None] | None:
         try:
-            if self.subprotocol == V1:
-                text = serialize_msg_to_ws_v1(message, answer.channel, self.session.pack)
-                return self.write_message(text, binary=True)  # type: ignore[no-any-return]
-            whole = json.dumps({**message, "channel": answer.channel}, default=json_default)
-            return self.write_message(whole)  # type: ignore[no-any-return]
+            return self.write_message(message, binary=isinstance(message, bytes))  # type: ignore[no-any-return]
         except WebSocketClosedError:
             return None
 
-    def _refuse(self, channel: str, frames: Sequence[Any], size: int) -> None:
+    def refuse(self, channel: str, frames: Sequence[Any], size: int, why: str = "") -> None:
+        """Answer a message that is one too many. Called by what counts them. ``why``: other words than for bytes."""
         guard: LimitGuard | None = self.websocket_handler.settings.get(GUARD)
         if guard is not None:
             guard.note(UNREAD, str(self.kernel_id))
@@ -148,7 +140,7 @@ class StockWebsocketConnection(ZMQChannelsWebsocketConnection):
             return
         unread = self._stock_unread
         kind = header.get("msg_type")
-        words = unread_words(size, unread.bytes, unread.most(is_guest=self.is_guest), kind)
+        words = why or unread_words(size, unread.bytes, unread.most(is_guest=self.is_guest), kind)
         tells_comm = self._comm_words.are_due(kind, _ENAME, time.monotonic())
         for answer in answers(channel, header, content_of(frames), _ENAME, words, tells_comm=tells_comm):
             told = self.tell(answer, json.loads(parent))

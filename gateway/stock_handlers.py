@@ -13,6 +13,7 @@ from urllib.parse import quote
 from aliquot.gateway.auth import user_of
 from aliquot.gateway.browser_frames import why_unreadable
 from aliquot.gateway.gateway_questions import gateway_words
+from aliquot.gateway.handler_base import ErrorsAsWritten
 from aliquot.gateway.http_errors import http_error
 from aliquot.gateway.message_limits import MessagePace, SocketEnding, explain_large_messages, message_pace
 from aliquot.gateway.remote_kernels import OWN_KERNELS, OWNER_HEADER, AliquotRemoteKernelManager
@@ -98,7 +99,7 @@ def requested_env() -> dict[str, str]:
     return dict((body or {}).get("env") or {})
 
 
-class KernelsHandler(kernels.MainKernelHandler):
+class KernelsHandler(ErrorsAsWritten, kernels.MainKernelHandler):
     """GET and POST /api/kernels."""
 
     def get_json_body(self) -> dict[str, Any] | None:
@@ -123,7 +124,7 @@ class KernelsHandler(kernels.MainKernelHandler):
         await with_cause(super().post)
 
 
-class KernelHandler(kernels.KernelHandler):
+class KernelHandler(ErrorsAsWritten, kernels.KernelHandler):
     """GET and DELETE /api/kernels/{id}."""
 
     @authenticated
@@ -140,7 +141,7 @@ class KernelHandler(kernels.KernelHandler):
         await with_cause(super().delete, kernel_id)
 
 
-class KernelActionHandler(kernels.KernelActionHandler):
+class KernelActionHandler(ErrorsAsWritten, kernels.KernelActionHandler):
     """POST /api/kernels/{id}/restart and /interrupt."""
 
     @authenticated
@@ -148,7 +149,7 @@ class KernelActionHandler(kernels.KernelActionHandler):
         await with_cause(super().post, kernel_id, action)
 
 
-class KernelSpecHandler(kernelspecs.KernelSpecHandler):
+class KernelSpecHandler(ErrorsAsWritten, kernelspecs.KernelSpecHandler):
     """GET /api/kernelspecs/{name}."""
 
     @authenticated
@@ -156,7 +157,7 @@ class KernelSpecHandler(kernelspecs.KernelSpecHandler):
         await with_cause(super().get, kernel_name)
 
 
-class SessionsHandler(sessions.SessionRootHandler):
+class SessionsHandler(ErrorsAsWritten, sessions.SessionRootHandler):
     """GET and POST /api/sessions."""
 
     def get_json_body(self) -> dict[str, Any] | None:
@@ -168,7 +169,7 @@ class SessionsHandler(sessions.SessionRootHandler):
         await with_cause(super().post)
 
 
-class SessionHandler(sessions.SessionHandler):
+class SessionHandler(ErrorsAsWritten, sessions.SessionHandler):
     """GET, PATCH and DELETE /api/sessions/{id}."""
 
     _started: str | None = None
@@ -248,6 +249,11 @@ class ChannelsHandler(websocket.KernelWebsocketHandler):
         if ending is not None:
             ending.closed()
 
+    def revoke(self) -> None:
+        """Called by HubSockets before it closes this websocket: its token may open it no more."""
+        if isinstance(self.connection, StockWebsocketConnection):
+            self.connection.revoke()
+
     def on_message(self, ws_message: str | bytes) -> Awaitable[None] | None:
         """Called by tornado, which reads no more of the socket until what is returned is done."""
         if self.ws_connection is None:
@@ -315,4 +321,4 @@ def replacements() -> list[tuple[str, type[RequestHandler]]]:
         SessionHandler,
     )
     routes = [*kernels.default_handlers, *kernelspecs.default_handlers, *sessions.default_handlers]
-    return [(route, handler) for route, stock in routes for handler in ours if handler.__base__ is stock]
+    return [(route, handler) for route, stock in routes for handler in ours if stock in handler.__bases__]

@@ -6,15 +6,16 @@ import time
 from collections.abc import Sequence
 
 from aliquot.gateway.compute_view import share_text, stretch_text
+from aliquot.gateway.ranked_table import RankedTable
 from aliquot.gateway.residency_view import residency_text, waiting_text
 from aliquot.gateway.unhooked import process_text
 from aliquot.gpu_hook.agent_reports import DeviceStatus, KernelStatus, NodeStatus
 from aliquot.provisioner.resources import Bytes, GpuShare
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 SOFTWARE_GPU_NOTE = "software GPU: compiled GPU code is timed, not executed; these are no figures of a real GPU"
+_UNFOLDED = 1000  # cells of a line that goes to a file or a program
 _NUMBERS = {
     "reserved",
     "quota",
@@ -29,6 +30,12 @@ _NUMBERS = {
     "stretch",
     "throttled",
 }
+# What a narrow terminal does without, the first first.
+_KERNELS_DROP = (
+    *("processes", "hook", "context", "throttled", "stretch", "host", "peak", "share", "GPU time", "age"),
+    *("owner", "id", "quota", "residency"),
+)
+_DEVICES_DROP = ("controlled by", "memory reserved", "name", "memory", "reserved")
 DRIVER_NAMES = {"nvidia": "NVIDIA driver", "softgpu": "software GPU"}
 
 
@@ -83,10 +90,10 @@ def _over_quota(kernel: KernelStatus) -> int:
     return sum(max(0, device.charged_bytes - device.quota_bytes) for device in kernel.devices)
 
 
-def devices_table(devices: Sequence[DeviceStatus]) -> Table:
+def devices_table(devices: Sequence[DeviceStatus]) -> RankedTable:
     """One row a device: what is reserved, what is really used."""
     names = ("device", "name", "reserved", "memory reserved", "memory used", "memory", "busy", "controlled by")
-    table = plain_table(*names)
+    table = plain_table(*names, drop_first=_DEVICES_DROP)
     for device in devices:
         table.add_row(
             f"gpu{device.index}",
@@ -102,15 +109,18 @@ def devices_table(devices: Sequence[DeviceStatus]) -> Table:
     return table
 
 
-def kernels_table(kernels: Sequence[KernelStatus]) -> Table:
-    """One row a kernel: what it may hold, holds, and held at most."""
+def kernels_table(kernels: Sequence[KernelStatus]) -> RankedTable:
+    """One row a kernel: what it may hold, holds, and held at most. The id is as short as commands take it."""
+    ids = short_ids([kernel.kernel_id for kernel in kernels])
     table = plain_table(
-        *("kernel", "owner", "size", "quota", "used", "peak", "context", "host", "GPU time"),
+        *("kernel", "id", "owner", "size", "quota", "used", "peak", "context", "host", "GPU time"),
         *("share", "stretch", "throttled", "residency", "hook", "processes", "age"),
+        drop_first=_KERNELS_DROP,
     )
     for kernel in sorted(kernels, key=lambda kernel: kernel.created):
         table.add_row(
-            printable(kernel.label or kernel.kernel_id[:8]),
+            printable(kernel.label or ids[kernel.kernel_id]),
+            printable(ids[kernel.kernel_id]),
             printable(kernel.owner),
             size_text(kernel.hundredths, kernel.workload_class),
             str(Bytes(sum(device.quota_bytes for device in kernel.devices))),
@@ -137,17 +147,19 @@ def _compute_cells(kernel: KernelStatus) -> tuple[str, str, str]:
     return " / ".join(map(share_text, told)), " / ".join(stretch_text(one.stretch) for one in told), throttled
 
 
-def queue_table(queue: Sequence[tuple[str, ...]]) -> Table:
+def queue_table(queue: Sequence[tuple[str, ...]]) -> RankedTable:
     """One row a request that waits."""
-    table = plain_table("waiting", "owner", "size", "since", "why")
+    names = ("waiting", "id", "owner", "size", "position", "since", "why")
+    table = plain_table(*names, drop_first=("owner", "since", "id", "size"), wrapped=("why",))
     for row in queue:
         table.add_row(*row)
     return table
 
 
-def ended_table(ended: Sequence[tuple[str, ...]]) -> Table:
+def ended_table(ended: Sequence[tuple[str, ...]]) -> RankedTable:
     """One row a kernel that is no more."""
-    table = plain_table("ended", "owner", "size", "since", "code", "why")
+    drop_first = ("code", "owner", "size")
+    table = plain_table("ended", "owner", "size", "since", "code", "why", drop_first=drop_first, wrapped=("why",))
     for row in ended:
         table.add_row(*row)
     return table
@@ -171,10 +183,18 @@ def age_text(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
+def short_ids(ids: Sequence[str], least: int = 8) -> dict[str, str]:
+    """The first letters of each id, as many as tell all of them apart, which is what commands take."""
+    length = least
+    while len({one[:length] for one in ids}) < len(set(ids)):
+        length += 1
+    return {one: one[:length] for one in ids}
+
+
 def console() -> Console:
-    """Standard output: colours and the terminal's width when it is one, else plain lines wide enough not to fold."""
+    """Standard output: colours and the terminal's width when it is one, else plain lines of any length."""
     found = Console(highlight=False, markup=False)
-    return found if found.is_terminal else Console(highlight=False, markup=False, width=160, no_color=True)
+    return found if found.is_terminal else Console(highlight=False, markup=False, width=_UNFOLDED, no_color=True)
 
 
 def printable(text: str) -> str:
@@ -182,10 +202,7 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
-def plain_table(*columns: str) -> Table:
-    """A table without lines; numbers to the right."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        is_number = column in _NUMBERS or column.startswith("memory ") or column.endswith("GPU time")
-        table.add_column(column, justify="right" if is_number else "left")
-    return table
+def plain_table(*columns: str, drop_first: Sequence[str] = (), wrapped: Sequence[str] = ()) -> RankedTable:
+    """A table without lines; numbers to the right. A narrow terminal does without the columns of *drop_first*."""
+    numbers = [name for name in columns if name in _NUMBERS or name.startswith("memory ") or name.endswith("GPU time")]
+    return RankedTable(columns, drop_first, numbers, wrapped)

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from aliquot.gateway.compute_view import percent_text, stretch_text
+from aliquot.gateway.ranked_table import RankedTable
 from aliquot.gateway.tables import DRIVER_NAMES, SOFTWARE_GPU_NOTE, plain_table, printable, size_text
 from aliquot.gateway.top_source import Look
 from aliquot.provisioner.resources import Bytes
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 _BAR_CELLS = 12
 _CLASSES = ("production", "opportunistic")
-# Columns that narrow terminals do without, and the width from which on each is shown.
-_WIDTHS = {"owner": 100, "state": 92, "throttled": 84, "share": 74, "memory": 66, "stretch": 56, "entitled": 48}
+# What a narrow terminal does without, the first first.
+_KERNELS_DROP = ("owner", "state", "throttled", "share", "memory", "stretch", "on", "entitled")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def top_view(look: Look, before: Look | None, screen: Screen, footer: str = "") 
     parts: list[RenderableType] = [_line(_title(report, look.origin))]
     problems = [printable(text) for text in (look.problem, report["node"]["message"]) if text]
     parts += [Text(text, style="red") for text in problems]
-    parts.append(_devices_table(report["devices"], screen))
+    parts.append(_devices_table(report["devices"]))
     rows = rows_of(report, None if before is None else before.report, look.at - before.at if before else 0.0)
     ends = [text for text in (_waiting(report), _note(report), footer) if text]
     room = None if screen.height is None else screen.height - _lines(problems, screen) - len(report["devices"])
@@ -143,19 +143,17 @@ def _title(report: Mapping[str, Any], origin: str) -> str:
     return printable(f"node {node['name'] or '?'} · {driver} · from the {origin}")
 
 
-def _devices_table(devices: Sequence[Mapping[str, Any]], screen: Screen) -> Table:
-    has_control = screen.width >= _WIDTHS["memory"]
-    table = plain_table("device", "busy", "memory used", *(["controlled by", "name"] if has_control else []))
-    for column in table.columns:
-        column.no_wrap, column.overflow = True, "ellipsis"
+def _devices_table(devices: Sequence[Mapping[str, Any]]) -> RankedTable:
+    names = ("device", "busy", "memory used", "controlled by", "name")
+    table = plain_table(*names, drop_first=("name", "controlled by"))
     for device in devices:
-        more = [_control_text(device.get("compute_control")), printable(device["name"])] if has_control else []
         busy = device["utilization_percent"]
         table.add_row(
             f"gpu{device['index']}",
             "lost" if device["lost"] else "–" if busy is None else f"{busy:.0f} %",
             f"{Bytes(device['used_bytes'])} of {Bytes(device['memory_bytes'])}",
-            *more,
+            _control_text(device.get("compute_control")),
+            printable(device["name"]),
             style="red" if device["lost"] else None,
         )
     return table
@@ -170,14 +168,10 @@ def _control_text(control: Mapping[str, Any] | None) -> str:
     )
 
 
-def _kernels_table(rows: Iterable[Row], screen: Screen) -> Table:
+def _kernels_table(rows: Iterable[Row], screen: Screen) -> RankedTable:
     names = ["kernel", "owner", "size", "state", "on", "entitled", "used", "share", "stretch", "throttled", "memory"]
-    shown = [name for name in names if screen.width >= _WIDTHS.get(name, 0)]
-    table = plain_table(*shown)
-    for column, name in zip(table.columns, shown, strict=True):
-        column.no_wrap, column.overflow = True, "ellipsis"
-        column.min_width = 8 if name == "kernel" else len(name)
-        column.justify = "right" if name in ("entitled", "used", "stretch", "throttled", "memory") else "left"
+    numbers = ("entitled", "used", "stretch", "throttled", "memory")
+    table = RankedTable(names, _KERNELS_DROP, numbers)
     for row in rows:
         cells = {
             "kernel": row.kernel,
@@ -192,7 +186,7 @@ def _kernels_table(rows: Iterable[Row], screen: Screen) -> Table:
             "throttled": row.throttled,
             "memory": row.memory,
         }
-        table.add_row(*(cells[name] for name in shown), style="yellow" if row.is_held_back else None)
+        table.add_row(*(cells[name] for name in names), style="yellow" if row.is_held_back else None)
     return table
 
 

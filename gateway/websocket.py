@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import json
-import logging
 import time
 from collections.abc import Awaitable, Sequence
 from typing import Any
@@ -23,56 +21,17 @@ from aliquot.provisioner.relay.refusals import answers, parent_of
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from tornado.websocket import WebSocketClosedError
 
+from .link_channel import CHANNELS, LinkChannel
 from .message_limits import left_out, may_be_sent
+from .pending_sockets import PendingWebsocketConnection
 from .relay_link import KernelLink
 from .relay_links import RelayLinks
-from .remote_requests import TAKES_AGAIN, dated
-from .stock_channels import StockWebsocketConnection
+from .remote_requests import TAKES_AGAIN, dated, unmarked
 
-CHANNELS = ("iopub", "shell", "control", "stdin")
-
-
-# The delimiter, the signature, and the four parts that every message has. The relay refuses links that send less,
-# or more than fits one record.
-_LEAST_FRAMES, _MOST_FRAMES = 6, 4096
-_LONGEST_HEADER = 1 << 16  # much of it is kept for as long as a request is open
-_LONGEST_SESSION = 64
 _UP_SECONDS = 2.0  # for a link that comes back, once its kernel is known to live
 
 
-class LinkChannel:
-    """One channel of a kernel's link, with the part of a ZMQStream that Jupyter's connection and Session call."""
-
-    def __init__(self, link: KernelLink, channel: str, session: str, log: logging.Logger) -> None:
-        self.channel = channel
-        self._link = link
-        self._session = session
-        self._log = log
-        self._is_closed = False
-
-    def send_multipart(self, frames: Sequence[bytes], flags: int = 0, copy: bool = True, **_: Any) -> None:
-        """Called by Session.send and send_raw with a signed message. What is none is left out."""
-        if self._is_closed:
-            return  # what the relay has yet to take is bounded by sockets that wait, and this one waits no more
-        if is_message(frames):
-            self._link.send(self.channel, self._session, frames)
-        else:
-            self._log.warning("request=dropped channel=%s it is no Jupyter message", self.channel)
-
-    def closed(self) -> bool:
-        return self._is_closed
-
-    def close(self) -> None:
-        self._is_closed = True
-
-    def on_recv(self, callback: Any) -> None:
-        """Called by Jupyter's disconnect with None; what arrives comes through the socket itself."""
-
-    def flush(self) -> None:
-        """Called before a status message. Nothing waits here: the link hands on what arrives at once."""
-
-
-class KernelWebsocketConnection(StockWebsocketConnection):
+class KernelWebsocketConnection(PendingWebsocketConnection):
     """Made by KernelWebsocketHandler for each socket."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -87,26 +46,22 @@ class KernelWebsocketConnection(StockWebsocketConnection):
         # Jupyter's own looks for this text there, where nobody has put it, and fails.
         self.kernel_manager.traceback_replacement_message = self.multi_kernel_manager.traceback_replacement_message
 
-    @property
-    def port_session(self) -> str:
-        """The name of its session for the relay, whatever the browser calls it."""
-        name = str(self.session_id)
-        return name if 0 < len(name) <= _LONGEST_SESSION else hashlib.sha256(name.encode()).hexdigest()
-
     # ---- opening
 
     async def prepare(self) -> None:
         """Called before the browser's socket opens. What it says of itself depends on the relay's version."""
         await super().prepare()
-        link = self._link or self._find_link()
+        link = None if self.waits else self._link or self._find_link()
         if link is not None:
             await link.wait_until_up(_UP_SECONDS)
-            if link.takes_again:
-                self.websocket_handler.set_header(TAKES_AGAIN, "1")
+        if self.waits or (link is not None and link.takes_again):
+            self.websocket_handler.set_header(TAKES_AGAIN, "1")
         self._opened_at = _now()
 
     async def _register_session(self) -> None:
         """Called by prepare. A stale socket of the same session gives back at once what it has not taken."""
+        if self.is_registered:
+            return
         stale = self._open_sessions.get(f"{self.kernel_id}:{self.session.session}")
         await super()._register_session()
         connection = None if stale is None else stale.connection
@@ -134,16 +89,15 @@ class KernelWebsocketConnection(StockWebsocketConnection):
 
     def connect(self) -> asyncio.Future[None] | None:
         """Called by KernelWebsocketHandler.open, which awaits the answer."""
-        if self._link is None:
-            # A socket that waited for its kernel's start came before the link was made.
-            self._link = self._find_link()
+        if self.waits:
+            return self.wait()
         if self._link is None:
             opened: asyncio.Future[None] | None = super().connect()
             return opened
         manager = self.multi_kernel_manager
         manager.notify_connect(self.kernel_id)
         self._is_connected = True
-        self.channels = {name: LinkChannel(self._link, name, self.port_session, self.log) for name in CHANNELS}
+        self.channels = {name: LinkChannel(self.send, name, self.port_session, self.log) for name in CHANNELS}
         manager.add_restart_callback(self.kernel_id, self.on_kernel_restarted)
         manager.add_restart_callback(self.kernel_id, self.on_restart_failed, "dead")
         ZMQChannelsWebsocketConnection._open_sockets.add(self)
@@ -162,6 +116,11 @@ class KernelWebsocketConnection(StockWebsocketConnection):
         links: RelayLinks | None = getattr(self.multi_kernel_manager, "links", None)
         return None if links is None else links.get(self.kernel_id)
 
+    def send(self, channel: str, session: str, frames: Sequence[bytes]) -> None:
+        """Called by its channels with what its browser sent."""
+        if not self.hold(channel, frames) and self._link is not None:
+            self._link.send(channel, session, frames)
+
     # ---- closing
 
     def disconnect(self) -> None:
@@ -173,10 +132,14 @@ class KernelWebsocketConnection(StockWebsocketConnection):
 
     def give_back(self) -> None:
         """The socket takes nothing any more; what it has not taken is the relay's again."""
-        if self._link is None:
+        if self._pending is not None:
+            self.leave_pending()
+        elif self._link is None:
             return
         for channel in self.channels.values():
             channel.close()
+        if self._link is None:
+            return  # its kernel had not come
         self._link.shut(self)
         stream = getattr(self.websocket_handler.ws_connection, "stream", None)
         if stream is not None and not stream.closed() and stream.writing():
@@ -188,10 +151,21 @@ class KernelWebsocketConnection(StockWebsocketConnection):
         if isinstance(incoming_msg, str) and MARK in incoming_msg:
             # Its age was told once this socket was open: what it waited here, and on its way, is less than that is.
             said, incoming_msg = incoming_msg, dated(incoming_msg, time.time() - (_now() - self._opened_at))
-            if said is not incoming_msg and (self._link is None or not self._link.takes_again):
-                self._refuse_again(json.loads(said))
+            if said is not incoming_msg and not self._takes_now(said):
                 return
+            if self._pending is not None:
+                incoming_msg = unmarked(incoming_msg)
         super().handle_incoming_message(incoming_msg)
+
+    def _takes_now(self, said: str) -> bool:
+        """Decide whether to hand on a message that says that it comes again; else it is kept already, or refused."""
+        if self._pending is not None:
+            is_taken = self.is_first_time(said)
+        else:
+            is_taken = self._link is not None and self._link.takes_again
+        if is_taken is False:
+            self._refuse_again(json.loads(said))
+        return bool(is_taken)
 
     def _refuse_again(self, message: dict[str, Any]) -> None:
         """To a kernel that could not tell whether it came before nothing comes again."""
@@ -289,16 +263,6 @@ class KernelWebsocketConnection(StockWebsocketConnection):
 def _now() -> float:
     """Seconds that go on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def is_message(frames: Sequence[bytes]) -> bool:
-    """Whether this is a Jupyter message, from its delimiter on, with a header that can be read."""
-    if not _LEAST_FRAMES <= len(frames) <= _MOST_FRAMES or len(frames[2]) > _LONGEST_HEADER:
-        return False
-    try:
-        return isinstance(json.loads(bytes(frames[2])), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _retrieve(done: asyncio.Future[None]) -> None:

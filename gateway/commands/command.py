@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 from aliquot.provisioner.errors import AliquotError
-from traitlets import Bool, Unicode
+from traitlets import Bool, Float, Integer, TraitType, Unicode
 from traitlets.config import Application
 
 # In the help of each command that asks a gateway.
@@ -42,6 +42,22 @@ def nearest(word: str, known: list[str]) -> str:
     """A hint for a mistyped word, or nothing."""
     close = difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_whole_number(word: str) -> bool:
+    try:
+        int(word)
+    except ValueError:
+        return False
+    return True
 
 
 def metavar(trait: str) -> str:
@@ -75,9 +91,10 @@ class Command(Application):
         options = self._option_names()
         waits = ""  # the option whose value comes next
         for word in argv:
-            if waits and word.startswith("-"):
+            if waits and word.startswith("-") and not _is_number(word):
                 break
             if waits:
+                self._refuse_value(waits, word)
                 waits = ""
             elif word.startswith("-"):
                 name, _, value = word.lstrip("-").partition("=")
@@ -85,10 +102,25 @@ class Command(Application):
                     hint = nearest(f"--{name}", [f"--{option}" for option in options if "." not in option])
                     raise UsageError(f"no option {word.partition('=')[0]}{hint} (see {self.name} --help)")
                 waits = word if options[name] and not value else ""
+                if value:
+                    self._refuse_value(word.partition("=")[0], value)
             elif not self.accepts_arguments:
                 raise UsageError(f"{word!r} was not expected: {self.name} takes options only (see {self.name} --help)")
         if waits:
             raise UsageError(f"option {waits} needs a value (see {self.name} --help)")
+
+    def _refuse_value(self, option: str, value: str) -> None:
+        """Raise UsageError for a word where the option takes a number."""
+        trait = self._trait_of(option.lstrip("-"))
+        if isinstance(trait, Float) and not _is_number(value):
+            raise UsageError(f"{option} {value!r} is not a number (see {self.name} --help)")
+        if isinstance(trait, Integer) and not _is_whole_number(value):
+            raise UsageError(f"{option} {value!r} is not a whole number (see {self.name} --help)")
+
+    def _trait_of(self, option: str) -> TraitType[Any, Any] | None:
+        owner, _, name = self.aliases.get(option, option).rpartition(".")
+        cls = next((cls for cls in self._classes_with_config_traits() if cls.__name__ == owner), None)
+        return None if cls is None else cls.class_traits().get(name)
 
     def emit_help(self, classes: bool = False) -> Generator[str, None, None]:
         """Called by Application.print_help. The whole of a command on one screen; --help-all adds all settings."""

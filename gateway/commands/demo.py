@@ -55,7 +55,7 @@ class DemoCommand(Command):
         """Called by Application.start."""
         for module, distribution in _NEEDED.items():
             if not _is_installed(module):
-                raise CommandError(f"the demo needs {distribution}: pip install 'aliquot[demo]'")
+                raise CommandError(f"the demo needs {distribution}: pip install {distribution}")
         notebook = Path(self.notebook) if self.notebook else find_notebook()
         if not notebook.is_file():
             raise CommandError(f"asked the notebook {notebook}; there is no such file")

@@ -27,7 +27,8 @@ class KernelCommand(Command):
     def words(self, least: int, most: int) -> list[str]:
         """The words that are no options. Raises UsageError."""
         if not least <= len(self.extra_args) <= most:
-            raise UsageError(f"found {len(self.extra_args)} words; write: {self.usage}")
+            what = "name a kernel" if not self.extra_args else f"{' '.join(self.extra_args[most:])!r} was not expected"
+            raise UsageError(f"{what}; usage: {self.usage} (aliquot status lists the kernels)")
         return list(self.extra_args)
 
     def kernel(self, word: str, *, takes_ids: bool = False) -> RunningKernel:

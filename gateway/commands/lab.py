@@ -32,7 +32,7 @@ def lab_application() -> Any:
         from jupyterlab.labapp import LabApp  # type: ignore[import-untyped]  # jupyterlab ships no types
     except ImportError:
         raise CommandError(
-            "JupyterLab is not installed in this environment: pip install 'aliquot[lab]' "
+            "JupyterLab is not installed in this environment: pip install jupyterlab "
             "(aliquot serve needs no JupyterLab)"
         ) from None
     from aliquot.gateway.commands.server import AliquotServerApp

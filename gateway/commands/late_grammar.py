@@ -17,14 +17,22 @@ _NAME = "rfc3987_syntax"
 
 def _put_off() -> None:
     """Does nothing where the grammar was built already, or is not installed."""
-    if _NAME in sys.modules or importlib.util.find_spec(_NAME) is None:
+    spec = None if _NAME in sys.modules else importlib.util.find_spec(_NAME)
+    if spec is None:
         return
     stand_in = ModuleType(_NAME)
+    # A package as the real one: other programs in this process may import its modules.
+    stand_in.__spec__ = spec
+    stand_in.__path__ = list(spec.submodule_search_locations or ())
 
     def whole() -> ModuleType:
         if sys.modules.get(_NAME) is stand_in:
             del sys.modules[_NAME]
-        return importlib.import_module(_NAME)
+        found = importlib.import_module(_NAME)
+        # Modules that were imported before are attributes of the stand-in alone.
+        for name in [name for name in sys.modules if name.startswith(f"{_NAME}.")]:
+            setattr(found, name.rpartition(".")[2], sys.modules[name])
+        return found
 
     def is_valid_syntax(*words: Any, **options: Any) -> Any:
         return whole().is_valid_syntax(*words, **options)

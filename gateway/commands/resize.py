@@ -7,10 +7,11 @@ from typing import Any
 from aliquot.gateway.commands.command import WHICH_GATEWAY, UsageError
 from aliquot.gateway.commands.kernel_command import KernelCommand, title
 from aliquot.gateway.tables import size_text
-from aliquot.provisioner.resources import Bytes
+from aliquot.provisioner.resources import Bytes, WorkloadClass
 from traitlets import Bool, Unicode
 
 _SHARE = "share"
+_CLASSES = tuple(one.value for one in WorkloadClass)
 
 
 class ResizeCommand(KernelCommand):
@@ -48,6 +49,8 @@ class ResizeCommand(KernelCommand):
         """Called by Application.start."""
         words = self.words(1, 2)
         body = self._body(words[1:])
+        if self.workload_class and self.workload_class not in _CLASSES:
+            raise UsageError(f"--class {self.workload_class!r} is not a class; write {' or '.join(_CLASSES)}")
         if bool(body) == self.withdraw:
             raise UsageError(f"say what to change: GPUS, --memory, --class, or --withdraw alone; write: {self.usage}")
         kernel = self.kernel(words[0])
@@ -65,15 +68,24 @@ class ResizeCommand(KernelCommand):
             text += f"; it uses {Bytes(report['over_quota_bytes'])} more, and gets no new memory until it is below"
         self.tell(report, text)
 
+    def _memory_limit(self) -> str:
+        try:
+            Bytes.parse(self.memory)
+        except ValueError:
+            raise UsageError(
+                f"--memory {self.memory!r} is no amount of memory; write one such as 12GiB, or '{_SHARE}'"
+            ) from None
+        return self.memory
+
     def _body(self, words: list[str]) -> dict[str, Any]:
         body: dict[str, Any] = {}
         for word in words:
             try:
                 body["gpus"] = float(word)
             except ValueError:
-                raise UsageError(f"asked {word!r} GPUs; write a number such as 0.5") from None
+                raise UsageError(f"{word!r} is not a number of GPUs; write one such as 0.5") from None
         if self.memory:
-            body["memory"] = None if self.memory == _SHARE else self.memory
+            body["memory"] = None if self.memory == _SHARE else self._memory_limit()
         if self.workload_class:
             body["class"] = self.workload_class
         return body

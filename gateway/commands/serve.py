@@ -20,7 +20,7 @@ class ServeCommand(PassThroughCommand):
     asks."""
     flags = {
         **PassThroughCommand.flags,
-        "hub": ({}, "Be a service of JupyterHub: its variables say the rest (needs pip install aliquot[hub])."),
+        "hub": ({}, "Be a service of JupyterHub: its variables say the rest (needs jupyterhub)."),
     }
     examples = """
     aliquot serve --port 8890
@@ -48,6 +48,6 @@ def _serve_hub(arguments: list[str]) -> None:
         if (error.name or "").partition(".")[0] != "jupyterhub":
             raise
         raise CommandError(
-            "--hub: found no jupyterhub beside this aliquot; install it with pip install 'aliquot[hub]'"
+            "--hub: found no jupyterhub beside this aliquot; install it with pip install jupyterhub"
         ) from error
     HubGatewayServerApp.launch_instance(argv=arguments, hub=service)

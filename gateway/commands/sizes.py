@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from aliquot.gateway.catalogue import ImageCatalogue
-from aliquot.gateway.commands.command import JSON_FLAG, Command, CommandError
+from aliquot.gateway.commands.command import JSON_FLAG, Command, CommandError, UsageError
 from aliquot.gateway.config import Aliquot
-from aliquot.gateway.kernelspec_files import install_sizes, sys_prefix_folder, user_folder
-from aliquot.gateway.sizes import OfferedSize, SizedKernelSpecManager, grammar_help
-from aliquot.gateway.tables import console
-from aliquot.provisioner.resources import Bytes
+from aliquot.gateway.kernelspec_files import install_named, install_sizes, sys_prefix_folder, user_folder
+from aliquot.gateway.sizes import OfferedSize, SizedKernelSpecManager
+from aliquot.gateway.tables import console, plain_table
+from aliquot.gpu_hook.agent_reports import DeviceStatus, UnreadableReportError
+from aliquot.gpu_hook.client import AgentClientError, query, read_status
+from aliquot.provisioner.resources import Bytes, Request
 from jupyter_core.application import JupyterApp
-from rich.table import Table
 from traitlets import Bool, Unicode
+
+_ANSWER_SECONDS = 3.0
 
 
 class SizesCommand(Command):
@@ -25,15 +28,19 @@ class SizesCommand(Command):
     description = """The sizes that kernels can have, as kernelspec names.
 
     Any valid size works by its name through JupyterLab and the gateway. nbclient, papermill and VS Code read
-    kernelspecs from the disk: for them, --install writes the listed ones there."""
+    kernelspecs from the disk: for them, --install writes the listed ones there, or those that are named: 0.5-8g on
+    every kernelspec that has sizes, python3.gpu-0.5-8g on one."""
+    usage = "aliquot sizes [--install [NAME ...]] [options]"
+    accepts_arguments = True
     examples = """
     aliquot sizes
     aliquot sizes --install --user
+    aliquot sizes --install 0.5-8g
     """
     flags = {
         **Command.flags,
         **JSON_FLAG,
-        "install": ({"SizesCommand": {"install": True}}, "Write the listed sizes as kernelspecs."),
+        "install": ({"SizesCommand": {"install": True}}, "Write the listed, or the named, sizes as kernelspecs."),
         "user": ({"SizesCommand": {"to_user": True}}, "With --install: for this user (the default)."),
         "sys-prefix": ({"SizesCommand": {"to_sys_prefix": True}}, "With --install: for this Python environment."),
     }
@@ -48,13 +55,16 @@ class SizesCommand(Command):
     def start(self) -> None:
         """Called by Application.start."""
         if not self.install and (self.to_user or self.to_sys_prefix or self.prefix):
-            raise CommandError("--user, --sys-prefix and --prefix say where to install: add --install")
+            raise UsageError("--user, --sys-prefix and --prefix say where to install: add --install")
+        if self.extra_args and not self.install:
+            raise UsageError(f"{self.extra_args[0]!r} was not expected: names go with --install")
         manager = offered_by_server(self)
         sizes = manager.offered_sizes()
         if not sizes:
             raise CommandError("no kernelspec to offer sizes of: 'jupyter kernelspec list' shows what is installed")
         if self.install:
-            done = install_sizes(manager, self._folder())
+            folder, names = self._folder(), self._names(sizes)
+            done = install_named(manager, folder, names) if names else install_sizes(manager, folder)
             for path in done.written:
                 print(f"wrote {path}")
             for path in done.removed:
@@ -71,21 +81,49 @@ class SizesCommand(Command):
             return Path(self.prefix).absolute() / "share" / "jupyter" / "kernels"
         return sys_prefix_folder() if self.to_sys_prefix else user_folder()
 
+    def _names(self, sizes: list[OfferedSize]) -> list[str]:
+        """The kernelspecs that the command line names: a size by itself is meant on each kernelspec that has sizes."""
+        bases = list(dict.fromkeys(size.base for size in sizes if size.image is None))
+        return [
+            name
+            for word in self.extra_args
+            for name in ([word] if ".gpu-" in word.lower() else [f"{base}.gpu-{word}" for base in bases])
+        ]
+
     def _print(self, manager: SizedKernelSpecManager, sizes: list[OfferedSize]) -> None:
-        columns = ["kernelspec", "shown as", "memory limit", "class"]
         has_images = any(size.image for size in sizes)
-        table = Table(*columns, *["image"][:has_images], box=None, pad_edge=False, header_style="bold")
+        names = ("kernelspec", "shown as", "memory", "class", *["image"][:has_images])
+        table = plain_table(*names, drop_first=("image", "class", "shown as")[not has_images :])
+        devices = _devices()
+        manager.count_devices = lambda: len(devices)
+        device_bytes = min((device.memory_bytes for device in devices), default=None)
         for size in sizes:
-            limit = size.request.memory_limit
             table.add_row(
                 size.name,
                 size.display_name,
-                "its share of the device's" if limit is None else str(Bytes(limit)),
+                _memory_text(size.request, device_bytes),
                 size.request.workload_class.value,
                 *([size.image.container.image if size.image else ""] if has_images else []),
             )
         console().print(table)
-        console().print(f"\n{grammar_help(manager.settings.largest())}.", soft_wrap=True)
+        console().print(f"\n{manager.grammar()}.", soft_wrap=True)
+
+
+def _devices() -> list[DeviceStatus]:
+    """Return this machine's devices; none where no node agent tells them."""
+    try:
+        devices = read_status(query("status", seconds=_ANSWER_SECONDS)).devices
+    except (AgentClientError, UnreadableReportError):
+        return []
+    return [device for device in devices if not device.lost]
+
+
+def _memory_text(request: Request, device_bytes: int | None) -> str:
+    if request.memory_limit is not None:
+        return str(Bytes(request.memory_limit))
+    if device_bytes is None:
+        return f"{request.gpus} of a device's"
+    return str(Bytes(device_bytes * request.gpus.hundredths // 100))
 
 
 def offered_by_server(command: Command) -> SizedKernelSpecManager:

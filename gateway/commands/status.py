@@ -5,13 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aliquot.gateway.commands.command import JSON_FLAG, Command, CommandError
-from aliquot.gateway.kernel_rows import ended_kernels, ended_rows, queue_rows, waiting_kernels
+from aliquot.gateway.commands.command import JSON_FLAG, Command, CommandError, UsageError
+from aliquot.gateway.commands.top import show_live
+from aliquot.gateway.kernel_rows import (
+    doubt_lines,
+    doubtful_kernels,
+    ended_kernels,
+    ended_rows,
+    queue_rows,
+    waiting_kernels,
+)
 from aliquot.gateway.own_gateway import GatewayRefusal, Gateways, NoGatewayHere
 from aliquot.gateway.tables import console, ended_table, status_view
 from aliquot.gpu_hook.agent_reports import UnreadableReportError
 from aliquot.gpu_hook.client import AgentClientError, query, read_status
-from traitlets import Unicode
+from rich.text import Text
+from traitlets import Bool, Float, Unicode
 
 _ANSWER_SECONDS = 3.0
 
@@ -23,18 +32,31 @@ class StatusCommand(Command):
     description = """The devices of this machine, the kernels that hold a part of them and where their memory is, the
     kernels that wait, and the last that ended.
 
-    It asks the node agent, and the gateway for those that wait or ended; it works without a gateway."""
+    It asks the node agent, and the gateway for those that wait or ended; it works without a gateway. A narrow terminal
+    shows the most useful columns. --watch shows who uses the GPUs' time, live, as aliquot top does."""
     examples = """
     aliquot status
     aliquot status --json
+    aliquot status --watch
     """
-    flags = {**Command.flags, **JSON_FLAG}
-    aliases = {"runtime-dir": "StatusCommand.runtime_dir"}
+    flags = {
+        **Command.flags,
+        **JSON_FLAG,
+        "watch": ({"StatusCommand": {"watch": True}}, "Show it live; q or Ctrl-C ends it."),
+    }
+    aliases = {"runtime-dir": "StatusCommand.runtime_dir", "interval": "StatusCommand.interval"}
 
+    watch = Bool(False, help="Show it live; q or Ctrl-C ends it.").tag(config=True)
+    interval = Float(2.0, help="With --watch: seconds between two looks.").tag(config=True)
     runtime_dir = Unicode("", help="Folder of the node agent's sockets (default: the usual one).").tag(config=True)
 
     def start(self) -> None:
         """Called by Application.start."""
+        if self.watch and self.json_output:
+            raise UsageError("--watch is for people and --json for programs: choose one")
+        if self.watch:
+            show_live(Gateways.of(self.runtime_dir), self.interval)
+            return
         gateways = Gateways.of(self.runtime_dir)
         try:
             answer = query("status", runtime_dir=self.runtime_dir or None)
@@ -44,12 +66,15 @@ class StatusCommand(Command):
             raise CommandError(f"{error}{elsewhere or ''}") from None
         kernels = known_to_gateway(gateways)
         waiting = None if kernels is None else waiting_kernels(kernels)
-        ended = [] if kernels is None else ended_kernels(kernels)
+        ended, doubtful = ended_kernels(kernels or ()), doubtful_kernels(kernels or ())
         if self.json_output:
-            print(json.dumps({**_payload(answer), "queue": waiting, "ended": ended}, indent=2, ensure_ascii=False))
+            told = {"queue": waiting, "doubtful": doubtful, "ended": ended}
+            print(json.dumps({**_payload(answer), **told}, indent=2, ensure_ascii=False))
             return
         screen = console()
         screen.print(status_view(status, None if waiting is None else queue_rows(waiting)))
+        for line in doubt_lines(doubtful):
+            screen.print(Text(line, style="red"))
         if ended:
             screen.print(ended_table(ended_rows(ended)))
 

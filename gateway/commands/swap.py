@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from aliquot.gateway.commands.command import WHICH_GATEWAY, CommandError
+from aliquot.gateway.commands.command import WHICH_GATEWAY, CommandError, UsageError
 from aliquot.gateway.commands.kernel_command import KernelCommand, look_until, title
+from aliquot.gateway.running_kernel import RunningKernel
 from aliquot.provisioner.resources import Bytes
 from traitlets import Float
 
+_MOST_SECONDS = 86400.0
 _OUT = ("swapped", "checkpointed")
 
 
@@ -17,6 +19,12 @@ class MoveCommand(KernelCommand):
 
     aliases = {**KernelCommand.aliases, "seconds": "MoveCommand.seconds"}
     seconds = Float(60.0, help="How long to wait for it; 0 to only ask.").tag(config=True)
+
+    def one_kernel(self) -> RunningKernel:
+        """The kernel that the command line names. Raises AliquotError."""
+        if not 0 <= self.seconds <= _MOST_SECONDS:
+            raise UsageError(f"--seconds {self.seconds:g} is out of range; write a number from 0 to {_MOST_SECONDS:g}")
+        return self.kernel(self.words(1, 1)[0])
 
 
 class SwapCommand(MoveCommand):
@@ -38,7 +46,7 @@ class SwapCommand(MoveCommand):
 
     def start(self) -> None:
         """Called by Application.start."""
-        kernel = self.kernel(self.words(1, 1)[0])
+        kernel = self.one_kernel()
         kernel.move("swap-out")
         report, is_out = look_until(kernel, lambda report: report["state"] in _OUT, self.seconds)
         if not is_out and self.seconds:
@@ -69,7 +77,7 @@ class WakeCommand(MoveCommand):
 
     def start(self) -> None:
         """Called by Application.start."""
-        kernel = self.kernel(self.words(1, 1)[0])
+        kernel = self.one_kernel()
         kernel.move("wake")
         report, is_in = look_until(kernel, lambda report: report["state"] == "resident", self.seconds)
         if not is_in and self.seconds:

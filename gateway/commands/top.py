@@ -55,18 +55,33 @@ class TopCommand(Command):
 
     def start(self) -> None:
         """Called by Application.start."""
-        if not _LEAST_SECONDS <= self.interval <= _MOST_SECONDS:
-            raise UsageError(
-                f"asked an interval of {self.interval:g} s; write a number from {_LEAST_SECONDS:g} to {_MOST_SECONDS:g}"
-            )
-        source, screen = TopSource(Gateways.of(self.runtime_dir)), console()
-        first = source.look()
-        if first.report is None:
-            raise CommandError(first.problem)
-        if self.once or not screen.is_terminal or screen.is_dumb_terminal:
-            screen.print(top_view(first, None, Screen(screen.width, is_ascii=screen.options.ascii_only)))
-            return
-        asyncio.run(LiveTop(source, screen, self.interval).run(first))
+        show_live(Gateways.of(self.runtime_dir), self.interval, once=self.once)
+
+
+def show_live(gateways: Gateways, interval: float, *, once: bool = False) -> None:
+    """Show who uses the GPUs until a key or a signal ends it; one table where standard output is no terminal.
+
+    Args:
+        gateways: the gateways to ask.
+        interval: seconds between two looks.
+        once: print one table and return.
+
+    Raises:
+        UsageError: the interval is out of range.
+        CommandError: neither a gateway nor an agent answers.
+    """
+    if not _LEAST_SECONDS <= interval <= _MOST_SECONDS:
+        raise UsageError(
+            f"--interval {interval:g} is out of range; write a number from {_LEAST_SECONDS:g} to {_MOST_SECONDS:g}"
+        )
+    source, screen = TopSource(gateways), console()
+    first = source.look()
+    if first.report is None:
+        raise CommandError(first.problem)
+    if once or not screen.is_terminal or screen.is_dumb_terminal:
+        screen.print(top_view(first, None, Screen(screen.width, is_ascii=screen.options.ascii_only)))
+        return
+    asyncio.run(LiveTop(source, screen, interval).run(first))
 
 
 class LiveTop:

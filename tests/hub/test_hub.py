@@ -101,7 +101,7 @@ def commands_work_in_a_terminal(hub: HubProcess, token: str, kernel_id: str) -> 
     assert "gateway http" in typed("top --once")
     assert "0.4 GPU" in typed("history")
     refused = typed("resize unknown 0.4 2>&1")
-    assert "found no running kernel of that id or notebook" in refused
+    assert "no running kernel has the id or the notebook" in refused
     assert "may have 0.5 in all" in typed(f"resize {kernel_id} 0.6 2>&1")
 
 

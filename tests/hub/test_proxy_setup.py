@@ -31,7 +31,10 @@ def a_proxy(root: Path) -> tuple[HubProxy, list[str], list[str]]:
         steps.append(" ".join(command))
         return False
 
-    return HubProxy(root, run_step, said.append), steps, said
+    def leave_out(part: str, effect: str, reason: str) -> None:
+        said.append(f"{part}: {effect}: {reason}")
+
+    return HubProxy(root, run_step, leave_out), steps, said
 
 
 def test_without_node_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

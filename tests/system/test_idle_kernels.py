@@ -374,5 +374,11 @@ def test_a_cell_that_waits_for_another_kernels_turn_says_so(node: Node, a_folder
     assert told["parent_header"]["msg_id"] == cell
     assert (told["content"]["name"], told["content"]["text"][:33]) == ("stderr", "[Aliquot: waiting for GPU memory:")
     over.touch()
+    shown = []
+    while told["msg_type"] != "status" or told["parent_header"]["msg_id"] != cell:
+        shown.append(told)
+        told = first.client.get_iopub_msg(timeout=SECONDS)
+    assert [each["msg_type"] for each in shown][-2:] == ["clear_output", "stream"], "the line goes before the output"
+    assert (shown[-2]["content"], shown[-1]["content"]["text"]) == ({"wait": False}, "used\n")
     first.node.until(lambda: first.status()["activity"]["work"] == 0)
     first.node.until(lambda: first.status()["residency"]["state"] == "resident")

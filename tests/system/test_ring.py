@@ -113,7 +113,7 @@ def test_a_wrong_size_is_refused_with_a_reason(a_server) -> None:
         "python3.gpu-0": "0.01",
         "python3.gpu--1": "python3.gpu-0.25",
         "python3.gpu-0.125": "0.01",
-        "python3.gpu-9": "more than the 8",
+        "python3.gpu-9": "9 is more than the 1 GPU",
         "python3.gpu-3": "this node has 1 GPU",
         "python3.gpu-banana": "python3.gpu-0.25",
         "nosuchbase.gpu-0.25": "nosuchbase",

@@ -69,6 +69,15 @@ class Upstream:
         }
         return environment | ({"JUPYTER_DEFAULT_PROVISIONER_NAME": "aliquot"} if ours else {})
 
+    def relays_left(self, within_seconds: float = 15.0) -> list[Path]:
+        """Relays that did not end with their kernel and its owner, though they had time for it."""
+        deadline = time.monotonic() + within_seconds
+        while left := list(self.runtime.relays.iterdir()) if self.runtime.relays.is_dir() else []:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        return left
+
     def end(self) -> None:
         """End the relay host; the relays are ended by what they stand before."""
         try:

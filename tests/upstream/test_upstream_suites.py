@@ -27,5 +27,5 @@ def test_what_passes_plain_passes_on_relays(suite: Suite, upstream: Any) -> None
     # Some of these tests fail now and then without us, too: what failed once has to fail twice.
     again = upstream.run(suite, ours=True) if broken else {}
     assert {name for name in broken if again[name] == "failed"} == set()
-    left = list(upstream.runtime.relays.iterdir()) if upstream.runtime.relays.is_dir() else []
-    assert left == [], "every relay ended with its kernel or its owner"
+    # Tests of nbclient leave kernels that only the end of their process ends; their relays end a moment after it.
+    assert upstream.relays_left() == []

@@ -16,7 +16,7 @@ import yaml
 _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 _READ = frozenset(
     ("image", "build", "command", "pid", "ipc", "network_mode", "cap_add", "restart", "volumes", "environment")
-) | {"depends_on", "profiles"}
+) | {"depends_on", "profiles", "pull_policy"}
 
 
 class ComposeError(Exception):

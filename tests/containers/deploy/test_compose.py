@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -114,6 +115,20 @@ def test_a_compose_tool_reads_the_file_as_these_tests_do(files: tuple[str, ...])
             want["command"] = [word.replace("softgpu", "nvidia") for word in want["command"]]
         for field in ("image", "command", "pid", "ipc", "network_mode", "cap_add", "volumes", "environment"):
             assert service.get(field) == want.get(field), (name, field)
+
+
+def test_no_image_of_the_services_is_pulled_from_a_registry() -> None:
+    """A registry's images of these names are another project's."""
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    assert {name: service["pull_policy"] for name, service in services.items()} == dict.fromkeys(services, "never")
+
+
+def test_aliquot_comes_into_the_images_as_the_wheel_of_this_tree_and_never_by_name() -> None:
+    installs = re.findall(r"pip .*\binstall\b(.*)", (DEPLOY / "Dockerfile").read_text())
+    named = [words for words in installs if "aliquot" in words]
+    assert named
+    assert all("/wheels/aliquot-*.whl" in words for words in named)
+    assert not any(re.search(r"\saliquot\b", words) for words in named)
 
 
 def test_the_nvidia_variant_changes_services_that_there_are() -> None:

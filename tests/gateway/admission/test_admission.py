@@ -41,7 +41,7 @@ def test_first_come_is_first_served(play: Any, settle: Any) -> None:
         large, small = submit(admission, "large", 100), submit(admission, "small", 10)
         await settle()
         assert queue_of(admission) == ["large", "small"]
-        assert admission.waiting("large").reason == "waiting for 1 GPU: 0.25 free on gpu0, position 1 of 2"
+        assert admission.waiting("large").reason == "Needs 1 GPU; 0.25 GPU is free on gpu0"
         await admission.release("holder")
         assert (await large).kernel_id == "large"
         await admission.release("large")
@@ -164,7 +164,7 @@ def test_the_queue_time_out_names_the_queue(play: Any, settle: Any) -> None:
         await clock.advance(49)
         assert not future.done()
         await clock.advance(1.5)
-        want_words = r"asked 0.25 GPU; 0 free on gpu0; waited 50 s .* nobody before"
+        want_words = r"Needs 0.25 GPU; none is free.* waited 50 s .* no request ahead"
         with pytest.raises(errors.QueueTimeoutError, match=want_words):
             await future
 
@@ -201,7 +201,7 @@ def test_pending_requests_wait_for_an_agent_that_is_away(play: Any, settle: Any)
         future = submit(admission, "a")
         await settle()
         assert admission.snapshot().agent_state == "unavailable"
-        assert admission.waiting("a").reason.startswith("node agent unavailable")
+        assert admission.waiting("a").reason.startswith("The node agent does not answer")
         await clock.advance(29)
         agent.come_back()
         assert (await future).kernel_id == "a"
@@ -217,7 +217,7 @@ def test_pending_requests_do_not_wait_for_ever(play: Any, settle: Any) -> None:
         await clock.advance(20)
         second = submit(admission, "b")
         await clock.advance(10)
-        with pytest.raises(errors.AgentUnavailableError, match="waited 30 s; node agent unavailable"):
+        with pytest.raises(errors.AgentUnavailableError, match="waited 30 s, but the node agent is unavailable"):
             await first
         assert not second.done()
         await clock.advance(20)

@@ -78,7 +78,10 @@ def test_where_no_agent_is_heard_a_start_waits_in_the_queue_and_says_so(a_scene:
         a_scene.admission.check(ASKER, LARGE)
         future = a_scene.admission.submit(Asker("a", "ada", "", "python3"), LARGE)
         await a_scene.settle()
-        assert a_scene.admission.waiting("a").reason == "node agent unavailable: it went away; trying again"
+        assert (
+            a_scene.admission.waiting("a").reason
+            == "The node agent does not answer: it went away. The gateway tries again"
+        )
         a_scene.agent.come_back()
         with pytest.raises(NeverFitsError, match="this node has 1 GPU"):
             await future

@@ -111,7 +111,7 @@ class Run:
         assert held <= granted, "nobody holds what was never delivered"
         self.check()
         if queue := self.admission.snapshot().queue:
-            assert "waiting for" in queue[0].reason
+            assert queue[0].reason.startswith("Needs ")
         for name in self.futures:
             self.releases.append(asyncio.ensure_future(self.admission.release(name)))
         await asyncio.wait_for(asyncio.gather(*self.releases), 5)

@@ -108,10 +108,20 @@ def a_moment(*free: int, pending: int = 0, limit: int | None = None, **rest: Any
     ("moment", "request_", "want_outcome", "want_message"),
     [
         (a_moment(100), Request(GpuShare(50)), "starts", "starts at once"),
-        (a_moment(25), Request(GpuShare(50)), "queued", "queued: 0.25 GPU is free, 0.5 is asked"),
-        (a_moment(25, pending=2), Request(GpuShare(50)), "queued", "queued behind 2: 0.25 GPU is free, 0.5 is asked"),
-        (a_moment(75, pending=1), Request(GpuShare(50)), "queued", "queued behind 1: they come first"),
-        (a_moment(100, 60), Request(GpuShare(200)), "queued", "queued: 1 of 2 GPUs is free, 2 are asked"),
+        (a_moment(25), Request(GpuShare(50)), "queued", "queued: needs 0.5 GPU; 0.25 GPU is free on gpu0"),
+        (
+            a_moment(25, pending=2),
+            Request(GpuShare(50)),
+            "queued",
+            "queued behind 2: needs 0.5 GPU; 0.25 GPU is free on gpu0",
+        ),
+        (
+            a_moment(75, pending=1),
+            Request(GpuShare(50)),
+            "queued",
+            "queued behind 1: needs 0.5 GPU; enough is free, but requests ahead of it come first",
+        ),
+        (a_moment(100, 60), Request(GpuShare(200)), "queued", "queued: needs 2 GPUs; 1 of 2 GPUs is free"),
         (
             a_moment(50),
             Request(
@@ -140,7 +150,7 @@ def a_moment(*free: int, pending: int = 0, limit: int | None = None, **rest: Any
             a_moment(100, problem="nobody answers"),
             Request(GpuShare(50)),
             "queued",
-            "queued: the node agent does not answer: nobody answers",
+            "queued: the node agent does not answer: nobody answers. The gateway tries again",
         ),
     ],
 )
@@ -160,7 +170,7 @@ def test_an_outlook_of_a_running_kernel_speaks_of_its_own_devices() -> None:
         25: "changes at once",
         50: "it has this size",
         75: "changes at once",
-        80: "queued: 0.25 GPU is free, 0.3 more is asked",
+        80: "queued: needs 0.3 GPU more; 0.25 GPU is free on gpu0",
         110: "it keeps its one GPU while it runs: 1 GPU is the most",
     }
 
@@ -176,7 +186,7 @@ def test_a_kernel_that_another_program_started_does_not_wait_here() -> None:
     half = Quota("GPU-0", 0, GpuShare(50), Bytes(4 * GIB))
     grant = Grant("k", "bob", Request(GpuShare(50)), "n", (half,), "", ())
     told = foresee(a_moment(25), Question("bob", Request(GpuShare(80)), grant, is_queued=False), 0.0)
-    assert (told.outcome, told.message) == (Outcome.NEVER, "not now: 0.25 GPU is free, 0.3 more is asked")
+    assert (told.outcome, told.message) == (Outcome.NEVER, "not now: needs 0.3 GPU more; 0.25 GPU is free on gpu0")
 
 
 @given(

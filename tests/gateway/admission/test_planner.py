@@ -6,6 +6,8 @@ import pytest
 from aliquot.gateway.ledger import Device, LedgerSnapshot, Node
 from aliquot.gateway.planner import Pending, Plan, plan
 from aliquot.gateway.room import Held
+from aliquot.gateway.wait_reason import WaitCode
+from aliquot.gpu_hook.host_room import HostShortage
 from aliquot.gpu_hook.oversubscription import Oversubscription
 from aliquot.gpu_hook.placement import Part
 from aliquot.provisioner import errors
@@ -34,30 +36,30 @@ def test_heads_that_fit_are_admitted_in_order() -> None:
     planned = a_plan([asks("a", 50), asks("b", 50), asks("c", 25)], a_device(0))
     assert [admit.kernel_id for admit in planned.admissions] == ["a", "b"]
     assert planned.admissions[0].placement() == {"GPU-0": 50}
-    assert [(wait.kernel_id, wait.reason) for wait in planned.waiting] == [
-        ("c", "waiting for 0.25 GPU: 0 free on gpu0, position 1 of 1")
+    assert [(wait.kernel_id, wait.position, wait.reason.sentence) for wait in planned.waiting] == [
+        ("c", 1, "Needs 0.25 GPU; none is free")
     ]
 
 
 def test_a_head_that_does_not_fit_blocks_those_behind_it() -> None:
     planned = a_plan([asks("large", 100), asks("small", 10)], a_device(0, reserved=75))
     assert planned.admissions == ()
-    assert [wait.reason for wait in planned.waiting] == [
-        "waiting for 1 GPU: 0.25 free on gpu0, position 1 of 2",
-        "waiting for 0.1 GPU: 0.25 free on gpu0 with 2.0 GiB, position 2 of 2",
+    assert [(wait.position, wait.reason.sentence) for wait in planned.waiting] == [
+        (1, "Needs 1 GPU; 0.25 GPU is free on gpu0"),
+        (2, "Needs 0.1 GPU; enough is free, but requests ahead of it come first"),
     ]
 
 
 def test_several_devices_are_counted_whole() -> None:
     planned = a_plan([asks("a", 250)], a_device(0), a_device(1), a_device(2, reserved=60))
-    assert planned.waiting[0].reason == "waiting for 2.5 GPUs: 2 of 3 devices free, position 1 of 1"
+    assert planned.waiting[0].reason.sentence == "Needs 2.5 GPUs; 2 of 3 GPUs are free"
 
 
 def test_memory_that_is_missing_is_named() -> None:
     device = replace(a_device(0, reserved=50), reserved_memory=Bytes(7 * GIB + GIB // 2))
     planned = a_plan([asks("a", 10, limit=6 * GIB)], device)
-    want_reason = "waiting for 0.1 GPU with 6.0 GiB: 0.5 free on gpu0 with 512 MiB, position 1 of 1"
-    assert planned.waiting[0].reason == want_reason
+    assert planned.waiting[0].reason.code is WaitCode.GPU_MEMORY
+    assert planned.waiting[0].reason.sentence == "Needs 818 MiB of GPU memory; 512 MiB is free on gpu0"
 
 
 def test_what_can_never_fit_is_refused_and_blocks_nobody() -> None:
@@ -79,7 +81,7 @@ def test_a_request_leaves_the_queue_at_its_deadline_and_says_who_was_before() ->
     planned = a_plan(pending, a_device(0, reserved=50), now=10.0)
     (refused,) = planned.refusals
     assert isinstance(refused.error, errors.QueueTimeoutError)
-    for want_words in ("asked 0.5 GPU", "0.5 free on gpu0", "waited 10 s", "1 request before it"):
+    for want_words in ("Needs 0.5 GPU", "requests ahead of it come first", "waited 10 s", "1 request ahead of it"):
         assert want_words in str(refused.error)
 
 
@@ -123,6 +125,44 @@ def test_what_devices_lack_has_to_have_room_on_the_host() -> None:
     planned = plan(node, [asks("a", 50), asks("b", 1)], 0.0)
     assert [admit.kernel_id for admit in planned.admissions] == ["a"], "all that the host has is taken"
     assert [wait.kernel_id for wait in planned.waiting] == ["b"]
+
+
+def test_host_memory_that_lacks_is_named_though_the_gpu_has_room() -> None:
+    """Three quarters more may be promised of this GPU; the host has no room for the copies."""
+    node = beyond(a_device(0, reserved=125), largest=8 * GIB, host_bytes=11 * GIB, production=2.0)
+    [wait] = plan(node, [asks("a", 50)], 0.0).waiting
+    assert wait.reason.code is WaitCode.HOST_MEMORY
+    assert wait.reason.host == HostShortage(needs_bytes=14 * GIB, budget_bytes=11 * GIB)
+    assert wait.reason.free_gpus == 75, "the GPU is not what lacks"
+    want_words = (
+        "copies of swapped-out kernels may then need 14.0 GiB of host memory, and 11.0 GiB is set aside for them"
+    )
+    assert wait.reason.sentence == f"Needs 0.5 GPU; {want_words}"
+
+
+def test_a_growth_counts_what_it_has_and_tells_only_its_own_gpu() -> None:
+    held = Held((Part("GPU-0", 0, 50, 4 * GIB),), WorkloadClass.PRODUCTION)
+    planned = a_plan([replace(asks("a", 75), held=held)], a_device(0, reserved=90), a_device(1))
+    [wait] = planned.waiting
+    assert (wait.reason.code, wait.reason.gpus, wait.reason.memory_bytes) == (WaitCode.GPU, 25, 2 * GIB)
+    assert (wait.reason.free_gpus, wait.reason.device, wait.reason.is_growth) == (10, 0, True)
+    assert wait.reason.sentence == "Needs 0.25 GPU more; 0.1 GPU is free on gpu0"
+
+
+def test_a_growth_in_memory_alone_names_the_memory() -> None:
+    held = Held((Part("GPU-0", 0, 50, 4 * GIB),), WorkloadClass.PRODUCTION)
+    wish = Request(GpuShare(50), Bytes(7 * GIB), residency="off")
+    planned = a_plan([Pending("a", "ada", wish, 0.0, held=held)], a_device(0, reserved=90))
+    [wait] = planned.waiting
+    assert wait.reason.code is WaitCode.GPU_MEMORY
+    assert wait.reason.sentence.startswith("Needs 3.0 GiB more of GPU memory; ")
+
+
+def test_requests_of_one_size_that_leave_memory_differently_have_reasons_of_their_own() -> None:
+    elastic = Pending("a", "ada", Request(GpuShare(50), Bytes(8 * GIB)), 0.0)
+    fixed = Pending("b", "ada", Request(GpuShare(50), Bytes(8 * GIB), residency="off"), 0.0)
+    planned = a_plan([asks("large", 100), elastic, fixed], a_device(0, reserved=50))
+    assert [wait.reason.code for wait in planned.waiting] == [WaitCode.GPU, WaitCode.AHEAD, WaitCode.GPU_MEMORY]
 
 
 def test_a_limit_beyond_the_share_is_elastic_and_reserves_nothing() -> None:

@@ -55,7 +55,7 @@ def test_where_the_old_ones_room_is_needed_it_is_asked_to_end_once_and_the_new_o
         assert notebook.asked_to_end == ["old"]
         entry = admission.waiting("new")
         assert entry is not None
-        assert entry.reason == "waiting until the kernel that it replaces has ended"
+        assert entry.reason == "Starts when the kernel that it replaces has ended"
         await clock.advance(60)
         assert (notebook.asked_to_end, held(admission)) == (["old"], {"old": 100}), "asked once"
         await admission.release("old")

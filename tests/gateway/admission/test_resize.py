@@ -10,6 +10,7 @@ from aliquot.gateway.admission import Admission
 from aliquot.gateway.gpu_caps import GpuCaps
 from aliquot.gateway.ledger import Asker
 from aliquot.gateway.request_queue import QueueEntry
+from aliquot.gateway.wait_reason import WaitCode
 from aliquot.provisioner import errors
 from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
 
@@ -53,7 +54,7 @@ def test_growing_waits_for_room_and_is_granted_when_there_is_some(play: Any, set
         entry = await admission.resize("a", size(75))
         assert isinstance(entry, QueueEntry)
         assert (entry.position, entry.is_growth) == (1, True)
-        assert entry.reason == "waiting to grow to 0.75 GPU: 0 free on gpu0, position 1 of 1"
+        assert entry.reason == "Needs 0.25 GPU more; none is free on gpu0"
         assert admission.waiting("a") is None, "it runs, and does not wait to start"
         assert admission.snapshot().resizes["a"].request == size(75)
         await admission.release("b")
@@ -73,6 +74,27 @@ def test_shrinking_goes_before_everybody_and_makes_room(play: Any, settle: Any) 
         assert isinstance(grant, Grant)
         assert (await waits).kernel_id == "b"
         assert held(admission) == {"a": 50, "b": 50}
+
+    play(scene)
+
+
+def test_a_position_is_the_planners_and_not_that_of_arrival(play: Any, settle: Any) -> None:
+    """A kernel that shrinks is served first; should the agent refuse it for now, it is shown first, too."""
+
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        await submit(admission, "a", 75)
+        submit(admission, "b", 50)
+        submit(admission, "c", 60)
+        await settle()
+        agent.refuse_next = errors.NoRoomError("busy")
+        entry = await admission.resize("a", size(70))
+        assert isinstance(entry, QueueEntry)
+        assert (entry.position, entry.length, entry.why.code) == (1, 3, WaitCode.AGENT_REFUSED)
+        assert [(one.kernel_id, one.position) for one in admission.snapshot().queue] == [("a", 1), ("b", 2), ("c", 3)]
+        assert admission.waiting("b") == admission.snapshot().queue[1]
+        agent.go()
+        await settle()
+        assert [one.kernel_id for one in admission.snapshot().queue] == ["a", "b", "c"], "without an agent as well"
 
     play(scene)
 
@@ -176,6 +198,40 @@ def test_what_waiting_cannot_help_is_refused_and_changes_nothing(
     play(scene, devices=2, caps=GpuCaps(GpuShare(90)))
 
 
+@pytest.mark.parametrize("wish", [size(125), size(50, memory_limit=Bytes(9 << 30)), size(95)])
+def test_a_refused_wish_leaves_the_one_that_waits_in_its_place(play: Any, settle: Any, wish: Request) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        await submit(admission, "a", 50, owner="ada")
+        await submit(admission, "b", 50, owner="bob")
+        before = await admission.resize("a", size(75))
+        waits_too = submit(admission, "c", 10, owner="bob")
+        await settle()
+        with pytest.raises(errors.AliquotError):
+            await admission.resize("a", wish)
+        after = admission.waiting("a", grows=True)
+        assert isinstance(before, QueueEntry)
+        assert after is not None
+        assert (after.request, after.since, after.position) == (before.request, before.since, 1)
+        assert queue_of(admission) == [("a", True), ("c", False)]
+        await admission.release("b")
+        assert (await waits_too).kernel_id == "c"
+        assert held(admission) == {"a": 75, "c": 10}
+
+    play(scene, caps=GpuCaps(GpuShare(90)))
+
+
+def test_a_wish_does_not_count_against_the_limit_of_the_one_that_replaces_it(play: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        await submit(admission, "a", 50)
+        await submit(admission, "other", 50, owner="bob")
+        assert isinstance(await admission.resize("a", size(80)), QueueEntry)
+        entry = await admission.resize("a", size(90))
+        assert isinstance(entry, QueueEntry)
+        assert entry.request == size(90)
+
+    play(scene, caps=GpuCaps(GpuShare(90)))
+
+
 def test_a_whole_device_stays_whole_when_the_part_beside_it_shrinks(play: Any) -> None:
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
         await submit(admission, "a", 150)
@@ -214,7 +270,7 @@ def test_a_wish_waits_for_an_agent_that_is_away_as_long_as_it_takes(play: Any, s
         agent.go()
         entry = await admission.resize("a", size(75))
         assert isinstance(entry, QueueEntry)
-        assert "node agent unavailable" in entry.reason
+        assert "node agent does not answer" in entry.reason
         await clock.advance(3600)
         assert queue_of(admission) == [("a", True)]
         agent.come_back()

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from aliquot.gateway import doctor_host, doctor_jupyter
+from aliquot.gateway import doctor_host, doctor_jupyter, doctor_node
 from aliquot.gateway.doctor import FAIL, OK, WARN, Finding, all_well, examine
 from aliquot.gpu_hook.paths import RuntimeDir
+from aliquot.gpu_hook.residency_reports import MODE_IS_OFF, ResidencyStatus
 
 
 def a_check_that_breaks() -> list[Finding]:
@@ -77,6 +82,36 @@ def test_a_gateway_that_listens_is_named_with_its_owner(the_folder: RuntimeDir) 
     assert f"pid {os.getpid()} of " in found.found
 
 
+def test_what_a_gateway_says_of_itself_is_a_warning(
+    the_folder: RuntimeDir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Gateway(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            text = json.dumps({"node": {"message": "The node agent that runs has --oversubscribe 1"}}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path))
+    with (
+        HTTPServer(("127.0.0.1", 0), Gateway) as server,
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening,
+    ):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        listening.bind(str(the_folder.gateway_socket))
+        listening.listen(1)
+        the_folder.gateway_lock.write_text(f"{os.getpid()}\n")
+        address = {"url": f"http://127.0.0.1:{server.server_port}/", "token": "t"}
+        (tmp_path / f"jpserver-{os.getpid()}.json").write_text(json.dumps(address))
+        try:
+            running, told = doctor_host.look_at_gateway()
+        finally:
+            server.shutdown()
+    assert (running.state, told.state) == (OK, WARN)
+    assert "has --oversubscribe 1" in told.found
+
+
 def test_missing_hook_libraries_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor_host, "shim_dir", lambda: tmp_path)
     found = doctor_host.look_at_native_libraries()[0]
@@ -127,6 +162,15 @@ def test_a_disabled_lab_extension_is_found(monkeypatch: pytest.MonkeyPatch, tmp_
     (found,) = doctor_jupyter.look_at_lab_extension()
     assert found.state == WARN
     assert "disabled" in found.found
+
+
+def test_a_kernel_with_an_unknown_driver_function_is_named_with_what_to_do() -> None:
+    reasons = ("unknown driver function cuFoo", MODE_IS_OFF, "")
+    kernels = [SimpleNamespace(residency=ResidencyStatus(mode_reason=reason)) for reason in reasons]
+    status: Any = SimpleNamespace(kernels=[*kernels, SimpleNamespace(residency=None)])
+    (found,) = doctor_node.obstacles(status)
+    assert (found.state, found.found) == (WARN, "1 kernel is not swappable: unknown driver function cuFoo")
+    assert found.remedy
 
 
 def test_the_whole_examination_ends_by_what_it_found(run_aliquot) -> None:

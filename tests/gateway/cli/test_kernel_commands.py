@@ -13,7 +13,7 @@ from aliquot.gateway.app import main
 from aliquot.gateway.kernel_rows import ended_kernels, ended_rows, queue_rows, waiting_kernels
 from aliquot.gateway.residency_view import residency_text
 from aliquot.gateway.running_kernel import NoSuchKernelError, pick_kernel
-from aliquot.gpu_hook.residency_reports import read_residency
+from aliquot.gpu_hook.residency_reports import MODE_IS_OFF, read_residency
 
 
 def told(kernel_id: str, label: str = "", state: str = "resident", **more: Any) -> dict[str, Any]:
@@ -35,9 +35,11 @@ KERNELS = [
         ("def", "def-3"),
         ("notes.ipynb", "def-3"),
         ("other/train.ipynb", "abc-2"),
-        ("train.ipynb", "found 2: abc-1 of ada, abc-2 of ada"),
-        ("abc", "found 2"),
-        ("de", "found no running kernel"),
+        ("train.ipynb", "names 2 kernels: abc-1 of ada, abc-2 of ada"),
+        ("abc", "names 2 kernels"),
+        ("notes", "def-3"),
+        ("train", "names 2 kernels"),
+        ("de", "no running kernel has"),
         ("gone.ipynb", "there are: work/train.ipynb, other/train.ipynb, notes.ipynb"),
     ],
 )
@@ -55,6 +57,11 @@ def test_a_kernel_is_named_by_id_or_notebook(word: str, want: str) -> None:
         (None, "–"),
         ({"state": "resident", "mode": "vmm"}, "resident"),
         ({"state": "resident", "mode": "off"}, "resident, never swapped"),
+        ({"state": "resident", "mode": "off", "mode_reason": MODE_IS_OFF}, "resident, never swapped"),
+        (
+            {"state": "resident", "mode": "off", "mode_reason": "unknown driver function cuFoo"},
+            "resident, not swappable: unknown driver function cuFoo",
+        ),
         ({"state": "swapped", "mode": "vmm", "swapped_bytes": 3 << 30}, "swapped 3.0 GiB"),
         (
             {"state": "swapped", "mode": "vmm", "waits": {"reason": "r", "seconds": 1, "before": 2}},
@@ -69,18 +76,18 @@ def test_where_memory_is_fits_a_cell_of_the_table(residency: Any, want: str) -> 
 
 def test_rows_tell_who_waits_and_who_ended() -> None:
     size = {"gpus": 0.5, "workload_class": "opportunistic", "reason": "no room", "created": "2026-01-01T00:00:00Z"}
-    grows = {**size, "gpus": 0.75, "position": 1, "since": "2026-01-01T00:00:30Z"}
+    grows = {**size, "gpus": 0.75, "position": 1, "queue_length": 2, "since": "2026-01-01T00:00:30Z"}
     ending = {"code": "oom", "message": "the host's memory was used up", "at": "2026-01-01T00:00:00Z"}
     kernels = [
-        told("k1", "late.ipynb", "pending", queue_position=2, resize=None, **size),
+        told("k1", "late.ipynb", "pending", queue_position=2, queue_length=2, resize=None, **size),
         told("k2", "grows.ipynb", queue_position=None, resize=grows, **size),
         told("k3", "gone\x1b.ipynb", "ended", queue_position=None, resize=None, ending=ending, **size),
         told("k4", "plain.ipynb", "ended", queue_position=None, resize=None, ending=None, **{**size, "gpus": 0}),
     ]
     now = 1767225600.0 + 60
     assert queue_rows(waiting_kernels(kernels), now) == [
-        ("grows.ipynb", "ada", "0.75 GPU low", "30 s", "no room"),
-        ("late.ipynb", "ada", "0.5 GPU low", "1 min", "no room"),
+        ("grows.ipynb", "k2", "ada", "0.75 GPU low", "1 of 2", "30 s", "no room"),
+        ("late.ipynb", "k1", "ada", "0.5 GPU low", "2 of 2", "1 min", "no room"),
     ]
     assert ended_rows(ended_kernels(kernels), now) == [
         ("gone\ufffd.ipynb", "ada", "0.5 GPU low", "1 min", "oom", "the host's memory was used up"),
@@ -111,11 +118,13 @@ def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("words", "want"),
     [
-        ((), "write: aliquot resize KERNEL"),
+        ((), "name a kernel; usage: aliquot resize KERNEL"),
         (("k1",), "say what to change"),
-        (("k1", "half"), "asked 'half' GPUs; write a number such as 0.5"),
+        (("k1", "half"), "'half' is not a number of GPUs; write one such as 0.5"),
         (("k1", "0.5", "--withdraw"), "--withdraw alone"),
-        (("k1", "0.5", "1"), "write: aliquot resize KERNEL"),
+        (("k1", "0.5", "1"), "'1' was not expected; usage: aliquot resize KERNEL"),
+        (("k1", "--class", "prod"), "--class 'prod' is not a class; write production or opportunistic"),
+        (("k1", "--memory", "12x"), "--memory '12x' is no amount of memory"),
         (("k1", "--size", "1"), "no option --size"),
     ],
 )
@@ -148,12 +157,14 @@ def test_without_a_gateway_the_agent_is_asked(run_here: RunHere, reserve: Callab
     assert (limited["gpus"], limited["memory_limit_bytes"], limited["quota_bytes"]) == (0.5, 256 << 20, 256 << 20)
     shared = json.loads(run_here("resize", "k-one", "--memory", "share", "--json")[1])
     assert shared["memory_limit_bytes"] is None
+    code, _, why = run_here("resize", "k-one", "0.333")
+    assert (code, "sizes here go from 0.01 to 1 in steps" in why) == (1, True), "the node has one GPU"
     reserve("k-two", 50, "b.ipynb")
     code, _, why = run_here("resize", "b.ipynb", "0.75")
     assert (code, why[: len("aliquot: asked 0.75 of gpu0")]) == (1, "aliquot: asked 0.75 of gpu0")
     code, _, why = run_here("resize", "b.ipynb", "--withdraw")
     assert (code, "nothing waits" in why) == (1, True)
     code, _, why = run_here("wake", "nobody")
-    assert (code, "found no running kernel" in why) == (1, True)
+    assert (code, "no running kernel has" in why) == (1, True)
     code, _, why = run_here("swap", "b.ipynb")
     assert (code, why.startswith("aliquot: kernel k-two is busy")) == (1, True), "it has no relay that says otherwise"

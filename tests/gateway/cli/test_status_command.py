@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from aliquot.gateway.tables import warnings
-from aliquot.gpu_hook.client import query, read_status
+from aliquot.gpu_hook.client import read_status
 
 
 def test_without_an_agent_it_says_how_to_start_one(run_aliquot) -> None:
@@ -31,17 +33,19 @@ def test_a_stale_socket_is_named(run_aliquot, a_runtime_folder: Path) -> None:
     assert "stale" in done.stderr
 
 
-def test_devices_and_kernels_are_shown(run_aliquot, an_agent, a_runtime_folder: Path) -> None:
-    query(
-        "reserve",
-        runtime_dir=a_runtime_folder,
-        kernel_id="k1",
-        owner="alice",
-        hundredths=25,
-        memory_limit=None,
-        workload_class="production",
-        label="training [/old] [red]\x1b[2J.ipynb",
-    )
+@pytest.fixture
+def a_reserved_kernel(an_agent, a_runtime_folder: Path) -> Iterator[None]:
+    """A reservation, held: without its holder it ends after some seconds, which a busy machine's command outlasts."""
+    size = {"hundredths": 25, "memory_limit": None, "workload_class": "production"}
+    asked = {"id": 1, "op": "reserve", "kernel_id": "k1", "owner": "alice", **size}
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(a_runtime_folder / "agent.sock"))
+        connection.sendall(json.dumps({**asked, "label": "training [/old] [red]\x1b[2J.ipynb"}).encode() + b"\n")
+        assert json.loads(connection.makefile("rb").readline())["ok"]
+        yield
+
+
+def test_devices_and_kernels_are_shown(run_aliquot, a_reserved_kernel) -> None:
     shown = run_aliquot("status")
     assert shown.returncode == 0, shown.stderr
     assert "Aliquot Software GPU" in shown.stdout

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
-from aliquot.gateway.own_gateway import GatewayRefusal, OwnGateway
+from aliquot.gateway.own_gateway import GatewayRefusal, NoGatewayHere, OwnGateway
 
 GATEWAY = {"JUPYTER_GATEWAY_URL": "http://gpu:8888/services/aliquot", "JUPYTER_GATEWAY_AUTH_TOKEN": "t"}
 SERVER = {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:9/user/alice/", "JUPYTERHUB_API_TOKEN": "own"}
@@ -18,6 +20,55 @@ def test_a_users_server_comes_before_its_gateway_and_a_service_is_no_users_serve
     assert OwnGateway.elsewhere(GATEWAY) == OwnGateway.elsewhere(GATEWAY | SERVER) == (gateway,)
     asked = OwnGateway.elsewhere(GATEWAY | SERVER | {"JUPYTERHUB_USER": "alice"})
     assert asked == (OwnGateway("http://127.0.0.1:9/user/alice/", "own"), gateway)
+
+
+def certificates(folder: Path) -> dict[str, str]:
+    """Paths of a key, its certificate for this machine, and their authority."""
+    certipy = pytest.importorskip("certipy", reason="makes the certificates; comes with JupyterHub")
+    maker = certipy.Certipy(store_dir=str(folder))
+    maker.create_ca("authority")
+    files: dict[str, str] = maker.create_signed_pair("here", "authority", alt_names=["IP:127.0.0.1"])["files"]
+    return files
+
+
+def test_a_gateway_is_asked_by_the_scheme_and_the_certificates_that_jupyter_is_told(tmp_path: Path) -> None:
+    files = certificates(tmp_path)
+    heard: list[str | None] = []
+
+    class Gateway(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append(self.headers["Authorization"])
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+    demands = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files["ca"])
+    demands.load_cert_chain(files["cert"], files["key"])
+    demands.verify_mode = ssl.CERT_REQUIRED
+    shown = {"JUPYTER_GATEWAY_CLIENT_CERT": files["cert"], "JUPYTER_GATEWAY_CLIENT_KEY": files["key"]}
+    trusted = {"JUPYTER_GATEWAY_CA_CERTS": files["ca"]}
+    with HTTPServer(("127.0.0.1", 0), Gateway) as gateway:
+        gateway.socket = demands.wrap_socket(gateway.socket, server_side=True)
+        threading.Thread(target=gateway.serve_forever, daemon=True).start()
+        told = {**GATEWAY, "JUPYTER_GATEWAY_URL": f"https://127.0.0.1:{gateway.server_port}"}
+
+        def ask(**environ: str) -> object:
+            [asked] = OwnGateway.elsewhere({**told, **environ})
+            return asked.ask("status")
+
+        try:
+            assert ask(**shown, **trusted, JUPYTER_GATEWAY_AUTH_SCHEME="Bearer") == {}
+            assert ask(**shown, JUPYTER_GATEWAY_VALIDATE_CERT="no") == {}
+            assert heard == ["Bearer t", "token t"]
+            with pytest.raises(NoGatewayHere, match="CERTIFICATE_VERIFY_FAILED"):
+                ask(**shown)
+            with pytest.raises(NoGatewayHere, match="does not answer"):
+                ask(**trusted)
+            with pytest.raises(NoGatewayHere, match=r"JUPYTER_GATEWAY_CA_CERTS='/nowhere'.* PEM"):
+                ask(**shown, JUPYTER_GATEWAY_CA_CERTS="/nowhere")
+        finally:
+            gateway.shutdown()
 
 
 @pytest.mark.parametrize("way", ["redirect", "proxy"])

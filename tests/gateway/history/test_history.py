@@ -219,6 +219,26 @@ def test_a_full_disk_is_a_gap_and_said_once(path: Path, caplog: pytest.LogCaptur
     life.close()
 
 
+@pytest.mark.parametrize("each", [HOUR, DAY, WEEK], ids=["hour", "day", "week"])
+def test_a_full_disk_refuses_no_reader(path: Path, each: Range, caplog: pytest.LogCaptureFixture) -> None:
+    life = Life(path)
+    life.run(7200, busy=0.5)
+    life.close()
+    life = Life(path, at=life.wall)
+    life.ask(each)
+    file = life.keeper._file
+    assert file is not None
+    pages = file.database.execute("PRAGMA page_count").fetchone()[0]
+    file.database.execute(f"PRAGMA max_page_count = {pages}")
+    with caplog.at_level(logging.INFO, "history"):
+        for _ in range(20):
+            life.run(60, busy=0.5, kernels=40)
+            assert 0.5 in set(column(life.ask(each)))
+    assert "history=not_written" in caplog.text
+    assert "history=written again" not in caplog.text, "a read is no writing"
+    life.close()
+
+
 @pytest.mark.parametrize("damage", ["not a database" * 200, ""])
 def test_a_damaged_file_is_set_aside_and_begun_anew(path: Path, caplog: pytest.LogCaptureFixture, damage: str) -> None:
     if damage:

@@ -32,6 +32,22 @@ def test_a_restarted_gateway_knows_the_teams_and_asks_anew_who_is_an_administrat
     assert again.named("alice") == User("alice", "user", frozenset({"vision"}))
 
 
+def test_what_could_not_be_written_is_written_when_the_disk_has_room_again(tmp_path: Path) -> None:
+    file = tmp_path / "people.json"
+    people = HubPeople(LOG)
+    people.keep_in(file)
+    people.meet(ALICE)
+    in_the_way = file.with_suffix(".new")
+    in_the_way.mkdir()
+    asyncio.run(people.save())
+    assert not file.exists()
+    in_the_way.rmdir()
+    asyncio.run(people.save())
+    again = HubPeople(LOG)
+    again.keep_in(file)
+    assert again.named("alice").teams == ALICE.teams
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"alice": 3}', "\xff"])
 def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path, text: str) -> None:
     (tmp_path / "people.json").write_text(text, encoding="latin-1")

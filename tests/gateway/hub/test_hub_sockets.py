@@ -97,3 +97,25 @@ def test_sockets_of_one_token_are_one_question() -> None:
 @pytest.mark.parametrize("why", [NO_MORE, MAY_LESS, HUB_AWAY])
 def test_a_reason_fits_into_the_last_frame(why: tuple[int, str]) -> None:
     assert len(why[1].encode()) <= 123
+
+
+@pytest.mark.parametrize(("answer", "want_revoked"), [(None, True), (HubAwayError("away"), False)])
+def test_what_waits_in_the_name_of_a_refused_token_is_dropped_and_no_other(answer: Any, want_revoked: bool) -> None:
+    revoked = []
+
+    class Waits(ASocket):
+        def revoke(self) -> None:
+            revoked.append(self.ws_connection is not None)
+
+    async def ask(token: str, within_seconds: float) -> User | None:
+        if isinstance(answer, Exception):
+            raise answer
+        return None
+
+    async def scenario() -> None:
+        sockets, socket = HubSockets(ask, 30.0, HubPeople(LOG), SystemClock(), LOG), Waits()
+        sockets.watch(cast(WebSocketHandler, socket), "a-token", ALICE)
+        await sockets.look()
+
+    asyncio.run(scenario())
+    assert revoked == ([True] if want_revoked else []), "while it can still be told"

@@ -36,5 +36,5 @@ def test_without_jupyterhub_it_says_how_to_install_it(
     with pytest.raises(SystemExit) as ended:
         main(["serve", "--hub"])
     assert ended.value.code == 1
-    assert "pip install 'aliquot[hub]'" in capsys.readouterr().err
+    assert "pip install jupyterhub" in capsys.readouterr().err
     assert "JUPYTERHUB_API_TOKEN" not in os.environ

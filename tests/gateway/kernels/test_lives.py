@@ -154,7 +154,7 @@ async def test_another_program_on_the_node_takes_and_returns_room(a_gateway: Any
     holder = a_gateway.node.reserve_elsewhere("other", 100)
     try:
         kernel_id = await start(jp_fetch, "idle.gpu-0.25")
-        await until(lambda: "0 free on gpu0" in a_gateway.kernels.kernel_state(kernel_id)[1])
+        await until(lambda: "none is free" in a_gateway.kernels.kernel_state(kernel_id)[1])
     finally:
         holder.kill()
         holder.wait()

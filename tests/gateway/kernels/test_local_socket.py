@@ -6,6 +6,9 @@ import asyncio
 import json
 import logging
 import os
+import shutil
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +38,18 @@ async def ask(gateway: Any, kernel_id: str, request: Request = HALF, wait: float
         raise
 
 
+async def test_a_gateway_that_cannot_listen_leaves_the_queue_to_another(a_gateway: Any) -> None:
+    runtime, log = RuntimeDir(Path(tempfile.mkdtemp(prefix="aq-"))), logging.getLogger(__name__)
+    first, second = (LocalSocket(runtime, a_gateway.admission, log, lambda owner: frozenset()) for _ in range(2))
+    runtime.gateway_socket.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        await first.start()
+    runtime.gateway_socket.rmdir()
+    assert await second.start(), "the first holds no lock"
+    await second.stop()
+    shutil.rmtree(runtime.path)
+
+
 async def test_a_kernel_of_another_program_is_in_the_gateways_ledger(a_gateway: Any, until: Any) -> None:
     manager = a_manager("light.gpu-0.5")
     await manager.start_kernel()
@@ -55,7 +70,7 @@ async def test_a_full_gateway_queues_and_its_time_out_names_the_queue(a_gateway:
     ahead = asyncio.ensure_future(ask(a_gateway, "ahead", HALF))
     await until(lambda: a_gateway.admission.waiting("ahead") is not None)
     manager = a_manager("light.gpu-0.5", wait_seconds=2.0)
-    with pytest.raises(errors.QueueTimeoutError, match=r"asked 0.5 GPU; 0 free on gpu0; .* with 1 request before it"):
+    with pytest.raises(errors.QueueTimeoutError, match=r"Needs 0.5 GPU; none is free.* with 1 request ahead of it"):
         await manager.start_kernel()
     await connection.release()
     await connection.close()
@@ -118,11 +133,15 @@ async def test_a_bad_question_gets_its_answer(a_gateway: Any, until: Any, line: 
     writer.close()
 
 
-async def test_what_is_no_json_ends_the_connection(a_gateway: Any) -> None:
+@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\n\n", b"[" * 30_000 + b"\n"])
+async def test_what_is_no_json_ends_the_connection(
+    a_gateway: Any, said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     reader, writer = await asyncio.open_unix_connection(RuntimeDir(a_gateway.node.folder).gateway_socket)
-    writer.write(b"GET / HTTP/1.1\n\n")
+    writer.write(said)
     assert await asyncio.wait_for(reader.read(), 30) == b""
     writer.close()
+    assert "Traceback" not in caplog.text
 
 
 async def test_a_second_gateway_goes_on_without_the_socket(a_gateway: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 
 import pytest
-from aliquot.gateway.calm_collector import LONGEST_SECONDS, WHOLE_SECONDS, CalmCollector
+from aliquot.gateway.calm_collector import LONGEST_SECONDS, WHOLE_SECONDS, CalmCollector, is_known_collector
 from aliquot.gateway.commands import server
 from jupyter_server.serverapp import ServerApp
 
@@ -42,6 +42,35 @@ def collector(now: list[float]) -> CalmCollector:
     found = CalmCollector(lambda: now[0])
     found.start()
     return found
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "want"),
+    [((3, 10), "cpython", True), ((3, 13), "cpython", True), ((3, 14), "cpython", False), ((3, 11), "pypy", False)],
+)
+def test_the_policy_is_for_collectors_of_three_generations(version: tuple[int, int], name: str, want: bool) -> None:
+    assert is_known_collector(version, name) is want
+
+
+def test_a_collector_that_is_called_known_tells_its_three_generations(now: list[float]) -> None:
+    """The facts that the policy counts on, read from the interpreter that runs this."""
+    if not is_known_collector():
+        pytest.skip("this interpreter's collector is another, and is left as it is")
+    told: list[int] = []
+    gc.callbacks.append(lambda phase, info: told.append(info["generation"]))
+    for generation in range(3):
+        gc.collect(generation)
+    assert told == [0, 0, 1, 1, 2, 2]
+    assert len(gc.get_threshold()) == len(gc.get_stats()) == 3
+
+
+def test_another_collector_is_left_as_it_is(now: list[float]) -> None:
+    before = gc.get_threshold(), list(gc.callbacks), gc.get_freeze_count()
+    other = CalmCollector(lambda: now[0], is_known=False)
+    other.start()
+    now[0] = 2 * LONGEST_SECONDS
+    other.look_if_due()
+    assert (gc.get_threshold(), list(gc.callbacks), gc.get_freeze_count()) == before
 
 
 def test_what_survived_a_look_is_left_out_until_all_is_looked_at_again(

@@ -15,7 +15,6 @@ import pytest
 from aliquot.gateway.event_handlers import EventsHandler
 from aliquot.gateway.handler_base import SETTING
 from aliquot.gateway.relay_link import KernelLink
-from aliquot.gateway.stock_channels import StockWebsocketConnection
 from aliquot.gateway.stock_handlers import ChannelsHandler
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from tornado.httpclient import HTTPClientError
@@ -169,20 +168,14 @@ async def test_who_leaves_while_the_kernel_is_waited_for_leaves_nothing(
 
 @each_kind
 async def test_who_leaves_while_the_kernel_waits_for_a_gpu_is_not_kept_until_it_comes(
-    a_house: House, handshake: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, until: Any
+    a_house: House, caplog: pytest.LogCaptureFixture, until: Any
 ) -> None:
-    kernel, door = a_house.server.kernel_manager.get_kernel(a_house.kernel_id), Door()
-    until_ready = StockWebsocketConnection._until_ready
-
-    async def noted(self: Any, ready: Any) -> None:
-        door.came.set()
-        await until_ready(self, ready)
-
-    monkeypatch.setattr(StockWebsocketConnection, "_until_ready", noted)
+    kernel = a_house.server.kernel_manager.get_kernel(a_house.kernel_id)
     is_ready, kernel._ready = kernel._ready, asyncio.get_running_loop().create_future()
-    leaving = handshake(ChannelsHandler, f"api/kernels/{a_house.kernel_id}/{HASTY}")
-    await leaving.leave(door)
-    await leaving.end(door)
+    leaving = await a_house.browser(session="hasty").open()
+    await until(lambda: registered(a_house))
+    await leaving.close()
+    await until(lambda: registered(a_house) == [])
     assert not kernel._ready.done(), "the start is everybody's"
     kernel._ready.set_result(None)
     kernel._ready = is_ready

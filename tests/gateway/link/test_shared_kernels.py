@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from jupyter_server.serverapp import ServerApp
+from jupyter_server.services.kernels.connection.base import serialize_msg_to_ws_v1
 from tornado.httpclient import HTTPClientError
 
 from .browser import Browser, text_of
@@ -234,3 +235,24 @@ async def test_a_reader_who_asks_without_end_is_closed_and_the_kernel_hears_litt
     assert text_of(await alice.execute("print('well')")) == "well\n"
     heard = [m for m in alice.seen if m.type == "status" and m.header.get("session") != alice.session]
     assert len(heard) < 400
+
+
+@pytest.mark.parametrize("levels", [300, 5000, 100_000])
+async def test_a_guest_ends_the_kernel_by_no_message_however_it_is_nested(
+    a_shared_house: SharedHouse, levels: int
+) -> None:
+    house = a_shared_house
+    await house.share("bob", "write")
+    alice, bob = await house.browser_of("alice").open(), await house.browser_of("bob").open()
+    await alice.execute("x = 42")
+    nested = b"[" * levels + b"]" * levels
+    header = json.dumps(bob.make("shutdown_request", {})["header"], default=str).encode()
+    deep_header = header[:-1] + b', "more": ' + nested + b"}"
+    assert bob.socket is not None
+    for parts in (
+        [header, b"{}", b"{}", b'{"restart": false, "more": ' + nested + b"}"],
+        [deep_header, b"{}", b"{}", b'{"restart": false}'],
+    ):
+        for channel in ("control", "shell"):
+            await bob.socket.write_message(serialize_msg_to_ws_v1(parts, channel), binary=True)
+    assert text_of(await alice.execute("print(x)")) == "42\n", "the same kernel goes on"

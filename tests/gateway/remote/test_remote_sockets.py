@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aliquot.gateway.message_limits import fitting
 from aliquot.gateway.remote_requests import SentRequests
-from aliquot.gateway.remote_sockets import SETTING, Refusals, RemoteWebsocketConnection, fitting
+from aliquot.gateway.remote_sockets import SETTING, Refusals, RemoteWebsocketConnection
 from jupyter_server.gateway.gateway_client import GatewayClient
 from tornado.httpclient import HTTPClientError
 from tornado.web import HTTPError

@@ -92,6 +92,8 @@ class FakeAgent:
         self.gives_room = False
         # What was asked of kernels: op and kernel id, in their order.
         self.asked: list[tuple[str, str]] = []
+        # In force, as it tells them in its hello.
+        self.options: dict[str, str] = {}
         # Op to how it is refused: code and message.
         self.refusals: dict[str, tuple[str, str]] = {}
         self._watched = asyncio.Event()
@@ -135,7 +137,7 @@ class FakeAgent:
     def _answer(self, op: str, question: dict[str, Any]) -> dict[str, Any]:
         node = {"ok": True, "node": "a node", "driver": "softgpu"}
         if op == "hello":
-            return {**node, "version": 1, "pid": 1}
+            return {**node, "version": 1, "pid": 1, "options": self.options}
         if op == "status":
             return {
                 **node,

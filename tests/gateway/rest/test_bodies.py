@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from .conftest import Ask
-from .fake_agent import FakeAgent
 
 SESSION = {"path": "a.ipynb", "type": "notebook", "name": "a"}
 
@@ -38,13 +36,3 @@ async def test_a_session_with_a_part_of_another_shape_is_refused(ask: Ask) -> No
         answer = await ask("alice", method, *path, body=body)
         assert answer.status == 400
         assert answer.json["message"].startswith("asked with")
-
-
-async def test_a_socket_that_waits_hears_that_its_kernel_was_withdrawn(ask: Ask, an_agent: FakeAgent) -> None:
-    await an_agent.start()
-    kernel = (await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.9"})).json["id"]
-    opening = asyncio.ensure_future(ask("alice", "WEBSOCKET", "api/kernels", kernel, "channels"))
-    await asyncio.wait({opening}, timeout=0.2)
-    assert not opening.done(), "the socket waits with its kernel"
-    assert (await ask("alice", "DELETE", "api/kernels", kernel)).status == 204
-    assert (await asyncio.wait_for(opening, 60)).status == 410

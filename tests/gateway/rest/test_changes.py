@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from aliquot.gateway.clock import SystemClock
+from aliquot.gpu_hook.residency_reports import MODE_IS_OFF
 from jupyter_server.serverapp import ServerApp
 from prometheus_client.parser import text_string_to_metric_families
 from traitlets.config import Config
@@ -23,6 +24,8 @@ PATHS = (
     ("POST", "/wake", {}, (403, 404, 202, 202)),
     ("POST", "/hint", {}, (403, 404, 204, 204)),
 )
+
+UNKNOWN = "unknown driver function cuFoo"
 
 
 @pytest.fixture
@@ -81,7 +84,7 @@ async def test_changes_are_the_owners_and_administrators(
         ({"gpus": 0.255}, 400, "steps of 0.01"),
         ({"gpus": 1e308}, 400, "steps of 0.01"),
         ({"gpus": 10**400}, 400, "steps of 0.01"),
-        ({"gpus": 9}, 400, "sizes from 0.01 to 8"),
+        ({"gpus": 9}, 400, "sizes here go from 0.01 to 1 in steps"),
         ({"memory": "much"}, 400, "an amount of memory"),
         ({"memory": 0}, 400, "an amount of memory"),
         ({"memory": 1.5}, 400, "an amount of memory"),
@@ -101,6 +104,25 @@ async def test_a_wrong_wish_is_refused_with_what_is_wrong_in_it(
     answer = await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body=body)
     assert (answer.status, want in answer.json["message"]) == (status, True), answer.json
     assert ("resize", kernel_id) not in an_agent.asked
+
+
+async def test_the_largest_size_is_one_figure_everywhere(ask: Ask, an_agent: FakeAgent) -> None:
+    """The rules allow 8 GPUs, and the node has one: its figure is told, until it has more."""
+
+    async def told() -> tuple[float, str, str]:
+        sizes = (await ask("alice", "GET", "aliquot/api/sizes")).json
+        unknown = await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.333"})
+        return sizes["largest_gpus"], sizes["grammar"], unknown.json["message"]
+
+    await a_kernel_of_alice(ask, an_agent)
+    most, *texts = await told()
+    assert most == 1.0
+    assert ["from 0.01 to 1 in steps" in text for text in texts] == [True, True], texts
+    an_agent.devices.append(device(index=1, uuid="GPU-2"))
+    an_agent.tell_changed()
+    most, *texts = await until(told, lambda found: found[0] == 2.0)
+    assert most == 2.0
+    assert ["from 0.01 to 2 in steps" in text for text in texts] == [True, True], texts
 
 
 async def test_a_granted_size_is_told_and_stays_over_a_restart(
@@ -124,6 +146,45 @@ async def test_a_granted_size_is_told_and_stays_over_a_restart(
     assert (again["memory_limit_bytes"], again["quota_bytes"]) == (None, 8 * GIB)
 
 
+async def test_jupyters_kernels_and_sessions_bear_the_name_of_the_size_that_a_kernel_has(
+    ask: Ask, an_agent: FakeAgent
+) -> None:
+    kernel_id = await a_kernel_of_alice(ask, an_agent)
+    session = {"path": "a.ipynb", "type": "notebook", "name": "", "kernel": {"id": kernel_id}}
+    assert (await ask("alice", "POST", "api/sessions", body=session)).status == 201
+
+    async def names() -> set[str]:
+        [listed] = (await ask("alice", "GET", "api/kernels")).json
+        [opened] = (await ask("alice", "GET", "api/sessions")).json
+        told = (await ask("alice", "GET", "aliquot/api/kernels", kernel_id)).json
+        alone = (await ask("alice", "GET", "api/kernels", kernel_id)).json
+        return {listed["name"], opened["kernel"]["name"], told["name"], alone["name"]}
+
+    assert await names() == {"python3.gpu-0.25"}
+    wish = {"gpus": 0.37, "memory": "5GiB", "class": "opportunistic"}
+    assert (await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body=wish)).status == 200
+    want = "python3.gpu-0.37-5g-low"
+    assert await names() == {want}, "with the answer, and not at some later look"
+    spec = (await ask("alice", "GET", "api/kernelspecs", want)).json["spec"]
+    assert spec["display_name"].endswith(" · 0.37 GPU · 5 GiB · low")
+    assert (await ask("alice", "POST", "api/kernels", kernel_id, "restart", body={})).json["name"] == want
+    assert await names() == {want}
+
+    an_agent.devices = [device(reserved_bytes=16 * GIB, reserved_hundredths=100)]
+    assert (await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"gpus": 0.5})).status == 202
+    assert await names() == {want}, "a size that it waits for is not its size"
+
+
+async def test_a_start_that_failed_after_a_resize_is_tried_again_in_the_new_size(
+    ask: Ask, an_agent: FakeAgent, a_server: ServerApp
+) -> None:
+    kernel_id = await a_kernel_of_alice(ask, an_agent)
+    assert (await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"gpus": 0.5})).status == 200
+    kernel = a_server.kernel_manager.get_kernel(kernel_id)
+    await kernel._give_up(RuntimeError("the machine has no process to give"))
+    assert (kernel.grant, kernel.request().gpus.hundredths) == (None, 50)
+
+
 async def test_a_size_that_waits_is_pending_until_there_is_room(ask: Ask, an_agent: FakeAgent) -> None:
     kernel_id = await a_kernel_of_alice(ask, an_agent)
     an_agent.devices = [device(reserved_bytes=16 * GIB, reserved_hundredths=100)]
@@ -133,7 +194,7 @@ async def test_a_size_that_waits_is_pending_until_there_is_room(ask: Ask, an_age
     assert (told["gpus"], told["state"]) == (0.25, "resident"), "it goes on as it is"
     resize = told["resize"]
     assert (resize["state"], resize["gpus"], resize["position"]) == ("pending", 0.5, 1)
-    assert resize["reason"].startswith("waiting to grow to 0.5 GPU: 0 free on gpu0")
+    assert resize["reason"].startswith("Needs 0.25 GPU more; none is free on gpu0")
     other = await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"gpus": 0.75})
     assert other.json["resize"]["gpus"] == 0.75, "a new wish replaces the one that waited"
     assert (await ask("alice", "GET", "aliquot/api/status")).json["queue"] == {"length": 1}
@@ -145,6 +206,19 @@ async def test_a_size_that_waits_is_pending_until_there_is_room(ask: Ask, an_age
     an_agent.tell_changed()
     report = await until(mine, lambda report: report["gpus"] == 0.75)
     assert report["resize"] is None
+
+
+async def test_a_refused_wish_leaves_the_one_that_waits_also_in_the_record(
+    ask: Ask, an_agent: FakeAgent, a_server: ServerApp
+) -> None:
+    kernel_id = await a_kernel_of_alice(ask, an_agent)
+    an_agent.devices = [device(reserved_bytes=16 * GIB, reserved_hundredths=100)]
+    path = ("aliquot/api/kernels", kernel_id)
+    assert (await ask("alice", "PATCH", *path, body={"gpus": 0.5})).status == 202
+    want_wish = a_server.kernel_manager.get_kernel(kernel_id).wish
+    assert (await ask("alice", "PATCH", *path, body={"gpus": 0.95})).status == 403
+    assert (await ask("alice", "GET", *path)).json["resize"]["gpus"] == 0.5
+    assert a_server.kernel_manager.get_kernel(kernel_id).wish == want_wish
 
 
 async def test_a_wish_can_be_withdrawn_once(ask: Ask, an_agent: FakeAgent) -> None:
@@ -216,7 +290,7 @@ async def test_without_an_agent_a_change_says_so(ask: Ask, an_agent: FakeAgent) 
     swapped = await ask("alice", "POST", "aliquot/api/kernels", kernel_id, "swap-out", body={})
     assert swapped.status == 503
     resized = check(await ask("alice", "PATCH", "aliquot/api/kernels", kernel_id, body={"gpus": 0.5}), KERNEL, "patch")
-    assert "node agent unavailable" in resized["resize"]["reason"]
+    assert "node agent does not answer" in resized["resize"]["reason"]
 
 
 async def test_states_and_waits_are_shown_as_the_agent_tells_them(ask: Ask, an_agent: FakeAgent) -> None:
@@ -226,7 +300,7 @@ async def test_states_and_waits_are_shown_as_the_agent_tells_them(ask: Ask, an_a
     an_agent.kernels = [
         kernel("out", "alice", residency={**swapped, "staying": staying, "swaps_out": 4, "swaps_in": 3}),
         kernel("waits", "alice", residency={**swapped, "waits": waits}),
-        kernel("off", "alice", residency={"state": "resident", "mode": "off", "mode_reason": "its hook is of before"}),
+        kernel("off", "alice", residency={"state": "resident", "mode": "off", "mode_reason": UNKNOWN}),
         kernel("plain", "alice"),
     ]
     an_agent.node = {"oversubscription": 2.5, "host_copies": {"used_bytes": GIB, "budget_bytes": 4 * GIB}}
@@ -244,7 +318,7 @@ async def test_states_and_waits_are_shown_as_the_agent_tells_them(ask: Ask, an_a
     assert told["waits"]["reason"] == (
         "waiting 2 s for GPU memory: room for 1 GiB on gpu0; 1 before it; about 3 s left"
     )
-    assert (told["off"]["residency"]["refusal"], told["plain"]["residency"]) == ("its hook is of before", None)
+    assert (told["off"]["residency"]["refusal"], told["plain"]["residency"]) == (UNKNOWN, None)
     assert status["node"]["oversubscription"] == 2.5
     assert status["node"]["host_copies"] == {"used_bytes": GIB, "budget_bytes": 4 * GIB, "spilled_bytes": 0}
     text = check(await ask("ada", "GET", "aliquot/api/metrics"), "/aliquot/api/metrics")
@@ -257,3 +331,20 @@ async def test_states_and_waits_are_shown_as_the_agent_tells_them(ask: Ask, an_a
     assert ("aliquot_kernel_swapped_bytes", "plain") not in samples
     assert samples["aliquot_host_copies_budget_bytes", None] == 4 * GIB
     assert samples["aliquot_oversubscription_ratio", None] == 2.5
+
+
+async def test_a_kernel_that_cannot_be_swapped_says_why(ask: Ask, an_agent: FakeAgent) -> None:
+    off = {"state": "resident", "mode": "off"}
+    an_agent.kernels = [
+        kernel("stuck", "alice", residency={**off, "mode_reason": UNKNOWN}),
+        kernel("never", "alice", residency={**off, "mode_reason": MODE_IS_OFF}),
+        kernel("free", "alice", residency={"state": "resident", "mode": "vmm"}),
+    ]
+    await an_agent.start()
+    status = check(await ask("alice", "GET", "aliquot/api/status"), "/aliquot/api/status")
+    told = {found["id"]: found["residency"]["not_swappable"] for found in status["kernels"]}
+    assert told == {"stuck": UNKNOWN, "never": None, "free": None}
+    text = check(await ask("ada", "GET", "aliquot/api/metrics"), "/aliquot/api/metrics")
+    samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
+    stuck = [s for s in samples if s.name == "aliquot_kernel_not_swappable"]
+    assert [(s.labels["kernel"], s.labels["reason"], s.value) for s in stuck] == [("stuck", UNKNOWN, 1.0)]

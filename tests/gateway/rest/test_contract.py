@@ -192,10 +192,18 @@ async def test_a_kernel_that_waits_is_pending_with_reason_and_place(ask: Ask, an
     await an_agent.start()
     started = await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.9"})
     assert started.status == 201
-    report = await until(mine, lambda r: bool(r["kernels"]) and "0.75 free" in (r["kernels"][0]["reason"] or ""))
+    report = await until(mine, lambda r: bool(r["kernels"]) and "is free" in (r["kernels"][0]["reason"] or ""))
     [waiting] = report["kernels"]
     assert (waiting["state"], waiting["queue_position"], waiting["gpus"]) == ("pending", 1, 0.9)
     assert (waiting["name"], waiting["owner"]) == ("python3.gpu-0.9", "alice")
+    assert waiting["reason"] == "Needs 0.9 GPU; 0.75 GPU is free on gpu0", "its place is told by fields alone"
+    assert (waiting["queue_length"], waiting["expected_start"]) == (1, None)
+    assert waiting["wait_reason"] == {
+        "code": "gpu",
+        "requested": {"gpus": 0.9, "memory_bytes": 15460204544 - 15460204544 % (2 << 20)},
+        "free": {"gpus": 0.75, "memory_bytes": 12 << 30, "device": 0},
+        "host_memory": None,
+    }
     bobs = check(await ask("bob", "GET", "aliquot/api/status"), "/aliquot/api/status")
     assert (bobs["kernels"], bobs["queue"]) == ([], {"length": 1})
     assert (await ask("alice", "DELETE", "api/kernels", waiting["id"])).status == 204
@@ -220,7 +228,7 @@ async def test_metrics_follow_prometheus_and_name_what_is_there(ask: Ask, an_age
         ("python3.gpu-0.333", 404, "more than two decimals"),
         ("python3.gpu-0", 404, "a share of 0 GPUs"),
         ("python3.gpu--1", 404, "negative"),
-        ("python3.gpu-99", 404, "more than the 8 GPUs"),
+        ("python3.gpu-99", 404, "99 is more than the 1 GPU that may be asked for here"),
         ("fortran.gpu-1", 404, "no kernelspec named 'fortran'"),
         ("python3.gpu-2", 409, "this node has 1 GPU"),
         ("python3.gpu-1", 403, "may have 0.95"),

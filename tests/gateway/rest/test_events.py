@@ -51,6 +51,11 @@ def test_each_change_is_one_event_and_an_equal_look_none() -> None:
     assert told(look(waking), look(later)) == [("waits", "waking", "waking")]
     next_one = kernel("k", "ada", residency=residency("swapped", waits={**waits, "before": 0}))
     assert told(look(waking), look(next_one)) == [("waits", "waking", "waking")]
+    coming = kernel("k", "ada", residency=residency("swapping_in"))
+    assert told(look(waking), look(coming)) == [("waits", "waking", "waking")], "the wait is over"
+    grows = kernel("k", "ada", residency=residency("resident", waits=waits))
+    assert told(look(here), look(grows)) == [("waits", "resident", "resident")], "an allocation waits"
+    assert told(look(grows), look(here)) == [("waits", "resident", "resident")]
     assert told(look(waking), look()) == [("state", "ended", "waking")]
     [news] = kernel_news(look(later), look(waking))
     assert news["waits"] == {**waits, "expected_seconds": None}
@@ -79,13 +84,16 @@ def test_sizes_are_told_as_they_wait_come_and_go() -> None:
 def test_memory_that_was_refused_is_told_once_and_again_when_it_was_more() -> None:
     plain = look(kernel("k", "ada"))["k"]
 
-    def needed(before: int | None, after: int | None) -> list[str]:
-        looks = ({"k": {**plain, "needed_bytes": amount}} for amount in (before, after))
+    def needed(before: int | None, after: int | None, *times: str) -> list[str]:
+        looks = [{"k": {**plain, "needed_bytes": amount}} for amount in (before, after)]
+        for one, at in zip(looks, times, strict=False):
+            one["k"]["short_at"] = at
         return [news["kind"] for news in kernel_news(*looks)]
 
     quota = plain["quota_bytes"]
     assert needed(None, quota + 1) == needed(quota + 1, quota + 2) == ["quota"]
     assert needed(quota + 1, quota + 1) == needed(None, quota) == needed(quota + 1, None) == []
+    assert needed(quota + 1, quota + 1, "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z") == ["quota"]
 
 
 async def test_who_a_kernel_is_shared_with_hears_of_it_and_who_lost_it_hears_that_and_nothing_after() -> None:

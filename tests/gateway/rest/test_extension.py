@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelMana
 from traitlets.config import Config
 
 from .conftest import Ask
+from .fake_agent import FakeAgent
+from .test_contract import until
 
 
 class HubIdentityProvider(IdentityProvider):
@@ -89,6 +92,27 @@ class TestWithAnotherDefaultProvisioner:
         assert type(a_server.kernel_manager.get_kernel(started.json["id"]).provisioner) is LocalProvisioner
 
 
+class TestWithAnAgentThatRunsAlready:
+    @pytest.fixture
+    def jp_server_config(self, jp_server_config: Config) -> Config:
+        jp_server_config.Aliquot.agent_options = ["--oversubscribe", "3"]
+        jp_server_config.Aliquot.start_agent = True
+        return jp_server_config
+
+    async def test_options_that_differ_are_told_in_status_and_log(
+        self, capfd: pytest.CaptureFixture[str], an_agent: FakeAgent, a_server: ServerApp, as_me: Any
+    ) -> None:
+        an_agent.options = {"--oversubscribe": "1"}
+        await an_agent.start()
+        want = "has --oversubscribe 1, and this server asks for --oversubscribe 3"
+
+        async def message() -> str:
+            return str((await as_me("GET", "aliquot/api/status")).json["node"]["message"])
+
+        await until(message, lambda told: want in told)
+        assert capfd.readouterr().err.count(want) == 1
+
+
 class TestWithAnotherKernelManager:
     @pytest.fixture
     def jp_server_config(self, jp_server_config: Config) -> Config:
@@ -115,6 +139,39 @@ class TestWithAnotherIdentityProvider:
         assert a_server.kernel_manager.owner_of(started.json["id"]) == "hub-user"
         user = (await as_me("GET", "aliquot/api/status")).json["user"]
         assert (user["name"], user["role"]) == ("hub-user", "admin")
+
+    async def test_the_log_warns_that_they_are_all_administrators(
+        self, jp_server_config: Config, jp_configurable_serverapp: Any, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        jp_configurable_serverapp(config=jp_server_config)
+        [warning] = [line for line in capfd.readouterr().err.splitlines() if "tells no roles" in line]
+        assert "[W" in warning
+        assert "HubIdentityProvider" in warning
+
+
+@pytest.mark.parametrize("step", ["identity", "signals"])
+async def test_a_start_that_fails_leaves_no_request_waiting(
+    a_server: ServerApp, as_me: Any, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Requests wait from the start of the server's loop until the kernels are found; then, too, when that fails."""
+
+    async def fail() -> None:
+        raise RuntimeError("asked for")
+
+    def fail_now(server: ServerApp) -> None:
+        raise RuntimeError("asked for")
+
+    [extension] = a_server.extension_manager.extension_apps["aliquot.gateway"]
+    await extension.stop_extension()
+    if step == "identity":
+        monkeypatch.setattr(a_server.identity_provider, "start", fail)
+    else:
+        monkeypatch.setattr(extension._own.policy, "watch", fail_now)
+    extension._door.close(a_server)
+    with pytest.raises(RuntimeError, match="asked for"):
+        await extension._start_jupyter_server_extension(a_server)
+    assert not extension._door.is_closed
+    assert (await asyncio.wait_for(as_me("GET", "api/kernelspecs"), 10)).status == 200
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -168,3 +169,32 @@ class TestTwins:
                 (await ask(name, "GET", "api/kernels", kernels[other])).status for other in TWINS if other != name
             }
             assert others == {404}
+
+
+@pytest.mark.parametrize("name", ["python3.gpu-0.25%2f", "100%", "%s%d", "a%%b"])
+async def test_a_percent_sign_in_a_name_comes_back_once(ask: Ask, name: str) -> None:
+    answer = await ask("alice", "POST", "api/kernels", body={"name": name})
+    assert answer.status in (400, 404)
+    assert repr(name) in answer.json["message"] or f"{name!s}" in answer.json["message"]
+    assert name.replace("%", "%%") not in answer.json["message"]
+
+
+@pytest.mark.parametrize("path", ["aliquot/api/kernels/nothing", "api/kernels/nothing", "api/kernels/nothing/channels"])
+@pytest.mark.usefixtures("ask")
+async def test_no_line_of_the_log_shows_a_token(
+    jp_serverapp: ServerApp, jp_http_port: int, jp_base_url: str, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    loggers = [
+        jp_serverapp.log,
+        *(logging.getLogger(f"tornado.{name}") for name in ("access", "application", "general")),
+    ]
+    for logger in loggers:
+        logger.addHandler(caplog.handler)
+    try:
+        status, _ = await raw(jp_http_port, f"{jp_base_url}{path}?x=1&token={TOKENS['alice']}", "nobody")
+    finally:
+        for logger in loggers:
+            logger.removeHandler(caplog.handler)
+    assert status in (400, 404)
+    assert f"{path}?x=1&token=[secret]" in caplog.text, "the line is there"
+    assert TOKENS["alice"] not in caplog.text

@@ -12,6 +12,7 @@ from .fake_agent import GIB, FakeAgent, device, kernel
 from .test_contract import check, until
 
 PATH = "/aliquot/api/outlook"
+SEVERAL = "/aliquot/api/outlooks"
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ async def test_a_size_is_told_with_its_name_its_limit_and_what_would_come(ask: A
     said = {gpus: (await outlook(ask, "alice", gpus=gpus))["message"] for gpus in (0.5, 0.8, 0.95, 2, 20)}
     assert said == {
         0.5: "starts at once",
-        0.8: "queued: 0.75 GPU is free, 0.8 is asked",
+        0.8: "queued: needs 0.8 GPU; 0.75 GPU is free on gpu0",
         0.95: "over your quota of 0.9 GPU: 0.9 is left",
         2: "never fits: the largest is 1 GPU",
         20: "never fits: the largest is 1 GPU",
@@ -77,7 +78,7 @@ async def test_a_class_and_an_agent_that_cannot_be_had_are_told(ask: Ask, an_age
         ({"gpus": "inf"}, "write a number above 0"),
         ({"gpus": "0"}, "write a number above 0"),
         ({"gpus": "0.255"}, "steps of 0.01"),
-        ({"gpus": "10000"}, "sizes from 0.01 to 9999.99"),
+        ({"gpus": "10000"}, "sizes here go from 0.01 to 9999.99"),
         ({"gpus": "1", "memory": "much"}, "an amount of memory"),
         ({"gpus": "1", "memory": "1.5GiB"}, "whole GiB"),
         ({"gpus": "1", "memory": "100000GiB"}, "whole GiB, up to 99999"),
@@ -141,3 +142,48 @@ async def test_a_kernel_that_is_replaced_leaves_its_room_and_its_owners_quota(as
     ]
     both = await ask("alice", "GET", PATH, params={"gpus": 0.1, "replaces": mine, "kernel": mine})
     assert both.status == 400
+
+
+async def test_several_sizes_are_told_in_one_answer_as_each_by_itself(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.gives_room = True
+    await an_agent.start()
+    sizes = ["gpu-0.5", "gpu-0.8", "GPU-0.3-6g-low", "gpu-2"]
+    one_by_one = [
+        await outlook(ask, "alice", gpus=0.5),
+        await outlook(ask, "alice", gpus=0.8),
+        await outlook(ask, "alice", gpus=0.3, memory="6GiB", **{"class": "opportunistic"}),
+        await outlook(ask, "alice", gpus=2),
+    ]
+    answer = await ask("alice", "GET", SEVERAL, params=[("size", size) for size in sizes])
+    assert answer.status == 200, answer.body
+    assert check(answer, SEVERAL) == {"outlooks": one_by_one}
+
+
+async def test_several_sizes_of_a_kernel_are_the_whole_of_what_it_would_have(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.kernels = [kernel("k1", "alice")]
+    an_agent.devices = [device()]
+    await an_agent.start()
+    answer = await ask("alice", "GET", SEVERAL, params=[("size", "gpu-0.5"), ("size", "gpu-2"), ("kernel", "k1")])
+    told = [(one["outcome"], one["memory_limit_bytes"]) for one in check(answer, SEVERAL)["outlooks"]]
+    assert told == [("starts", None), ("never", None)]
+    assert (await ask("bob", "GET", SEVERAL, params={"size": "gpu-0.5", "kernel": "k1"})).status == 404
+    both = await ask("alice", "GET", SEVERAL, params={"size": "gpu-0.5", "kernel": "k1", "replaces": "k1"})
+    assert both.status == 400
+
+
+@pytest.mark.parametrize(
+    ("query", "want"),
+    [
+        ([], "Requested 0 sizes"),
+        ([("size", "gpu-0.1")] * 65, "Requested 65 sizes. Request 1 to 64"),
+        ([("size", "gpu-0.5"), ("size", "0.25")], "Requested the size '0.25'"),
+        ([("size", "gpu-0.255")], "more than two decimals"),
+        ([("size", "gpu-0.5-lo")], "is no option"),
+        ([("size", "gpu-0.5"), ("kernel", "a"), ("kernel", "b")], "ask it once"),
+    ],
+)
+async def test_several_sizes_that_cannot_be_read_say_what_is_wrong(ask: Ask, query: Any, want: str) -> None:
+    answer = await ask("alice", "GET", SEVERAL, params=query)
+    check(answer, SEVERAL)
+    assert answer.status == 400
+    assert want in answer.json["message"]

@@ -164,6 +164,9 @@ class Manager(SharedKernelManager):
     def activity_of(self, kernel_id: str) -> None:
         return None
 
+    def interrupted_at(self, kernel_id: str) -> None:
+        return None
+
 
 def test_nothing_is_gathered_of_kernels_that_the_asker_may_not_see() -> None:
     manager = Manager()

@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 
 import pytest
-from aliquot.gateway.size_names import PATTERN, SizedName, parse_size, parse_size_name, size_label, size_name
+from aliquot.gateway.size_names import (
+    PATTERN,
+    SizedName,
+    parse_size,
+    parse_size_name,
+    resized_name,
+    size_label,
+    size_name,
+)
 from aliquot.provisioner.errors import SizeNameError
 from aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
 from hypothesis import given, strategies as st
@@ -27,6 +35,27 @@ requests = st.builds(
 @given(base=bases, request=requests)
 def test_a_name_is_read_back_as_it_was_written(base: str, request: Request) -> None:
     assert parse_size_name(size_name(base, request)) == SizedName(base, request)
+
+
+@given(base=bases, before=requests, after=requests)
+def test_a_name_in_another_size_is_that_sizes_name(base: str, before: Request, after: Request) -> None:
+    assert resized_name(size_name(base, before), after) == size_name(base, after)
+
+
+@pytest.mark.parametrize(
+    ("name", "request_", "want"),
+    [
+        ("python3", Request(GpuShare(50)), "python3"),
+        ("my.gpu-kernel", Request(GpuShare(50)), "my.gpu-kernel"),
+        ("python3.gpu-none", Request(GpuShare(50)), "python3.gpu-none"),
+        ("Python3.GPU-0.50", Request(GpuShare(50)), "Python3.GPU-0.50"),
+        ("python3.gpu-0.5-8g", Request(GpuShare(50)), "python3.gpu-0.5"),
+        ("python3.gpu-0.5", Request(GpuShare(50), Bytes(3 * GIB // 2)), "python3.gpu-0.5-2g"),
+        ("python3.gpu-0.5", Request(GpuShare(37), Bytes(5 * GIB), LOW), "python3.gpu-0.37-5g-low"),
+    ],
+)
+def test_a_name_that_is_no_size_or_this_one_stays(name: str, request_: Request, want: str) -> None:
+    assert resized_name(name, request_) == want
 
 
 @given(name=st.text(max_size=40) | st.builds("{}.gpu-{}".format, bases, st.text("0123456789.-glow", max_size=12)))

@@ -18,7 +18,7 @@ CRASHED = ProcessEnd(signal=11, at=NOW - 60)
 
 def relay(*, alive: bool = True, spawned: bool = True, boot: str = BOOT) -> RelayRecord:
     kernel = ProcessId(10, 5) if spawned else None
-    return RelayRecord("k", Path("/r/k"), {}, 9, 4, boot, 1, {}, "g", kernel, alive)
+    return RelayRecord("k", Path("/r/k"), {}, 9, 4, boot, 1, {}, "g", kernel, is_alive=alive)
 
 
 def record(state: KernelState, boot: str = BOOT, **more: object) -> KernelRecord:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from aliquot.gateway.kernel_memory import lasting_arguments, live_arguments, read_heritage
 from aliquot.gateway.kernel_records import KernelRecord, KernelState
+from aliquot.provisioner.endings import Ending, EndingCode
 from aliquot.provisioner.errors import StateError
 
 
@@ -52,14 +53,16 @@ FACTS = {
     "grant": None,
     "spec": {"argv": []},
 }
-RECORD = KernelRecord("k", "ada", "python3", KernelState.RUNNING, 9.0, "b", "new.ipynb", {"cwd": "/new"})
+RECORD = KernelRecord("k", "ada", "python3.gpu-0.5", KernelState.RUNNING, 9.0, "b", "new.ipynb", {"cwd": "/new"})
 
 
 def test_a_relays_facts_tell_the_start_and_a_record_what_changed_since() -> None:
     both = read_heritage(RECORD, FACTS)
-    assert (both.kernelspec, both.label, both.arguments) == ("python3.gpu-0.25", "new.ipynb", {"cwd": "/new"})
-    assert read_heritage(None, FACTS).label == "old.ipynb"
-    assert read_heritage(RECORD, None).kernelspec == "python3"
+    assert (both.kernelspec, both.label, both.arguments) == ("python3.gpu-0.5", "new.ipynb", {"cwd": "/new"})
+    assert both.queued_at == FACTS["queued_at"]
+    alone = read_heritage(None, FACTS)
+    assert (alone.kernelspec, alone.label) == ("python3.gpu-0.25", "old.ipynb")
+    assert read_heritage(RECORD, None).kernelspec == "python3.gpu-0.5"
 
 
 def test_the_teams_of_a_kernel_are_read_again_and_those_of_an_older_gateway_told_none() -> None:
@@ -67,6 +70,13 @@ def test_the_teams_of_a_kernel_are_read_again_and_those_of_an_older_gateway_told
     assert read_heritage(replace(RECORD, teams=tuple(teams)), None).teams == teams
     assert read_heritage(None, {**FACTS, "teams": sorted(teams)}).teams == teams
     assert read_heritage(RECORD, None).teams == read_heritage(None, FACTS).teams == frozenset()
+
+
+def test_why_a_kernel_was_restarted_is_told_by_the_next_gateway() -> None:
+    crash = Ending(EndingCode.CRASH, "The kernel crashed", 12.0, signal=11)
+    crashed = replace(RECORD, last_crash=crash)
+    assert read_heritage(crashed, None).last_crash == read_heritage(crashed, FACTS).last_crash == crash
+    assert read_heritage(RECORD, FACTS).last_crash is None
 
 
 def test_facts_that_cannot_be_read_cost_nothing_where_there_is_a_record() -> None:

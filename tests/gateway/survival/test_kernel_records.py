@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aliquot.gateway.kernel_records import KernelRecord, KernelRecords, KernelState
+from aliquot.provisioner.endings import Ending, EndingCode
 
 LOG = logging.getLogger("test")
 RECORD = KernelRecord(
@@ -24,6 +25,7 @@ RECORD = KernelRecord(
     label="a.ipynb",
     arguments={"cwd": "/tmp", "env": {"JPY_SESSION_NAME": "a.ipynb"}},
     teams=("speech", "vision"),
+    last_crash=Ending(EndingCode.CRASH, "The kernel crashed with SIGSEGV", 12.0, signal=11),
 )
 
 
@@ -45,14 +47,6 @@ def test_a_removed_record_is_gone(records: KernelRecords) -> None:
     records.remove("k1")
     records.remove("k1")
     assert records.read() == ()
-
-
-def test_frozen_records_stay_as_they_are(records: KernelRecords) -> None:
-    records.write(RECORD)
-    records.freeze()
-    records.write(replace(RECORD, state=KernelState.ENDING))
-    records.remove("k1")
-    assert records.read() == (RECORD,)
 
 
 WHOLE = {
@@ -83,6 +77,7 @@ WHOLE = {
         json.dumps({**WHOLE, "queued_at": float("nan")}),
         json.dumps({**WHOLE, "arguments": 3}),
         json.dumps({**WHOLE, "ended_for": 3}),
+        json.dumps({**WHOLE, "last_crash": {"code": "crash"}}),
         json.dumps({name: value for name, value in WHOLE.items() if name != "owner"}),
     ],
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aliquot.gateway.busy_table import TableBusyError
 from aliquot.gateway.sessions import OwnedSessionManager, usable_database
 from jupyter_server.services.contents.manager import ContentsManager
 from jupyter_server.services.kernels.kernelmanager import MappingKernelManager
@@ -76,3 +79,24 @@ def test_a_wrong_statement_in_memory_is_an_error(sessions: Any) -> None:
     sessions.leave_disk(sqlite3.OperationalError("full"))
     with pytest.raises(sqlite3.OperationalError):
         sessions.cursor.execute("SELECT nothing FROM nowhere")
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """Another program's lock on the table, which keeps readers out, too."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "sessions.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        yield other
+
+
+def test_a_new_table_that_is_locked_is_made_when_the_lock_is_gone(
+    locked: sqlite3.Connection, sessions: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(TableBusyError, match="Try again when that program is done"):
+        sessions.cursor.execute(KERNELS)
+    locked.execute("ROLLBACK")
+    sessions.cursor.execute(INSERT, ("after",))
+    assert [row["session_id"] for row in sessions.cursor.execute(KERNELS).fetchall()] == ["after"]
+    assert sessions.database_filepath != ":memory:"
+    assert any("sessions=busy" in record.getMessage() for record in caplog.get_records("setup"))
+    assert "in_memory" not in caplog.text

@@ -215,10 +215,15 @@ class Node:
             self._agent = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
         wait_until(self._agent_answers)
 
-    def kill_agent(self) -> None:
+    def kill_agent(self, how: int = signal.SIGKILL) -> None:
+        os.kill(self.agent_pid, how)
         assert self._agent is not None
-        self._agent.kill()
         self._agent.wait()
+
+    @property
+    def agent_pid(self) -> int:
+        assert self._agent is not None
+        return self._agent.pid
 
     def _agent_answers(self) -> bool:
         with contextlib.suppress(AgentUnreachable):

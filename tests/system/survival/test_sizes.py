@@ -17,6 +17,11 @@ def report(gateway: Any, kernel_id: str) -> Any:
     return gateway.call("GET", f"/aliquot/api/kernels/{kernel_id}")
 
 
+def names(gateway: Any) -> dict[str, str]:
+    """Return the name of each kernel in Jupyter's own list."""
+    return {kernel["id"]: kernel["name"] for kernel in gateway.call("GET", "/api/kernels")}
+
+
 def test_a_killed_gateway_loses_neither_sizes_nor_wishes(
     a_node: Any, open_tab: Any, eventually: Callable[..., Any]
 ) -> None:
@@ -33,6 +38,7 @@ def test_a_killed_gateway_loses_neither_sizes_nor_wishes(
     a_node.start_agent()
     after = a_node.succeed(gateway)
     eventually(lambda: report(after, grown)["gpus"] == 0.5)  # the agent says it, at the first look
+    assert names(after)[grown] == "python3.gpu-0.5"
     again = eventually(lambda: report(after, other)["resize"])
     assert (again["gpus"], again["since"]) == (0.75, waiting["since"])
     eventually(lambda: a_node.held() == {grown: 50, other: 50})
@@ -40,6 +46,7 @@ def test_a_killed_gateway_loses_neither_sizes_nor_wishes(
     assert resize(after, grown, 0.25)["gpus"] == 0.25
     eventually(lambda: a_node.held() == {grown: 25, other: 75})
     eventually(lambda: report(after, other)["resize"] is None)
+    assert names(after) == {grown: "python3.gpu-0.25", other: "python3.gpu-0.75"}
 
 
 def test_what_was_resized_while_no_gateway_ran_is_what_the_next_one_holds(
@@ -55,6 +62,7 @@ def test_what_was_resized_while_no_gateway_ran_is_what_the_next_one_holds(
     after = a_node.succeed(gateway)
     eventually(lambda: report(after, kernel_id)["gpus"] == 0.6)
     assert a_node.held() == {kernel_id: 60}
+    assert names(after) == {kernel_id: "python3.gpu-0.6"}
     after.call("POST", f"/api/kernels/{kernel_id}/restart", {})
     assert tab.reconnect(after).run("print(2)") == "2"
     assert a_node.held() == {kernel_id: 60}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aliquot.gpu_hook.client import query
 
 COUNT = """
 import time
@@ -66,3 +69,46 @@ def test_an_agent_that_is_killed_with_the_gateway_has_the_same_ledger_afterwards
     eventually(lambda: a_node.held().get(waiting) == 50)
     (left,) = set(kernels) - {gone}
     assert tabs[left].reconnect(after).run("print(x)") == "1"
+
+
+def test_a_kernel_without_cuda_keeps_its_reservation_when_the_agent_dies_and_loses_its_record_without_a_gateway(
+    a_node: Any, open_tab: Any, eventually: Callable[..., Any]
+) -> None:
+    gateway = a_node.serve().wait_until_up()
+    kernel_id = gateway.start_kernel("python3.gpu-0.25")
+    tab = open_tab(gateway, kernel_id)
+    pid = int(tab.run("import os; print(os.getpid())"))
+    gateway.stop(signal.SIGKILL)
+    for _ in range(2):
+        a_node.kill_agent()
+        shutil.rmtree(a_node.folder / "run" / "kernels" / kernel_id)
+        a_node.start_agent()
+        eventually(lambda: a_node.held() == {kernel_id: 25})
+    # The connection of this one is closed at once: when it is gone, the time of orphans has passed.
+    query("reserve", runtime_dir=a_node.runtime.path, kernel_id="orphan", owner="eve", hundredths=10)
+    eventually(lambda: "orphan" not in a_node.held())
+    (kernel,) = query("status", runtime_dir=a_node.runtime.path)["kernels"]
+    want_pids = [pid]
+    assert (kernel["kernel_id"], kernel["hundredths"], kernel["pids"]) == (kernel_id, 25, want_pids)
+    after = a_node.succeed(gateway)
+    assert tab.reconnect(after).run("print(os.getpid())") == str(pid)
+    after.call("DELETE", f"/api/kernels/{kernel_id}")
+    eventually(lambda: (a_node.held(), a_node.relays()) == ({}, {}))
+
+
+def test_a_kernel_that_ends_while_its_gateway_is_away_holds_nothing_though_its_relay_waits(
+    a_node: Any, open_tab: Any, eventually: Callable[..., Any]
+) -> None:
+    gateway = a_node.serve().wait_until_up()
+    kernel_id = gateway.start_kernel("python3.gpu-0.25")
+    assert open_tab(gateway, kernel_id).run("print(1)") == "1"
+    gateway.stop(signal.SIGKILL)
+    relay = a_node.relays()[kernel_id]
+    os.kill(relay.kernel.pid, signal.SIGKILL)
+    eventually(lambda: a_node.held() == {})
+    assert set(a_node.relays()) == {kernel_id}
+    a_node.kill_agent()
+    a_node.start_agent()
+    query("reserve", runtime_dir=a_node.runtime.path, kernel_id="orphan", owner="eve", hundredths=10)
+    eventually(lambda: "orphan" not in a_node.held())
+    assert a_node.held() == {}

@@ -162,6 +162,10 @@ def test_an_adopted_kernel_that_crashes_is_started_again(scene: Scene, eventuall
     os.kill(scene.pids["worker"], signal.SIGKILL)
     eventually(lambda: scene.node.processes().get(kernel_id, [0])[0] not in (0, scene.pids["worker"]))
     assert tab.reconnect(scene.gateway).run("print('x' in globals())") == "False"
+    # The next server tells it as well.
+    (record,) = scene.node.folder.glob(f"data/aliquot/gateways/*/kernels/{kernel_id}.json")
+    eventually(lambda: json.loads(record.read_text())["state"] == "running")
+    assert "signal 9" in json.loads(record.read_text())["last_crash"]["message"]
 
 
 def test_an_adopted_kernel_is_restarted_within_its_grant(scene: Scene) -> None:

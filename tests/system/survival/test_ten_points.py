@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,12 +86,20 @@ def is_held(kernel: dict[str, Any]) -> bool:
     return kernel["state"] not in ("pending", "ended")
 
 
+def bound_pids(node: Any, kernel_id: str) -> list[int]:
+    """The processes that the agent knows of a kernel, though its gateway may not have told it any."""
+    journal = json.loads((node.runtime.kernels / kernel_id / "grant.json").read_text())
+    return [process["pid"] for process in journal["bound"]]
+
+
 def killed(gateway: Any) -> None:
     assert gateway.process.wait(90) == -signal.SIGKILL, gateway.log.read_text()[-3000:]
 
 
 @pytest.mark.parametrize("point", STARTS.values(), ids=STARTS)
-def test_a_start_that_was_answered_is_finished(point: Point, a_node: Any, open_tab: Any, settled: Any) -> None:
+def test_a_start_that_was_answered_is_finished(
+    point: Point, a_node: Any, open_tab: Any, settled: Any, eventually: Callable[..., Any]
+) -> None:
     gateway = a_node.serve(program=point.program).wait_until_up()
     kernel_id = gateway.start_kernel("python3.gpu-0.25")
     killed(gateway)
@@ -98,6 +107,7 @@ def test_a_start_that_was_answered_is_finished(point: Point, a_node: Any, open_t
     assert after.kernel_ids() == {kernel_id}
     assert open_tab(after, kernel_id).run("print(6 * 7)") == "42"
     settled(after, kernel_id)
+    eventually(lambda: bound_pids(a_node, kernel_id) == [a_node.relays()[kernel_id].kernel.pid])
     after.call("DELETE", f"/api/kernels/{kernel_id}")
     settled(after)
 

@@ -1,0 +1,73 @@
+"""Options of a node agent that runs, and those that a server asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+
+import pytest
+from aliquot.gateway.agent_link import AgentLink
+from aliquot.gateway.agent_options import differences
+from aliquot.gateway.clock import SystemClock
+from aliquot.gateway.private_ring import Ring, RingSettings
+from aliquot.gpu_hook.agent.settings import read_arguments
+
+IN_FORCE = read_arguments(["--oversubscribe", "1", "--driver", "softgpu"]).options
+
+
+def test_an_option_that_differs_is_told_with_what_is_asked_what_is_in_force_and_what_to_do() -> None:
+    [told] = differences(["--oversubscribe", "3"], IN_FORCE)
+    for want in ("has --oversubscribe 1,", "asks for --oversubscribe 3.", "stop the agent", "c.Aliquot.agent_options"):
+        assert want in told
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "want"),
+    [
+        ("--swap-memory", "60%", "--swap-memory 60%"),
+        ("--compute-actuators", "pacing,stream-priority", "--compute-actuators pacing,stream-priority"),
+        ("--checkpoint-after", "60", "has --checkpoint-after not set"),
+    ],
+)
+def test_values_are_told_as_they_are_written(option: str, value: str, want: str) -> None:
+    [told] = differences([option, value], IN_FORCE)
+    assert want in told
+
+
+@pytest.mark.parametrize("arguments", [[], ["--oversubscribe", "1.0"], ["--driver", "auto"], ["--driver=softgpu"]])
+def test_what_is_in_force_or_left_open_is_not_told(arguments: list[str]) -> None:
+    assert differences(arguments, IN_FORCE) == ()
+
+
+def test_an_agent_that_tells_no_options_differs_in_none() -> None:
+    assert differences(["--oversubscribe", "3"], {}) == ()
+
+
+def test_options_that_no_agent_has_are_told() -> None:
+    [told] = differences(["--oversubscribed", "3"], IN_FORCE)
+    assert "cannot be read: unrecognized arguments: --oversubscribed 3" in told
+
+
+def test_a_real_agent_tells_what_it_has_in_force(caplog: pytest.LogCaptureFixture) -> None:
+    asked = ["--oversubscribe", "3", "--driver", "auto", "--lease-hold", "5"]
+
+    async def scene() -> AgentLink:
+        async with Ring(RingSettings(agent_options=("--oversubscribe", "2")), has_gateway=False) as ring:
+            log = logging.getLogger("aliquot.test")
+            link = AgentLink(ring.runtime.path, SystemClock(), None, log, partial(differences, asked))
+            connected = asyncio.Event()
+            link.listen(connected.set)
+            await link.start()
+            try:
+                while not link.connections:
+                    await asyncio.wait_for(connected.wait(), 60)
+                    connected.clear()
+            finally:
+                await link.stop()
+            return link
+
+    link = asyncio.run(scene())
+    [told] = link.differences
+    assert "has --oversubscribe 2, and this server asks for --oversubscribe 3" in told
+    assert [record.levelname for record in caplog.records if told in record.getMessage()] == ["WARNING"]

@@ -1,0 +1,119 @@
+"""Tables in narrow terminals: whole columns go, the least useful first; what stays can be read."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from datetime import datetime, timezone
+from io import StringIO
+from typing import Any
+
+import pytest
+from aliquot.gateway.history_table import local_time
+from aliquot.gateway.ranked_table import RankedTable
+from aliquot.gateway.tables import ended_table, queue_table, short_ids, status_view
+from aliquot.gpu_hook.agent_reports import NodeStatus
+from aliquot.gpu_hook.client import read_status
+from rich.console import Console, RenderableType
+
+GIB = 1 << 30
+DEVICE = {
+    **{
+        "uuid": "GPU-a0",
+        "index": 0,
+        "name": "Aliquot Software GPU",
+        "memory_bytes": 16 * GIB,
+        "reserved_bytes": 4 * GIB,
+    },
+    **{"reserved_hundredths": 25, "used_bytes": GIB, "charged_bytes": GIB, "utilization_percent": 40, "lost": False},
+    **{"temperature_celsius": None, "power_watts": None},
+}
+PART = {
+    **{"uuid": "GPU-a0", "index": 0, "hundredths": 25, "guarantee_bytes": 4 * GIB, "quota_bytes": 4 * GIB},
+    **{
+        "charged_bytes": GIB,
+        "lent_bytes": GIB,
+        "refusals": 0,
+        "peak_bytes": 2 * GIB,
+        "context_bytes": 300 << 20,
+        "busy_seconds": 75.0,
+    },
+}
+KERNEL = {
+    **{"kernel_id": "2f0c9c1e-6a2b", "owner": "alice", "label": "work/train-a-model.ipynb", "hundredths": 25},
+    **{"memory_limit": None, "workload_class": "opportunistic", "generation": 1, "attributes": {}, "created": 0.0},
+    **{"interception": "holds", "pids": [12345], "ending": False, "enforcement": "holds", "devices": [PART]},
+}
+
+
+def a_node(*kernels: dict[str, Any]) -> NodeStatus:
+    told = {"node": "n", "driver": "softgpu", "enforcer": "hook", "connections": 1}
+    return read_status({**told, "devices": [DEVICE], "kernels": list(kernels)})
+
+
+WAITS = ("a.ipynb", "2f0c9c1e", "ada", "0.5 GPU", "1 of 2", "1 min", "needs 0.5 GPU; none is free")
+
+
+def drawn(view: RenderableType, width: int) -> list[str]:
+    out = StringIO()
+    Console(file=out, width=width, no_color=True, highlight=False, markup=False).print(view)
+    return out.getvalue().splitlines()
+
+
+def test_at_80_columns_the_status_says_which_kernel_is_how_large_and_uses_what() -> None:
+    lines = drawn(status_view(a_node(KERNEL), None), 80)
+    head = next(line for line in lines if line.startswith("kernel"))
+    row = next(line for line in lines if "train-a-model" in line)
+    assert {"id", "size", "used", "residency"} <= set(head.split())
+    assert "processes" not in head
+    assert "work/train-a-model.ipynb" in row
+    assert "2f0c9c1e" in row
+    assert "0.25 GPU low" in row
+    assert "…" not in "".join(lines)
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 170])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda: status_view(a_node(KERNEL), [WAITS]),
+        lambda: ended_table([("gone.ipynb", "ada", "0.5 GPU low", "1 min", "oom", "the host's memory was used up")]),
+    ],
+)
+def test_no_line_is_wider_than_the_terminal(view: Callable[[], RenderableType], width: int) -> None:
+    assert all(len(line.rstrip()) <= width for line in drawn(view(), width))
+
+
+def test_columns_go_in_their_order_and_come_back_as_the_terminal_widens() -> None:
+    table = RankedTable(("a", "bb", "ccc"), drop_first=("ccc", "a"))
+    table.add_row("1", "22", "333")
+    shown = [table.shown_columns(width) for width in range(1, 14)]
+    assert [columns for columns, _ in itertools.groupby(shown)] == [("bb",), ("a", "bb"), ("a", "bb", "ccc")]
+    assert table.shown_columns(5) == ("a", "bb")
+    assert table.shown_columns(10) == ("a", "bb", "ccc")
+
+
+def test_a_sentence_folds_and_is_never_cut() -> None:
+    why = "needs 0.5 GPU; none is free on gpu0, where alice holds all of it"
+    text = " ".join(drawn(queue_table([(*WAITS[:-1], why)]), 60))
+    assert all(word in text for word in why.split())
+
+
+def test_a_table_refuses_rows_and_columns_that_it_has_not() -> None:
+    with pytest.raises(ValueError, match="no such columns: c"):
+        RankedTable(("a", "b"), drop_first=("c",))
+    with pytest.raises(ValueError, match="1 cells for 2 columns"):
+        RankedTable(("a", "b")).add_row("1")
+
+
+def test_short_ids_are_as_long_as_it_takes_to_tell_kernels_apart() -> None:
+    assert short_ids(["aaaaaaaabb-1", "cccccccc-2"]) == {"aaaaaaaabb-1": "aaaaaaaa", "cccccccc-2": "cccccccc"}
+    alike = short_ids(["aaaaaaaabb-1", "aaaaaaaabc-2", "aaaaaaaabc-2"])
+    assert set(alike.values()) == {"aaaaaaaabb", "aaaaaaaabc"}
+    assert short_ids(["k", "k"]) == {"k": "k"}
+
+
+def test_history_ends_at_a_time_of_this_machines_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = datetime(2026, 11, 23, 12, 30, tzinfo=timezone.utc)
+    want = moment.astimezone().strftime("%Y-%m-%d %H:%M")
+    assert local_time("2026-11-23T12:30:00Z").startswith(want)

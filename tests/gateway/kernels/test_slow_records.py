@@ -1,0 +1,79 @@
+"""Starts, restarts and ends beside a disk that takes long: the server serves on, and does nothing before its note."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gateway.kernel_memory import KernelMemory
+from aliquot.gateway.kernel_records import KernelRecords, KernelState
+from aliquot.gateway.record_queue import RecordQueue
+from aliquot.gpu_hook.paths import RuntimeDir
+from slow_disk import PATIENCE_SECONDS, SlowDisk
+
+LOG = logging.getLogger("test")
+
+
+@pytest.fixture
+def disk(a_gateway: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
+    folder = tmp_path / "records"
+    folder.mkdir()
+    queue = RecordQueue(KernelRecords(folder, LOG), LOG, PATIENCE_SECONDS)
+    a_gateway.kernels.memory = KernelMemory(queue, RuntimeDir(a_gateway.node.folder), "", "boot", 60.0)
+    disk = SlowDisk(folder, monkeypatch)
+    yield disk
+    disk.gate.set()
+
+
+def on(disk: SlowDisk) -> list[KernelState]:
+    """Return what a gateway that begins now would read."""
+    return [record.state for record in KernelRecords(disk.folder, LOG).read()]
+
+
+async def held_up(disk: SlowDisk, fetch: Any, *path: str, **more: Any) -> asyncio.Future[Any]:
+    """Ask while the disk hangs; return what waits for it, when the server has answered something else meanwhile."""
+    disk.stop()
+    asked = asyncio.ensure_future(fetch("api", "kernels", *path, request_timeout=120, **more))
+    assert await asyncio.to_thread(disk.reached.wait, PATIENCE_SECONDS)
+    await fetch("api", "kernels")
+    await fetch("api", "status")
+    assert not asked.done(), "it was answered before it was noted"
+    return asked
+
+
+async def test_nothing_is_done_before_it_is_noted_and_other_requests_go_on(
+    a_gateway: Any, jp_fetch: Any, until: Any, disk: SlowDisk
+) -> None:
+    body = json.dumps({"name": "light.gpu-0.25"})
+    starting = await held_up(disk, jp_fetch, method="POST", body=body)
+    assert on(disk) == []
+    assert a_gateway.held() == set(), "nothing is reserved for a start that could be lost"
+    disk.gate.set()
+    kernel_id = json.loads((await starting).body)["id"]
+    assert on(disk) in ([KernelState.PENDING], [KernelState.RUNNING])
+    await until(lambda: on(disk) == [KernelState.RUNNING])
+    kernel = a_gateway.kernels.get_kernel(kernel_id)
+    await asyncio.shield(kernel.ready)
+
+    first_pid = kernel.provisioner.pid
+    more = {"method": "POST", "allow_nonstandard_methods": True}
+    restarting = await held_up(disk, jp_fetch, kernel_id, "restart", **more)
+    assert on(disk) == [KernelState.RUNNING]
+    assert await kernel.is_alive()
+    assert kernel.provisioner.pid == first_pid
+    disk.gate.set()
+    await restarting
+    assert kernel.provisioner.pid != first_pid
+    await until(lambda: on(disk) == [KernelState.RUNNING])
+
+    ending = await held_up(disk, jp_fetch, kernel_id, method="DELETE")
+    assert on(disk) == [KernelState.RUNNING]
+    assert await kernel.is_alive()
+    disk.gate.set()
+    await ending
+    await until(lambda: on(disk) == [])

@@ -1,0 +1,114 @@
+"""Requests about one kernel: the server looks at this kernel alone, and makes its report once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aliquot.gateway.handler_base import SETTING
+from aliquot.gateway.report_memo import ReportMemo
+from aliquot.gateway.status import Scene
+from jupyter_server.serverapp import ServerApp
+
+from .conftest import Ask
+from .fake_agent import FakeAgent, kernel
+from .test_changes import a_kernel_of_alice
+
+REQUESTS = (
+    ("GET", "", None, 200, 1),
+    ("PATCH", "", {"gpus": 0.3}, 200, 1),
+    ("POST", "/swap-out", {}, 202, 1),
+    ("POST", "/wake", {}, 202, 1),
+    ("POST", "/hint", {}, 204, 0),
+    ("DELETE", "/resize", None, 404, 0),
+)
+
+
+class Looks:
+    """The gatherings of handlers since `clear`: the scenes, each with a memo of its own that counts its reports."""
+
+    def __init__(self, scene: Callable[..., Scene]) -> None:
+        self._scene = scene
+        self.scenes: list[Scene] = []
+
+    def scene(self, *asked: Any) -> Scene:
+        found = replace(self._scene(*asked), memo=ReportMemo())
+        self.scenes.append(found)
+        return found
+
+    @property
+    def kernels(self) -> set[str]:
+        return {one.id for scene in self.scenes for one in (*scene.kernels, *scene.ended)}
+
+    @property
+    def made(self) -> int:
+        return sum(scene.memo.made for scene in self.scenes)
+
+
+@pytest.fixture
+def looks(a_server: ServerApp) -> Callable[[], Looks]:
+    """Watch from now on what handlers gather."""
+
+    def watch() -> Looks:
+        settings = a_server.web_app.settings
+        looks = Looks(settings[SETTING].scene)
+        settings[SETTING] = replace(settings[SETTING], scene=looks.scene)
+        return looks
+
+    return watch
+
+
+async def four_kernels(ask: Ask, agent: FakeAgent) -> str:
+    """Three of alice's, of which one ended, and one of another program. Returns the id of one that runs."""
+    agent.kernels = [kernel("elsewhere", "alice")]
+    kernel_id = await a_kernel_of_alice(ask, agent)
+    for _ in range(2):
+        started = await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.05"})
+        assert started.status == 201, started.body
+    assert (await ask("alice", "DELETE", "api/kernels", started.json["id"])).status == 204
+    told = {one["id"] for one in (await ask("alice", "GET", "aliquot/api/kernels")).json["kernels"]}
+    assert len(told) == 4
+    return kernel_id
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "want_status", "want_made"), REQUESTS, ids=[f"{one[0]} {one[1]}" for one in REQUESTS]
+)
+async def test_a_request_about_a_kernel_gathers_it_alone_and_makes_its_report_once(
+    ask: Ask,
+    an_agent: FakeAgent,
+    looks: Callable[[], Looks],
+    method: str,
+    path: str,
+    body: Any,
+    want_status: int,
+    want_made: int,
+) -> None:
+    kernel_id = await four_kernels(ask, an_agent)
+    looked = looks()
+    answer = await ask("alice", method, f"aliquot/api/kernels/{kernel_id}{path}", body=body)
+    assert (answer.status, looked.kernels, looked.made) == (want_status, {kernel_id}, want_made), answer.body
+
+
+async def test_one_kernel_is_told_as_the_list_tells_it(ask: Ask, an_agent: FakeAgent) -> None:
+    """A kernel that runs, one that ended, and one of another program; to its owner, an administrator and a stranger."""
+    await four_kernels(ask, an_agent)
+    volatile = ("execution_state", "idle_since")
+    for who in ("alice", "ada"):
+        listed = (await ask(who, "GET", "aliquot/api/kernels")).json["kernels"]
+        # The agent may still tell of the one that ended just now; the list has it twice then.
+        for want in {one["id"]: one for one in reversed(listed)}.values():
+            told = (await ask(who, "GET", "aliquot/api/kernels", want["id"])).json
+            assert {**told, **dict.fromkeys(volatile)} == {**want, **dict.fromkeys(volatile)}
+            assert (await ask("bob", "GET", "aliquot/api/kernels", want["id"])).status == 404
+
+
+async def test_the_history_gathers_no_kernel_that_its_asker_may_not_see(
+    ask: Ask, an_agent: FakeAgent, looks: Callable[[], Looks]
+) -> None:
+    await four_kernels(ask, an_agent)
+    looked = looks()
+    assert (await ask("bob", "GET", "aliquot/api/history")).status == 200
+    assert {one.id for scene in looked.scenes for one in scene.kernels} == set()

@@ -1,0 +1,58 @@
+"""A kernel whose GPU another user was given while no gateway and no agent knew of it: its user is told."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from aliquot.gpu_hook.client import query
+from aliquot.provisioner.relay.process_facts import start_time_ticks
+
+
+def report(gateway: Any, kernel_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = gateway.call("GET", f"/aliquot/api/kernels/{kernel_id}")
+    return found
+
+
+def test_a_kernel_whose_gpu_went_to_a_third_party_is_said_to_be_doubtful_until_it_is_confirmed(
+    a_node: Any, open_tab: Any, eventually: Callable[..., Any]
+) -> None:
+    gateway = a_node.serve().wait_until_up()
+    kernel_id = gateway.start_kernel("python3.gpu-0.5")
+    assert open_tab(gateway, kernel_id).run("print(1)") == "1"
+    eventually(lambda: report(gateway, kernel_id)["reason"] is None)
+    relay = a_node.relays()[kernel_id]
+    gateway.stop(signal.SIGKILL)
+    third = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        # The kernel's relay would ask for the same again within a second: it sleeps until the other has it.
+        os.kill(relay.pid, signal.SIGSTOP)
+        a_node.kill_agent()
+        shutil.rmtree(a_node.folder / "run" / "kernels" / kernel_id)
+        a_node.start_agent()
+        query("reserve", runtime_dir=a_node.runtime.path, kernel_id="third", owner="eve", hundredths=75)
+        ticks = start_time_ticks(third.pid)
+        query("bind", runtime_dir=a_node.runtime.path, kernel_id="third", pid=third.pid, start_time_ticks=ticks)
+        os.kill(relay.pid, signal.SIGCONT)
+        after = a_node.succeed(gateway)
+        eventually(lambda: "does not confirm this kernel's GPU" in (report(after, kernel_id)["reason"] or ""))
+        assert "asked 0.5 of gpu0" in report(after, kernel_id)["reason"]
+        assert a_node.held() == {"third": 75}
+        shown = subprocess.run(
+            [sys.executable, "-m", "aliquot.gateway.app", "status"],
+            env=a_node.environment,
+            capture_output=True,
+            text=True,
+        )
+        assert "does not confirm this kernel's GPU" in " ".join(shown.stdout.split()), shown
+    finally:
+        os.kill(relay.pid, signal.SIGCONT)
+        third.kill()
+        third.communicate()
+    eventually(lambda: a_node.held() == {kernel_id: 50})
+    eventually(lambda: report(after, kernel_id)["reason"] is None)

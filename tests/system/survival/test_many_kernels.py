@@ -1,0 +1,62 @@
+"""Kernels that come and go: what a gateway, an agent and a relay host hold does not grow with them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from storm_cells import GPU
+
+SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
+CYCLES = 8 if SOAK == 1 else 15 * SOAK  # 300 by the default of `make soak`
+# What may still warm up between the third quarter and the last: at 8 cycles much of the code runs for the first time.
+MOST_GROWTH_BYTES = (6 if SOAK == 1 else 2) << 20
+
+
+@dataclass(frozen=True)
+class Held:
+    """Count the holdings of one process."""
+
+    descriptors: int
+    memory_bytes: int
+
+    @classmethod
+    def by(cls, pid: int) -> Held:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return cls(len(os.listdir(f"/proc/{pid}/fd")), pages * os.sysconf("SC_PAGE_SIZE"))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300 if SOAK == 1 else 600 + 10 * CYCLES)
+def test_kernels_that_start_and_end_leave_no_memory_and_no_descriptors(
+    a_node: Any, open_tab: Any, eventually: Any
+) -> None:
+    gateway = a_node.serve().wait_until_up()
+    found: dict[str, list[Held]] = {"gateway": [], "agent": [], "relay host": []}
+    for _ in range(CYCLES):
+        kernel_id = gateway.start_kernel("python3.gpu-0.05")
+        tab = open_tab(gateway, kernel_id)
+        assert tab.run(f"{GPU}\nprint(found)") == "[0, 0]"
+        tab.close()
+        gateway.call("DELETE", f"/api/kernels/{kernel_id}")
+        eventually(lambda: not a_node.held() and not a_node.relays() and not a_node.processes())
+        host = int(a_node.runtime.relay_lock.read_text().split()[0])
+        pids = {"gateway": gateway.process.pid, "agent": a_node.agent_pid, "relay host": host}
+        for name, pid in pids.items():
+            found[name].append(Held.by(pid))
+    quarter = CYCLES // 4
+    for name, all_held in found.items():
+        before, last = all_held[-2 * quarter : -quarter], all_held[-quarter:]
+        told = [(held.descriptors, round(held.memory_bytes / (1 << 20), 1)) for held in (all_held[0], *before, *last)]
+        print(name, told[0], "...", told[quarter], "...", told[-1], f"in {CYCLES} cycles")
+        most = max(held.descriptors for held in before)
+        # The last request's connection may still be closing when a cycle is read.
+        eventually(lambda pid=pids[name], most=most: Held.by(pid).descriptors <= most)
+        growth = median(h.memory_bytes for h in last) - median(h.memory_bytes for h in before)
+        assert growth <= MOST_GROWTH_BYTES, (name, told)
+    assert not list(a_node.runtime.relays.iterdir())
+    assert not list(a_node.runtime.kernels.iterdir())
