@@ -2,7 +2,6 @@
 
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
-import { ISignal, Signal } from '@lumino/signaling';
 
 import {
   IHistory,
@@ -65,18 +64,26 @@ export class AliquotClient implements IStatusSource {
     return (await this._json('GET', ['outlook'], undefined, `?${query}`)) as IOutlook;
   }
 
+  /** The same of several sizes, each by itself and named as `gpu-0.25`: one answer, in the order of the question. */
+  async outlooks(suffixes: readonly string[], kernelId?: string, replacedId?: string): Promise<readonly IOutlook[]> {
+    const query = new URLSearchParams(suffixes.map(suffix => ['size', suffix]));
+    if (kernelId !== undefined) {
+      query.set('kernel', kernelId);
+    } else if (replacedId !== undefined) {
+      query.set('replaces', replacedId);
+    }
+    const found = await this._json('GET', ['outlooks'], undefined, `?${query}`);
+    if (!Private.isRecord(found) || !Array.isArray(found.outlooks) || found.outlooks.length !== suffixes.length) {
+      throw Private.unreadable(this._trans);
+    }
+    return found.outlooks as IOutlook[];
+  }
+
   /** Another size or class for a kernel that runs. The answer's `resize` is not null where it waits for room. */
   async resize(kernelId: string, wish: Partial<IWish>): Promise<IKernel> {
     const { workload_class, ...rest } = wish;
     const body = workload_class === undefined ? rest : { ...rest, class: workload_class };
-    const kernel = (await this._json('PATCH', ['kernels', kernelId], body)) as IKernel;
-    this._resized.emit(kernel);
-    return kernel;
-  }
-
-  /** Emitted when this page has asked for another size, with the kernel as it then was. */
-  get resized(): ISignal<this, IKernel> {
-    return this._resized;
+    return (await this._json('PATCH', ['kernels', kernelId], body)) as IKernel;
   }
 
   /** Gives up a change of size that waits for room. */
@@ -122,6 +129,20 @@ export class AliquotClient implements IStatusSource {
     await this._ask('DELETE', ['kernels', kernelId, 'shares', `${kind}s`, name]);
   }
 
+  /** All that one may see, and all that ended and are remembered. */
+  async kernels(): Promise<readonly IKernel[]> {
+    const found = await this._json('GET', ['kernels']);
+    if (!Private.isRecord(found) || !Array.isArray(found.kernels)) {
+      throw Private.unreadable(this._trans);
+    }
+    return found.kernels as readonly IKernel[];
+  }
+
+  /** One kernel, as the server knows it now. */
+  async kernel(kernelId: string): Promise<IKernel> {
+    return (await this._json('GET', ['kernels', kernelId])) as IKernel;
+  }
+
   /** The cells that run in a kernel or ended a short while ago, each with what it showed. */
   async runningCells(kernelId: string): Promise<IRunningCells> {
     return (await this._json('GET', ['kernels', kernelId, 'cells'])) as IRunningCells;
@@ -142,8 +163,6 @@ export class AliquotClient implements IStatusSource {
   async historyCsv(range: IHistory['range']): Promise<string> {
     return this._ask('GET', ['history'], undefined, `?range=${range}&format=csv`);
   }
-
-  private readonly _resized = new Signal<this, IKernel>(this);
 
   private _url(path: readonly string[]): string {
     return URLExt.join(this.settings.baseUrl, 'aliquot', 'api', ...path.map(encodeURIComponent));

@@ -47,6 +47,8 @@ interface IRun {
   mayLack: number;
   isOpen: boolean;
   isAsking: boolean;
+  /** Whether its code was seen: a cell that waits for its kernel tells it, and again when it begins. */
+  hasCode: boolean;
   /** Of the question that was shown last. */
   askedId: string | undefined;
   /** The moment at which the gateway said that it is over; what the kernel said before may still be on its way. */
@@ -84,7 +86,7 @@ export class ComingBack {
         const mayLack = cell.omitted_messages;
         const run = {
           ...{ cellId: opened.id, code: opened.code, executionCount: null, mayLack },
-          ...{ isOpen: true, isAsking: false, askedId: undefined, overAt: undefined }
+          ...{ isOpen: true, isAsking: false, hasCode: false, askedId: undefined, overAt: undefined }
         };
         this._runs.set(cell.msg_id, run);
         taken.push([cell, run]);
@@ -188,9 +190,10 @@ export class ComingBack {
   private _begun(run: IRun, message: IPublished): void {
     const count = field(message.content, 'execution_count');
     const code = field(message.content, 'code');
-    if (run.executionCount === null && typeof code === 'string' && code !== run.code) {
+    if (!run.hasCode && typeof code === 'string' && code !== run.code) {
       this._stage.remark(run.cellId, { kind: 'other-code' });
     }
+    run.hasCode ||= typeof code === 'string';
     run.executionCount = typeof count === 'number' ? count : null;
     if (this._heard === null) {
       run.mayLack = 0; // it is the first of all: nothing came before

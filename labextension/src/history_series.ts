@@ -2,8 +2,8 @@
 
 import { IHistory } from './tokens';
 
-/** What of the kernels is shown: GPUs kept busy, or GPU memory in use. */
-export type HistoryFigure = 'time' | 'memory';
+/** What of the kernels is shown: GPUs kept busy, GPU memory in use, or host memory that holds what was swapped out. */
+export type HistoryFigure = 'time' | 'memory' | 'copies';
 
 export type Range = IHistory['range'];
 
@@ -21,7 +21,7 @@ export interface ILayer {
   readonly values: Column;
   /** GPU seconds in all. */
   readonly gpuSeconds: number;
-  /** The most GPU memory at once, in bytes. */
+  /** The most at once, in bytes: GPU memory, or host memory where host copies are shown. */
   readonly peakBytes: number;
 }
 
@@ -42,7 +42,7 @@ export function layersOf(history: IHistory, figure: HistoryFigure, most: number)
   const all = history.kernels.map(kernel => Private.layer(kernel, figure));
   const weight = (layer: ILayer): number => (figure === 'time' ? layer.gpuSeconds : layer.peakBytes);
   const sorted = all
-    .filter(layer => layer.gpuSeconds > 0 || layer.peakBytes > 0)
+    .filter(layer => layer.peakBytes > 0 || (figure !== 'copies' && layer.gpuSeconds > 0))
     .sort((a, b) => weight(b) - weight(a) || a.key.localeCompare(b.key));
   if (sorted.length <= most) {
     return sorted;
@@ -142,16 +142,26 @@ namespace Private {
   const HEIGHT = 100;
 
   export function layer(kernel: IHistory['kernels'][number], figure: HistoryFigure): ILayer {
-    const { busy_gpus: busy, used_bytes: used } = kernel.figures;
+    const { busy_gpus: busy, used_bytes: used, swapped_bytes: swapped } = kernel.figures;
+    // A kernel is charged for what is swapped out, too: that is not on its GPU.
+    const values = {
+      time: busy.mean,
+      memory: onGpu(used.mean, swapped.mean),
+      copies: swapped.mean
+    };
     return {
       key: `${kernel.id} ${kernel.owner}`,
       label: kernel.label || kernel.name || kernel.id.slice(0, 8),
       owner: kernel.owner,
       count: 1,
-      values: figure === 'time' ? busy.mean : used.mean,
+      values: values[figure],
       gpuSeconds: busy.mean.reduce<number>((sum, gpus, step) => sum + (gpus ?? 0) * (kernel.known_seconds[step] ?? 0), 0),
-      peakBytes: greatest(used.max)
+      peakBytes: greatest(figure === 'copies' ? swapped.max : onGpu(used.max, swapped.min))
     };
+  }
+
+  function onGpu(used: Column, swapped: Column): Column {
+    return used.map((bytes, step) => (bytes === null ? null : Math.max(0, bytes - (swapped[step] ?? 0))));
   }
 
   export function together(layers: readonly ILayer[]): ILayer {

@@ -8,8 +8,10 @@ import { cellWaits } from './plugins/cell_waits';
 import { comingBack } from './plugins/coming_back';
 import { history } from './plugins/history';
 import { kernelCommands } from './plugins/kernel_commands';
+import { kernelNames } from './plugins/kernel_names';
 import { kernelSpecs } from './plugins/kernel_specs';
 import { kernels } from './plugins/kernels';
+import { missingSize } from './plugins/missing_size';
 import { notifications } from './plugins/notifications';
 import { panel } from './plugins/panel';
 import { picker } from './plugins/picker';
@@ -22,6 +24,7 @@ import { wakeHints } from './plugins/wake_hints';
 const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[] = [
   kernels,
   kernelSpecs,
+  kernelNames,
   kernelCommands,
   panel,
   notifications,
@@ -33,6 +36,7 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   toolbar,
   statusBar,
   cellWaits,
+  missingSize,
   wakeHints,
   reviving
 ];

@@ -1,5 +1,6 @@
 // Kernels by their owners, with sums, for who sees those of others. Pure.
 
+import { kernelTitle } from './kernel_facts';
 import { IKernel } from './tokens';
 
 export interface IOwnerGroup {
@@ -33,6 +34,17 @@ export function myPlaces(kernels: readonly IKernel[], me: string): number[] {
     .flatMap(kernel => [kernel.queue_position, kernel.resize?.position ?? null])
     .filter((place): place is number => place !== null)
     .sort((a, b) => a - b);
+}
+
+/** The folders of notebooks that share their title with one of another folder, by their kernels' ids. */
+export function foldersToTell(kernels: readonly IKernel[]): ReadonlyMap<string, string> {
+  const labels = new Map<string, Set<string>>();
+  for (const kernel of kernels) {
+    const title = kernelTitle(kernel);
+    labels.set(title, (labels.get(title) ?? new Set()).add(kernel.label));
+  }
+  const alike = kernels.filter(kernel => (labels.get(kernelTitle(kernel))?.size ?? 0) > 1);
+  return new Map(alike.map(({ id, label }) => [id, label.split('/').slice(0, -1).join('/') || '/']));
 }
 
 function groupOf(owner: string, isMine: boolean, kernels: readonly IKernel[]): IOwnerGroup {

@@ -4,7 +4,8 @@ import { TranslationBundle } from '@jupyterlab/translation';
 
 import { isSharedWithMe, suffices } from './kernel_access';
 import { formatPart, formatShare } from './quantities';
-import { IKernel } from './tokens';
+import { IKernel, IWaits } from './tokens';
+import { awaitsRoom } from './waits';
 
 /** `0.25 GPU`, `2.5 GPUs`, `No GPU` */
 export function kernelSize(gpus: number, trans: TranslationBundle): string {
@@ -31,7 +32,7 @@ export function kernelState(kernel: IKernel, trans: TranslationBundle): string {
     case 'starting':
       return trans.__('starting');
     case 'resident':
-      return leaves(kernel, trans) ?? trans.__('resident');
+      return leaves(kernel, trans) ?? (awaitsRoom(kernel) ? forMemory(kernel.residency.waits, trans) : trans.__('resident'));
     case 'swapped':
       return trans.__('swapped');
     case 'checkpointed':
@@ -106,7 +107,11 @@ function wakes(kernel: IKernel, trans: TranslationBundle): string {
   if (!waits || state === 'swapping_in') {
     return trans.__('waking'); // it has its room
   }
-  return waits.before > 0 ? waitsBehind(waits.before, trans) : trans.__('waits for memory');
+  return forMemory(waits, trans);
+}
+
+function forMemory({ before }: IWaits, trans: TranslationBundle): string {
+  return before > 0 ? waitsBehind(before, trans) : trans.__('waits for memory');
 }
 
 /** Of a queue, whichever it is: how many are served first. */

@@ -106,7 +106,7 @@ export function newsOf(status: IStatus): News[] {
     }
     const needed = kernel.needed_bytes ?? 0;
     if (needed > kernel.quota_bytes && kernel.quota_bytes > 0 && kernel.state !== 'ended') {
-      const key = `short ${kernel.id} ${kernel.quota_bytes} ${kernel.last_crash?.at ?? ''}`;
+      const key = `short ${kernel.id} ${kernel.quota_bytes} ${kernel.short_at ?? ''}`;
       news.push({ kind: 'short', key, kernel, needed });
     }
   }

@@ -8,6 +8,15 @@ export function patch(status: IStatus, event: IKernelEvent, now: Date): IStatus 
   return { ...status, kernels };
 }
 
+const NUMBERS_COME_LATER: IResize['wait_reason'] = {
+  code: 'not_planned',
+  requested: { gpus: 0, memory_bytes: null },
+  free: { gpus: null, memory_bytes: null, device: null },
+  host_memory: null
+};
+
+const NOT_QUEUED = { queue_position: null, queue_length: null, wait_reason: null, expected_start: null };
+
 function patched(kernel: IKernel, event: IKernelEvent, now: Date): IKernel {
   const { reason, gpus, quota_bytes, used_bytes, over_quota_bytes } = event;
   const granted = event.resize?.state === 'granted' ? event.resize : null;
@@ -16,7 +25,7 @@ function patched(kernel: IKernel, event: IKernelEvent, now: Date): IKernel {
     state: event.state as KernelState,
     // The reason of these is the event's own: why it is held out, the status tells of each device.
     reason: event.kind === 'held_out' || event.kind === 'reclaimed' ? kernel.reason : reason,
-    queue_position: event.state === 'pending' ? kernel.queue_position : null,
+    ...(event.state === 'pending' ? null : NOT_QUEUED),
     ...{ gpus, quota_bytes, used_bytes, over_quota_bytes },
     memory_limit_bytes: granted ? granted.memory_limit_bytes : kernel.memory_limit_bytes,
     workload_class: granted ? workloadClass(granted.workload_class, kernel) : kernel.workload_class,
@@ -29,7 +38,7 @@ function residency(before: IResidency | null, event: IKernelEvent): IResidency |
   return before && { ...before, swapped_bytes: event.swapped_bytes, waits: event.waits };
 }
 
-/** Since when it waits is not told: since before, or since now. */
+/** Events tell no more of its wait than the reason: the rest stays as it was, or is not known before the next status. */
 function resize(kernel: IKernel, event: IKernelEvent, now: Date): IResize | null {
   const wish = event.resize;
   if (wish === null || wish.state !== 'pending') {
@@ -41,6 +50,9 @@ function resize(kernel: IKernel, event: IKernelEvent, now: Date): IResize | null
     workload_class: workloadClass(wish.workload_class, kernel),
     reason: wish.reason ?? '',
     position: wish.position ?? 1,
+    queue_length: Math.max(kernel.resize?.queue_length ?? 1, wish.position ?? 1),
+    wait_reason: kernel.resize?.wait_reason ?? NUMBERS_COME_LATER,
+    expected_start: kernel.resize?.expected_start ?? null,
     since: kernel.resize?.since ?? now.toISOString()
   };
 }

@@ -9,7 +9,10 @@ interface ITeller {
   outlook(wish: IWish): Promise<IOutlook>;
 }
 
-/** Why it cannot be had; null where it can, where it names no size, and where nobody tells. */
+/**
+ * Why it cannot be had; null where it can, where it names no size, and where nobody tells. The server knows what its
+ * GPUs can hold, which may be less than its rules allow.
+ */
 export async function refusalNow(
   name: string,
   known: KnownSpecs,
@@ -17,14 +20,14 @@ export async function refusalNow(
 ): Promise<Refusal | null> {
   const refusal = known.refusal(name);
   const named = known.sized(name);
-  if (refusal !== null || named === null) {
+  if (named === null || (refusal !== null && refusal.kind !== 'too-large')) {
     return refusal;
   }
   try {
     const outlook = await client.outlook(wishOf(named.asked));
-    return outlook.outcome === 'never' ? { kind: 'never', ...named, message: outlook.message } : null;
+    return outlook.outcome === 'never' ? { kind: 'never', ...named, message: outlook.message } : refusal;
   } catch {
-    return null; // The server says so itself when the kernel is asked for.
+    return refusal; // The server says so itself when the kernel is asked for.
   }
 }
 

@@ -60,14 +60,34 @@ export function wishOf(draft: ISizeDraft): IWish {
   return { gpus: hundredths(draft.gpus), memory, workload_class: draft.workloadClass };
 }
 
+/** Why a text is no number of these steps within this range; null where it is one. */
+export function problemOf(text: string, step: number, range: { min: number; max: number }): NumberProblem | null {
+  const value = numberOf(text);
+  if (value === null) {
+    return 'no-number';
+  }
+  if (value < range.min || value > range.max) {
+    return value < range.min ? 'too-small' : 'too-large';
+  }
+  const steps = value * Math.round(1 / step);
+  return Math.abs(steps - Math.round(steps)) > 1e-6 ? 'off-step' : null;
+}
+
+export type NumberProblem = 'no-number' | 'too-small' | 'too-large' | 'off-step';
+
 /** The number of a text, in steps, within a range; null where it is none. */
 export function stepped(text: string, step: number, range: { min: number; max: number }): number | null {
-  const value = Number(text.trim().replace(',', '.'));
-  if (text.trim() === '' || !Number.isFinite(value)) {
+  const value = numberOf(text);
+  if (value === null) {
     return null;
   }
   const inverse = Math.round(1 / step);
   return Math.min(Math.max(Math.round(value * inverse) / inverse, range.min), range.max);
+}
+
+function numberOf(text: string): number | null {
+  const value = Number(text.trim().replace(',', '.'));
+  return text.trim() === '' || !Number.isFinite(value) ? null : value;
 }
 
 function bytes(gib: number | null): number | null {

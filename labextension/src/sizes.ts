@@ -80,6 +80,11 @@ export function looksSized(name: string): boolean {
   return /.\.gpu-/i.test(name);
 }
 
+/** What comes after the base and a dot in a preset's name: `gpu-0.25-4g-low`. */
+export function suffixOf(size: ISize): string {
+  return size.name.slice(size.base.length + 1);
+}
+
 export function askedOf(size: ISize): ISizeDraft {
   const { gpus, memory_limit_bytes: limit, workload_class: workloadClass } = size;
   return { gpus, memoryGib: limit === null ? null : Math.round(limit / GIB), workloadClass };

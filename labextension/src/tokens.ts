@@ -20,6 +20,8 @@ export namespace PluginIDs {
   export const kernelSpecs = '@aliquot/lab:kernel-specs';
   /** Notebooks start at the size that they name. */
   export const sizedNotebooks = '@aliquot/lab:sized-notebooks';
+  /** A kernel's name says the size that it has. */
+  export const kernelNames = '@aliquot/lab:kernel-names';
   /** The dialog in which a kernel and its size are picked. */
   export const picker = '@aliquot/lab:picker';
   /** The commands about one kernel, which the buttons need. */
@@ -34,6 +36,8 @@ export namespace PluginIDs {
   export const statusBar = '@aliquot/lab:status-bar';
   /** Badges of cells that wait for their kernel's GPU. */
   export const cellWaits = '@aliquot/lab:cell-waits';
+  /** What a cell lacks that finds no CUDA device. */
+  export const missingSize = '@aliquot/lab:missing-size';
   /** Tells the node that somebody turns to a kernel whose memory is swapped. */
   export const wakeHints = '@aliquot/lab:wake-hints';
   /** Connects kernels again whose gateway was away. */

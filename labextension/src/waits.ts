@@ -7,8 +7,8 @@ import { IKernel, IWaits } from './tokens';
 
 /** What a cell's badge shows. */
 export interface IWait {
-  /** queue: for a grant; memory: for room; copy: its bytes move; asleep: swapped, and nothing asked for it yet. */
-  readonly kind: 'queue' | 'memory' | 'copy' | 'asleep';
+  /** queue: for a grant; memory: for room; copy: its bytes move; stopping: an interrupt is on its way; asleep: swapped, and nothing asked for it yet. */
+  readonly kind: 'queue' | 'memory' | 'copy' | 'stopping' | 'asleep';
   /** `waits for GPU memory: 2 before it, about 3 s` */
   readonly text: string;
   /** The server's reason; null where the text says it all. */
@@ -23,6 +23,9 @@ export function waitOf(kernel: IKernel | null, trans: TranslationBundle): IWait 
   if (kernel === null || kernel.gpus === 0) {
     return null;
   }
+  if (kernel.interrupted_at && (isAway(kernel) || awaitsRoom(kernel))) {
+    return stopping(trans);
+  }
   switch (kernel.state) {
     case 'pending':
       return queued(kernel, trans);
@@ -31,6 +34,8 @@ export function waitOf(kernel: IKernel | null, trans: TranslationBundle): IWait 
     case 'swapped':
     case 'checkpointed':
       return kernel.residency?.waits ? forMemory(kernel.residency.waits, trans) : asleep(trans);
+    case 'resident':
+      return awaitsRoom(kernel) ? forMemory(kernel.residency.waits, trans) : null;
     default:
       return null;
   }
@@ -90,9 +95,7 @@ function queued(kernel: IKernel, trans: TranslationBundle): IWait {
     : before === 0
       ? trans.__('waits for a GPU: next in the queue')
       : trans.__('waits for a GPU');
-  // Its place is in the text already.
-  const why = kernel.reason?.replace(/, position \d+ of \d+$/, '') ?? null;
-  return { kind: 'queue', text, why, before, progress: null };
+  return { kind: 'queue', text, why: kernel.reason, before, progress: null };
 }
 
 function waking(kernel: IKernel, trans: TranslationBundle): IWait {
@@ -117,6 +120,20 @@ function forMemory(waits: IWaits, trans: TranslationBundle): IWait {
       ? trans._n('waits for GPU memory: %1 kernel before it', 'waits for GPU memory: %1 kernels before it', before)
       : trans.__('waits for GPU memory');
   return { kind: 'memory', text: inTime(what, seconds, trans), why: waits.reason || null, before, progress: null };
+}
+
+/** Whether its memory is on the GPU, and an allocation finds no room beside it. */
+export function awaitsRoom(kernel: IKernel): kernel is IKernel & { residency: { waits: IWaits } } {
+  return kernel.state === 'resident' && Boolean(kernel.residency?.waits);
+}
+
+function isAway(kernel: IKernel): boolean {
+  return ['waking', 'swapped', 'checkpointed'].includes(kernel.state);
+}
+
+/** The cell that waits ends as soon as the interrupt reaches it. */
+function stopping(trans: TranslationBundle): IWait {
+  return { kind: 'stopping', text: trans.__('is stopping'), why: null, before: null, progress: null };
 }
 
 /** A cell runs and nothing of it has touched the GPU: it does not wait, and would at its next call. */

@@ -183,6 +183,15 @@ test('code that the cell no longer has is said to be so, and questions are asked
   assert.deepEqual(stage.told, ['cell-a taken', 'cell-a other-code', 'cell-a asks name? ']);
 });
 
+test('of a cell that waited for its kernel it is said once that its code is another one now', () => {
+  const waiting = anAnswer(aRun('a', [input('a', null, 'was')]));
+  const { stage, story } = comeBack(waiting, aNotebook(['cell-a']));
+  story.hear(input('a', 1, 'was'));
+  story.hear(stream('a', 'ran'));
+  story.hear(idle('a'));
+  assert.deepEqual(stage.told, ['cell-a taken', 'cell-a other-code', 'cell-a ran', 'cell-a over 1']);
+});
+
 test('a later question is asked once, and an end that was missed is told', () => {
   const { stage, story } = comeBack(anAnswer(aRun('a', [input('a', 1)])), aNotebook(['cell-a']));
   const asking = aRun('a', [], { input: { prompt: 'again? ', password: false } });

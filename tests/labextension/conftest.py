@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # take_screenshot.py, a program,
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-    from tests.labextension.lab_page import LabPage, StatusScript
+    from tests.labextension.lab_page import LabPage
     from tests.labextension.lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
     from tests.labextension.server_processes import (
         GatewayProcess,
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
         labs_side_by_side,
         why_no_notebook,
     )
+    from tests.labextension.status_script import StatusScript
 else:
-    from lab_page import LabPage, StatusScript
+    from lab_page import LabPage
     from lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
     from server_processes import GatewayProcess, NotebookProcess, labs_side_by_side, why_no_notebook
+    from status_script import StatusScript
 
 # A look every quarter of a second: tests wait for what they claim, and never long.
 _FAST: dict[str, dict[str, Any]] = {"@aliquot/lab:plugin": {"refreshInterval": 0.5}}
@@ -56,7 +58,7 @@ def an_aliquot_lab() -> Iterator[LabProcess]:
         yield lab
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def a_notebook_server() -> Iterator[NotebookProcess]:
     """Notebook 7 with both extensions: a real gateway, a real node agent, real kernels."""
     if reason := why_no_notebook():
@@ -77,6 +79,13 @@ def labs_of_two(a_shared_gateway: GatewayProcess) -> Iterator[list[LabProcess]]:
     """Alice's and Bob's own JupyterLab on that gateway."""
     with labs_side_by_side(a_shared_gateway, ("alice", "bob"), _FAST) as labs:
         yield labs
+
+
+@pytest.fixture(scope="module")
+def alices_lab(a_shared_gateway: GatewayProcess) -> Iterator[LabProcess]:
+    """Alice's own JupyterLab on that gateway, alone there."""
+    with labs_side_by_side(a_shared_gateway, ("alice",), _FAST) as [lab]:
+        yield lab
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +126,50 @@ def a_script(a_page: Page) -> StatusScript:
     script = StatusScript()
     script.serve(a_page)
     return script
+
+
+@contextlib.contextmanager
+def _an_open_page(browser: Browser, lab: LabProcess) -> Iterator[LabPage]:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(60_000)
+    yield LabPage(context.new_page()).open(lab.lab_url)
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def a_shared_page(an_aliquot_lab: LabProcess, a_browser: Browser) -> Iterator[LabPage]:
+    """Lab with Aliquot in one page for a module's tests: three seconds of a core are what a page takes to load."""
+    with _an_open_page(a_browser, an_aliquot_lab) as lab:
+        yield lab
+
+
+@pytest.fixture
+def a_real_lab(an_aliquot_lab: LabProcess, a_shared_page: LabPage) -> Iterator[LabPage]:
+    """The shared page; nothing is open in it and no kernel is there when a test begins, nor after it."""
+    a_shared_page.clear()
+    an_aliquot_lab.end_kernels()
+    a_shared_page.look_for_kernels()
+    yield a_shared_page
+    a_shared_page.clear()
+    an_aliquot_lab.end_kernels()
+
+
+@pytest.fixture(scope="module")
+def a_shared_page_of_alice(alices_lab: LabProcess, a_browser: Browser) -> Iterator[LabPage]:
+    """The same of Alice's own server in gateway mode."""
+    with _an_open_page(a_browser, alices_lab) as lab:
+        yield lab
+
+
+@pytest.fixture
+def alices_page(alices_lab: LabProcess, a_shared_page_of_alice: LabPage) -> Iterator[LabPage]:
+    """The shared page of Alice's; nothing is open in it and she has no kernel when a test begins, nor after it."""
+    a_shared_page_of_alice.clear()
+    alices_lab.end_kernels()
+    a_shared_page_of_alice.look_for_kernels()
+    yield a_shared_page_of_alice
+    a_shared_page_of_alice.clear()
+    alices_lab.end_kernels()
 
 
 @dataclass(frozen=True)

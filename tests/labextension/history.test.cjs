@@ -20,7 +20,7 @@ function aKernel(id, busy, used = busy.map(() => 0), changes = {}) {
     label: `${id}.ipynb`,
     name: 'python3.gpu-0.25',
     known_seconds: busy.map(value => (value === null ? null : 10)),
-    figures: { busy_gpus: column(...busy), used_bytes: column(...used) },
+    figures: { busy_gpus: column(...busy), used_bytes: column(...used), swapped_bytes: column(...busy.map(() => 0)) },
     ...changes
   };
 }
@@ -58,6 +58,18 @@ test('who used the most comes first; the small ones are one layer that adds up',
 test('by memory, the largest peak comes first', () => {
   const kernels = [aKernel('a', [1], [10]), aKernel('b', [0], [70])];
   assert.deepEqual(series.layersOf(aHistory({ kernels }), 'memory', 8).map(layer => layer.peakBytes), [70, 10]);
+});
+
+test('memory that is swapped out is not on the GPU, and stands in host copies', () => {
+  const away = aKernel('away', [0, 0, 0], [8, 8, 8]);
+  const swapped = { min: [0, 0, 8], mean: [0, 4, 8], max: [0, 8, 8] };
+  const kernels = [{ ...away, figures: { ...away.figures, swapped_bytes: swapped } }, aKernel('here', [0.5, 0.5, null], [2, 2, null])];
+  const shown = figure => series.layersOf(aHistory({ kernels }), figure, 8).map(layer => [layer.label, layer.values, layer.peakBytes]);
+  assert.deepEqual(shown('memory'), [
+    ['away.ipynb', [8, 4, 0], 8],
+    ['here.ipynb', [2, 2, null], 2]
+  ]);
+  assert.deepEqual(shown('copies'), [['away.ipynb', [0, 4, 8], 8]]);
 });
 
 test('edges add up over layers, a gap of one kernel being nothing', () => {

@@ -55,7 +55,10 @@ class LabProcess(Started):
         settings: dict[str, dict[str, Any]] | None = None,
         options: tuple[str, ...] = (),
         port: int = 0,
+        disabled: tuple[str, ...] = (),
     ) -> None:
+        """``disabled``: lab extensions and plugins that the page goes without."""
+        self._disabled = disabled
         self._port = port or free_port()
         self._options = options
         self._home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
@@ -112,9 +115,8 @@ class LabProcess(Started):
         page_config = self._home / "config" / "labconfig" / "page_config.json"
         page_config.parent.mkdir(parents=True)
         # The question about Jupyter's news would lie over the page.
-        page_config.write_text(
-            json.dumps({"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}})
-        )
+        disabled = ("@jupyterlab/apputils-extension:announcements", *self._disabled)
+        page_config.write_text(json.dumps({"disabledExtensions": dict.fromkeys(disabled, True)}))
         for plugin, values in settings.items():
             package, _, name = plugin.partition(":")
             path = self._home / "settings" / package / f"{name}.jupyterlab-settings"

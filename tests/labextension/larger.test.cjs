@@ -7,6 +7,7 @@ const test = require('node:test');
 
 const { GIB, aKernel, aStatus, anEnding, compiled } = require('./scripts.cjs');
 const { endedForMemory, findLarger, largerWish } = compiled('larger');
+const { memoryText } = compiled('memory_words');
 
 const device = index => ({ uuid: `GPU-${index}`, index, memory_bytes: 16 * GIB, lost: false });
 const STATUS = aStatus({ devices: [device(0), device(1)] });
@@ -64,4 +65,32 @@ test('an end is for want of memory if its reason says so, or if memory was refus
   assert.deepEqual(['quota', 'oom', 'culled'].map(code => ended(code)), [true, true, false]);
   assert.equal(ended('crash', { needed_bytes: 6 * GIB }), true);
   assert.equal(endedForMemory(aShortKernel(6)), false);
+});
+
+const trans = { __: (text, ...values) => values.reduce((said, value, index) => said.replace(`%${index + 1}`, value), text) };
+/** Lab shows no more of a notification. */
+const LAB_SHOWS = 140;
+
+function said(label, message) {
+  const kernel = aShortKernel(6.2, { label });
+  const larger = message === undefined ? null : { wish: { gpus: 0.5, memory: null }, outlook: { message } };
+  return memoryText({ kind: 'short', key: '', kernel, needed: 6.2 * GIB }, larger, trans);
+}
+
+test('what ran out is told with its amounts and what a larger size would mean, as far as Lab shows it', () => {
+  const amounts = 'train.ipynb ran out of its GPU memory: it has 4.0 GiB, and needed at least 6.2 GiB.';
+  assert.equal(said('train.ipynb'), amounts);
+  assert.equal(said('train.ipynb', 'changes at once'), `${amounts} With 0.5 GPU: changes at once`);
+});
+
+test('advice that would be cut keeps what a larger size would mean, and lets amounts go', () => {
+  const queued = 'queued behind 2: needs 0.5 GPU; 0.25 is free on gpu0';
+  assert.equal(said('train.ipynb', queued), `train.ipynb ran out of GPU memory. 0.5 GPU: ${queued}`);
+});
+
+test('of a long name its middle goes before what a larger size would mean', () => {
+  const queued = 'queued behind 2: needs 0.5 GPU; 0.25 is free on gpu0';
+  const told = said('experiment-with-a-learning-rate-that-decays-and-a-larger-batch-2026-11-23.ipynb', queued);
+  assert.ok(told.length <= LAB_SHOWS, told);
+  assert.match(told, /^experiment-with-.*….*-11-23\.ipynb ran out of GPU memory\. 0\.5 GPU: queued behind 2: needs 0\.5 GPU; 0\.25 is free on gpu0$/);
 });

@@ -160,9 +160,10 @@ test('an event that grants a size ends the wish, and one that waits keeps since 
   const { model, stream } = await aLiveModel(t);
   const wish = { gpus: 0.5, memory_limit_bytes: null, workload_class: 'opportunistic', reason: 'no room', position: 2 };
   stream.say(anEvent('k1', { kind: 'resize', state: 'resident', resize: { ...wish, state: 'pending' } }));
-  const { since } = model.kernel('k1').resize;
+  const { since, wait_reason, ...first } = model.kernel('k1').resize;
+  assert.deepEqual([first.queue_length, wait_reason.code, first.expected_start], [2, 'not_planned', null]);
   stream.say(anEvent('k1', { kind: 'resize', state: 'resident', resize: { ...wish, position: 1, state: 'pending' } }));
-  assert.deepEqual(model.kernel('k1').resize, { ...wish, position: 1, state: 'pending', since });
+  assert.deepEqual(model.kernel('k1').resize, { ...first, ...wish, position: 1, state: 'pending', since, wait_reason });
   const granted = { ...wish, state: 'granted', reason: null, position: null };
   stream.say(anEvent('k1', { kind: 'resize', state: 'resident', gpus: 0.5, resize: granted }));
   const { resize, gpus, workload_class } = model.kernel('k1');

@@ -43,6 +43,18 @@ test('an announced end is told at once, and again when it is announced anew', ()
   assert.equal(reader.read(soon('t2'), NOW).length, 1);
 });
 
+test('each time that a kernel runs out of memory is told once, and not what failed in the process before', () => {
+  const reader = new NewsReader(aMemory('[]'));
+  const [first, second] = ['2026-01-01T00:00:01Z', '2026-01-01T00:00:09Z'];
+  const short = (at, changes) => aStatus({ kernels: [aKernel('k1', { needed_bytes: 6 * GIB, short_at: at, ...changes })] });
+  const told = status => reader.read(status, NOW).map(news => news.kind);
+  assert.deepEqual(told(short(first)), ['short']);
+  assert.deepEqual(told(short(first)), []);
+  assert.deepEqual(told(short(second)), ['short']);
+  assert.deepEqual(told(short(second, { last_crash: anEnding() })), ['restarted']);
+  assert.deepEqual(told(short(null, { needed_bytes: null })), []);
+});
+
 test('a kernel that was refused memory which it needed is told once at each limit, and not once it has enough', () => {
   const memory = aMemory('[]');
   const needs = changes => aStatus({ kernels: [aKernel('k1', { needed_bytes: 6 * GIB, ...changes })] });

@@ -71,6 +71,8 @@ test('the line tells how far a move is, where that is told', () => {
   assert.equal(line({ state: 'waking', residency: coming }), '0.25 GPU · 3.1 / 20 GiB · waking');
   assert.equal(line({ state: 'waking', residency: moving(0, 0) }), '0.25 GPU · 3.1 / 20 GiB · waking');
   assert.equal(line({ residency: { state: 'swapping_out' } }), '0.25 GPU · 3.1 / 20 GiB · swapping out');
+  assert.equal(line({ residency: waits() }), '0.25 GPU · 3.1 / 20 GiB · waits: 2 before it');
+  assert.equal(line({ residency: waits({ before: 0 }) }), '0.25 GPU · 3.1 / 20 GiB · waits for memory');
 });
 
 test('the hint is a sentence with the reason', () => {
@@ -80,13 +82,21 @@ test('the hint is a sentence with the reason', () => {
 });
 
 test('cells wait in the queue and for memory, with how many before them and how long', () => {
-  const pending = waitOf(aKernel({ state: 'pending', queue_position: 3, reason: '0.1 free on gpu0' }), trans);
-  assert.deepEqual([pending.text, pending.why], ['waits for a GPU: 2 kernels before it', '0.1 free on gpu0']);
+  const pending = waitOf(aKernel({ state: 'pending', queue_position: 3, reason: 'Needs 1 GPU; none is free' }), trans);
+  assert.deepEqual([pending.text, pending.why], ['waits for a GPU: 2 kernels before it', 'Needs 1 GPU; none is free']);
   assert.equal(waitOf(aKernel({ state: 'pending', queue_position: 1 }), trans).text, 'waits for a GPU: next in the queue');
   const memory = waitOf(aKernel({ state: 'waking', residency: waits() }), trans);
   assert.deepEqual([memory.text, memory.why], ['waits for GPU memory: 2 kernels before it, about 3 s', 'others have their turn']);
   const alone = waitOf(aKernel({ state: 'swapped', residency: waits({ before: 0, expected_seconds: null }) }), trans);
   assert.equal(alone.text, 'waits for GPU memory');
+});
+
+test('a cell waits whose kernel is on the GPU and finds no room for more, until it is stopped', () => {
+  const more = waitOf(aKernel({ residency: waits() }), trans);
+  assert.deepEqual([more.kind, more.text], ['memory', 'waits for GPU memory: 2 kernels before it, about 3 s']);
+  assert.equal(more.why, 'others have their turn');
+  const stopped = { residency: waits(), interrupted_at: '2026-01-01T00:00:00Z' };
+  assert.equal(waitOf(aKernel(stopped), trans).kind, 'stopping');
 });
 
 test('a copy under way is shown as far as it is, and not where nobody tells', () => {
@@ -96,6 +106,16 @@ test('a copy under way is shown as far as it is, and not where nobody tells', ()
   assert.equal(waitOf(aKernel({ state: 'waking' }), trans).progress, null);
   const coming = waitOf(aKernel({ state: 'waking', residency: { ...waits(), state: 'swapping_in' } }), trans);
   assert.deepEqual([coming.kind, coming.text], ['copy', 'waits while its GPU memory comes back, about 3 s']);
+});
+
+test('a cell that was interrupted while it waits is stopping, until it has ended', () => {
+  const interrupted_at = '2026-01-01T00:00:00Z';
+  for (const state of ['waking', 'swapped', 'checkpointed']) {
+    const told = waitOf(aKernel({ state, interrupted_at, residency: waits() }), trans);
+    assert.deepEqual([told.kind, told.text], ['stopping', 'is stopping']);
+  }
+  assert.equal(waitOf(aKernel({ state: 'resident', interrupted_at }), trans), null);
+  assert.equal(waitOf(aKernel({ state: 'waking', interrupted_at: null, residency: waits() }), trans).kind, 'memory');
 });
 
 test('cells of a kernel that has what it needs, or no GPU, do not wait', () => {

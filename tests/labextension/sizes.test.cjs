@@ -8,6 +8,9 @@ const test = require('node:test');
 
 const compiled = process.env.ALIQUOT_COMPILED;
 const sizes = require(path.join(compiled, 'sizes.js'));
+const { problemOf } = require(path.join(compiled, 'resize_wish.js'));
+const { SizeOutlooks } = require(path.join(compiled, 'size_outlooks.js'));
+const { StatusError } = require(path.join(compiled, 'tokens.js'));
 const { SizeChoice } = require(path.join(compiled, 'size_choice.js'));
 const { KnownSpecs } = require(path.join(compiled, 'known_specs.js'));
 const { nearestNow, refusalNow } = require(path.join(compiled, 'refusal_now.js'));
@@ -272,6 +275,9 @@ test('a size that the server says never fits is refused with its words', async (
   assert.equal(await refusalNow('python3', specs, client({ outcome: 'never' })), null);
   const untold = { outlook: () => Promise.reject(new Error('404')) };
   assert.equal(await refusalNow('python3.gpu-0.5', specs, untold), null);
+  const tooLarge = await refusalNow('python3.gpu-9', specs, client({ outcome: 'never', message: 'the largest is 1 GPU' }));
+  assert.deepEqual([tooLarge.kind, tooLarge.message], ['never', 'the largest is 1 GPU'], 'what the GPUs here can hold');
+  assert.equal((await refusalNow('python3.gpu-9', specs, untold)).kind, 'too-large', 'by the rules alone');
 });
 
 test('a slider ends at what there is and what one may have, and at the rules where nobody tells', () => {
@@ -311,4 +317,43 @@ test('a choice tells why nobody could say what it means, and asks again', async 
   await second;
   assert.deepEqual([choice.failure, choice.outlook.outcome], [null, 'starts']);
   choice.dispose();
+});
+
+test('a number says what is wrong with it', () => {
+  const of = (text, step = 0.01, range = { min: 0.01, max: 8 }) => problemOf(text, step, range);
+  assert.deepEqual(['0.29', '0.57', '8', '0,5'].map(text => of(text)), [null, null, null, null]);
+  assert.deepEqual(['', 'x', '1e999'].map(text => of(text)), ['no-number', 'no-number', 'no-number']);
+  assert.deepEqual(['0', '-1', '8.01', '0.333'].map(text => of(text)), ['too-small', 'too-small', 'too-large', 'off-step']);
+  assert.equal(of('1.5', 1, { min: 1, max: 16 }), 'off-step');
+});
+
+test('all cards of a target are asked in one question, again as others come and go, and never of an older server', async () => {
+  const questions = [];
+  let next = suffixes => suffixes.map(suffix => ({ suffix, outcome: 'starts' }));
+  const ask = async (suffixes, id) => (questions.push([suffixes, id]), next(suffixes));
+  const outlooks = new SizeOutlooks(offers({ default_size: '0.5-8g' }), ask, 0);
+  const settled = () => new Promise(resolve => setTimeout(resolve, 5));
+  const torch = { base: 'torch', running: null };
+  outlooks.follow(torch);
+  outlooks.follow({ ...torch });
+  assert.equal(outlooks.of('gpu-1'), null);
+  await settled();
+  assert.deepEqual(questions, [[['gpu-1', 'gpu-0.5-8g'], undefined]]);
+  assert.deepEqual(['gpu-1', 'gpu-0.5-8g'].map(one => outlooks.of(one).outcome), ['starts', 'starts']);
+  next = suffixes => suffixes.map(suffix => ({ suffix, outcome: 'queued' }));
+  outlooks.askAgain();
+  assert.equal(outlooks.of('gpu-1').outcome, 'starts', 'known words stay until the answer');
+  await settled();
+  assert.equal(outlooks.of('gpu-1').outcome, 'queued');
+  outlooks.follow({ base: 'python3', running: { id: 'k1', has: asked(0.25) } });
+  assert.equal(outlooks.of('gpu-1'), null, 'of another target');
+  await settled();
+  assert.deepEqual(questions[2], [['gpu-0.25', 'gpu-1', 'gpu-0.25-low'], 'k1']);
+  next = () => Promise.reject(new StatusError('not-installed', 'unknown'));
+  outlooks.askAgain();
+  await settled();
+  outlooks.askAgain();
+  await settled();
+  assert.deepEqual([questions.length, outlooks.of('gpu-1')], [4, null]);
+  outlooks.dispose();
 });

@@ -59,6 +59,23 @@ def test_a_resize_is_looked_at_and_asked_for(a_panel: ScriptedPanel, actions: Lo
     _eventually(a_panel, lambda: script.asked == [("PATCH", "", want)], "the server is asked for what changes")
 
 
+def test_a_size_below_what_is_used_says_what_will_fail(a_panel: ScriptedPanel, actions: Locator) -> None:
+    a_panel.script.outlook = {"outcome": "starts", "message": "It changes at once.", "quota_bytes": GIB // 2}
+    actions.get_by_role("spinbutton", name="GPU share").fill("0.03")
+    want = "Changes at once. The kernel uses 1.0 GiB: new allocations fail until it uses less than 512.0 MiB."
+    actions.get_by_role("status").get_by_text(want).wait_for()
+
+
+def test_a_number_between_two_steps_is_told_so_below_the_field(a_panel: ScriptedPanel, actions: Locator) -> None:
+    share = actions.get_by_role("spinbutton", name="GPU share")
+    share.fill("0.333")
+    actions.get_by_role("alert").get_by_text("0.333 GPU is between two steps of 0.01. Enter 0.33").wait_for()
+    assert actions.get_by_role("button", name="Resize").is_disabled(), "nothing that can be had is asked for yet"
+    share.fill("0.33")
+    actions.get_by_role("alert").wait_for(state="detached")
+    assert actions.get_by_role("button", name="Resize").is_enabled()
+
+
 def test_a_refusal_is_said_beside_the_button(a_panel: ScriptedPanel, actions: Locator) -> None:
     a_panel.script.refusal = (409, "asked 0.9 GPU; 0.5 of GPU 0 is promised to others; ask for 0.5 or less")
     actions.get_by_role("spinbutton", name="GPU share").fill("0.9")
@@ -73,7 +90,7 @@ def test_a_refusal_is_said_beside_the_button(a_panel: ScriptedPanel, actions: Lo
 
 
 def test_a_change_that_waits_is_given_up(a_panel: ScriptedPanel, actions: Locator) -> None:
-    waiting = {"state": "pending", "reason": "waiting to grow to 0.5 GPU", "position": 2, **_SIZE}
+    waiting = {"state": "pending", "reason": "Needs 0.25 GPU more; none is free on gpu0", "position": 2, **_SIZE}
     a_panel.script.body["kernels"][0]["resize"] = waiting
     actions.get_by_text("Waits to become 0.5 GPU: position 2.").wait_for()
     actions.get_by_role("button", name="Give Up").click()
@@ -115,3 +132,16 @@ def test_restart_and_shut_down_are_confirmed_first(a_panel: ScriptedPanel, actio
         dialog.get_by_role("button", name="Cancel").click()
         dialog.wait_for(state="detached")
     assert a_panel.script.asked == []
+
+
+def test_a_kernel_that_waits_has_no_variables_to_lose_when_it_is_given_up(
+    a_panel: ScriptedPanel, actions: Locator
+) -> None:
+    a_panel.script.body["kernels"][0].update(state="pending", queue_position=1, queue_length=1, devices=[])
+    actions.get_by_role("button", name="Restart…", disabled=True).wait_for()
+    actions.get_by_role("button", name="Shut Down…").click()
+    dialog = a_panel.lab.page.get_by_role("dialog")
+    dialog.get_by_text("train.ipynb is queued for a GPU and has not started. It loses its place").wait_for()
+    assert "variables" not in dialog.inner_text()
+    dialog.get_by_role("button", name="Cancel").click()
+    dialog.wait_for(state="detached")

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 if TYPE_CHECKING:
-    from tests.labextension.lab_page import StatusScript
+    from tests.labextension.status_script import StatusScript
 else:
-    from lab_page import StatusScript
+    from status_script import StatusScript
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 

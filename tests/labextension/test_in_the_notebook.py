@@ -6,7 +6,6 @@ import json
 import re
 import urllib.request
 import uuid
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,19 +24,6 @@ pytestmark = pytest.mark.browser
 
 _HOLD_HALF_A_GIB = hold(512)
 _OPEN = "([path, name]) => jupyterapp.commands.execute('docmanager:open', {path, kernel: {name}}).then(() => null)"
-
-
-@pytest.fixture
-def an_empty_lab(an_aliquot_lab: LabProcess) -> Iterator[LabProcess]:
-    """No kernel holds a part of the GPU when a test begins, nor after it."""
-    an_aliquot_lab.end_kernels()
-    yield an_aliquot_lab
-    an_aliquot_lab.end_kernels()
-
-
-@pytest.fixture
-def a_real_lab(an_empty_lab: LabProcess, a_page: Page) -> LabPage:
-    return LabPage(a_page).open(an_empty_lab.lab_url)
 
 
 def _a_notebook(lab: LabProcess, *sources: str) -> str:
@@ -67,9 +53,9 @@ def _end_kernel(lab: LabProcess, kernel_id: str) -> None:
     _asked(lab, f"api/kernels/{kernel_id}", method="DELETE")
 
 
-def test_a_kernel_is_seen_swapped_and_woken_from_its_notebook(an_empty_lab: LabProcess, a_real_lab: LabPage) -> None:
+def test_a_kernel_is_seen_swapped_and_woken_from_its_notebook(an_aliquot_lab: LabProcess, a_real_lab: LabPage) -> None:
     page = a_real_lab.page
-    path = _a_notebook(an_empty_lab, _HOLD_HALF_A_GIB, "print('next')")
+    path = _a_notebook(an_aliquot_lab, _HOLD_HALF_A_GIB, "print('next')")
     a_real_lab.open_notebook(path, "python3.gpu-0.25")
     line = _line(page)
     a_real_lab.start_command("notebook:run-cell-and-select-next")
@@ -82,6 +68,7 @@ def test_a_kernel_is_seen_swapped_and_woken_from_its_notebook(an_empty_lab: LabP
     page.wait_for_function("() => document.activeElement.closest('.aliquot-Popover') !== null")
     window.get_by_role("button", name="Swap Out Now").click()
     line.get_by_text("· swapped").wait_for()
+    window.locator(".aliquot-mod-mine-swapped").wait_for()
     page.keyboard.press("Escape")
     window.wait_for(state="detached")
     page.wait_for_function("() => document.activeElement.closest('.aliquot-KernelItem') !== null")
@@ -92,20 +79,39 @@ def test_a_kernel_is_seen_swapped_and_woken_from_its_notebook(an_empty_lab: LabP
     assert a_real_lab.errors == []
 
 
-def test_a_cell_of_a_kernel_in_the_queue_says_for_what_it_waits(an_empty_lab: LabProcess, a_real_lab: LabPage) -> None:
+def test_a_cell_that_finds_no_device_in_a_kernel_without_a_size_is_told_to_choose_one(
+    an_aliquot_lab: LabProcess, a_real_lab: LabPage
+) -> None:
     page = a_real_lab.page
-    neighbour = _start_kernel(an_empty_lab, "python3.gpu-1")
-    path = _a_notebook(an_empty_lab, "print('it', 'ran')", "print('this', 'too')")
+    path = _a_notebook(an_aliquot_lab, "raise RuntimeError('No CUDA GPUs are available')")
+    a_real_lab.open_notebook(path, "python3")
+    _line(page).get_by_text("No GPU").wait_for()
+    a_real_lab.start_command("notebook:run-cell")
+    toast = page.locator(
+        ".Toastify__toast", has_text=f"The kernel of {path} has no GPU: it was started without a size."
+    )
+    toast.get_by_role("button", name="Choose a Size").click()
+    page.get_by_role("dialog").get_by_role("radio", name=re.compile("^0.25 GPU")).first.wait_for()
+    page.keyboard.press("Escape")
+    assert a_real_lab.errors == []
+
+
+def test_a_cell_of_a_kernel_in_the_queue_says_for_what_it_waits(
+    an_aliquot_lab: LabProcess, a_real_lab: LabPage
+) -> None:
+    page = a_real_lab.page
+    neighbour = _start_kernel(an_aliquot_lab, "python3.gpu-1")
+    path = _a_notebook(an_aliquot_lab, "print('it', 'ran')", "print('this', 'too')")
     page.evaluate(_OPEN, [path, "python3.gpu-0.5"])
     _line(page).get_by_text("0.5 GPU · waits: next").wait_for()
     a_real_lab.start_command("notebook:run-all-cells")
     badges = page.locator(".jp-CodeCell .aliquot-CellBadge")
     badges.get_by_text("waits for a GPU: next in the queue").first.wait_for()
-    badges.get_by_text("0 free on gpu0").first.wait_for()
+    badges.get_by_text("none is free").first.wait_for()
     badges.nth(1).wait_for(state="attached")  # hidden while the cell is queued behind another
     assert badges.count() == 2
     page.locator(".jp-NotebookPanel").get_by_role("status").get_by_text("The cell waits for a GPU").wait_for()
-    _end_kernel(an_empty_lab, neighbour)
+    _end_kernel(an_aliquot_lab, neighbour)
     page.locator(".jp-OutputArea-output", has_text="this too").wait_for()
     badges.first.wait_for(state="detached")
     assert badges.count() == 0

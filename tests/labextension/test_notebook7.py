@@ -34,7 +34,9 @@ def test_a_notebook_gets_the_size_that_its_metadata_names_and_another_that_is_pi
     for theme in notebook.in_both_themes():
         assert notebook.violations(".aliquot-KernelItem") == [], theme
         assert notebook.violations(".aliquot-Popover") == [], theme
-    a_page.keyboard.press("Escape")
+    a_page.get_by_role("dialog", name="GPU of").get_by_role("button", name="Show all GPU kernels").click()
+    a_page.get_by_role("list", name="GPU kernels").get_by_text(path).wait_for()
+    assert a_page.get_by_role("dialog", name="GPU of").count() == 0, "it would stand where its button is no more"
 
     notebook.start_command("notebook:change-kernel")
     dialog = a_page.locator(".jp-Dialog")

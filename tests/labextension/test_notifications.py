@@ -11,9 +11,10 @@ from started import stopped
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
 
-    from tests.labextension.lab_page import LabPage, StatusScript
+    from tests.labextension.lab_page import LabPage
     from tests.labextension.lab_process import LabProcess
     from tests.labextension.server_processes import an_empty_notebook
+    from tests.labextension.status_script import StatusScript
 else:
     from lab_page import LabPage
     from server_processes import an_empty_notebook
@@ -60,7 +61,7 @@ def test_memory_that_was_not_enough_is_told_with_a_size_that_is(
     a_scripted_lab.show_panel()
     short = toast.filter(has_text="train.ipynb ran out of its GPU memory: it has 4.0 GiB, and needed at least 6.2 GiB.")
     short.get_by_text("With 0.5 GPU: queued behind 1").wait_for()
-    short.get_by_role("button", name="Change to 0.5 GPU").click()
+    short.get_by_role("button", name="Queue for 0.5 GPU").click()
     toast.get_by_text("train.ipynb waits for 0.5 GPU: waits for 4 GiB").wait_for()
     assert asked == [("PATCH", {"gpus": 0.5, "memory": None, "class": "production"})]
 
@@ -74,6 +75,34 @@ def test_memory_that_was_not_enough_is_told_with_a_size_that_is(
     with page.expect_request(lambda request: request.method == "POST" and "/api/sessions" in request.url) as started:
         told.get_by_role("button", name="Restart at 0.5 GPU").click()
     assert json.loads(started.value.post_data or "null")["kernel"]["name"] == "python3.gpu-0.5"
+
+
+_END_BY_TIME = "toast => toast.getAnimations({ subtree: true }).forEach(animation => animation.finish())"
+
+
+def test_good_news_leaves_by_itself_and_when_its_notebook_is_opened(
+    a_plain_lab: LabProcess, a_script: StatusScript, a_scripted_lab: LabPage
+) -> None:
+    page = a_scripted_lab.page
+    path = an_empty_notebook(a_plain_lab.notebooks, "served.ipynb", "python3")
+    waits = {"reason": "others have their turn", "seconds": 40.0, "before": 0, "expected_seconds": 8.0}
+    residency = {**a_script.a_kernel()["residency"], "state": "swapped", "waits": waits}
+    toast = page.locator(".Toastify__toast", has_text="served.ipynb has its GPU now.")
+
+    def serve() -> None:
+        a_script.body["kernels"] = [a_script.a_kernel(label=path, state="waking", residency=residency)]
+        with page.expect_response(lambda answer: "/aliquot/api/status" in answer.url):
+            a_script.tell(kernel_id="k-1", label=path, state="waking", waits=waits)
+        a_script.body["kernels"] = [a_script.a_kernel(label=path)]
+        a_script.tell(kernel_id="k-1", label=path, state="resident")
+        toast.wait_for()
+
+    serve()
+    toast.evaluate(_END_BY_TIME)  # as after its twenty seconds
+    toast.wait_for(state="detached")
+    serve()
+    a_scripted_lab.start_command("docmanager:open", path=path)
+    toast.wait_for(state="detached")
 
 
 _SEND = """() => {

@@ -88,8 +88,13 @@ def test_a_kernel_says_where_its_memory_is(a_panel: ScriptedPanel) -> None:
     kernel.update(state="waking", reason="waiting 2 s for GPU memory: others have their turn; 1 before it")
     kernel["residency"]["moving"] = {"done_bytes": GIB, "total_bytes": 3 * GIB}
     size = {"gpus": 0.5, "memory_limit_bytes": None, "workload_class": "production", "since": "2026-01-01T00:00:00Z"}
-    kernel["resize"] = {"state": "pending", "reason": "waiting to grow to 0.5 GPU", "position": 2, **size}
-    told = ["waking", "others have their turn", "resize waits: position 2", "waiting to grow to 0.5 GPU"]
+    kernel["resize"] = {
+        "state": "pending",
+        "reason": "Needs 0.25 GPU more; none is free on gpu0",
+        "position": 2,
+        **size,
+    }
+    told = ["waking", "others have their turn", "resize waits: position 2", "Needs 0.25 GPU more; none is free on gpu0"]
     for want in [*told, "coming back: 1.0 of 3.0 GiB"]:
         _kernels(a_panel).get_by_text(want).first.wait_for()
     a_panel.shown.get_by_text("Mine is at position 2.").wait_for()
@@ -104,11 +109,17 @@ def test_software_gpu_names_its_limits_and_a_real_one_has_none(a_panel: Scripted
 
 def test_kernels_come_wait_and_go_and_the_quota_is_told(a_panel: ScriptedPanel) -> None:
     script = a_panel.script
-    pending: dict[str, Any] = {"state": "pending", "queue_position": 2, "reason": "0.25 GPU is free now", "devices": []}
+    pending: dict[str, Any] = {
+        "state": "pending",
+        "queue_position": 2,
+        "queue_length": 2,
+        "reason": "0.25 GPU is free now",
+        "devices": [],
+    }
     script.body["kernels"].append(script.a_kernel(id="k-2", label="", gpus=2.5, **pending))
     script.body["queue"]["length"] = 2
     script.body["user"]["quota"] = {"gpus": 3, "held_gpus": 2.75, "left_gpus": 0.25}
-    for want in ["python3.gpu-0.25", "2.5 GPUs", "waiting: position 2", "0.25 GPU is free now"]:
+    for want in ["python3.gpu-0.25", "2.5 GPUs", "waiting: position 2 of 2", "0.25 GPU is free now"]:
         a_panel.shown.get_by_text(want, exact=True).wait_for()
     a_panel.shown.get_by_text("2 kernels wait for room. Mine is at position 2.").wait_for()
     a_panel.shown.get_by_text("My quota: 2.75 of 3 GPU held, 0.25 left").wait_for()
@@ -212,7 +223,7 @@ def test_gpu_time_is_said_with_what_holds_it_back(a_panel: ScriptedPanel) -> Non
     for want in ("stretch 1.03×", "throttled 3.3 s", "delays production by 2.0 ms at most", "peak 2.5 GiB"):
         _kernels(a_panel).get_by_text(want).wait_for()
     _kernels(a_panel).get_by_text("host memory locked: 1.0 of 2.0 GiB").wait_for()
-    _kernels(a_panel).get_by_text("beside its limit, for contexts: 512.0 MiB").wait_for()
+    _kernels(a_panel).get_by_text("GPU contexts, not counted in its memory limit: 512.0 MiB").wait_for()
     folded.click()
 
 
@@ -243,6 +254,45 @@ def test_many_devices_are_a_line_each_that_opens(a_panel: ScriptedPanel) -> None
     fifth.locator("summary").press("Enter")
     fifth.get_by_text("3.1 of 16.0 GiB used").wait_for()
     assert _devices(a_panel).nth(6).get_by_text("3.1 of 16.0 GiB used").count() == 0
+
+
+def test_notebooks_of_one_name_are_told_apart_by_their_folders(a_panel: ScriptedPanel) -> None:
+    script = a_panel.script
+    labels = ["a/b/spin.ipynb", "spin.ipynb", "alone/other.ipynb"]
+    script.body["kernels"] = [script.a_kernel(id=f"k-{n}", label=label) for n, label in enumerate(labels)]
+    for want in ("spin.ipynb in a/b", "spin.ipynb in /", "other.ipynb"):
+        _kernels(a_panel).get_by_text(want, exact=True).wait_for()
+
+
+def test_the_actions_of_the_last_kernel_come_into_sight(a_panel: ScriptedPanel) -> None:
+    script, page = a_panel.script, a_panel.lab.page
+    script.body["kernels"] = [script.a_kernel(id=f"k-{n}", label=f"{n}.ipynb") for n in range(20)]
+    last = a_panel.shown.get_by_role("button", name="Actions and details of 19.ipynb")
+    last.click()
+    page.wait_for_function(_ENDS_IN_SIGHT)
+    last.click()
+
+
+_ENDS_IN_SIGHT = """() => {
+    const folded = document.querySelector('[data-kernel="k-19"] .aliquot-Item-folded:not([hidden])');
+    if (!folded) return false;
+    const { left, bottom } = folded.lastElementChild.getBoundingClientRect();
+    return folded.contains(document.elementFromPoint(left + 5, bottom - 5));
+}"""
+
+
+def test_no_line_of_the_devices_is_cut_when_a_notice_comes(a_panel: ScriptedPanel) -> None:
+    is_whole = """() => {
+        const [devices, kernels] = document.querySelectorAll('.aliquot-Section');
+        const end = kernels.parentElement.getBoundingClientRect().bottom;
+        return devices.clientHeight > 0 && devices.scrollHeight <= devices.clientHeight
+            && kernels.getBoundingClientRect().bottom <= end + 1;
+    }"""
+    page = a_panel.lab.page
+    page.wait_for_function(is_whole)
+    a_panel.script.body["node"]["message"] = "The node's own words, which take several lines of the sidebar. " * 4
+    a_panel.shown.get_by_text("The node's own words").wait_for()
+    page.wait_for_function(is_whole, timeout=10_000)
 
 
 def test_axe_finds_nothing_in_either_theme(a_panel: ScriptedPanel) -> None:

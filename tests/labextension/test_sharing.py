@@ -80,6 +80,31 @@ def test_a_kernel_is_shared_by_keyboard_and_taken_back(
         assert a_panel.lab.violations(".aliquot-ShareDialog .jp-Dialog-content") == [], theme
 
 
+def test_the_focus_stays_in_the_dialog_after_a_share_and_escape_closes_it(
+    a_panel: ScriptedPanel, shares: ShareScript
+) -> None:
+    page = a_panel.lab.page
+    folded = a_panel.shown.get_by_role("button", name="Actions and details of train.ipynb")
+    folded.click()
+    a_panel.shown.get_by_role("button", name="Share…").click()
+    dialog = page.get_by_role("dialog").filter(has_text="Share train.ipynb")
+    name = dialog.get_by_role("textbox", name="Name of the user")
+    name.fill("bob")
+    button = dialog.get_by_role("button", name="Share", exact=True)
+    button.click()
+    dialog.get_by_role("status").get_by_text("Shared with bob: read-only.").wait_for()
+    _eventually(a_panel, lambda: name.evaluate("field => field === document.activeElement"), "the field has the focus")
+    name.fill("eve")
+    shares.refusal = (409, "Requested to share a kernel with user 'eve', but this server has one user.")
+    button.click()
+    dialog.get_by_role("alert").get_by_text("this server has one user").wait_for()
+    assert button.evaluate("node => node === document.activeElement"), "after a refusal it is where it was"
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+    folded.click()
+    a_panel.lab.errors.clear()  # the browser writes each refusal into its console
+
+
 def test_a_refusal_to_share_is_said_in_the_dialog_and_what_was_typed_stays(
     a_panel: ScriptedPanel, dialog: Locator, shares: ShareScript
 ) -> None:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
     from tests.labextension.gpu_cells import hold
     from tests.labextension.lab_page import LabPage
     from tests.labextension.lab_process import LabProcess
@@ -24,12 +22,6 @@ _HOLD_HALF_A_GIB = hold(512)
 
 
 @pytest.fixture
-def a_real_lab(an_aliquot_lab: LabProcess, a_page: Page) -> LabPage:
-    """Lab in the browser on a server with Aliquot, opened."""
-    return LabPage(a_page).open(an_aliquot_lab.lab_url)
-
-
-@pytest.fixture
 def a_notebook(an_aliquot_lab: LabProcess) -> str:
     """The path of a notebook whose one cell holds 512 MiB of GPU memory."""
     path = f"holds-{uuid.uuid4().hex[:8]}.ipynb"
@@ -39,11 +31,23 @@ def a_notebook(an_aliquot_lab: LabProcess) -> str:
     return path
 
 
+_BROKEN_SIZES = """() => [...document.querySelectorAll('.jp-LauncherCard-label p')].flatMap(label => {
+    const size = label.textContent.match(/[0-9.]+ GPU/);
+    if (!size) return [];
+    const range = document.createRange();
+    range.setStart(label.firstChild, size.index);
+    range.setEnd(label.firstChild, size.index + size[0].length);
+    const lines = new Set([...range.getClientRects()].map(line => line.top));
+    return lines.size > 1 ? [label.textContent] : [];
+})"""
+
+
 def test_launcher_offers_the_sizes(a_real_lab: LabPage) -> None:
     page = a_real_lab.page
     page.locator(".jp-LauncherCard", has_text="0.25 GPU").first.wait_for()
     for want in ["0.25 GPU", "0.5 GPU", "1 GPU"]:
         assert page.locator(".jp-LauncherCard", has_text=f"· {want}").count() >= 2  # a notebook's and a console's
+    assert page.evaluate(_BROKEN_SIZES) == [], "each size stands on one line"
     page.locator(".jp-LauncherCard", has_text="0.25 GPU").first.click()
     page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for()
     assert a_real_lab.errors == []
@@ -62,6 +66,30 @@ def test_cell_in_a_sized_kernel_moves_the_bar(a_real_lab: LabPage, a_notebook: s
     a_real_lab.start_command("kernelmenu:shutdown")
     kernel.wait_for(state="detached")
     assert a_real_lab.errors == []
+
+
+def test_a_reload_starts_no_kernel_that_was_shut_down_until_a_cell_is_run(a_real_lab: LabPage, a_notebook: str) -> None:
+    page, tab = a_real_lab.page, a_real_lab.page.get_by_role("tab", name=a_notebook)
+    page.on("dialog", lambda dialog: dialog.accept())  # leaving a notebook that is not saved
+    panel = a_real_lab.show_panel()
+    kernel = panel.get_by_role("list", name="GPU kernels").get_by_role("listitem").filter(has_text=a_notebook)
+    a_real_lab.open_notebook(a_notebook, "python3.gpu-0.25")
+    kernel.get_by_text("0.25 GPU").wait_for()
+    a_real_lab.finish_command("docmanager:save")
+    a_real_lab.start_command("kernelmenu:shutdown")
+    kernel.wait_for(state="detached")
+    page.wait_for_load_state("networkidle")  # the layout is saved, too
+    a_real_lab.reload()
+    tab.first.wait_for()
+    told = page.locator(".Toastify__toast", has_text=f"{a_notebook} has no kernel: the kernel was ended by its owner")
+    told.wait_for()
+    page.locator("#jp-main-statusbar").get_by_text("No Kernel").wait_for()
+    assert kernel.count() == 0
+    a_real_lab.start_command("notebook:run-all-cells")
+    page.locator(".jp-OutputArea-output", has_text="held!").wait_for()
+    kernel.get_by_text("0.25 GPU").wait_for()
+    a_real_lab.start_command("kernelmenu:shutdown")
+    kernel.wait_for(state="detached")
 
 
 def test_a_kernel_in_the_panel_leads_to_its_notebook(a_real_lab: LabPage, a_notebook: str) -> None:

@@ -1,4 +1,4 @@
-// Cells that wait for their kernel's GPU say so, and why, in every notebook.
+// Cells that wait for their kernel's GPU say so, why, and what can be done about it, in every notebook.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
@@ -15,14 +15,15 @@ export const cellWaits: JupyterFrontEndPlugin<void> = {
   requires: [IGpuKernels, INotebookTracker],
   optional: [ITranslator],
   activate: (
-    _app: JupyterFrontEnd,
-    { model }: IGpuKernels,
+    { commands }: JupyterFrontEnd,
+    { model, client }: IGpuKernels,
     notebooks: INotebookTracker,
     translator: ITranslator | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
     // Each disposes of itself with its notebook.
-    const mark = (panel: NotebookPanel): CellBadges => new CellBadges(panel, model, trans);
+    const mark = (panel: NotebookPanel): CellBadges => 
+      new CellBadges(panel, { model, client, commands, trans });
     notebooks.forEach(mark);
     notebooks.widgetAdded.connect((_, panel) => mark(panel));
   }

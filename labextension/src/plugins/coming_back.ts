@@ -62,8 +62,11 @@ class Follower {
 
   private _onKernelChanged(
     _: ISessionContext,
-    { newValue }: IChangedArgs<Kernel.IKernelConnection | null, Kernel.IKernelConnection | null, 'kernel'>
+    { oldValue, newValue }: IChangedArgs<Kernel.IKernelConnection | null, Kernel.IKernelConnection | null, 'kernel'>
   ): void {
+    if (newValue !== null && newValue === oldValue) {
+      return; // another name for the same kernel: what runs there goes on
+    }
     this._leave();
     this._come(newValue);
   }

@@ -106,7 +106,11 @@ async function restart(
 
 /** Its session goes with it, so that documents that show it know. */
 async function shutDown(app: JupyterFrontEnd, kernel: IKernel, trans: TranslationBundle): Promise<void> {
-  const body = trans.__('Do you want to shut down the kernel of %1? All variables will be lost.', kernelTitle(kernel));
+  const title = kernelTitle(kernel);
+  const isQueued = kernel.state === 'pending';
+  const body = isQueued
+    ? trans.__('%1 is queued for a GPU and has not started. It loses its place in the queue.', title)
+    : trans.__('Do you want to shut down the kernel of %1? All variables will be lost.', title);
   if (!(await isConfirmed(trans.__('Shut Down Kernel?'), body, trans.__('Shut Down')))) {
     return;
   }

@@ -59,6 +59,7 @@ export const notifications: JupyterFrontEndPlugin<void> = {
           restartAs: path(news.kernel) === null ? null : name => restartAs(app, news.kernel.label, name)
         })
     });
+    app.shell.currentChanged?.connect(() => announcer.see());
     if (notebooks) {
       followComms(notebooks, announcer, trans);
     }

@@ -2,6 +2,7 @@
 
 import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISessionContext, ISessionContextDialogs } from '@jupyterlab/apputils';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { IStatusBar } from '@jupyterlab/statusbar';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { ISignal, Signal } from '@lumino/signaling';
@@ -22,20 +23,21 @@ export const statusBar: JupyterFrontEndPlugin<void> = {
   description: 'Shows the GPU of the current kernel in the status bar.',
   autoStart: true,
   requires: [IGpuKernels],
-  optional: [IStatusBar, ILabShell, ISessionContextDialogs, ITranslator],
+  optional: [IStatusBar, ILabShell, ISessionContextDialogs, INotebookTracker, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     { model, client }: IGpuKernels,
     bar: IStatusBar | null,
     shell: ILabShell | null,
     dialogs: ISessionContextDialogs | null,
+    notebooks: INotebookTracker | null,
     translator: ITranslator | null
   ): void => {
     if (bar === null || shell === null) {
       return; // Notebook 7 has neither
     }
     const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    const popovers = new KernelPopovers({ model, client, commands: app.commands, trans, dialogs });
+    const popovers = new KernelPopovers({ model, client, commands: app.commands, trans, dialogs, notebooks });
     const item = new KernelItem({ model, trans, place: 'status-bar', press: item => popovers.press(item) });
     const inFront = new KernelInFront(model, item);
     shell.currentChanged.connect((_, { newValue }) => inFront.follow(newValue));

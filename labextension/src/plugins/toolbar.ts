@@ -2,6 +2,7 @@
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISessionContext, ISessionContextDialogs, IToolbarWidgetRegistry } from '@jupyterlab/apputils';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
@@ -24,16 +25,17 @@ export const toolbar: JupyterFrontEndPlugin<void> = {
   description: 'Shows the GPU of the kernel in the toolbar of notebooks and consoles.',
   autoStart: true,
   requires: [IGpuKernels, IToolbarWidgetRegistry],
-  optional: [ISessionContextDialogs, ITranslator],
+  optional: [ISessionContextDialogs, INotebookTracker, ITranslator],
   activate: (
     app: JupyterFrontEnd,
     { model, client }: IGpuKernels,
     registry: IToolbarWidgetRegistry,
     dialogs: ISessionContextDialogs | null,
+    notebooks: INotebookTracker | null,
     translator: ITranslator | null
   ): void => {
     const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    const popovers = new KernelPopovers({ model, client, commands: app.commands, trans, dialogs });
+    const popovers = new KernelPopovers({ model, client, commands: app.commands, trans, dialogs, notebooks });
     const press = (item: KernelItem): void => popovers.press(item);
     const make = ({ sessionContext }: IWithSession): KernelItem => {
       const attached = new AttachedKernel(model, sessionContext);

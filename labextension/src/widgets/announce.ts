@@ -13,6 +13,8 @@ import { IKernel, IKernelEvent, IStatus } from '../tokens';
 const MOST_AT_ONCE = 3;
 /** Memory that is lent is taken back often: once in so long is told of each kernel. */
 const RECLAIM_PAUSE_MS = 600000;
+/** Good news does not lie over the notebook for long. */
+const SERVED_MS = 20000;
 
 /** What is said of one piece of news, and what can be done about it. */
 export interface IAnnouncement {
@@ -40,6 +42,16 @@ export class Announcer {
 
   /** Whether anything is told; while it is not, nothing counts as told. */
   isEnabled = false;
+
+  /** Called when another widget is in front: good news of a kernel whose notebook is seen is no news. */
+  see(): void {
+    for (const [id, kernel] of [...this._served]) {
+      if (this._options.isShown(kernel)) {
+        Notification.dismiss(id);
+        this._served.delete(id);
+      }
+    }
+  }
 
   private _look(): void {
     const { model, reader, isShown } = this._options;
@@ -75,7 +87,9 @@ export class Announcer {
       const message = trans.__('%1 was started again, without its variables: %2', title, news.ending.message);
       Notification.warning(message, { autoClose: false });
     } else if (news.kind === 'served') {
-      Notification.success(trans.__('%1 has its GPU now.', title), { autoClose: false, actions: this._toNotebook(news.kernel) });
+      const message = trans.__('%1 has its GPU now.', title);
+      const options = { autoClose: SERVED_MS, actions: this._toNotebook(news.kernel) };
+      this._served.set(Notification.success(message, options), news.kernel);
     } else if (news.kind === 'shared') {
       this._tellOfShare(news.kernel, this._ofShare(news.kernel), this._toShared(news.kernel));
     } else if (news.kind === 'unshared') {
@@ -107,7 +121,7 @@ export class Announcer {
     if (kind === 'soon' || kind === 'short') {
       this._warn(message, [this._toPanel()], all);
     } else {
-      const options = { autoClose: false, actions: [this._toPanel()] } as const;
+      const options = { autoClose: kind === 'served' ? SERVED_MS : false, actions: [this._toPanel()] } as const;
       const look = kind === 'served' ? 'success' : kind === 'shared' || kind === 'unshared' ? 'info' : 'warning';
       Notification.emit(message, look, { ...options, actions: [...options.actions] });
     }
@@ -192,6 +206,8 @@ export class Announcer {
     return open(kernel) ? [{ label: trans.__('Open its notebook'), callback: () => open(kernel)?.() }] : [];
   }
 
+  /** Of one kernel each. */
+  private readonly _served = new Map<string, IKernel>();
   private readonly _standing = new Map<string, readonly string[]>();
   /** The last notification about each kernel of others. */
   private readonly _shares = new Map<string, string>();

@@ -1,24 +1,25 @@
-// The badges of one notebook: on the cells that run while its kernel waits. Says it once to screen readers, not each second.
+// The badges of one notebook: on the cells that run while its kernel waits, with the ways out below the first. Says it
+// once to screen readers, not each second.
 
-import { Cell, CodeCell, ICellModel } from '@jupyterlab/cells';
+import { CodeCell, ICellModel } from '@jupyterlab/cells';
 import { Notebook, NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
-import { TranslationBundle } from '@jupyterlab/translation';
 import { IDisposable } from '@lumino/disposable';
 import { Signal } from '@lumino/signaling';
 
 import { AttachedKernel } from '../attached_kernel';
-import { GpuKernelsModel } from '../model';
 import { IWait, waitOf, WaitTeller } from '../waits';
 import { CellBadge } from './cell_badge';
+import { isRunning } from './waiting_cells';
+import { CellWays, ICellWaysOptions } from './ways_out_item';
 
 export class CellBadges implements IDisposable {
   constructor(
     private readonly _panel: NotebookPanel,
-    private readonly _model: GpuKernelsModel,
-    private readonly _trans: TranslationBundle
+    private readonly _options: ICellWaysOptions
   ) {
-    this._attached = new AttachedKernel(_model, _panel.sessionContext);
-    this._teller = new WaitTeller(_trans);
+    this._attached = new AttachedKernel(_options.model, _panel.sessionContext);
+    this._teller = new WaitTeller(_options.trans);
+    this._ways = new CellWays(_panel, _options);
     this._live.className = 'aliquot-Live';
     this._live.setAttribute('role', 'status');
     _panel.node.append(this._live);
@@ -42,6 +43,7 @@ export class CellBadges implements IDisposable {
     clearTimeout(this._timer);
     this._watch?.dispose();
     this._attached.dispose();
+    this._ways.dispose();
     this._badges.forEach(badge => badge.dispose());
     this._live.remove();
     Signal.clearData(this);
@@ -57,9 +59,11 @@ export class CellBadges implements IDisposable {
     if (this._isDisposed) {
       return;
     }
-    const wait = waitOf(this._attached.kernel, this._trans);
+    const wait = waitOf(this._attached.kernel, this._options.trans);
     const cells = wait === null ? [] : this._runningCells();
     this._show(cells, wait);
+    const [first] = cells;
+    this._ways.follow(first === undefined ? null : (this._badges.get(first) ?? null));
     this._say(cells.length > 0 ? wait : null);
     this._follow(cells.length > 0);
   }
@@ -117,7 +121,7 @@ export class CellBadges implements IDisposable {
   /** Asks for figures while there are badges that somebody sees. */
   private _follow(isWaiting: boolean): void {
     if (isWaiting && this._panel.isVisible) {
-      this._watch ??= this._model.watch();
+      this._watch ??= this._options.model.watch();
     } else {
       this._watch?.dispose();
       this._watch = null;
@@ -150,12 +154,9 @@ export class CellBadges implements IDisposable {
   private readonly _unseen = new WeakSet<CodeCell>();
   private readonly _live = document.createElement('div');
   private readonly _teller: WaitTeller;
+  private readonly _ways: CellWays;
   private _order: CodeCell[] = [];
   private _timer = 0;
   private _watch: IDisposable | null = null;
   private _isDisposed = false;
-}
-
-function isRunning(cell: Cell): cell is CodeCell {
-  return cell instanceof CodeCell && cell.model.executionState === 'running';
 }

@@ -96,6 +96,7 @@ function Controls({ model, trans, download, figure, setFigure }: IControlsProps)
       >
         <option value="time">{trans.__('GPU time')}</option>
         <option value="memory">{trans.__('GPU memory')}</option>
+        <option value="copies">{trans.__('Host copies')}</option>
       </HTMLSelect>
       <span className="aliquot-History-space" />
       <Button className="jp-mod-styled" onClick={save} title={trans.__('The same figures, for table programs')}>

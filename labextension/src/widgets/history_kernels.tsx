@@ -36,12 +36,16 @@ export function KernelChart({ history, figure, trans, colours }: IProps): JSX.El
   }, [layers, known]);
   const format = (value: number): string =>
     figure === 'time' ? trans.__('%1 GPU', formatShare(value)) : formatBytes(value);
-  const title = figure === 'time' ? trans.__('GPU time of kernels') : trans.__('GPU memory of kernels');
+  const title = titleOf(figure, trans);
   if (layers.length === 0) {
     return (
       <>
         <h2>{title}</h2>
-        <p className="aliquot-History-note">{trans.__('No kernel used a GPU in this time.')}</p>
+        <p className="aliquot-History-note">
+          {figure === 'copies'
+            ? trans.__('No kernel was swapped out in this time.')
+            : trans.__('No kernel used a GPU in this time.')}
+        </p>
       </>
     );
   }
@@ -61,7 +65,7 @@ export function KernelChart({ history, figure, trans, colours }: IProps): JSX.El
         moment={moment}
         onMoment={setMoment}
       />
-      <LayerTable {...{ history, layers, classes, moment, format, trans }} />
+      <LayerTable {...{ history, figure, layers, classes, moment, format, trans }} />
       {history.omitted > 0 && (
         <p className="aliquot-History-note">
           {trans._n(
@@ -109,6 +113,7 @@ function nameOf(layer: ILayer, trans: TranslationBundle): string {
 
 interface ITableProps {
   history: IHistory;
+  figure: HistoryFigure;
   layers: readonly ILayer[];
   classes: readonly string[];
   moment: number | null;
@@ -116,7 +121,7 @@ interface ITableProps {
   trans: TranslationBundle;
 }
 
-function LayerTable({ history, layers, classes, moment, format, trans }: ITableProps): JSX.Element {
+function LayerTable({ history, figure, layers, classes, moment, format, trans }: ITableProps): JSX.Element {
   const hasOwners = new Set(history.kernels.map(kernel => kernel.owner)).size > 1;
   return (
     <table>
@@ -128,9 +133,9 @@ function LayerTable({ history, layers, classes, moment, format, trans }: ITableP
               {trans.__('Owner')}
             </th>
           )}
-          <th scope="col">{moment === null ? trans.__('Now') : momentText(history, moment)}</th>
+          <th scope="col">{moment === null ? lastText(history, trans) : momentText(history, moment)}</th>
           <th scope="col">{trans.__('GPU time')}</th>
-          <th scope="col">{trans.__('Peak memory')}</th>
+          <th scope="col">{figure === 'copies' ? trans.__('Peak host copy') : trans.__('Peak GPU memory')}</th>
         </tr>
       </thead>
       <tbody>
@@ -153,6 +158,22 @@ function LayerTable({ history, layers, classes, moment, format, trans }: ITableP
       </tbody>
     </table>
   );
+}
+
+/** What the last step is called: a mean over minutes is not what is there now. */
+function lastText({ step_seconds: seconds }: IHistory, trans: TranslationBundle): string {
+  return seconds < 60 ? trans.__('Now') : trans.__('Last %1', formatSeconds(seconds));
+}
+
+function titleOf(figure: HistoryFigure, trans: TranslationBundle): string {
+  switch (figure) {
+    case 'time':
+      return trans.__('GPU time of kernels');
+    case 'memory':
+      return trans.__('GPU memory of kernels');
+    case 'copies':
+      return trans.__('Host copies of kernels');
+  }
 }
 
 function valueText(value: number | null | undefined, format: (value: number) => string): string {

@@ -1,7 +1,7 @@
 // Lab's dialogs of a session, of which one is ours: a kernel is selected together with its size. Where the server offers
 // no sizes it is the stock dialog.
 
-import { Dialog, ISessionContext, SessionContextDialogs, showErrorMessage } from '@jupyterlab/apputils';
+import { Dialog, ISessionContext, ISessionContextDialogs, SessionContextDialogs, showErrorMessage } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator } from '@jupyterlab/translation';
 
@@ -37,6 +37,16 @@ export class SizedDialogs extends SessionContextDialogs {
     if (!context.isDisposed && context.hasNoKernel) {
       // Else Lab goes on to say that one is on its way, and cells that were run wait for it.
       await context.shutdown();
+    }
+  }
+
+  /** The same, at the sizes of a new kernel. */
+  async selectSize(context: ISessionContext): Promise<void> {
+    this._wantsSize = true;
+    try {
+      await this.selectKernel(context);
+    } finally {
+      this._wantsSize = false;
     }
   }
 
@@ -92,6 +102,9 @@ export class SizedDialogs extends SessionContextDialogs {
     // The stock dialog's own words, in Lab's own translation.
     const stock = translator.load('jupyterlab');
     const selector = new KernelSelector({ context, known, client, model, translator, refusal, current });
+    if (this._wantsSize) {
+      selector.pickNew();
+    }
     const { autoStartDefault } = context.kernelPreference;
     const dialog = new Dialog<Selected>({
       title: stock.__('Select Kernel'),
@@ -134,4 +147,11 @@ export class SizedDialogs extends SessionContextDialogs {
     }
     await context.changeKernel(model);
   }
+
+  private _wantsSize = false;
+}
+
+/** By our own dialog at the sizes; by another one as it is. */
+export async function pickSize(dialogs: ISessionContextDialogs | null, context: ISessionContext): Promise<void> {
+  await (dialogs instanceof SizedDialogs ? dialogs.selectSize(context) : dialogs?.selectKernel(context));
 }

@@ -33,6 +33,8 @@ interface IKernelEntryProps {
   kernel: IKernel;
   tools: IKernelTools;
   isMine: boolean;
+  /** Told where another one's notebook has the same name; null elsewhere. */
+  folder: string | null;
   /** Whether it matters on which device it is. */
   showsDevice: boolean;
 }
@@ -43,6 +45,12 @@ export const KernelEntry = React.memo(function KernelEntry(props: IKernelEntryPr
   const { trans } = tools;
   const [isOpen, setOpen] = React.useState(false);
   const id = React.useId();
+  const folded = React.useRef<HTMLDivElement>(null);
+  React.useEffect(() => {
+    if (isOpen) {
+      folded.current?.scrollIntoView({ block: 'nearest' }); // of the last one it is below what is seen
+    }
+  }, [isOpen]);
   return (
     <li className="aliquot-Item" data-state={kernel.state} data-kernel={kernel.id}>
       <div className="aliquot-Item-head">
@@ -72,7 +80,7 @@ export const KernelEntry = React.memo(function KernelEntry(props: IKernelEntryPr
       {kernel.reason && <p className="aliquot-Item-line">{kernel.reason}</p>}
       {kernel.resize && <p className="aliquot-Item-line">{kernel.resize.reason}</p>}
       <KernelNotices kernel={kernel} isMine={isMine} trans={trans} keep={tools.keep} />
-      <div id={id} className="aliquot-Item-folded" hidden={!isOpen}>
+      <div id={id} ref={folded} className="aliquot-Item-folded" hidden={!isOpen}>
         {isOpen && <Folded kernel={kernel} tools={tools} />}
       </div>
     </li>
@@ -92,8 +100,9 @@ function Folded({ kernel, tools }: { kernel: IKernel; tools: IKernelTools }): JS
   );
 }
 
-function KernelTitle({ kernel, tools, isMine }: IKernelEntryProps): JSX.Element {
-  const title = kernelTitle(kernel);
+function KernelTitle({ kernel, tools, isMine, folder }: IKernelEntryProps): JSX.Element {
+  const name = kernelTitle(kernel);
+  const title = folder === null ? name : tools.trans.__('%1 in %2', name, folder);
   const hint = [kernel.label, kernel.name, kernel.id].filter(Boolean).join('\n');
   const canOpen = isMine && tools.commands.isEnabled(ACTION_COMMANDS.open, { kernelId: kernel.id });
   if (!canOpen) {
@@ -131,7 +140,7 @@ interface IFiguresProps {
   trans: TranslationBundle;
 }
 
-function MemoryBar({ kernel, trans }: IFiguresProps): JSX.Element {
+export function MemoryBar({ kernel, trans }: IFiguresProps): JSX.Element {
   const parts = kernelParts(kernel);
   const say = (bytes: number): string => formatLike(bytes, kernel.quota_bytes);
   const beyond = [

@@ -1,6 +1,7 @@
 // What a click on a kernel's line opens: its figures, what it waits for, and what may be asked of it. Live while open.
 
 import { ISessionContextDialogs } from '@jupyterlab/apputils';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import { CommandRegistry } from '@lumino/commands';
@@ -17,9 +18,12 @@ import { KernelActions } from './actions';
 import { PartsBar } from './bar';
 import { ComputeFigures } from './compute';
 import { Facts } from './facts';
+import { MemoryBar } from './kernel_entry';
+import { pickSize } from './kernel_dialogs';
 import { KernelItem } from './kernel_item';
 import { Popover } from './popover';
 import { residencyFacts } from './residency';
+import { WaysOut } from './ways_out';
 
 /** Opens at most one window at a time, for any number of items. */
 export class KernelPopovers {
@@ -34,7 +38,7 @@ export class KernelPopovers {
       return;
     }
     if (attached.kernel === null) {
-      void this._options.dialogs?.selectKernel(attached.session);
+      void pickSize(this._options.dialogs, attached.session);
     } else {
       this._open(item, attached, kernelTitle(attached.kernel));
     }
@@ -42,9 +46,9 @@ export class KernelPopovers {
 
   private _open(item: KernelItem, attached: AttachedKernel, title: string): void {
     const { model, trans } = this._options;
-    const body = ReactWidget.create(<KernelDetails {...this._options} attached={attached} />);
+    const body: ReactWidget = ReactWidget.create(<KernelDetails {...this._options} attached={attached} close={() => popover.close()} />);
     const label = trans.__('GPU of %1', title);
-    const popover = new Popover({ body, label, anchor: () => item.button, ready: () => body.renderPromise });
+    const popover: Popover = new Popover({ body, label, anchor: () => item.button, ready: () => body.renderPromise });
     const watch = model.watch();
     popover.disposed.connect(() => {
       watch.dispose();
@@ -72,11 +76,14 @@ export namespace KernelPopovers {
     trans: TranslationBundle;
     /** Lab's kernel picker, where there is one. */
     dialogs: ISessionContextDialogs | null;
+    /** To find the notebook whose kernel it is. */
+    notebooks: INotebookTracker | null;
   }
 }
 
 interface IDetailsProps extends KernelPopovers.IOptions {
   attached: AttachedKernel;
+  close: () => void;
 }
 
 function KernelDetails(props: IDetailsProps): JSX.Element {
@@ -87,7 +94,7 @@ function KernelDetails(props: IDetailsProps): JSX.Element {
   );
 }
 
-function Details({ attached, model, client, commands, trans }: IDetailsProps): JSX.Element {
+function Details({ attached, model, client, commands, trans, notebooks, close }: IDetailsProps): JSX.Element {
   const { kernel } = attached;
   const { status, problem } = model.state;
   if (!kernel || !status) {
@@ -95,6 +102,8 @@ function Details({ attached, model, client, commands, trans }: IDetailsProps): J
   }
   const wait = waitOf(kernel, trans);
   const reason = kernel.ending?.message ?? kernel.reason;
+  const { session } = attached;
+  const notebook = notebooks?.find(panel => panel.sessionContext === session) ?? null;
   return (
     <>
       <div className="aliquot-Popover-head">
@@ -106,13 +115,17 @@ function Details({ attached, model, client, commands, trans }: IDetailsProps): J
       {problem && <p className="aliquot-Popover-line">{trans.__('The server does not answer: these figures are old.')}</p>}
       <Figures kernel={kernel} trans={trans} />
       {wait && wait.kind !== 'asleep' && <Wait wait={wait} trans={trans} />}
-      {reason && reason !== wait?.why && <p className="aliquot-Popover-line">{reason}</p>}
+      {reason && !(wait?.why && reason.includes(wait.why)) && <p className="aliquot-Popover-line">{reason}</p>}
+      <WaysOut {...{ kernel, status, session, notebook, client, commands, trans }} />
       <KernelActions {...{ kernel, status, model, client, commands, trans }} withoutOpen />
       {commands.hasCommand(CommandIDs.show) && (
         <button
           type="button"
           className="aliquot-Popover-link"
-          onClick={() => void commands.execute(CommandIDs.show)}
+          onClick={() => {
+            close(); // what it opens moves the button away from here
+            void commands.execute(CommandIDs.show);
+          }}
         >
           {trans.__('Show all GPU kernels')}
         </button>
@@ -129,13 +142,7 @@ function Figures({ kernel, trans }: { kernel: IKernel; trans: TranslationBundle 
   const text = trans.__('%1 of %2 used, peak %3', used, quota, formatLike(kernel.peak_bytes, kernel.quota_bytes));
   return (
     <>
-      <PartsBar
-        label={trans.__('Memory of %1', kernelTitle(kernel))}
-        text={text}
-        value={kernel.used_bytes}
-        whole={kernel.quota_bytes}
-        parts={[{ kind: 'used', amount: kernel.used_bytes }]}
-      />
+      <MemoryBar kernel={kernel} trans={trans} />
       <p className="aliquot-Popover-line">{text}</p>
       <ComputeFigures kernel={kernel} trans={trans} />
       <Facts said={residencyFacts(kernel, trans)} />

@@ -11,6 +11,7 @@ import { KnownSpecs } from '../known_specs';
 import { GpuKernelsModel } from '../model';
 import { ISizeDraft } from '../resize_wish';
 import { ITarget, SizeChoice } from '../size_choice';
+import { SizeOutlooks } from '../size_outlooks';
 import { presetsOf, Refusal } from '../sizes';
 import { IWish, TRANSLATION_DOMAIN } from '../tokens';
 import { SizeForm } from './size_form';
@@ -50,16 +51,20 @@ export class KernelSelector extends Panel {
     const { known, client, model, translator, refusal } = _options;
     this.addClass('aliquot-KernelSelector');
     this._choice = new SizeChoice(known.sizes!, (wish, id) => client.outlook(wish, id, this._replacedId));
+    this._outlooks = new SizeOutlooks(known.sizes!, (sizes, id) => client.outlooks(sizes, id, this._replacedId));
+    this._choice.changed.connect(() => this._outlooks.follow(this._choice.target));
     const list = new Widget();
     list.node.append(...this._listNodes());
     this.addWidget(list);
     const trans = translator.load(TRANSLATION_DOMAIN);
     const isOwn = (): boolean => this._isOwnKernel;
-    const pickNew = (): void => this._pickNew();
-    this.addWidget(new SizeForm({ choice: this._choice, known, model, refusal, trans, isOwn, pickNew }));
+    const pickNew = (): void => this.pickNew();
+    const { _choice: choice, _outlooks: outlooks } = this;
+    this.addWidget(new SizeForm({ choice, outlooks, known, model, refusal, trans, isOwn, pickNew }));
     this._begin();
     this._watching = model.watch();
-    model.changed.connect(this._choice.askAgain, this._choice);
+    model.changed.connect(choice.askAgain, choice);
+    model.changed.connect(outlooks.askAgain, outlooks);
     this._select.addEventListener('change', () => this._choice.moveTo(this._target()));
   }
 
@@ -78,6 +83,7 @@ export class KernelSelector extends Panel {
   override dispose(): void {
     this._watching.dispose();
     this._choice.dispose();
+    this._outlooks.dispose();
     super.dispose();
   }
 
@@ -127,7 +133,7 @@ export class KernelSelector extends Panel {
   }
 
   /** From the document's kernel to a new one on the same base. */
-  private _pickNew(): void {
+  pickNew(): void {
     this._point(this._baseOfOwn ?? '');
     this._choice.moveTo(this._target());
     this._select.focus();
@@ -182,5 +188,6 @@ export class KernelSelector extends Panel {
 
   private readonly _watching: IDisposable;
   private readonly _choice: SizeChoice;
+  private readonly _outlooks: SizeOutlooks;
   private readonly _select = document.createElement('select');
 }

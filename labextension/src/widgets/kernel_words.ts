@@ -55,7 +55,7 @@ export function kernelDetails(kernel: IKernel, trans: TranslationBundle): string
     said.push(trans.__('GPU time %1', formatSeconds(kernel.busy_seconds)));
   }
   if (kernel.context_bytes > 0) {
-    said.push(trans.__('beside its limit, for contexts: %1', formatBytes(kernel.context_bytes)));
+    said.push(trans.__('GPU contexts, not counted in its memory limit: %1', formatBytes(kernel.context_bytes)));
   }
   for (const { reason, bytes } of kernel.residency?.staying ?? []) {
     said.push(trans.__('stays on the GPU when swapped out: %1 (%2)', formatBytes(bytes), reason));
@@ -77,7 +77,7 @@ function stateText(kernel: IKernel, trans: TranslationBundle): string {
     case 'pending':
       return kernel.queue_position === null
         ? trans.__('waiting')
-        : trans.__('waiting: position %1', String(kernel.queue_position));
+        : trans.__('waiting: position %1 of %2', String(kernel.queue_position), String(kernel.queue_length));
     case 'starting':
       return trans.__('starting');
     case 'ended':

@@ -3,15 +3,11 @@
 import { Notification } from '@jupyterlab/apputils';
 import { TranslationBundle } from '@jupyterlab/translation';
 
-import { endedForMemory, findLarger, ILarger, ISizeSource, isShort } from '../larger';
+import { endedForMemory, findLarger, ILarger, ISizeSource } from '../larger';
+import { MemoryNews, memoryText, sizeText } from '../memory_words';
 import { GpuKernelsModel, kernelTitle } from '../model';
-import { News } from '../news';
-import { formatBytes, formatShare } from '../quantities';
 import { IKernel, IStatus, IWish } from '../tokens';
 import { IAnnouncement, tellFailure } from './announce';
-
-/** Lab cuts what is longer; the button says the rest when it is pointed at. */
-const LAB_SHOWS = 140;
 
 export interface IMemoryWays {
   readonly model: GpuKernelsModel;
@@ -23,42 +19,24 @@ export interface IMemoryWays {
 
 /** Never rejects: where no larger size can be found, it is told without. */
 export async function describeMemory(
-  news: News & { kind: 'ended' | 'short' },
+  news: MemoryNews,
   status: IStatus,
   ways: IMemoryWays
 ): Promise<IAnnouncement> {
   const { kernel } = news;
-  const said = news.kind === 'ended' ? ended(news, ways.trans) : shortage(kernel, news.needed, ways.trans);
+  const { trans } = ways;
   if (news.kind === 'ended' && (!endedForMemory(kernel) || ways.restartAs === null)) {
-    return { text: said, actions: [] };
+    return { text: memoryText(news, null, trans), actions: [] };
   }
   const larger = await findLarger(kernel, status, ways.client).catch(() => null);
+  const text = memoryText(news, larger, trans);
   if (larger === null) {
-    return { text: said, actions: [] };
+    return { text, actions: [] };
   }
-  const whole = ways.trans.__('%1 With %2: %3', said, sizeText(larger, ways.trans), larger.outlook.message);
-  const text = whole.length > LAB_SHOWS ? said : whole;
   return { text, actions: larger.outlook.outcome === 'never' ? [] : [action(news, larger, ways)] };
 }
 
-function ended(news: News & { kind: 'ended' }, trans: TranslationBundle): string {
-  const { kernel, ending } = news;
-  const said = trans.__('%1: %2.', kernelTitle(kernel), ending.message.replace(/\.$/, ''));
-  return isShort(kernel) ? trans.__('%1 It needed at least %2.', said, formatBytes(kernel.needed_bytes ?? 0)) : said;
-}
-
-function shortage(kernel: IKernel, needed: number, trans: TranslationBundle): string {
-  const [quota, least] = [formatBytes(kernel.quota_bytes), formatBytes(needed)];
-  return trans.__('%1 ran out of its GPU memory: it has %2, and needed at least %3.', kernelTitle(kernel), quota, least);
-}
-
-function sizeText({ wish }: ILarger, trans: TranslationBundle): string {
-  const share = formatShare(wish.gpus);
-  const gpus = wish.gpus > 1 ? trans.__('%1 GPUs', share) : trans.__('%1 GPU', share);
-  return typeof wish.memory === 'number' ? `${gpus} · ${formatBytes(wish.memory)}` : gpus;
-}
-
-function action(news: News, larger: ILarger, ways: IMemoryWays): Notification.IAction {
+function action(news: MemoryNews, larger: ILarger, ways: IMemoryWays): Notification.IAction {
   const { kernel } = news;
   const { message } = larger.outlook;
   const size = sizeText(larger, ways.trans);
@@ -68,7 +46,9 @@ function action(news: News, larger: ILarger, ways: IMemoryWays): Notification.IA
   }
   const caption = ways.trans.__('Without a restart: %1', message);
   const callback = (): void => void resize(kernel, larger, ways);
-  return { label: ways.trans.__('Change to %1', size), caption, displayType: 'accent', callback };
+  const isQueued = larger.outlook.outcome === 'queued';
+  const label = isQueued ? ways.trans.__('Queue for %1', size) : ways.trans.__('Change to %1', size);
+  return { label, caption, displayType: 'accent', callback };
 }
 
 /** The size's name is the server's: what stands before `.gpu-` is the base kernelspec's. */

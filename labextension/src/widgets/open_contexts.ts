@@ -32,11 +32,28 @@ function contextWhere(
 
 /** The sessions of the documents and consoles among these widgets. */
 export function* contextsOf(widgets: Iterable<Widget>): Iterable<ISessionContext> {
+  for (const [, context] of withContexts(widgets)) {
+    yield context;
+  }
+}
+
+/** The documents and consoles among these widgets, with their sessions. */
+export function* withContexts(widgets: Iterable<Widget>): Iterable<[Widget, ISessionContext]> {
   for (const widget of widgets) {
     const shown: Widget & IWithSession = widget;
     const context = shown.sessionContext ?? shown.context?.sessionContext;
     if (context) {
-      yield context;
+      yield [widget, context];
+    }
+  }
+}
+
+/** Show the name of its kernel in the toolbar of this document or console. */
+export function showKernelName(widget: Widget): void {
+  const { toolbar }: Widget & { readonly toolbar?: Widget } = widget;
+  for (const item of toolbar?.children() ?? []) {
+    if (item.hasClass('jp-KernelName')) {
+      item.update();
     }
   }
 }

@@ -10,7 +10,7 @@ import {
   UseSignal
 } from '@jupyterlab/ui-components';
 import { IDisposable } from '@lumino/disposable';
-import { Message } from '@lumino/messaging';
+import { Message, MessageLoop } from '@lumino/messaging';
 import { AccordionPanel, Widget } from '@lumino/widgets';
 import * as React from 'react';
 
@@ -57,6 +57,7 @@ export class GpuKernelsPanel extends SidePanel {
       this._isSizedByHand = true;
     });
     this._devices.widgets.forEach(list => this._fitter.observe(list.node));
+    this._fitter.observe(this._accordion.node); // notices above it come and go
   }
 
   override dispose(): void {
@@ -135,6 +136,8 @@ export class GpuKernelsPanel extends SidePanel {
   /** Gives the devices the height they need, up to a half, until the user has chosen another division. */
   private _fitSections(): void {
     const isOpen = this.isVisible && this._accordion.widgets.every(section => section.isVisible);
+    // A notice changes the accordion's height through CSS alone: Lumino still divides the former one.
+    MessageLoop.sendMessage(this._accordion, Widget.ResizeMessage.UnknownSize);
     const height = this._accordion.widgets.reduce((sum, section) => sum + section.node.clientHeight, 0);
     if (isOpen && !this._isSizedByHand && height > 0) {
       const list = this._devices.widgets[0]?.node.offsetHeight ?? 0;

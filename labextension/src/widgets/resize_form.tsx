@@ -7,7 +7,7 @@ import * as React from 'react';
 import { AliquotClient } from '../client';
 import { LatestAnswer } from '../latest_answer';
 import { GpuKernelsModel, kernelTitle } from '../model';
-import { formatShare } from '../quantities';
+import { formatBytes, formatShare } from '../quantities';
 import {
   change,
   firstMemoryGib,
@@ -40,7 +40,7 @@ export function ResizeForm(props: IResizeFormProps): JSX.Element {
   const [isUnderWay, setUnderWay] = React.useState(false);
   const chosen: ISizeDraft = { ...sizeOf(kernel), ...draft };
   const wanted = change(kernel, chosen);
-  const outlook = useOutlook(client, kernel.id, wanted && wishOf(chosen), trans);
+  const outlook = useOutlook(client, kernel, wanted && wishOf(chosen), trans);
   const ask = async (request: () => Promise<unknown>): Promise<void> => {
     setUnderWay(true);
     setFailure('');
@@ -114,6 +114,7 @@ function SizeFields({ kernel, status, trans, chosen, choose }: ISizeFieldsProps)
   return (
     <>
       <SizeSlider
+        trans={trans}
         label={trans.__('GPU share')}
         unit={trans.__('GPU')}
         {...shareRange(kernel)}
@@ -132,6 +133,7 @@ function SizeFields({ kernel, status, trans, chosen, choose }: ISizeFieldsProps)
       </label>
       {chosen.memoryGib !== null && (
         <SizeSlider
+          trans={trans}
           label={trans.__('Memory limit')}
           unit={trans.__('GiB')}
           {...memoryRange(kernel, status.devices)}
@@ -165,15 +167,16 @@ interface ISaid {
 }
 
 /** What a wish would mean now. Asked when the hand rests; null while nobody has answered, or no server can. */
-function useOutlook(client: AliquotClient, kernelId: string, wish: IWish | null, trans: TranslationBundle): ISaid | null {
+function useOutlook(client: AliquotClient, kernel: IKernel, wish: IWish | null, trans: TranslationBundle): ISaid | null {
   const [said, setSaid] = React.useState<ISaid | null>(null);
+  const { id: kernelId, used_bytes: used } = kernel;
   const asker = React.useMemo(
     () =>
       new LatestAnswer<IWish, IOutlook>(
         question => client.outlook(question, kernelId),
-        (_, answer, error) => setSaid(answer ? { text: meaning(answer, trans), outcome: answer.outcome } : refused(error, trans))
+        (_, answer, error) => setSaid(answer ? { text: meaning(answer, used, trans), outcome: answer.outcome } : refused(error, trans))
       ),
-    [client, kernelId, trans]
+    [client, kernelId, used, trans]
   );
   const key = JSON.stringify(wish);
   React.useEffect(() => {
@@ -189,8 +192,14 @@ function useOutlook(client: AliquotClient, kernelId: string, wish: IWish | null,
   return said;
 }
 
-function meaning(outlook: IOutlook, trans: TranslationBundle): string {
-  return outlook.outcome === 'starts' ? trans.__('Changes at once.') : outlookText(outlook, trans);
+function meaning(outlook: IOutlook, used: number, trans: TranslationBundle): string {
+  const { outcome, quota_bytes: limit } = outlook;
+  const said = outcome === 'starts' ? trans.__('Changes at once.') : outlookText(outlook, trans);
+  if (outcome === 'never' || limit === null || used <= limit) {
+    return said;
+  }
+  const amounts = [formatBytes(used), formatBytes(limit)];
+  return trans.__('%1 The kernel uses %2: new allocations fail until it uses less than %3.', said, ...amounts);
 }
 
 function refused(error: unknown, trans: TranslationBundle): ISaid | null {

@@ -110,11 +110,14 @@ interface IShareFormProps {
 
 function ShareForm({ trans, isUnderWay, add }: IShareFormProps): JSX.Element {
   const [draft, setDraft] = React.useState<IShare>(NOBODY);
+  const field = React.useRef<HTMLInputElement>(null);
   const id = React.useId();
   const wanted = shareOf(draft);
   const submit = async (event: React.FormEvent): Promise<void> => {
     event.preventDefault();
     if (wanted !== null && !isUnderWay && (await add(wanted))) {
+      // The button is disabled without a name: it would take the focus out of the dialog, and the keyboard with it.
+      field.current?.focus();
       setDraft({ ...draft, name: '' });
     }
   };
@@ -133,6 +136,7 @@ function ShareForm({ trans, isUnderWay, add }: IShareFormProps): JSX.Element {
         {draft.kind === 'user' ? trans.__('Name of the user') : trans.__('Name of the team')}
       </label>
       <input
+        ref={field}
         id={id}
         type="text"
         className="jp-mod-styled aliquot-Share-name"
@@ -155,7 +159,8 @@ function ShareForm({ trans, isUnderWay, add }: IShareFormProps): JSX.Element {
         type="submit"
         small
         className="aliquot-Action aliquot-mod-main aliquot-Share-send"
-        disabled={wanted === null || isUnderWay}
+        disabled={wanted === null}
+        aria-disabled={wanted === null || isUnderWay}
       >
         {trans.__('Share')}
       </Button>
@@ -212,8 +217,8 @@ function ShareList({ shares, trans, isUnderWay, isMine, takeBack }: IShareListPr
             small
             className="aliquot-Action"
             aria-label={trans.__('Take back from %1', shareName(share, trans))}
-            disabled={isUnderWay}
-            onClick={() => takeBack(share)}
+            aria-disabled={isUnderWay}
+            onClick={() => isUnderWay || takeBack(share)}
           >
             {trans.__('Take Back')}
           </Button>

@@ -29,6 +29,7 @@ export function CustomSize(props: ICustomSizeProps): JSX.Element {
   return (
     <div className="aliquot-SizeForm-custom" role="group" aria-label={trans.__('Custom')}>
       <SizeSlider
+        trans={trans}
         label={trans.__('GPU share')}
         unit={trans.__('GPU')}
         min={sizes.step}
@@ -65,6 +66,7 @@ function Memory({ choice, trans }: ICustomSizeProps): JSX.Element {
       </label>
       {custom.memoryGib !== null && (
         <SizeSlider
+          trans={trans}
           label={trans.__('GPU memory')}
           unit={trans.__('GiB')}
           min={MEMORY_STEP_GIB}

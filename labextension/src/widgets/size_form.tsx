@@ -9,14 +9,17 @@ import { GpuKernelsModel } from '../model';
 import { formatShare } from '../quantities';
 import { ISizeDraft } from '../resize_wish';
 import { SizeChoice } from '../size_choice';
-import { askedOf, Choice, defaultOf, isSame, label, noGpu, partBytes, Refusal } from '../sizes';
-import { ISize, StatusError } from '../tokens';
+import { SizeOutlooks } from '../size_outlooks';
+import { askedOf, Choice, defaultOf, isSame, label, noGpu, partBytes, Refusal, suffixOf } from '../sizes';
+import { IOutlook, ISize, StatusError } from '../tokens';
 import { failureText } from './action_words';
 import { CustomSize } from './size_custom';
-import { gib, outlookText, refusalText } from './size_words';
+import { cardText, gib, outlookText, refusalText } from './size_words';
 
 export interface ISizeFormOptions {
   choice: SizeChoice;
+  /** Of the cards. */
+  outlooks: SizeOutlooks;
   known: KnownSpecs;
   /** Why the size that the document names cannot be had, and the nearest that can. */
   refusal: { readonly why: Refusal; readonly nearest: ISizeDraft | null } | null;
@@ -40,7 +43,7 @@ export class SizeForm extends ReactWidget {
   }
 }
 
-function Form({ choice, known, model, refusal, trans, isOwn, pickNew }: ISizeFormOptions): JSX.Element {
+function Form({ choice, outlooks, known, model, refusal, trans, isOwn, pickNew }: ISizeFormOptions): JSX.Element {
   const about = known.specs?.kernelspecs[choice.target?.base ?? '']?.metadata?.aliquot as { description?: string } | undefined;
   return (
     <>
@@ -53,7 +56,9 @@ function Form({ choice, known, model, refusal, trans, isOwn, pickNew }: ISizeFor
       {choice.target !== null && (
         <>
           {about?.description && <p className="aliquot-SizeForm-hint">{about.description}</p>}
-          <Presets choice={choice} trans={trans} />
+          <UseSignal signal={outlooks.changed}>
+            {() => <Presets choice={choice} outlooks={outlooks} trans={trans} />}
+          </UseSignal>
           {choice.choice.kind === 'custom' && <CustomSize choice={choice} status={model.state.status} trans={trans} />}
         </>
       )}
@@ -74,45 +79,81 @@ function OwnKernel({ pickNew, trans }: Pick<ISizeFormOptions, 'pickNew' | 'trans
   );
 }
 
-interface IPartProps {
-  choice: SizeChoice;
-  trans: TranslationBundle;
+interface ICardProps {
+  group: string;
+  title: string;
+  details: string;
+  isChosen: boolean;
+  /** What it would mean now, in a few words; empty while it is not known. */
+  now?: string;
+  outlook?: IOutlook | null;
+  pick: () => void;
 }
 
-function Presets({ choice, trans }: IPartProps): JSX.Element {
-  const group = React.useId();
-  const { choice: chosen, presets, custom, target } = choice;
-  const isRunning = target?.running !== null;
-  const [asked, none, plain] = [defaultOf(choice.sizes), noGpu(choice.sizes), { kind: 'plain' } as const];
-  const card = (key: string, isChosen: boolean, title: string, details: string, pick: Choice): JSX.Element => (
-    <label key={key} className="aliquot-SizeCard">
+function Card({ group, title, details, isChosen, now = '', outlook = null, pick }: ICardProps): JSX.Element {
+  const id = React.useId();
+  return (
+    <label className="aliquot-SizeCard">
       <input
         type="radio"
         name={group}
         checked={isChosen}
         aria-label={details ? `${title}, ${details}` : title}
-        onChange={() => choice.choose(pick)}
+        aria-describedby={now ? id : undefined}
+        onChange={pick}
       />
       <span className="aliquot-SizeCard-title">{title}</span>
       <span className="aliquot-SizeCard-details">{details}</span>
+      <span id={id} className="aliquot-SizeCard-now" data-outcome={outlook?.outcome} title={outlook?.message}>
+        {now}
+      </span>
     </label>
   );
+}
+
+interface IPresetsProps {
+  choice: SizeChoice;
+  outlooks: SizeOutlooks;
+  trans: TranslationBundle;
+}
+
+function Presets({ choice, outlooks, trans }: IPresetsProps): JSX.Element {
+  const group = React.useId();
+  const { choice: chosen, presets, custom, sizes, target } = choice;
+  const running = target?.running ?? null;
+  const [asked, none] = [defaultOf(sizes), noGpu(sizes)];
   const isPreset = (size: ISize): boolean => chosen.kind === 'preset' && isSame(askedOf(chosen.size), askedOf(size));
+  const part = (pick: Choice, isChosen = chosen.kind === pick.kind) => ({ group, isChosen, pick: () => choice.choose(pick) });
+  const told = (suffix: string) => {
+    const outlook = outlooks.of(suffix);
+    return { outlook, now: outlook === null ? '' : cardText(outlook, trans, running !== null) };
+  };
   return (
     <fieldset className="aliquot-SizeForm-presets">
-      <legend>{isRunning ? trans.__('Size of this kernel (changes without a restart)') : trans.__('Size')}</legend>
-      {!isRunning && asked !== null && card('plain', chosen.kind === 'plain', trans.__("Server's default"), label(asked), plain)}
-      {!isRunning && card('none', chosen.kind === none.kind, trans.__('No GPU'), trans.__('CPU only'), none)}
-      {presets.map(size =>
-        card(size.name, isPreset(size), shareText(size.gpus, trans), detailsOf(size, choice, trans), {
-          kind: 'preset',
-          size
-        })
+      <legend>{running ? trans.__('Size of this kernel (changes without a restart)') : trans.__('Size')}</legend>
+      {!running && asked !== null && (
+        <Card
+          {...part({ kind: 'plain' })}
+          {...told(`gpu-${sizes.default_size ?? ''}`)}
+          title={trans.__("Server's default")}
+          details={label(asked)}
+        />
       )}
-      {card('custom', chosen.kind === 'custom', trans.__('Custom'), trans.__('share, memory, class'), {
-        kind: 'custom',
-        asked: custom
-      })}
+      {!running && <Card {...part(none)} title={trans.__('No GPU')} details={trans.__('CPU only')} />}
+      {presets.map(size => (
+        <Card
+          key={size.name}
+          {...part({ kind: 'preset', size }, isPreset(size))}
+          {...(running && isSame(askedOf(size), running.has) ? { now: trans.__('its size now') } : told(suffixOf(size)))}
+          title={titleOf(size, choice, trans)}
+          details={detailsOf(size, choice)}
+        />
+      ))}
+      <Card
+        {...part({ kind: 'custom', asked: custom })}
+        title={trans.__('Custom')}
+        details={trans.__('share, memory, class')}
+      />
     </fieldset>
   );
 }
@@ -121,24 +162,33 @@ function shareText(gpus: number, trans: TranslationBundle): string {
   return gpus > 1 ? trans.__('%1 GPUs', formatShare(gpus)) : trans.__('%1 GPU', formatShare(gpus));
 }
 
-/** `4 GiB`, `4 GiB, opportunistic`: production is what is usual, and goes without saying. */
-function detailsOf(size: ISize, choice: SizeChoice, trans: TranslationBundle): string {
+/** `0.25 GPU`, `0.25 GPU, low priority`: normal priority is what is usual, and goes without saying. */
+function titleOf(size: ISize, choice: SizeChoice, trans: TranslationBundle): string {
+  const share = shareText(size.gpus, trans);
+  const isLow = size.workload_class === 'opportunistic' && choice.sizes.may_have_production;
+  return isLow ? trans.__('%1, low priority', share) : share;
+}
+
+function detailsOf(size: ISize, choice: SizeChoice): string {
   const bytes = size.memory_limit_bytes ?? partBytes(size.gpus, choice.sizes);
-  const details = bytes === null ? [] : [gib(bytes)];
-  if (size.workload_class === 'opportunistic' && choice.sizes.may_have_production) {
-    details.push(trans.__('opportunistic'));
-  }
-  return details.join(', ');
+  return bytes === null ? '' : gib(bytes);
+}
+
+interface IOutlookProps {
+  choice: SizeChoice;
+  trans: TranslationBundle;
 }
 
 /** What it means now, for eyes and for screen readers; where it can never be had, the dialog does not accept it. */
-function Outlook({ choice, trans }: IPartProps): JSX.Element {
+function Outlook({ choice, trans }: IOutlookProps): JSX.Element {
   const { outlook } = choice;
   const line = React.useRef<HTMLParagraphElement>(null);
   const isNever = outlook?.outcome === 'never';
   React.useEffect(() => {
-    // The dialog looks for what is marked as an error when something was put in.
+    // The dialog looks for errors when something was put in, and React writes what follows from it after that.
     line.current?.dispatchEvent(new Event('input', { bubbles: true }));
+  });
+  React.useEffect(() => {
     const focused = document.activeElement;
     if (isNever && (focused === document.body || focused?.matches(':disabled'))) {
       // The button that had the focus is disabled now, and no key would reach the dialog.
@@ -152,9 +202,7 @@ function Outlook({ choice, trans }: IPartProps): JSX.Element {
       role="status"
       data-outcome={outlook?.outcome}
     >
-      {outlook
-        ? outlookText(outlook, trans, choice.target?.running !== null)
-        : untold(choice.failure, trans)}
+      {outlook ? outlookText(outlook, trans, choice.target?.running !== null) : untold(choice.failure, trans)}
     </p>
   );
 }

@@ -2,7 +2,9 @@
 
 import { TranslationBundle } from '@jupyterlab/translation';
 
-import { formatBytes, formatShare } from '../quantities';
+import { kernelSize } from '../kernel_line';
+import { formatBytes } from '../quantities';
+import { problemOf, stepped } from '../resize_wish';
 import { label, Refusal } from '../sizes';
 import { IOutlook, WorkloadClass } from '../tokens';
 
@@ -32,6 +34,48 @@ export function outlookText(outlook: IOutlook, trans: TranslationBundle, isRunni
   return sentence(message);
 }
 
+/** The outlook in the few words that a card has room for: `starts now`, `2 ahead`, `never fits`. */
+export function cardText({ outcome, position, message }: IOutlook, trans: TranslationBundle, isRunning: boolean): string {
+  switch (outcome) {
+    case 'starts':
+      return isRunning ? trans.__('changes now') : trans.__('starts now');
+    case 'queued':
+      return position !== null && position > 1 ? trans.__('queued, %1 ahead', String(position - 1)) : trans.__('queued');
+    case 'never':
+      return message.replace(/:.*/s, '');
+  }
+}
+
+/** Why a number cannot be taken, and what to enter; null where it can. */
+export function numberProblem(text: string, field: INumberField, trans: TranslationBundle): string | null {
+  const { unit, step, min, max } = field;
+  switch (problemOf(text, step, field)) {
+    case null:
+      return null;
+    case 'no-number':
+      return trans.__('Enter a number from %1 to %2.', String(min), String(max));
+    case 'too-small':
+      return trans.__('%1 %2 is too small. Enter %3 to %4.', text, unit, String(min), String(max));
+    case 'too-large':
+      return trans.__('%1 %2 is too large. Enter %3 to %4.', text, unit, String(min), String(max));
+    case 'off-step':
+      return trans.__(
+        '%1 %2 is between two steps of %3. Enter %4, for example.',
+        text,
+        unit,
+        String(step),
+        String(stepped(text, step, field))
+      );
+  }
+}
+
+interface INumberField {
+  readonly unit: string;
+  readonly step: number;
+  readonly min: number;
+  readonly max: number;
+}
+
 /** Why a document does not get the size that it names, and what is proposed in its place. */
 export function refusalText(refusal: Refusal, hasNearest: boolean, trans: TranslationBundle): string {
   const proposal = hasNearest ? trans.__('The nearest that can be had is selected.') : trans.__('Pick another.');
@@ -49,7 +93,7 @@ function reasonText(refusal: Refusal, trans: TranslationBundle): string {
     case 'no-base':
       return trans.__('This document asks for %1 on %2, and no kernel of that name is installed here.', size, base);
     case 'too-large':
-      return trans.__('This document asks for %1; the largest here is %2 GPU.', size, formatShare(refusal.largest));
+      return trans.__('This document asks for %1; the largest is %2.', size, kernelSize(refusal.largest, trans));
     case 'class':
       return trans.__('This document asks for %1 of the class production, which you may not have here.', size);
     case 'never':
