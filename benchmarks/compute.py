@@ -18,12 +18,14 @@ from compute.controllers import CONTENDERS, OURS, TGS
 from compute.opportunistic import OPPORTUNISTIC
 from compute.pairs import Pair, measure
 from compute.production import PRODUCTION
-from report import ROOT, Row, publish
+from report import Row, publish, read_arguments, result_file
 
 WORKERS = 2
 STARTING = ("resnet50", "resnet50.idle", "bert.idle", "llm.idle")
 RETURNING_UNDER = ("gpt2", "dlrm", "frames")
 DEVICE = "a simulated GPU: time slices of 2 ms, 50 µs for each switch between contexts"
+
+SMOKE_PAIR = ("notebook.idle", "gpt2")  # the shortest of them all
 
 Task = tuple[Callable[..., Any], tuple[Any, ...], Callable[..., Any]]  # measure, with what, rows of it
 
@@ -103,33 +105,41 @@ def measure_rows(todo: Sequence[Task]) -> list[Row]:
     return made
 
 
-def all_pairs(seed: int) -> rows.Pairs:
+def one_of_each(todo: Sequence[Task]) -> list[Task]:
+    """The first task of each measure."""
+    return list({task[0]: task for task in reversed(todo)}.values())
+
+
+def all_pairs(only: Sequence[str], seed: int) -> rows.Pairs:
     pairs: dict[tuple[str, str], Pair] = {}
-    todo = pair_tasks([], list(CONTENDERS), seed)
+    todo = pair_tasks(only, list(CONTENDERS), seed)
     for pair in in_parallel([(measure, task) for task in todo]):
         pairs[pair.name, pair.controller] = pair
         show_pair(pair)
     return pairs
 
 
-def everything(seed: int) -> bool:
+def everything(asked: argparse.Namespace) -> bool:
+    """Measure, show and write every row; of a smoke run one pair and one of each other measure."""
     begun = time.monotonic()
-    pairs = all_pairs(seed)
-    others = measure_rows(dynamic_tasks(list(CONTENDERS), seed) + share_tasks([OURS, "none", "hami", "quanta"], seed))
+    seed = asked.seed
+    pairs = all_pairs(SMOKE_PAIR if asked.smoke else (), seed)
+    tasks = dynamic_tasks(list(CONTENDERS), seed) + share_tasks([OURS, "none", "hami", "quanta"], seed)
+    others = measure_rows(one_of_each(tasks) if asked.smoke else tasks)
     names = dict.fromkeys(name for name, _ in pairs)
     of_pairs = [row for name in names for row in rows.of_pair(pairs, name)]
     overview = [row for controller in CONTENDERS for row in rows.summary(pairs, controller)]
     chart.draw(
-        ROOT / "build" / "bench" / "compute.svg",
+        result_file(asked, "compute.svg"),
         "Pairs of workloads with idle time in production; green: what is wanted",
         {
             name: [(100 * p.harvest, 100 * p.slowdown_p99) for (_, n), p in pairs.items() if n == name and p.has_idle]
             for name in CONTENDERS
         },
     )
-    tables.write(ROOT / "build" / "bench" / "compute.md", pairs)
+    tables.write(result_file(asked, "compute.md"), pairs)
     made = [*overview, *others, *of_pairs]
-    holds = publish("compute", DEVICE, made, [*overview, *others, *rows.failing(of_pairs)])
+    holds = publish(asked, "compute", DEVICE, made, [*overview, *others, *rows.failing(of_pairs)])
     print(f"{len(pairs)} pairs; {time.monotonic() - begun:.0f} s; TGS settles for {CONTENDERS[TGS].settles / 1e9:g} s")
     return holds
 
@@ -139,9 +149,9 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", help="parts of names that a pair must have, all of them")
     parser.add_argument("--controller", action="append", choices=sorted(CONTENDERS), help=f"default {OURS}")
     parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+    options = read_arguments(parser, {})
     if options.only is None and not options.controller:
-        return 0 if everything(options.seed) else 1
+        return 0 if everything(options) else 1
     todo = pair_tasks(options.only or [], options.controller or [OURS], options.seed)
     for pair in in_parallel([(measure, task) for task in todo]):
         show_pair(pair)

@@ -25,7 +25,7 @@ from gpu_loads.node import OPPORTUNISTIC, PRODUCTION, GpuNode, a_node
 from gpu_loads.outcome import Alone, Beside, harvest_percent, rows_of, slowdown_percent
 from gpu_loads.workers import Step, Worker, start_all
 from hook_gpu import describe
-from report import ROOT, publish
+from report import ROOT, publish, read_arguments
 from subjects import cuda_include
 
 CONTROLLERS = ("measured", "tgs", "none")
@@ -34,6 +34,7 @@ SECONDS = {"nvidia": 10.0, "softgpu": 2.0}
 MEMORY_BYTES = {"nvidia": 8 << 30, "softgpu": 256 << 20}
 LEASE_SECONDS = 480.0
 ENDING_SECONDS = 15.0
+SMOKE = {"gpu": "softgpu", "seconds": 0.5, "pairs": 1, "controllers": "measured"}
 TORCH = {
     PRODUCTION: {name: [name, "--pauses"] for name in ("convnet", "transformer", "decode")},
     OPPORTUNISTIC: {name: [name] for name in ("convnet", "transformer", "decode")},
@@ -181,7 +182,7 @@ def make_plan(asked: argparse.Namespace, folder: Path, driver: paths.Driver) -> 
     command = (sys.executable, script) if load == "torch" else (str(compile_load(folder, driver.cuda)),)
     chosen = {kind: dict(list(loads.items())[: asked.pairs]) for kind, loads in programs.items()}
     seconds = asked.seconds or SECONDS[asked.gpu]
-    until = time.monotonic() + LEASE_SECONDS - ENDING_SECONDS
+    until = time.monotonic() + asked.lease - ENDING_SECONDS
     controllers = tuple(asked.controllers.split(","))
     if controllers[0] != ATTRIBUTING:
         raise SystemExit(
@@ -190,18 +191,21 @@ def make_plan(asked: argparse.Namespace, folder: Path, driver: paths.Driver) -> 
     return Plan(asked.gpu, command, load == "torch", chosen, controllers, seconds, until)
 
 
-def read_arguments() -> argparse.Namespace:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpu", choices=("nvidia", "softgpu"), default="nvidia", help="what to measure on")
     parser.add_argument("--load", choices=("torch", "driver"), help="PyTorch, or the driver's interface alone")
     parser.add_argument("--seconds", type=float, help="of each pair (default 10; 2 on the software GPU)")
     parser.add_argument("--pairs", type=int, default=3, metavar="N", help="N × N of them")
     parser.add_argument("--controllers", default=",".join(CONTROLLERS), help="of the agent's --compute-control")
-    return parser.parse_args()
+    parser.add_argument(
+        "--lease", type=float, default=LEASE_SECONDS, metavar="SECONDS", help="pairs beyond are left out"
+    )
+    return read_arguments(parser, SMOKE)
 
 
 def main() -> None:
-    asked = read_arguments()
+    asked = arguments()
     try:
         driver = paths.choose_driver(asked.gpu)
     except paths.PathError as error:
@@ -218,7 +222,7 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
     described = describe(asked.gpu, device)
     print(f"{described} · {datetime.date.today().isoformat()}")
-    raise SystemExit(0 if publish("compute-gpu", described, rows_of(alone, found, asked.gpu == "nvidia")) else 1)
+    raise SystemExit(0 if publish(asked, "compute-gpu", described, rows_of(alone, found, asked.gpu == "nvidia")) else 1)
 
 
 if __name__ == "__main__":

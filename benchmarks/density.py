@@ -11,24 +11,36 @@ import argparse
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
 from density import chart
 from density.elastic import Cluster, Hardware
-from density.trace import NAME, Cell, Session, read
+from density.trace import NAME, Cell, Session, a_made_up_day, read
 from density.whole_gpus import FOR_THE_SESSION, GPUS_OF_A_NODE, Holding, Outcome, WholeGpus
-from report import Row, at_least, publish
+from report import Row, at_least, publish, read_arguments, result_file
 
 BOUND = 3.0  # seconds
 WANT = 3.5  # times fewer GPUs than reservation
-FEWEST_NODES, MOST_NODES, MOST_OF_OURS = 3, 20, 10
+FEWEST_NODES = 3
 JITTER_SECONDS = 600.0  # by which sessions may start earlier or later
-SEEDS = range(5)
 HARDWARE = Hardware()
+SMOKE = {"most_nodes": 4, "days": 1}
 
 Simulate = Callable[[int], Outcome]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How far to look. ``most_nodes`` is for those who hold whole GPUs; ``days`` is how often starts are moved."""
+
+    most_nodes: int
+    days: int
+
+    @property
+    def most_of_ours(self) -> int:
+        return max(FEWEST_NODES, self.most_nodes // 2)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -60,7 +72,7 @@ def is_served(outcome: Outcome) -> bool:
     return percentile(outcome.starts, 0.95) <= BOUND and percentile(outcome.resumes, 0.95) <= BOUND
 
 
-def search(name: str, simulate: Simulate, most: int = MOST_NODES) -> tuple[int, dict[int, Outcome]]:
+def search(name: str, simulate: Simulate, most: int) -> tuple[int, dict[int, Outcome]]:
     """The fewest nodes from which on all are served: what an administrator can rely on."""
     outcomes: dict[int, Outcome] = {}
     for nodes in range(FEWEST_NODES, most + 1):
@@ -90,12 +102,12 @@ def rows_of(name: str, outcome: Outcome, gpus: int) -> list[Row]:
     return shown
 
 
-def measure(sessions: Sequence[Session], picture: Path) -> list[Row]:
+def measure(sessions: Sequence[Session], picture: Path, extent: Extent) -> list[Row]:
     needed: dict[str, int] = {}
     lines: dict[str, list[tuple[float, float]]] = {}
     rows: list[Row] = []
     for name, simulate in policies(sessions, HARDWARE).items():
-        nodes, outcomes = search(name, simulate)
+        nodes, outcomes = search(name, simulate, extent.most_nodes)
         needed[name] = nodes * GPUS_OF_A_NODE
         rows += rows_of(name, outcomes[nodes], needed[name])
         # Where GPUs are held for the session its start is what waits; else a cell's resume.
@@ -108,18 +120,18 @@ def measure(sessions: Sequence[Session], picture: Path) -> list[Row]:
     rows.append(at_least("reservation needs, times ours", needed["reservation"] / ours, "×", WANT))
     title = "p95 of waiting for the first GPUs or for a cell's resume, whichever is longer"
     chart.draw(picture, title, "GPUs, in nodes of 8", lines, BOUND)
-    return rows + jittered(sessions) + variants(sessions)
+    return rows + jittered(sessions, extent) + variants(sessions, extent)
 
 
-def jittered(sessions: Sequence[Session]) -> list[Row]:
+def jittered(sessions: Sequence[Session], extent: Extent) -> list[Row]:
     """The same day with other accidents: who meets whom is luck, and an answer that hangs on it is none."""
     ratios = []
-    for seed in SEEDS:
+    for seed in range(extent.days):
         random = Random(seed)
         moved = [replace(s, start=max(0.0, s.start + random.uniform(-1, 1) * JITTER_SECONDS)) for s in sessions]
         found = policies(moved, HARDWARE)
-        theirs, _ = search(f"seed {seed}, reservation", found["reservation"])
-        ours, _ = search(f"seed {seed}, ours", found["leases and fractions"], MOST_OF_OURS)
+        theirs, _ = search(f"seed {seed}, reservation", found["reservation"], extent.most_nodes)
+        ours, _ = search(f"seed {seed}, ours", found["leases and fractions"], extent.most_of_ours)
         ratios.append(theirs / ours)
     return [
         Row(f"the same over {len(ratios)} days with other starts, the least", min(ratios), "×"),
@@ -127,7 +139,7 @@ def jittered(sessions: Sequence[Session]) -> list[Row]:
     ]
 
 
-def variants(sessions: Sequence[Session]) -> list[Row]:
+def variants(sessions: Sequence[Session], extent: Extent) -> list[Row]:
     """What the answer depends on."""
     tried = {
         "host copies of 500 GB a node": replace(HARDWARE, host_bytes=500 * 10**9),
@@ -140,7 +152,7 @@ def variants(sessions: Sequence[Session]) -> list[Row]:
     rows = []
     for name, hardware in tried.items():
         simulate = policies(sessions, hardware)["leases and fractions"]
-        nodes, outcomes = search(name, simulate, 2 * MOST_OF_OURS)
+        nodes, outcomes = search(name, simulate, extent.most_nodes)
         rows.append(Row(f"GPUs needed with {name}", nodes * GPUS_OF_A_NODE, "GPUs"))
         rows.append(Row(f"resume p99 with {name}", percentile(outcomes[nodes].resumes, 0.99), "s"))
     return rows
@@ -149,13 +161,17 @@ def variants(sessions: Sequence[Session]) -> list[Row]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the trace data")
-    parser.add_argument("--picture", type=Path, default=Path("build/bench/density.svg"))
-    arguments = parser.parse_args()
-    if not (arguments.data / NAME).is_file():
-        print(f"density: asked for the trace {arguments.data / NAME}, which is not there; name its folder by --data")
+    parser.add_argument("--picture", type=Path, help="default: build/bench/density.svg")
+    parser.add_argument("--most-nodes", type=int, default=20, help="nodes of 8 GPUs to try")
+    parser.add_argument("--days", type=int, default=5, help="times that the sessions' starts are moved")
+    arguments = read_arguments(parser, SMOKE)
+    if not arguments.smoke and not (arguments.data / NAME).is_file():
+        print(f"density: the trace {arguments.data / NAME} is not there; name its folder by --data")
         return 0
-    sessions = read(arguments.data)
-    return 0 if publish("density", "none: simulated time", measure(sessions, arguments.picture)) else 1
+    sessions = a_made_up_day() if arguments.smoke else read(arguments.data)
+    picture = arguments.picture or result_file(arguments, "density.svg")
+    rows = measure(sessions, picture, Extent(arguments.most_nodes, arguments.days))
+    return 0 if publish(arguments, "density", "none: simulated time", rows) else 1
 
 
 if __name__ == "__main__":

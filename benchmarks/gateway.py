@@ -26,7 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import websocket
-from report import Row, at_most, publish
+from report import ROOT, Row, at_most, publish, read_arguments
+
+sys.path.insert(0, str(ROOT / "tests"))
+from ports import free_port
 
 TOKEN = uuid.uuid4().hex
 STOCK = {
@@ -38,6 +41,7 @@ STOCK = {
     "jpserver_extensions": "{'aliquot.gateway': False}",
 }
 DEADLINE_SECONDS = 60.0
+SMOKE = {"starts": 1, "executions": 5}
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ class Kernel:
 
 @contextmanager
 def running_server(home: Path, name: str, kernel_name: str, options: dict[str, str]) -> Iterator[Server]:
-    port = 18700 + os.getpid() % 1000 + (name == "aliquot")
+    port = free_port()
     flags = [f"--{key if '.' in key else f'ServerApp.{key}'}={value}" for key, value in options.items()]
     command = [
         sys.executable,
@@ -218,7 +222,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--starts", type=int, default=60, help="kernel starts of each server")
     parser.add_argument("--executions", type=int, default=400, help="executions on each server")
-    arguments = parser.parse_args()
+    arguments = read_arguments(parser, SMOKE)
     home = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     try:
         with ExitStack() as stack:
@@ -238,7 +242,7 @@ def main() -> None:
                 kernel.end()
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    raise SystemExit(0 if publish("gateway", "software GPU", rows_of(starts, trips)) else 1)
+    raise SystemExit(0 if publish(arguments, "gateway", "software GPU", rows_of(starts, trips)) else 1)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from measured import a_measured_kernel
-from report import Row, at_most, between, publish
+from report import Row, at_most, between, publish, read_arguments
 from sampling import LOG, Program, added, in_shuffled_rounds, open_log
 from subjects import (
     REDIRECTED,
@@ -52,6 +52,7 @@ CALLS = {
 }
 START_PARTS = ("start to main", "finding the functions", "cuInit to first launch", "process start to first launch")
 START_WANT_MICROSECONDS = 100.0
+SMOKE = {"generations": 1, "rounds": 1, "starts": 3}
 Samples = dict[tuple[str, str], list[float]]
 
 
@@ -201,7 +202,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6, help="samples of each call in each generation")
     parser.add_argument("--starts", type=int, default=600, help="process starts of each subject")
     parser.add_argument("--seed", type=int, default=3, help="of the order within rounds")
-    asked = parser.parse_args()
+    asked = read_arguments(parser, SMOKE)
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     LOG.unlink(missing_ok=True)
     try:
@@ -222,7 +223,7 @@ def main() -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     rows = [*control_rows(calls), *call_rows(calls, names), *measured_rows(calls), *start_rows(starts, names)]
-    raise SystemExit(0 if publish("hook", "null driver", rows) else 1)
+    raise SystemExit(0 if publish(asked, "hook", "null driver", rows) else 1)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from aliquot.gpu_hook import paths
-from report import ROOT, Row, publish
+from report import ROOT, Row, publish, read_arguments
 from sampling import LOG, Program, added
 from subjects import a_kernel, clean_environment, compile_c
 
@@ -32,6 +32,7 @@ CALLS = {
     "cuMemAlloc + cuMemFree, 64 MiB": ("alloc_64m", 150),
     "cuMemGetInfo": ("mem_info", 600),
 }
+SMOKE = {"gpu": "softgpu", "rounds": 2}
 VERSION = Path("/proc/driver/nvidia/version")
 
 
@@ -72,7 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpu", choices=("nvidia", "softgpu"), default="nvidia", help="what to measure on")
     parser.add_argument("--rounds", type=int, default=30, help="samples of each call, bare and hooked")
-    asked = parser.parse_args()
+    asked = read_arguments(parser, SMOKE)
     try:
         driver = paths.choose_driver(asked.gpu)
     except paths.PathError as error:
@@ -95,7 +96,7 @@ def main() -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(f"{device} · {datetime.date.today().isoformat()}")
-    raise SystemExit(0 if publish("hook-gpu", device, rows_of(samples)) else 1)
+    raise SystemExit(0 if publish(asked, "hook-gpu", device, rows_of(samples)) else 1)
 
 
 if __name__ == "__main__":

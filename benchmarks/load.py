@@ -23,7 +23,7 @@ from typing import Any
 from load import in_use
 from load.figures import means, percentile, slope
 from load.scene import DEVICES, Scene, people
-from report import Row, at_least, at_most, publish
+from report import Row, at_least, at_most, publish, read_arguments
 
 MIB = 1 << 20
 STATUS_MS, MEMORY_MIB, AT_ONCE = 50.0, 300.0, 8
@@ -35,6 +35,7 @@ _FILLED = 0.99
 # The rest is judged by the means of so many parts: memory goes up and down by garbage, and in step with minutes.
 _PARTS = 23
 _QUARTERS = ("first", "second", "third", "last")
+_SMOKE = {"kernels": 10, "users": 4, "seconds": 2.0, "churn": 8.0}
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -250,7 +251,7 @@ def main() -> None:
     parser.add_argument("--churn", type=float, default=180, help="seconds of it")
     parser.add_argument("--rate", type=float, default=3, help="changes a second")
     parser.add_argument("--kept-minutes", type=float, default=30, help="how long what cells showed is kept")
-    asked = parser.parse_args()
+    asked = read_arguments(parser, _SMOKE)
     signal.signal(signal.SIGTERM, end_once)
     folder = Path(tempfile.mkdtemp(prefix="aql-", dir="/tmp"))
     scene = Scene(folder, people(asked.users, 2), asked.kept_minutes)
@@ -260,7 +261,7 @@ def main() -> None:
         scene.close()
         shutil.rmtree(folder, ignore_errors=True)
     rows.append(at_least("sessions listening", asked.users, "", asked.users))
-    raise SystemExit(0 if publish("load", f"software GPU, {DEVICES} devices", rows) else 1)
+    raise SystemExit(0 if publish(asked, "load", f"software GPU, {DEVICES} devices", rows) else 1)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import platform
 import subprocess
-from dataclasses import asdict, dataclass
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +24,22 @@ class Row:
     unit: str
     want: str = ""
     holds: bool | None = None
+
+
+def read_arguments(parser: argparse.ArgumentParser, smoke: Mapping[str, object]) -> argparse.Namespace:
+    """Parse the command line, with ``--smoke`` and ``--out`` added to what *parser* knows.
+
+    Args:
+        parser: the benchmark's own options.
+        smoke: the defaults of those options in a smoke run; options on the command line still win.
+    """
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench", help="folder for the results")
+    parser.add_argument(
+        "--smoke", action="store_true", help="run every part for seconds; write rows, judge no bound: no measurement"
+    )
+    if "--smoke" in sys.argv[1:]:
+        parser.set_defaults(**smoke)
+    return parser.parse_args()
 
 
 def at_most(name: str, value: float, unit: str, bound: float) -> Row:
@@ -64,22 +83,52 @@ def show(title: str, rows: list[Row]) -> None:
     print()
 
 
-def publish(name: str, device: str, rows: list[Row], shown: list[Row] | None = None) -> bool:
-    """Print the table (of ``shown``, where not all are), write build/bench/NAME.json; True when every bound holds."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+def result_file(asked: argparse.Namespace, name: str) -> Path:
+    """The file of this name below ``--out``; a smoke run's has another name, so that it replaces no measurement."""
+    asked.out.mkdir(parents=True, exist_ok=True)
+    stem, _, ending = name.rpartition(".")
+    return Path(asked.out) / (f"{stem}.smoke.{ending}" if asked.smoke else name)
+
+
+def publish(asked: argparse.Namespace, name: str, device: str, rows: list[Row], shown: list[Row] | None = None) -> bool:
+    """Print the table and write NAME.json below ``--out``.
+
+    Args:
+        asked: what ``read_arguments`` returned; of a smoke run bounds are shown and not judged.
+        name: of the benchmark and of its file.
+        device: the GPU that was measured, or what stood in for it.
+        rows: all rows, which go to the file.
+        shown: the rows of the table, where the table leaves some out.
+
+    Returns:
+        True when every bound holds, or when none was judged.
+    """
+    shown = rows if shown is None else shown
+    if asked.smoke:
+        rows, shown = ([replace(row, holds=None) for row in some] for some in (rows, shown))
     record = {
         "name": name,
         "date": datetime.date.today().isoformat(),
         "machine": machine(),
         "device": device,
-        "commit": commit.stdout.strip() or "unknown",
+        "commit": _commit(),
+        **({"smoke": True} if asked.smoke else {}),
         "rows": [asdict(row) for row in rows],
     }
-    path = ROOT / "build" / "bench" / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = result_file(asked, f"{name}.json")
     path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-    show(f"{name} · {record['machine']} · {device}", rows if shown is None else shown)
-    print(f"written: {path.relative_to(ROOT)}")
+    show(f"{name} · {record['machine']} · {device}{' · smoke run: no measurement' if asked.smoke else ''}", shown)
+    print(f"written: {path}")
     return all(row.holds is not False for row in rows)
+
+
+def _commit() -> str:
+    """The commit of this tree; of a copy on a GPU machine the one that its file COMMIT names."""
+    if (ROOT / "COMMIT").exists():
+        return (ROOT / "COMMIT").read_text().strip()
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    try:
+        found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    except FileNotFoundError:  # no git is here
+        return "unknown"
+    return found.stdout.strip() or "unknown"

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from aliquot.gpu_hook.paths import RuntimeDir
-from report import Row, at_least, at_most, publish
+from report import Row, at_least, at_most, publish, read_arguments
 from runtime import adoption, containers, output_over_websocket, zmq_kernels
 from runtime.output_over_websocket import BrowserKernel
 from runtime.zmq_kernels import OUTPUT_BYTES, LocalKernel, a_kernel
@@ -94,6 +94,7 @@ def measure_adoption(folder: Path, count: int) -> list[Row]:
     ]
 
 
+SMOKE = {"trips": 5, "outputs": 1, "relays": 1, "kernels": 3, "starts": 1}
 PARTS = ("relay", "memory", "websocket", "adoption", "podman", "docker")
 
 
@@ -105,7 +106,7 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=200, help="kernels to adopt")
     parser.add_argument("--starts", type=int, default=25, help="container starts of each kind")
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS, help="only these")
-    asked = parser.parse_args()
+    asked = read_arguments(parser, SMOKE)
     measures: dict[str, Callable[[Path], list[Row]]] = {
         "relay": lambda folder: measure_relay(folder, asked.trips, asked.outputs),
         "memory": lambda folder: measure_memory(folder, asked.relays),
@@ -122,7 +123,7 @@ def main() -> None:
             rows += measures[part](folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    raise SystemExit(0 if publish("runtime", "software GPU", rows) else 1)
+    raise SystemExit(0 if publish(asked, "runtime", "software GPU", rows) else 1)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,9 @@ from pathlib import Path
 
 from aliquot.gpu_hook import client, paths
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+from gpu_headers import HeaderMissingError, header_folder
+
 HERE = Path(__file__).resolve().parent
 SPIN_NANOSECONDS = 100
 REDIRECTED = "ours, redirected"
@@ -58,11 +61,10 @@ class Built:
 
 def cuda_include() -> Path:
     """The folder of cuda.h; ends the program where there is none."""
-    folders = [Path(folder) / "nvidia/cu13/include" for folder in sys.path] + [Path("/usr/local/cuda/include")]
-    for folder in folders:
-        if (folder / "cuda.h").exists():
-            return folder
-    raise SystemExit("asked cuda.h, found none: pip install 'nvidia-cuda-runtime==13.0.*'")
+    try:
+        return header_folder("cuda.h")
+    except HeaderMissingError as error:
+        raise SystemExit(str(error)) from None
 
 
 def compile_c(source: str, output: Path, *flags: str) -> Path:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from aliquot.gpu_hook import paths
 from hook_gpu import describe
-from report import ROOT, Row, at_least, at_most, publish
+from report import ROOT, Row, at_least, at_most, publish, read_arguments
 from sampling import LOG, Program, in_shuffled_rounds
 from subjects import AKernel, Peer, a_kernel, clean_environment, compile_c, peer_subjects
 from swap.kernel import Residency
@@ -29,6 +29,7 @@ from swap.programs import compile_copies
 
 MIB, GB = 1 << 20, 1e9
 WAKE_SLACK_SECONDS = 0.1
+SMOKE = {"gpu": "softgpu", "mib": 64, "rounds": 2, "cycles": 2}
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ def main() -> None:
     parser.add_argument(
         "--nvshare", type=Path, metavar="LIBRARY", help="nvshare's libnvshare.so, its scheduler beside it"
     )
-    asked = parser.parse_args()
+    asked = read_arguments(parser, SMOKE)
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     LOG.unlink(missing_ok=True)
     try:
@@ -216,7 +217,7 @@ def main() -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(f"{device} · {datetime.date.today().isoformat()}")
-    raise SystemExit(0 if publish("swap", device, rows) else 1)
+    raise SystemExit(0 if publish(asked, "swap", device, rows) else 1)
 
 
 if __name__ == "__main__":

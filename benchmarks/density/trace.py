@@ -46,6 +46,12 @@ def read(folder: Path) -> tuple[Session, ...]:
     return tuple(sorted((s for s in sessions if s.gpus), key=lambda s: (s.start, s.name)))
 
 
+def a_made_up_day() -> tuple[Session, ...]:
+    """Six notebooks of half an hour, one GPU and 4 GB each: for smoke runs, which need no trace."""
+    cells = tuple(Cell(300.0, 30.0, 1, 4 * 10**9, 0.5) for _ in range(5))
+    return tuple(Session(f"made up {number}", 120.0 * number, 1, cells, 150.0) for number in range(6))
+
+
 def _session(name: str, rows: list[dict[str, str]]) -> Session:
     rows = sorted(rows, key=lambda row: float(row["start_min"]))
     start, stop = float(rows[0]["session_start_min"]) * 60, float(rows[0]["session_stop_min"]) * 60

@@ -34,6 +34,7 @@ from aliquot.provisioner.relay.peer import Peer, Record, Refusal, listen
 from aliquot.provisioner.relay.records import FRONT_PORTS, Ended, forget_ended, write_ended
 from aliquot.provisioner.relay.relay_record import OwnRecord
 from aliquot.provisioner.relay.spill import Spill
+from aliquot.provisioner.relay.spill_room import RoomBounds, SpillRoom
 from aliquot.provisioner.relay.store import Bounds, Store
 from aliquot.provisioner.relay.traffic import activity_record, cells_record
 
@@ -60,7 +61,7 @@ class StandInRelay:
         self._loop = loop
         self._signer = Signer(request.key, request.signature_scheme, new_id())
         self._tracker = ActivityTracker(time.time())
-        self._store = Store(Bounds(request.memory_bytes, request.store_bytes), Spill(own.folder / "spill"), self._lost)
+        self._store = Store(Bounds(request.memory_bytes, request.store_bytes), Spill(_room(own)), self._lost)
         self._delivery = Delivery(self._store)
         self._links = Links(loop, listen(own.folder / "link.sock"), self._store, self._delivery, self)
         self._front = {channel: _front_socket(context, own, channel) for channel in ("shell", "control")}
@@ -212,9 +213,14 @@ class StandInRelay:
         self._links.pump()
         self._store.settle(entry)
 
-    def _lost(self, parent: bytes, msg_id: str, messages: int, lost_bytes: int) -> list[bytes]:
-        text = f"{messages} messages are missing here ({lost_bytes} bytes)"
+    def _lost(self, parent: bytes, msg_id: str, messages: int, lost_bytes: int, why: str) -> list[bytes]:
+        text = f"{messages} messages are missing here ({lost_bytes} bytes): {why}"
         return self._signer.message("stream", {"name": "stderr", "text": text}, parent, msg_id)
+
+
+def _room(own: OwnRecord) -> SpillRoom:
+    bounds = RoomBounds(own.request.store_bytes)
+    return SpillRoom(own.folder / "spill", own.request.user, own.kernel_id, bounds)
 
 
 def _front_socket(context: zmq.Context[Any], own: OwnRecord, channel: str) -> zmq.Socket[bytes]:

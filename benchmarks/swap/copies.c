@@ -28,6 +28,7 @@ static struct {
     unsigned threads;
     CUcontext context;
     struct aliquot_agent_page page;
+    struct aliquot_hook_page reports; /* the mover writes its progress here; no agent reads it */
     int *segments; /* warm: populated once */
     unsigned segment_count;
     char *pinned;
@@ -39,6 +40,11 @@ static struct {
 const struct aliquot_agent_page *page_agent(void)
 {
     return &bench.page;
+}
+
+struct aliquot_hook_page *page_hook(void)
+{
+    return &bench.reports;
 }
 
 int page_install(int agent_descriptor, int hook_descriptor)

@@ -1,0 +1,9 @@
+"""The benchmarks' own modules, and what tests of them share, can be imported here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "benchmarks")]
