@@ -71,15 +71,15 @@ test-gpu: ## On a GPU machine: the C suite, and PyTorch, CuPy, JAX and Numba thr
 
 bench-gateway: ## Kernel start and execute round trip against plain Jupyter Server, interleaved
 	@$(PYTHON) tools/setup.py test
-	@$(BIN)/python benchmarks/gateway.py
+	@$(BIN)/python benchmarks/gateway.py $(ARGS)
 
 bench-runtime: ## Containers against the plain engine, relays against none, adoption of 200 kernels
 	@$(PYTHON) tools/setup.py test
-	@$(BIN)/python benchmarks/runtime.py
+	@$(BIN)/python benchmarks/runtime.py $(ARGS)
 
 bench-density: ## GPUs that a notebook trace needs: leases against reservation, in simulated time (DATA=folder of the trace)
 	@$(PYTHON) tools/setup.py test
-	@$(BIN)/python benchmarks/density.py $(if $(DATA),--data $(DATA))
+	@$(BIN)/python benchmarks/density.py $(if $(DATA),--data $(DATA)) $(ARGS)
 
 bench-compute: ## Compute shares: our controller, none, TGS's, a HAMi-like and time quanta on a simulated GPU, in simulated time
 	@$(PYTHON) tools/setup.py test
@@ -87,13 +87,13 @@ bench-compute: ## Compute shares: our controller, none, TGS's, a HAMi-like and t
 
 bench-hook: ## What the hook adds to a call, on a null driver; PEERS="HAMi-core=/path/to/libvgpu.so …" measures others too
 	@$(PYTHON) tools/setup.py test
-	@$(BIN)/python benchmarks/hook.py $(foreach peer,$(PEERS),--peer $(peer))
+	@$(BIN)/python benchmarks/hook.py $(foreach peer,$(PEERS),--peer $(peer)) $(ARGS)
 
 bench-swap: ## Swapping: copies against a pinned one, wake to first launch, cost while running; ARGS="--nvshare /path/to/libnvshare.so"
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/swap.py $(ARGS)
 
-bench-lab: ## The lab extension in Chromium: bundle, first paint, state change to pixel, cost when nothing changes
+bench-lab: ## The lab extension in Chromium: bundle, first paint, state change to pixel, idle cost, a cell against plain Jupyter
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/lab.py $(ARGS)
 

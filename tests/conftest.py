@@ -9,8 +9,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import aliquot.gateway.commands.late_grammar  # noqa: F401 (a second of each worker's start)
 import pytest
+
+if importlib.util.find_spec("aliquot.gateway") is not None:  # a GPU machine has the hook and the agent alone
+    import aliquot.gateway.commands.late_grammar  # noqa: F401 (a second of each worker's start)
+
+sys.path.insert(0, str(Path(__file__).parent))
+import left_out_table
 
 HERE = Path(__file__).parent
 GROUPS = {
@@ -28,7 +33,6 @@ FIRST = (
     *("gpu_hook/clients/", "gpu_hook/fuzz/", "gpu_hook/hook/", "gpu_hook/softgpu/", "gpu_hook/agent/"),
 )
 SHOWN_GROUPS = 12
-sys.path.insert(0, str(HERE))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background job; what tests start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -77,7 +81,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Called by pytest. Of a run with several workers: what keeps one of them busy, for FIRST, and whether all were."""
+    """Called by pytest, before its own last lines."""
+    show_workers(terminalreporter)
+    for line in left_out_table.lines(terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_line(line)
+
+
+def show_workers(terminalreporter: Any) -> None:
+    """Of a run with several workers: which groups keep one of them busy, for FIRST, and whether all workers were."""
     groups: Counter[str] = Counter()
     workers: Counter[str] = Counter()
     for report in (report for reports in terminalreporter.stats.values() for report in reports):

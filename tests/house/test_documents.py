@@ -7,7 +7,9 @@ import re
 import sys
 from pathlib import Path
 
+import aliquot.gateway
 import pytest
+import yaml
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,10 +40,13 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
     assert not {str(d.relative_to(ROOT)) for d in DOCUMENTS} - {str(d.relative_to(ROOT)) for d in reached}
 
 
-def test_python_and_browser_packages_have_one_version() -> None:
+def test_all_parts_have_one_version_and_the_gateway_no_copy_of_it() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     package = json.loads((ROOT / "package.json").read_text())
-    assert package["version"] == project["version"]
+    contract = yaml.safe_load((ROOT / "gateway/api.yaml").read_text())["info"]
+    assert {package["version"], contract["version"], aliquot.gateway.__version__} == {project["version"]}
+    literals = re.compile(r"^__version__ = [\"']", re.MULTILINE)
+    assert [str(p) for p in (ROOT / "gateway").rglob("*.py") if literals.search(p.read_text())] == []
 
 
 def test_decisions_are_numbered_without_gap_or_repetition_and_say_their_number_everywhere() -> None:
@@ -58,3 +63,35 @@ def test_decisions_have_their_four_parts() -> None:
     for decision in sorted((ROOT / "docs/decisions").glob("[0-9]*.md")):
         headings = set(re.findall(r"^## (.+)$", decision.read_text(), re.MULTILINE))
         assert headings >= {"Context", "Decision", "Consequences", "Alternatives"}, decision.name
+
+
+INSTALLED_BY_NAME = re.compile(
+    r"pip3? install\b[^`\n]*?[\s'\"]aliquot(?:\[[a-z,]*\])?(?=[\s`'\").,;:]|$)", re.MULTILINE
+)
+
+
+def test_no_text_installs_another_projects_package() -> None:
+    """The package that the index has under our name is another project's."""
+    packages = [path for name in ("gateway", "provisioner", "gpu_hook") for path in (ROOT / name).rglob("*.py")]
+    texts = [*DOCUMENTS, *packages, *(ROOT / "deploy").glob("*"), *(ROOT / "labextension/src").rglob("*.ts*")]
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in texts
+        if path.is_file()
+        for match in INSTALLED_BY_NAME.finditer(path.read_text())
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("pip install aliquot", True),
+        ("`pip install 'aliquot[hub,lab]'`.", True),
+        ("sudo /opt/bin/pip install --upgrade aliquot", True),
+        ("pip install '.[lab]' in a checkout", False),
+        ("pip install --upgrade dist/aliquot-*.whl", False),
+    ],
+)
+def test_an_installation_by_name_is_recognised(text: str, want: bool) -> None:
+    assert bool(INSTALLED_BY_NAME.search(text)) is want

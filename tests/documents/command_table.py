@@ -1,0 +1,187 @@
+"""The test of each printed command: run as printed, covered by a named test, or the reason why it is not run."""
+
+from __future__ import annotations
+
+# Run as printed by test_commands_as_printed.py, in this order, beside a gateway that has a kernel of train.ipynb.
+RUN = (
+    ".venv/bin/aliquot status",
+    ".venv/bin/aliquot top",
+    ".venv/bin/aliquot sizes",
+    ".venv/bin/aliquot doctor",
+    "aliquot doctor",
+    "aliquot doctor | grep actuator",
+    "aliquot doctor | grep enforcer",
+    "aliquot status",
+    "aliquot status --json",
+    "aliquot top",
+    "aliquot sizes",
+    "aliquot agent --help",
+    "aliquot history --range day",
+    'curl -H "Authorization: token $TOKEN" "$SERVER/aliquot/api/history?range=day&format=csv" > day.csv',
+    "aliquot resize train.ipynb 0.5 --memory 12GiB --class opportunistic",
+    'curl -X PATCH "$SERVER/aliquot/api/kernels/$KERNEL" -H "Authorization: token $TOKEN" \\\n'
+    """     -d '{"gpus": 0.5, "memory": "12GiB", "class": "opportunistic"}'""",
+    "aliquot share train.ipynb --user bob",
+    "aliquot share train.ipynb --team vision --write",
+    "aliquot share train.ipynb",
+    "aliquot share train.ipynb --user bob --stop",
+    'curl -H "Authorization: token $ADMIN_TOKEN" https://gpu.example.org:8890/aliquot/api/metrics',
+    "python -c 'import hashlib, secrets; t = secrets.token_urlsafe(32);"
+    " print(t, hashlib.sha256(t.encode()).hexdigest())'",
+    'echo "ALIQUOT_TOKEN=$(openssl rand -hex 32)" > .env && chmod 600 .env',
+    "jupyter --data-dir",
+    "jupyter labextension disable @aliquot/lab:picker",
+    "jupyter labextension enable @jupyterlab/apputils-extension:sessionDialogs",
+    ".venv/bin/python -m aliquot.gateway.cli_reference > docs/reference/cli.md",
+    "aliquot sizes --install",
+    "aliquot sizes --install --user",
+    "aliquot sizes --install --sys-prefix",
+    "aliquot sizes --install 0.5-8g",
+    "aliquot sizes --install python3.gpu-2.5-low --sys-prefix",
+    "jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb",
+    "jupyter execute --kernel_name=python3.gpu-0.25 --startup_timeout=120 notebook.ipynb",
+    "papermill -k python3.gpu-0.5-8g in.ipynb out.ipynb",
+    "papermill --kernel python3.gpu-0.5 --start-timeout 120 in.ipynb out.ipynb -p epochs 3",
+    'export PATH="$PWD/.venv/bin:$PATH"',
+    "make help",
+    # The last: what it starts stays.
+    'curl -H "Authorization: token $TOKEN" -d \'{"name": "python3.gpu-0.25"}\' http://localhost:8888/api/kernels',
+)
+
+# Run as printed until the agent says that it started.
+RUN_AGENTS = (
+    "aliquot agent",
+    "aliquot agent --compute-actuators pacing,stream-priority",
+)
+
+# Run as one script, for each line needs the one before it.
+RUN_TOGETHER = (
+    "LINK=.venv/share/jupyter/labextensions/@aliquot/lab",
+    'rm -rf "$LINK" && mkdir -p "$(dirname "$LINK")" && ln -s "$PWD/labextension/dist" "$LINK"',
+)
+
+# Servers that a person starts to stay. The application of the program reads the options; an unknown one fails the test.
+_SERVER = "jupyter_server.serverapp:ServerApp"
+PARSED = {
+    "jupyter lab": _SERVER,
+    "jupyter lab --gateway-url=http://127.0.0.1:8890 --GatewayClient.auth_token=…": _SERVER,
+    "jupyter lab --gateway-url=https://gpu-machine:8890 --GatewayClient.auth_token=TOKEN": _SERVER,
+    "jupyter lab --GatewayClient.url=https://gpu-machine:8890 --GatewayClient.auth_token=TOKEN": _SERVER,
+    "jupyter lab --gateway-url=https://gpu.example.org:8890 --GatewayClient.auth_token=THEIR_TOKEN": _SERVER,
+    "aliquot lab --debug": _SERVER,
+    "aliquot serve --debug": "aliquot.gateway.commands.server:GatewayServerApp",
+}
+
+_COMPOSE = "tests/containers/deploy/test_compose.py::test_the_composed_services_run_a_cell_on_a_quarter_of_a_gpu"
+_COMPOSE_READ = "tests/containers/deploy/test_compose.py::test_a_compose_tool_reads_the_file_as_these_tests_do"
+_LAB = "tests/labextension/test_sized_kernels.py::test_launcher_offers_the_sizes"
+_SERVE = "tests/gateway/cli/test_serve.py::test_it_serves_those_with_a_token"
+_SMOKE = "tests/benchmarks/test_smoke.py::test_a_benchmark_has_a_smoke_run"
+_SERVERS_SMOKE = "tests/benchmarks/test_smoke_of_servers.py::test_a_benchmark_of_servers_has_a_smoke_run"
+
+_AS_PRINTED = "tests/documents/test_commands_as_printed.py::test_a_printed_command_works"
+_BUNDLED = "tests/gpu_hook/test_gpu_rehearsal.py::test_the_first_minutes_run_from_the_bundle_alone"
+
+# Another test does what the command does.
+COVERED = {
+    "python3 tools/gpu_bundle": _BUNDLED,
+    'timeout -s INT 590 python3 build/gpu-bundle/run.py --gpu nvidia --out "$OUT" --budget 575': _BUNDLED,
+    "python3 tools/gpu_first --gpu nvidia --out results --budget 575": _BUNDLED,
+    "python3 tools/gpu_first --gpu nvidia --out results --only swap --only trace": _BUNDLED,
+    "python3 tools/gpu_first --gpu nvidia --out results --only frameworks": (
+        "tests/gpu_hook/test_gpu_rehearsal.py::test_the_matrix_of_frameworks_has_a_result_for_each"
+    ),
+    "make demo": "tests/system/test_demo.py::test_every_claim_of_the_demo_holds",
+    "make hub": "tests/hub/test_example.py::test_the_example_holds_what_it_promises",
+    "make lab": _LAB,
+    "make bench-gateway": _SERVERS_SMOKE,
+    "make bench-hook": _SMOKE,
+    "make bench-swap": _SMOKE,
+    "make bench-swap ARGS=--smoke": _SMOKE,
+    "aliquot lab": _LAB,
+    "aliquot lab --allow-root": _LAB,
+    "aliquot serve": _SERVE,
+    "aliquot serve --ip 0.0.0.0 --port 8890 --certfile CERT --keyfile KEY": (
+        "tests/hub/test_tls.py::test_a_hub_and_its_gateway_work_over_tls_by_a_private_authority"
+    ),
+    "JUPYTERHUB_API_TOKEN='a long random text' JUPYTERHUB_API_URL=https://hub.example.org/hub/api \\\n"
+    "JUPYTERHUB_SERVICE_NAME=aliquot JUPYTERHUB_SERVICE_PREFIX=/services/aliquot/ \\\n"
+    "JUPYTERHUB_SERVICE_URL=https://0.0.0.0:8890 \\\n"
+    "aliquot serve --hub --certfile=… --keyfile=… --Aliquot.user_limit_gpus=1": (
+        "tests/hub/test_external.py::test_a_gateway_that_the_administrator_starts_serves_the_hubs_users"
+    ),
+    # NAME stands for an extension: the command with a real one is run as printed.
+    "jupyter labextension disable NAME": _AS_PRINTED,
+    "aliquot resize": "tests/gateway/cli/test_kernel_commands.py::test_without_a_gateway_the_agent_is_asked",
+    "aliquot agent --cdi-dir /etc/cdi --library-dir /var/lib/aliquot/libraries": _COMPOSE,
+    "python -m pip wheel --no-deps --wheel-dir deploy/wheels .": _COMPOSE,
+    "python3 -m pip wheel --no-deps --wheel-dir dist .": _COMPOSE,
+    "cd deploy": _COMPOSE,
+    "docker compose --profile images build": _COMPOSE,
+    "docker compose up -d": _COMPOSE,
+    "install -d /srv/homes /etc/cdi /var/lib/aliquot": _COMPOSE,
+    'curl -H "Authorization: token $(cut -d= -f2 .env)" http://127.0.0.1:8890/aliquot/api/status': _COMPOSE,
+    "docker compose -f compose.yaml -f compose.nvidia.yaml up -d": _COMPOSE_READ,
+}
+
+_INDEX = "installs packages of the index into an environment; make's set-up does it with the same extras"
+_ENGINE = "shows or changes the machine's own container engine, which no test touches"
+_NODE = "fetches Node packages or rewrites the committed bundle; tools/check-labextension builds and compares it"
+_SYSTEMD = "needs systemd as process 1, or the account that the page makes"
+_SUITE = "runs tests or checks, among which is this one"
+_MACHINE = "needs an NVIDIA GPU or its MPS daemon"
+
+# Not run. Their shell syntax, and what of their options a parser knows, are checked.
+LISTED = {
+    "make test": _SUITE,
+    "make check": _SUITE,
+    "make soak": _SUITE,
+    "make test-torch": _SUITE,
+    ".venv/bin/pytest tests/gateway": _SUITE,
+    ".venv/bin/pytest tests/gpu_hook/fuzz": _SUITE,
+    "ALIQUOT_SOAK=20 .venv/bin/pytest -m soak tests/gpu_hook/fuzz": _SUITE,
+    "pytest tests/labextension": _SUITE,
+    "pytest tests/labextension -m 'not browser'": _SUITE,
+    "make clean": "removes the environment that runs the tests",
+    "make screenshot": "rewrites the pictures of the documents",
+    "make labextension": _NODE,
+    "cmake --build build/editable-*": "rewrites libraries that other tests have loaded; every set-up runs it",
+    "jlpm install --immutable": _NODE,
+    "jlpm build:prod": _NODE,
+    "jlpm watch:src": _NODE,
+    "jlpm watch:labextension": _NODE,
+    "jlpm types": _NODE,
+    "jlpm install --immutable && jlpm build:prod && git diff --exit-code labextension/dist": _NODE,
+    "git clone REPOSITORY aliquot && cd aliquot": "the repository's address is the reader's",
+    "jupyter console --kernel python3.gpu-0.25": "an interactive program that is none of the project's requirements",
+    "pip install '.[lab]'": _INDEX,
+    "pip install '.[lab,demo]'": _INDEX,
+    "pip install '.[hub,lab]'": _INDEX,
+    "pip install": _INDEX,
+    "pip install ipykernel": _INDEX,
+    "pip uninstall": "removes what runs the tests",
+    "podman system service": _ENGINE,
+    "docker info": _ENGINE,
+    "docker ps --filter label=aliquot.dev/owner=alice": _ENGINE,
+    "docker network create jupyterhub": _ENGINE,
+    "docker network inspect jupyterhub": _ENGINE,
+    "for class in production opportunistic; do\n"
+    "  mkdir -p /run/aliquot-mps/$class/log\n"
+    "  CUDA_MPS_PIPE_DIRECTORY=/run/aliquot-mps/$class CUDA_MPS_LOG_DIRECTORY=/run/aliquot-mps/$class/log"
+    " nvidia-cuda-mps-control -d\n"
+    "done": _MACHINE,
+    "aliquot agent --compute-actuators pacing,mps --mps-folder /run/aliquot-mps": _MACHINE,
+    "aliquot agent --enforcer driver": _MACHINE,
+    "make test-gpu": _MACHINE,
+    'make test-gpu ARGS="--out results --seconds 580"': _MACHINE,
+    'make test-gpu ARGS="-k pytorch"': _MACHINE,
+    "make bench-gpu": _MACHINE,
+    'make bench-gpu ARGS="--bench compute_gpu"': _MACHINE,
+    "sudo /opt/aliquot/bin/pip install --upgrade dist/aliquot-*.whl": _SYSTEMD,
+    "systemctl restart aliquot-gateway": _SYSTEMD,
+    "sudo systemctl restart aliquot-gateway": _SYSTEMD,
+    "sudo systemctl restart aliquot-relay": _SYSTEMD,
+    "sudo systemctl restart aliquot-agent": _SYSTEMD,
+    "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot aliquot status": _SYSTEMD,
+    "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot aliquot doctor": _SYSTEMD,
+}

@@ -1,0 +1,239 @@
+"""Commands of the pages, run in a shell as they are printed, beside a gateway with users and its own node agent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+import pytest
+from ports import free_port
+
+sys.path.insert(0, str(Path(__file__).parent))
+if TYPE_CHECKING:
+    from tests.documents.command_table import RUN, RUN_AGENTS, RUN_TOGETHER
+    from tests.documents.reader_environment import make_environment, variables_of
+else:
+    from command_table import RUN, RUN_AGENTS, RUN_TOGETHER
+    from reader_environment import make_environment, variables_of
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 120.0
+TOKEN = "alices-token-of-this-test"
+ADMIN_TOKEN = "adas-token-of-this-test"
+CONFIGURATION = f"""
+c.AliquotIdentityProvider.users = {{
+    "alice": {{"token": "{TOKEN}"}},
+    "bob": {{"token": "bobs", "teams": ["vision"]}},
+    "ada": {{"token": "{ADMIN_TOKEN}", "role": "admin"}},
+}}
+c.Aliquot.driver = "softgpu"
+c.Aliquot.agent_options = ["--softgpu-memory", "16GiB"]
+c.Aliquot.keep_kernels = "never"
+"""
+# What a command prints or writes when it did what its page promises. A command without a row needs to end with 0.
+SAYS = {
+    "aliquot status": "train.ipynb",
+    ".venv/bin/aliquot status": "train.ipynb",
+    "aliquot status --json": '"kernels"',
+    "aliquot top": "alice",
+    "aliquot sizes": "python3.gpu-0.25",
+    "aliquot agent --help": "--compute-actuators",
+    "aliquot doctor": "enforcer",
+    "aliquot doctor | grep actuator": "pacing: in force",
+    "aliquot doctor | grep enforcer": "hook: in force",
+    "aliquot sizes --install 0.5-8g": "python3.gpu-0.5-8g",
+    "aliquot resize train.ipynb 0.5 --memory 12GiB --class opportunistic": "0.5 GPU",
+    "aliquot share train.ipynb --user bob": "bob",
+    "aliquot share train.ipynb": "vision",
+    "make help": "List the targets",
+}
+# Files that a command writes into its folder, and a pattern of what they then hold.
+WRITES = {
+    'curl -H "Authorization: token $TOKEN" "$SERVER/aliquot/api/history?range=day&format=csv" > day.csv': (
+        "day.csv",
+        r"^[a-z_]+,[a-z_]+",
+    ),
+    'echo "ALIQUOT_TOKEN=$(openssl rand -hex 32)" > .env && chmod 600 .env': (".env", r"^ALIQUOT_TOKEN=[0-9a-f]{64}$"),
+    ".venv/bin/python -m aliquot.gateway.cli_reference > docs/reference/cli.md": (
+        "docs/reference/cli.md",
+        re.escape((ROOT / "docs/reference/cli.md").read_text()),
+    ),
+    "jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb": ("notebook.ipynb", "nbformat"),
+    "papermill -k python3.gpu-0.5-8g in.ipynb out.ipynb": ("out.ipynb", r'"1\\n"'),
+    "papermill --kernel python3.gpu-0.5 --start-timeout 120 in.ipynb out.ipynb -p epochs 3": ("out.ipynb", r'"3\\n"'),
+    "jupyter labextension disable @aliquot/lab:picker": (
+        "venv/etc/jupyter/labconfig/page_config.json",
+        r'"@aliquot/lab:picker": true',
+    ),
+    "aliquot sizes --install --user": (
+        ".local/share/jupyter/kernels/python3.gpu-0.25/kernel.json",
+        '"provisioner_name": "aliquot"',
+    ),
+    "aliquot sizes --install python3.gpu-2.5-low --sys-prefix": (
+        "venv/share/jupyter/kernels/python3.gpu-2.5-low/kernel.json",
+        '"provisioner_name": "aliquot"',
+    ),
+}
+# Commands that change nothing: one run serves each page that prints them, also with a path or a pipe.
+SHOWS = frozenset(f"aliquot {word}" for word in ("status", "top", "sizes", "doctor"))
+
+
+@dataclass
+class Scene:
+    folder: Path
+    port: int
+    environment: dict[str, str]
+    shown: dict[str, subprocess.CompletedProcess[str]] = field(default_factory=dict)
+
+    def ask(self, path: str, body: object) -> Any:
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=json.dumps(body).encode())
+        request.add_header("Authorization", f"token {TOKEN}")
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
+            return json.loads(answer.read())
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run it in a shell; the address of this gateway takes the place of the page's."""
+        first, pipe, rest = command.partition(" | ")
+        name = first.removeprefix(".venv/bin/")
+        if name not in SHOWS:
+            return self._run(command)
+        if name not in self.shown:
+            self.shown[name] = self._run(first)
+        done = self.shown[name]
+        return self._run(rest, done.stdout) if pipe else done
+
+    def _run(self, command: str, told: str = "") -> subprocess.CompletedProcess[str]:
+        here = f"http://127.0.0.1:{self.port}"
+        line = command.replace("http://localhost:8888", here).replace("https://gpu.example.org:8890", here)
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", line],
+            cwd=self.folder,
+            env=self.environment,
+            input=told,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+
+
+@contextlib.contextmanager
+def a_folder() -> Iterator[Path]:
+    """The folder of a reader who has a checkout, an environment of their own in it, and notebooks."""
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
+    try:
+        make_environment(folder / "venv")
+        (folder / ".venv").symlink_to("venv")
+        (folder / "Makefile").symlink_to(ROOT / "Makefile")
+        (folder / "docs" / "reference").mkdir(parents=True)
+        (folder / "labextension" / "dist").mkdir(parents=True)
+        cell = nbformat.v4.new_code_cell("epochs = 1", metadata={"tags": ["parameters"]})
+        cells = [cell, nbformat.v4.new_code_cell("print(epochs)")]
+        spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        for name in ("notebook.ipynb", "in.ipynb"):
+            nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": spec}), folder / name)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def started(command: str, folder: Path, is_ready: Callable[[str], bool]) -> Iterator[None]:
+    """Keep it running, from the moment in which it is ready by what it logged; it has to end by itself at SIGTERM."""
+    with (folder / "out.log").open("wb") as log:
+        process = subprocess.Popen(
+            ["bash", "-c", f"exec {command}"],
+            cwd=folder,
+            env=variables_of(folder / "venv", folder),
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not is_ready(said := (folder / "out.log").read_text()):
+            assert process.poll() is None, said
+            assert time.monotonic() < deadline, said
+            time.sleep(0.05)  # between two looks: a log and a port have no event
+        yield
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(PATIENCE_SECONDS)
+        finally:
+            process.kill()
+
+
+def answers(url: str) -> bool:
+    with contextlib.suppress(OSError):
+        urllib.request.urlopen(url, timeout=5).close()
+        return True
+    return False
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = f"aliquot serve --config gateway.py --port {port} --allow-root --ServerApp.port_retries=0"
+    with a_folder() as folder:
+        (folder / "gateway.py").write_text(CONFIGURATION)
+        with started(command, folder, lambda _: answers(f"{url}/api")):
+            told = {"JUPYTER_GATEWAY_URL": url, "JUPYTER_GATEWAY_AUTH_TOKEN": TOKEN, "SERVER": url, "TOKEN": TOKEN}
+            own = {"ADMIN_TOKEN": ADMIN_TOKEN}
+            found = Scene(folder, port, variables_of(folder / "venv", folder) | told | own)
+            body = {"path": "train.ipynb", "name": "train.ipynb", "type": "notebook"}
+            session = found.ask("/api/sessions", body | {"kernel": {"name": "python3.gpu-0.25"}})
+            found.environment["KERNEL"] = session["kernel"]["id"]
+            yield found
+
+
+@pytest.mark.parametrize("command", RUN)
+def test_a_printed_command_works(scene: Scene, command: str) -> None:
+    program = command.split(" ")[0]
+    if program in ("papermill", "curl", "make") and shutil.which(program, path=scene.environment["PATH"]) is None:
+        pytest.skip(f"{program} is not installed")
+    done = scene.run(command)
+    said = done.stdout + done.stderr
+    # doctor ends with 1 when it found something wrong with this machine, which is not its page's claim.
+    assert done.returncode in ((0, 1) if command.endswith("aliquot doctor") else (0,)), said
+    assert "Traceback" not in said
+    assert SAYS.get(command, "") in said
+    if command in WRITES:
+        path, want = WRITES[command]
+        assert re.search(want, (scene.folder / path).read_text(), re.MULTILINE), said
+    if program == "curl" and command not in WRITES and "metrics" not in command:
+        assert "id" in json.loads(done.stdout), said
+
+
+def test_the_command_of_the_environment_is_the_one_that_the_path_finds(scene: Scene) -> None:
+    found = shutil.which("aliquot", path=scene.environment["PATH"])
+    assert found is not None
+    assert Path(found).samefile(scene.folder / ".venv/bin/aliquot")
+
+
+def test_lines_that_need_each_other_work_as_one_script(scene: Scene) -> None:
+    done = scene.run("\n".join(("set -e", *RUN_TOGETHER)))
+    assert done.returncode == 0, done.stderr
+    link = scene.folder / "venv/share/jupyter/labextensions/@aliquot/lab"
+    assert link.resolve() == (scene.folder / "labextension/dist").resolve()
+
+
+@pytest.mark.parametrize("command", RUN_AGENTS)
+def test_a_printed_agent_starts(command: str) -> None:
+    with a_folder() as folder, started(command, folder, lambda said: "event=started" in said):
+        pass
+    assert not folder.exists()

@@ -1,0 +1,69 @@
+"""The set-up of a checkout needs what the pages say: Python, a C compiler, make and a package index, and no CMake."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import setup  # noqa: E402  (a script, not a package)
+
+
+@pytest.fixture
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Commands that the set-up runs, on a machine whose programs are in `tmp_path/bin`, with an empty environment."""
+    ran: list[list[str]] = []
+
+    def run_step(title: str, command: Sequence[str]) -> bool:
+        ran.append(list(command))
+        return True
+
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(setup, "VENV", tmp_path / "venv")
+    monkeypatch.setattr(setup, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(setup, "run_step", run_step)
+    return ran
+
+
+def a_cmake(folder: Path, version: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "cmake"
+    program.write_text(f"#!/bin/sh\necho cmake version {version}\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_a_machine_without_cmake_gets_it_from_the_package_index(steps: list[list[str]]) -> None:
+    setup.install_packages("demo")
+    assert setup.CMAKE_REQUIREMENT in steps[0]
+    assert "--no-build-isolation" in steps[1], "what was fetched before is what builds"
+
+
+@pytest.mark.parametrize(("version", "want_fetched"), [("3.19.8", True), ("3.20.0", False), ("4.4.4", False)])
+def test_a_machines_own_cmake_is_taken_if_it_is_new_enough(
+    steps: list[list[str]], tmp_path: Path, version: str, want_fetched: bool
+) -> None:
+    a_cmake(tmp_path / "bin", version)
+    setup.install_packages("demo")
+    assert (setup.CMAKE_REQUIREMENT in steps[0]) is want_fetched
+
+
+def test_native_libraries_are_built_again_with_the_environments_cmake(steps: list[list[str]], tmp_path: Path) -> None:
+    program = a_cmake(tmp_path / "venv" / "bin", "4.4.4")
+    folder = tmp_path / "build" / "editable-x"
+    folder.mkdir(parents=True)
+    setup.build_native()
+    assert steps == [[str(program), "--build", str(folder)]]
+
+
+def test_the_set_up_asks_for_the_cmake_that_the_build_asks_for() -> None:
+    needed = re.search(r"cmake_minimum_required\(VERSION (\d+)\.(\d+)\)", (ROOT / "CMakeLists.txt").read_text())
+    assert needed is not None
+    assert (int(needed[1]), int(needed[2])) == setup.CMAKE_NEEDED
+    assert setup.CMAKE_REQUIREMENT.startswith(f"cmake>={needed[1]}.{needed[2]},")
