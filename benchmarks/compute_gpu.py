@@ -197,7 +197,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--load", choices=("torch", "driver"), help="PyTorch, or the driver's interface alone")
     parser.add_argument("--seconds", type=float, help="of each pair (default 10; 2 on the software GPU)")
     parser.add_argument("--pairs", type=int, default=3, metavar="N", help="N × N of them")
-    parser.add_argument("--controllers", default=",".join(CONTROLLERS), help="of the agent's --compute-control")
+    parser.add_argument("--controllers", default=",".join(CONTROLLERS), help="by name, as compute_agent.py has them")
     parser.add_argument(
         "--lease", type=float, default=LEASE_SECONDS, metavar="SECONDS", help="pairs beyond are left out"
     )

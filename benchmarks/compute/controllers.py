@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aliquot.gpu_hook.agent.compute.baselines.hami import HamiLike
-from aliquot.gpu_hook.agent.compute.baselines.none import NoControl
-from aliquot.gpu_hook.agent.compute.baselines.quanta import Quanta
-from aliquot.gpu_hook.agent.compute.baselines.tgs import Tgs
 from aliquot.gpu_hook.agent.compute.measured import MeasuredController
+from aliquot.gpu_hook.agent.compute.no_control import NoControl
 from aliquot.gpu_hook.agent.compute.views import Controller
 
+from compute.baselines.hami import HamiLike
+from compute.baselines.quanta import Quanta
+from compute.baselines.tgs import Tgs
 from compute.programs import SECOND
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 from aliquot.gpu_hook import client, paths
 
 PRODUCTION, OPPORTUNISTIC = "production", "opportunistic"
+# It also offers the controllers of other systems.
+AGENT = (sys.executable, str(Path(__file__).parents[1] / "compute_agent.py"))
 
 
 class GpuNode:
@@ -36,10 +39,10 @@ def a_node(
     runtime: Path, driver: str, controller: str, kernels: Mapping[str, str], memory_bytes: int, env: Mapping[str, str]
 ) -> Iterator[GpuNode]:
     """``kernels``: class by name; each gets an equal share of the first device, and so much of its memory."""
-    options = ["--driver", driver, "--compute-control", controller]
+    options = ["--driver", driver, "--controller", controller]
     if driver == "softgpu":
         options += ["--softgpu-memory", "8GiB", "--softgpu-devices", "1"]
-    client.start_agent(runtime, arguments=options, exit_when_idle_seconds=30, seconds=60)
+    client.start_agent(runtime, arguments=options, exit_when_idle_seconds=30, seconds=60, command=AGENT)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as holder:  # the reservations live while this is open
         holder.connect(str(paths.RuntimeDir(runtime).agent_socket))
         answers = holder.makefile("rb")

@@ -10,8 +10,8 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ from .candidates import Chosen, FindEnforcers, choose_candidates, find_enforcers
 from .cdi import hook_spec, replace_file, softgpu_spec, write_specs
 from .checkpoint_helper import CheckpointHelper
 from .checkpoint_refusals import Circumstances
+from .compute.controllers import CONTROLLERS, MakeController
 from .compute.loop import ComputeKeeper
 from .control import ControlServer
 from .devices import DeviceMonitor, DeviceReading, DeviceSource, DriverError
@@ -76,12 +77,24 @@ log = logging.getLogger(__name__)
 
 OpenSource = Callable[[Driver], DeviceSource]
 FindDriver = Callable[[str], Driver]
+Controllers = Mapping[str, MakeController]
+
+
+@dataclass(frozen=True)
+class Makers:
+    """What an agent makes once its lock is held. Tests and benchmarks pass their own."""
+
+    open_source: OpenSource
+    enforcers: FindEnforcers
+    controllers: Controllers
 
 
 class Agent:
     """Made when the lock is held and the driver runs. ``serve`` returns when it is to end."""
 
-    def __init__(self, settings: AgentSettings, node: Node, source: DeviceSource, chosen: Chosen) -> None:
+    def __init__(
+        self, settings: AgentSettings, node: Node, source: DeviceSource, chosen: Chosen, controller: MakeController
+    ) -> None:
         self._settings = settings
         self._node = node
         self._end = asyncio.Event()
@@ -96,7 +109,8 @@ class Agent:
         self._leases = self._keep_leases()
         swap = SwapTools(self._arena, settings.swap, self._checkpoint_tools(), self._leases.room.departures)
         self._actuation = Actuation(chosen.actuators, lambda asked: settings.compute.caps(asked.is_production))
-        self._compute = ComputeKeeper(settings.compute, time.monotonic_ns, self._leases, self._actuation)
+        make = partial(controller, settings.compute)
+        self._compute = ComputeKeeper(settings.compute, time.monotonic_ns, self._leases, self._actuation, make)
         self._reservations = Reservations(
             self._ledger, settings, self._tell_change, self._hurry, swap, self._leases, self._compute
         )
@@ -312,8 +326,12 @@ def run_agent(
     open_source: OpenSource = NvmlSource,
     find_driver: FindDriver = choose_driver,
     enforcers: FindEnforcers = find_enforcers,
+    controllers: Controllers = CONTROLLERS,
 ) -> int:
-    """Run an agent in the foreground until it ends; the exit code. A failure to start is one line on stderr."""
+    """Run an agent in the foreground until it ends; return the exit code. A failure to start is one line on stderr.
+
+    ``controllers``: what ``settings.compute.control`` may name; benchmarks add those of other systems.
+    """
     try:
         log_to(settings.log_file)
         prepare_runtime_dir(settings.runtime)
@@ -324,16 +342,14 @@ def run_agent(
     try:
         native = native_dir()
         libraries = installed(native) if settings.library_dir is None else publish(native, settings.library_dir)
-        return _run_locked(settings, driver, libraries, open_source, enforcers)
+        return _run_locked(settings, driver, libraries, Makers(open_source, enforcers, controllers))
     except PathError as error:
         return _fail(str(error))
     finally:
         lock.close()
 
 
-def _run_locked(
-    settings: AgentSettings, driver: Driver, libraries: Libraries, open_source: OpenSource, enforcers: FindEnforcers
-) -> int:
+def _run_locked(settings: AgentSettings, driver: Driver, libraries: Libraries, makers: Makers) -> int:
     """Raises PathError."""
     driver_env: dict[str, str] = {}
     state = softgpu_state_path(settings.runtime)
@@ -347,11 +363,11 @@ def _run_locked(
     name, residency = platform.node() or "localhost", settings.leases.residency
     try:
         raise_descriptor_limit()
-        chosen = choose_candidates(settings, driver, enforcers)
+        chosen = choose_candidates(settings, driver, makers.enforcers)
         found = {"--driver": driver.kind, "--enforcer": chosen.limits.enforcer.name}
         options = {**settings.options, **found}
         node = Node(name, driver, driver_env, libraries, may_be_shut_down, residency, options)
-        asyncio.run(_run(settings, node, open_source, chosen))
+        asyncio.run(_run(settings, node, chosen, makers))
     except (ActuatorError, DriverError, EnforcerError, StartError) as error:
         return _fail(str(error))
     finally:
@@ -360,8 +376,9 @@ def _run_locked(
     return 0
 
 
-async def _run(settings: AgentSettings, node: Node, open_source: OpenSource, chosen: Chosen) -> None:
-    agent = Agent(settings, node, open_source(node.driver), chosen)
+async def _run(settings: AgentSettings, node: Node, chosen: Chosen, makers: Makers) -> None:
+    make_controller = makers.controllers[settings.compute.control]
+    agent = Agent(settings, node, makers.open_source(node.driver), chosen, make_controller)
     gc.freeze()  # a full collection over what never changes would only be a pause
     try:
         await agent.serve()

@@ -18,6 +18,7 @@ from aliquot.gpu_hook.paths import RuntimeDir, softgpu_driver, softgpu_state_pat
 from gpu_load import GpuLoad, Load, compile_load
 
 GIB = 1 << 30
+AGENT = ("-m", "aliquot.gpu_hook.agent")
 Found = TypeVar("Found")
 
 
@@ -39,10 +40,13 @@ class ComputeNode:
         self.loads: list[GpuLoad] = []
         self.agent: subprocess.Popen[bytes] | None = None
         self.options: tuple[str, ...] = ()
+        self.program_of_agent = AGENT
 
-    def start_agent(self, *options: str) -> None:
+    def start_agent(self, *options: str, program: tuple[str, ...] | None = None) -> None:
+        """Without arguments: as it was started before. ``program``: arguments of Python that run an agent."""
         self.options = options or self.options
-        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "4GiB"]
+        self.program_of_agent = program or self.program_of_agent
+        command = [sys.executable, *self.program_of_agent, "--driver", "softgpu", "--softgpu-memory", "4GiB"]
         command += ["--runtime-dir", str(self.run_dir), "--log-file", str(self.folder / "agent.log"), *self.options]
         self.agent = subprocess.Popen(command)
         until(self._answers)

@@ -13,6 +13,7 @@ from gpu_load import GpuLoad, Load
 
 BUSY = Load(length_us=500, launches=20)
 LOOKS = 4
+COMPUTE_AGENT = (str(Path(__file__).parents[2] / "benchmarks" / "compute_agent.py"),)
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_opportunistic_work_uses_productions_pauses(a_node: ComputeNode) -> None
 def test_when_the_agent_dies_production_goes_on_opportunistic_work_waits_and_both_recover(
     a_node: ComputeNode, state: str
 ) -> None:
-    a_node.start_agent("--compute-control", "quanta" if state == "closed" else "measured")
+    a_node.start_agent("--controller", "quanta" if state == "closed" else "measured", program=COMPUTE_AGENT)
     guest = a_node.load("guest", BUSY, "opportunistic")
     guest.wait_steps(5)
     production = None if state == "open" else a_node.load("production", BUSY)

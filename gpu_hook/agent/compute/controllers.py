@@ -1,15 +1,12 @@
-"""The controllers that an agent can be told to use, by name. Each makes a new one for each device."""
+"""The controllers that ``--compute-control`` offers, by name. Each entry makes a new controller for one device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from .baselines.hami import HamiLike
-from .baselines.none import NoControl
-from .baselines.quanta import Quanta
-from .baselines.tgs import Tgs
 from .measured import MeasuredController
+from .no_control import NoControl
 from .policy import Policy
 from .views import Controller
 
@@ -31,10 +28,6 @@ def _measured(wishes: Wishes) -> Controller:
     return MeasuredController(Policy(slowdown_target=wishes.slowdown_target, floor=wishes.floor, period=wishes.period))
 
 
-CONTROLLERS: Mapping[str, Callable[[Wishes], Controller]] = {
-    "measured": _measured,
-    "none": lambda wishes: NoControl(),
-    "tgs": lambda wishes: Tgs(),
-    "hami": lambda wishes: HamiLike(),
-    "quanta": lambda wishes: Quanta(),
-}
+MakeController = Callable[[Wishes], Controller]
+
+CONTROLLERS: Mapping[str, MakeController] = {"measured": _measured, "none": lambda wishes: NoControl()}

@@ -33,7 +33,7 @@ def add_compute_arguments(parser: argparse.ArgumentParser) -> None:
         "--compute-control",
         choices=tuple(CONTROLLERS),
         default=default.control,
-        help="what decides who runs how much on a shared device; all but measured are there to compare with "
+        help="what decides how much each kernel runs on a shared device; none leaves it to the driver's time slices "
         f"(default {default.control})",
     )
     parser.add_argument(

@@ -10,8 +10,8 @@ from aliquot.gpu_hook.agent.settings import read_arguments
 
 
 def test_what_is_asked_is_what_is_in_force() -> None:
-    asked = "--compute-control tgs --compute-cap all --slowdown-target 5 --compute-floor 1% --compute-period 50"
-    assert read_arguments(asked.split()).compute == ComputeSettings("tgs", "all", 0.05, 0.01, 50 * MILLISECOND)
+    asked = "--compute-control none --compute-cap all --slowdown-target 5 --compute-floor 1% --compute-period 50"
+    assert read_arguments(asked.split()).compute == ComputeSettings("none", "all", 0.05, 0.01, 50 * MILLISECOND)
     assert read_arguments([]).compute == ComputeSettings()
 
 
@@ -23,6 +23,9 @@ def test_what_is_asked_is_what_is_in_force() -> None:
         ("--compute-floor", "nan", "0 to 50 percent"),
         ("--compute-period", "1", "5 to 1000 milliseconds"),
         ("--compute-control", "best", "measured"),
+        ("--compute-control", "tgs", "measured"),
+        ("--compute-control", "hami", "measured"),
+        ("--compute-control", "quanta", "measured"),
         ("--compute-cap", "some", "opportunistic"),
     ],
 )

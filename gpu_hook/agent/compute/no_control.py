@@ -1,4 +1,4 @@
-"""No control: everything passes, and is measured. What a time-slicing GPU does by itself."""
+"""Leave the device to the driver's time slices: every launch passes, and is measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from aliquot.gpu_hook.agent.compute.views import MEASURED, MILLISECOND, DeviceLo
 
 
 class NoControl:
-    """Called by whoever steps controllers: the agent's loop, the plant."""
+    """Implements views.Controller."""
 
     def step(self, look: DeviceLook) -> Verdict:
         return Verdict({process.key: MEASURED for process in look.processes}, look_after=50 * MILLISECOND)

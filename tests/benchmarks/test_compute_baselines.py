@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from aliquot.gpu_hook.agent.compute.baselines.hami import HamiLike, Part, refill
-from aliquot.gpu_hook.agent.compute.baselines.none import NoControl
-from aliquot.gpu_hook.agent.compute.baselines.quanta import Quanta, nvshare
-from aliquot.gpu_hook.agent.compute.baselines.tgs import Limit, Phase, Statics, Tgs, window_rate
+from aliquot.gpu_hook.agent.compute.no_control import NoControl
 from aliquot.gpu_hook.agent.compute.views import MEASURED, MILLISECOND, SECOND, DeviceLook, ProcessLook
 from aliquot.gpu_hook.protocol import NO_LIMIT, Gate, Pace
+from compute.baselines.hami import HamiLike, Part, refill
+from compute.baselines.quanta import Quanta, nvshare
+from compute.baselines.tgs import Limit, Phase, Statics, Tgs, window_rate
 
 
 def a_limit(rate: float = 100_000.0, statics: Statics | None = None) -> Limit:
