@@ -216,6 +216,7 @@ class Admission:
             counts=dict(self._queue.outcomes),
             ledger=self._ledger.snapshot(),
             pending=tuple(p for p in self._queue.pending() if p.kernel_id not in self._releases),
+            releasing=frozenset(self._releases),
         )
 
     def observe(self, observer: Callable[[], None]) -> Callable[[], None]:

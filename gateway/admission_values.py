@@ -69,7 +69,8 @@ class AdmissionSettings:
 class AdmissionSnapshot:
     """What handlers and metrics show of admission. ``agent_state``: ok or unavailable; ``counts`` by outcome.
 
-    ``ledger`` and ``pending`` are what the next cycle would plan with.
+    ``ledger`` and ``pending`` are what the next cycle would plan with. ``releasing``: kernels that have ended, of which
+    the node agent has not heard.
     """
 
     agent_state: str
@@ -78,6 +79,7 @@ class AdmissionSnapshot:
     counts: Mapping[str, int] = field(default_factory=dict)
     ledger: LedgerSnapshot = field(default_factory=LedgerSnapshot)
     pending: tuple[Pending, ...] = ()
+    releasing: frozenset[str] = frozenset()
 
     @property
     def node(self) -> Node:

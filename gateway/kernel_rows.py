@@ -42,7 +42,7 @@ def queue_rows(kernels: Iterable[Mapping[str, Any]], now: float | None = None) -
         asked = kernel.get("resize") or kernel
         since = asked.get("since") or kernel["created"]
         size = size_text(round(asked["gpus"] * 100), asked["workload_class"])
-        reason = printable(str(asked["reason"] or "–"))
+        reason = printable(str(asked["reason"] or "–")) + _expected(asked.get("expected_start"), moment)
         short_id, owner = printable(str(kernel["id"])[:_SHORT_ID]), printable(str(kernel["owner"]))
         rows.append((_name(kernel), short_id, owner, size, _place(kernel), _since(since, moment), reason))
     return rows
@@ -77,7 +77,23 @@ def _name(kernel: Mapping[str, Any]) -> str:
     return printable(str(kernel["label"] or kernel["id"][:_SHORT_ID]))
 
 
+def _expected(moment: str | None, now: float) -> str:
+    """When it is expected to start, in the reader's time; with the date where that is another day."""
+    if moment is None:
+        return ""
+    at, today = _time(moment).astimezone(), datetime.fromtimestamp(now).astimezone()
+    return (
+        f". Expected to start {at:at %H:%M}"
+        if at.date() == today.date()
+        else f". Expected to start {at:on %Y-%m-%d at %H:%M}"
+    )
+
+
 def _since(moment: str | None, now: float) -> str:
     if moment is None:
         return "–"
-    return age_text(now - datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp())
+    return age_text(now - _time(moment).timestamp())
+
+
+def _time(moment: str) -> datetime:
+    return datetime.fromisoformat(moment.replace("Z", "+00:00"))

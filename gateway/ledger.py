@@ -11,10 +11,11 @@ from functools import cached_property
 from types import MappingProxyType
 
 from aliquot.gpu_hook.oversubscription import Oversubscription, Reserved
-from aliquot.provisioner.resources import Bytes, GpuShare, Grant
+from aliquot.gpu_hook.placement import Part
+from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
 
 from .room import Held, Room, RoomDevice
-from .size_changes import held_of
+from .size_changes import held_of, quota_of
 from .size_names import resized_name
 
 
@@ -136,6 +137,20 @@ class LedgerSnapshot:
         left = room.give_back(held_of(holding.grant)).reserved
         devices = tuple(device.with_reserved(left[device.uuid]) for device in self.node.devices)
         return replace(self, node=replace(self.node, devices=devices), holdings=holdings)
+
+    def with_parts(self, kernel_id: str, request: Request, parts: Sequence[Part]) -> LedgerSnapshot:
+        """As it will be once this kernel has these parts, in place of those that it has."""
+        before, left = self.holdings.get(kernel_id), self.without(kernel_id)
+        room = Room((), reserved={device.uuid: device.all_reserved() for device in left.node.devices})
+        room = replace(room, largest_kernel_bytes=left.node.largest_kernel_bytes)
+        room = room.take(parts, request.workload_class)
+        devices = tuple(device.with_reserved(room.reserved[device.uuid]) for device in left.node.devices)
+        node = replace(left.node, devices=devices, largest_kernel_bytes=room.largest_kernel_bytes)
+        if before is None:
+            return replace(left, node=node)
+        grant = replace(before.grant, request=request, quotas=tuple(quota_of(part) for part in parts))
+        holding = replace(before, grant=grant, is_confirmed=True)
+        return replace(left, node=node, holdings=MappingProxyType({**left.holdings, kernel_id: holding}))
 
     def held_by(self, owner: str, teams: Iterable[str] = ()) -> tuple[Holding, ...]:
         """What one user holds, and what anybody holds who asked for it in one of these teams; each once."""

@@ -7,7 +7,7 @@ its. One that is to shrink makes room, and waits for nobody. One that comes in t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aliquot.gpu_hook.placement import BAD_REQUEST, DEVICE_LOST, Part
@@ -95,6 +95,24 @@ class Plan:
 
 def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Plan:
     """Admit the heads that fit, in order; refuse what can never fit or has waited too long; let the rest wait."""
+    served = _serve(snapshot, pending, now)
+    reasons = _Reasons(served.room, frozenset(served.promised))
+    waiting = tuple(Wait(one.kernel_id, place, reasons.of(one)) for place, one in enumerate(served.blocked, 1))
+    return Plan(tuple(served.admissions), waiting, tuple(served.refusals), tuple(served.promised))
+
+
+@dataclass(frozen=True)
+class _Served:
+    """A plan before anybody asks why the ``blocked`` wait. ``room``: what is left to them."""
+
+    room: Room
+    admissions: Sequence[Admit]
+    blocked: Sequence[Pending]
+    refusals: Sequence[Refuse]
+    promised: Sequence[str]
+
+
+def _serve(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> _Served:
     room = snapshot.room()
     admissions: list[Admit] = []
     blocked: list[Pending] = []
@@ -122,9 +140,48 @@ def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Pl
             blocked.append(entry)
             is_blocked = is_blocked or entry.held is None
             room = room if entry.held is None else room.close(entry.held.parts)
-    reasons = _Reasons(room, frozenset(promised))
-    waiting = tuple(Wait(one.kernel_id, place, reasons.of(one)) for place, one in enumerate(blocked, 1))
-    return Plan(tuple(admissions), waiting, tuple(refusals), tuple(promised))
+    return _Served(room, admissions, blocked, refusals, promised)
+
+
+# More of a queue, and more ends, are not foreseen: the answer is asked for each second.
+_MOST_FORESEEN = 16
+
+
+def expected_starts(
+    snapshot: LedgerSnapshot, pending: Sequence[Pending], ends: Mapping[str, float], now: float
+) -> dict[str, float]:
+    """Return the first moment at which each request fits, by kernel id: plan again when a kernel or a patience ends.
+
+    ``ends``: kernels that hold something, and when they end; a moment before *now* counts as now. Requests that fit at
+    no such moment are left out, and those behind the first 16 of the queue.
+    """
+    found: dict[str, float] = {}
+    left = queue_order(snapshot, pending)[:_MOST_FORESEEN]
+    for one in left:
+        ends = {**ends, **dict.fromkeys(one.replaces if one.is_promised else (), now)}
+    known = {kernel_id: max(now, at) for kernel_id, at in ends.items() if kernel_id in snapshot.holdings}
+    patience = {one.deadline for one in left if one.deadline is not None and one.deadline > now}
+    for moment in sorted({now, *known.values(), *patience})[: 2 * _MOST_FORESEEN]:
+        gone = [kernel_id for kernel_id, at in known.items() if at == moment]
+        snapshot, left = _ended(snapshot, gone), [one for one in left if one.kernel_id not in gone]
+        is_settled = False
+        while left and not is_settled:
+            served = _serve(snapshot, left, moment)
+            requests = {one.kernel_id: one for one in left}
+            for admit in served.admissions:
+                found[admit.kernel_id] = moment
+                snapshot = snapshot.with_parts(admit.kernel_id, requests[admit.kernel_id].request, admit.parts)
+            # It asks those to end in whose place it comes, and starts as soon as they have.
+            for kernel_id in served.promised:
+                snapshot = _ended(snapshot, requests[kernel_id].replaces)
+            left, is_settled = list(served.blocked), not served.promised
+    return found
+
+
+def _ended(snapshot: LedgerSnapshot, kernel_ids: Iterable[str]) -> LedgerSnapshot:
+    for kernel_id in kernel_ids:
+        snapshot = snapshot.without(kernel_id)
+    return snapshot
 
 
 def queue_order(snapshot: LedgerSnapshot, pending: Sequence[Pending]) -> list[Pending]:

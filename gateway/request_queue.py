@@ -21,7 +21,10 @@ from .wait_reason import WaitReason
 
 @dataclass(frozen=True)
 class QueueEntry:
-    """One waiting request, as people see it: at ``position`` of ``length``. ``since``: in seconds since the epoch."""
+    """One waiting request, as people see it: at ``position`` of ``length``. Times in seconds since the epoch.
+
+    ``expected_start``: when it has room if nothing happens but what was announced; None where that is not known.
+    """
 
     kernel_id: str
     owner: str
@@ -33,6 +36,7 @@ class QueueEntry:
     since: float
     # It runs, and waits for a larger size.
     is_growth: bool = False
+    expected_start: float | None = None
 
     @property
     def reason(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aliquot.gateway import __version__
 from aliquot.gateway.auth import User
 from aliquot.gateway.basis import Basis
+from aliquot.gateway.expected_starts import ExpectedStarts
 from aliquot.gateway.local_kernels import waiting_elsewhere
 from aliquot.gateway.own_kernels import OwnKernels
 from aliquot.gateway.report_memo import ReportMemo
@@ -20,6 +21,7 @@ class SceneMaker:
         self._is_remote = is_remote
         self._remarks = remarks
         self._memo = ReportMemo()
+        self._expected = ExpectedStarts(basis.clock)
 
     def remark(self, remarks: tuple[str, ...]) -> None:
         """To be said from now on, too."""
@@ -33,6 +35,7 @@ class SceneMaker:
             kernel_id: Gather this kernel alone, of those that run, wait or ended here; None gathers all.
         """
         admission = self._basis.admission.snapshot()
+        admission = self._expected.filled(admission, {} if self._own is None else self._own.culler.announced())
         node = self._basis.watch.view()
         # In gateway mode no kernel runs here, and an agent of this machine would serve nobody.
         problems = () if self._is_remote else node.problems

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from aliquot.gpu_hook.placement import WHOLE, Part, Refusal, format_gpus
 from aliquot.provisioner.errors import GrantError
-from aliquot.provisioner.resources import Grant, Request
+from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
 from .room import Held, Room
 
@@ -27,6 +27,12 @@ def held_of(grant: Grant) -> Held:
         ),
         grant.request.workload_class,
     )
+
+
+def quota_of(part: Part) -> Quota:
+    """The quota that a part becomes when it is granted: `held_of`, backwards."""
+    guarantee = None if part.guarantee_bytes is None else Bytes(part.guarantee_bytes)
+    return Quota(part.uuid, part.index, GpuShare(part.hundredths), Bytes(part.quota_bytes), guarantee)
 
 
 def check_devices(held: Held, request: Request) -> None:

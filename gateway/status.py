@@ -287,18 +287,18 @@ def resize_report(entry: QueueEntry) -> Report:
         "position": entry.position,
         "queue_length": entry.length,
         "wait_reason": entry.why.report(),
-        "expected_start": None,
+        "expected_start": iso(entry.expected_start),
         "since": iso(entry.since),
     }
 
 
 def _queue_report(entry: QueueEntry | None) -> Report:
-    """The place of a kernel that waits to start, and its reason; null for one that does not wait."""
+    """The place of a kernel that waits to start, its reason and its expected start; null for others."""
     return {
         "queue_position": entry and entry.position,
         "queue_length": entry and entry.length,
         "wait_reason": entry and entry.why.report(),
-        "expected_start": None,
+        "expected_start": entry and iso(entry.expected_start),
     }
 
 

@@ -47,6 +47,15 @@ export function foldersToTell(kernels: readonly IKernel[]): ReadonlyMap<string, 
   return new Map(alike.map(({ id, label }) => [id, label.split('/').slice(0, -1).join('/') || '/']));
 }
 
+/** The short ids of kernels of one owner that nothing else tells apart, as notebooks of one path on two servers, by their ids. */
+export function idsToTell(kernels: readonly IKernel[]): ReadonlyMap<string, string> {
+  const shown = (kernel: IKernel): string => JSON.stringify([kernel.owner, kernelTitle(kernel), kernel.label]);
+  const counts = new Map<string, number>();
+  kernels.forEach(kernel => counts.set(shown(kernel), (counts.get(shown(kernel)) ?? 0) + 1));
+  const alike = kernels.filter(kernel => counts.get(shown(kernel))! > 1);
+  return new Map(alike.map(({ id }) => [id, id.slice(0, 8)]));
+}
+
 function groupOf(owner: string, isMine: boolean, kernels: readonly IKernel[]): IOwnerGroup {
   const sum = (figure: (kernel: IKernel) => number): number => kernels.reduce((all, one) => all + figure(one), 0);
   return {

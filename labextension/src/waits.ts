@@ -2,7 +2,7 @@
 
 import { TranslationBundle } from '@jupyterlab/translation';
 
-import { formatPart, formatSeconds } from './quantities';
+import { formatPart, formatSeconds, formatTime } from './quantities';
 import { IKernel, IWaits } from './tokens';
 
 /** What a cell's badge shows. */
@@ -95,7 +95,13 @@ function queued(kernel: IKernel, trans: TranslationBundle): IWait {
     : before === 0
       ? trans.__('waits for a GPU: next in the queue')
       : trans.__('waits for a GPU');
-  return { kind: 'queue', text, why: kernel.reason, before, progress: null };
+  return { kind: 'queue', text: expected(text, kernel, trans), why: kernel.reason, before, progress: null };
+}
+
+/** With the moment that announced ends of other kernels let the gateway expect. */
+function expected(what: string, kernel: IKernel, trans: TranslationBundle): string {
+  const at = kernel.expected_start === null ? '' : formatTime(kernel.expected_start, new Date());
+  return at ? trans.__('%1; expected to start at %2', what, at) : what;
 }
 
 function waking(kernel: IKernel, trans: TranslationBundle): IWait {

@@ -10,6 +10,7 @@ const { Signal } = require('@lumino/signaling');
 const { AttachedKernel } = compiled('attached_kernel');
 const { kernelHint, kernelLine } = compiled('kernel_line');
 const { GpuKernelsModel } = compiled('model');
+const { formatTime } = compiled('quantities');
 const { StatusError } = compiled('tokens');
 const { isNotice, waitOf, WaitTeller } = compiled('waits');
 const { HintRule } = compiled('wake_hints');
@@ -28,6 +29,7 @@ function aKernel(changes = {}) {
     state: 'resident',
     reason: null,
     queue_position: null,
+    expected_start: null,
     quota_bytes: 20 * GIB,
     used_bytes: 3.1 * GIB,
     residency: { waits: null },
@@ -85,6 +87,10 @@ test('cells wait in the queue and for memory, with how many before them and how 
   const pending = waitOf(aKernel({ state: 'pending', queue_position: 3, reason: 'Needs 1 GPU; none is free' }), trans);
   assert.deepEqual([pending.text, pending.why], ['waits for a GPU: 2 kernels before it', 'Needs 1 GPU; none is free']);
   assert.equal(waitOf(aKernel({ state: 'pending', queue_position: 1 }), trans).text, 'waits for a GPU: next in the queue');
+  const expected_start = new Date(Date.now() + 60_000).toISOString();
+  const soon = waitOf(aKernel({ state: 'pending', queue_position: 1, expected_start }), trans);
+  const time = formatTime(expected_start, new Date());
+  assert.equal(soon.text, `waits for a GPU: next in the queue; expected to start at ${time}`);
   const memory = waitOf(aKernel({ state: 'waking', residency: waits() }), trans);
   assert.deepEqual([memory.text, memory.why], ['waits for GPU memory: 2 kernels before it, about 3 s', 'others have their turn']);
   const alone = waitOf(aKernel({ state: 'swapped', residency: waits({ before: 0, expected_seconds: null }) }), trans);

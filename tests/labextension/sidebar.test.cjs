@@ -8,7 +8,7 @@ const test = require('node:test');
 const { GIB, compiled } = require('./scripts.cjs');
 const { deviceParts, kernelParts, myParts } = compiled('device_parts');
 const { DeviceHistory } = compiled('device_history');
-const { byOwner, myPlaces } = compiled('kernel_groups');
+const { byOwner, foldersToTell, idsToTell, myPlaces } = compiled('kernel_groups');
 const { BUCKETS, BUCKET_SECONDS, draw, extent, Recent } = compiled('recent');
 
 function aDevice(changes = {}) {
@@ -141,4 +141,21 @@ test('devices have lines while they are there, and a failure is a gap', () => {
   assert.notEqual(history.beat('GPU-a'), before);
   history.note(state([]), 1015);
   assert.equal(extent(history.of('GPU-a').memory.values), null, 'a device that is gone is forgotten');
+});
+
+test('notebooks of one name are told apart by their folders, and those of one folder by their ids', () => {
+  const a = (id, label, owner = 'ada') => ({ id, owner, label, name: 'python3.gpu-0.25' });
+  const kernels = [
+    a('11111111-one', 'models/train.ipynb'),
+    a('22222222-two', 'models/train.ipynb'),
+    a('33333333-three', 'old/train.ipynb'),
+    a('44444444-four', 'notes.ipynb'),
+    a('55555555-five', 'notes.ipynb', 'bob'),
+    a('66666666-six', ''),
+    a('77777777-seven', '')
+  ];
+  const folders = Object.fromEntries(foldersToTell(kernels));
+  assert.deepEqual(folders, { '11111111-one': 'models', '22222222-two': 'models', '33333333-three': 'old' });
+  const ids = ['11111111-one', '22222222-two', '66666666-six', '77777777-seven'];
+  assert.deepEqual(Object.fromEntries(idsToTell(kernels)), Object.fromEntries(ids.map(id => [id, id.slice(0, 8)])));
 });

@@ -256,11 +256,14 @@ def test_many_devices_are_a_line_each_that_opens(a_panel: ScriptedPanel) -> None
     assert _devices(a_panel).nth(6).get_by_text("3.1 of 16.0 GiB used").count() == 0
 
 
-def test_notebooks_of_one_name_are_told_apart_by_their_folders(a_panel: ScriptedPanel) -> None:
+def test_notebooks_of_one_name_are_told_apart_by_their_folders_and_those_of_one_folder_by_their_ids(
+    a_panel: ScriptedPanel,
+) -> None:
     script = a_panel.script
-    labels = ["a/b/spin.ipynb", "spin.ipynb", "alone/other.ipynb"]
-    script.body["kernels"] = [script.a_kernel(id=f"k-{n}", label=label) for n, label in enumerate(labels)]
-    for want in ("spin.ipynb in a/b", "spin.ipynb in /", "other.ipynb"):
+    labels = ["a/b/spin.ipynb", "spin.ipynb", "alone/other.ipynb", "x/two.ipynb", "x/two.ipynb"]
+    script.body["kernels"] = [script.a_kernel(id=f"{n}-of-the-kernels", label=label) for n, label in enumerate(labels)]
+    two = ("two.ipynb, kernel 3-of-the", "two.ipynb, kernel 4-of-the")
+    for want in ("spin.ipynb in a/b", "spin.ipynb in /", "other.ipynb", *two):
         _kernels(a_panel).get_by_text(want, exact=True).wait_for()
 
 

@@ -35,6 +35,8 @@ interface IKernelEntryProps {
   isMine: boolean;
   /** Told where another one's notebook has the same name; null elsewhere. */
   folder: string | null;
+  /** Told where another kernel has the same name and folder; null elsewhere. */
+  shortId: string | null;
   /** Whether it matters on which device it is. */
   showsDevice: boolean;
 }
@@ -100,9 +102,10 @@ function Folded({ kernel, tools }: { kernel: IKernel; tools: IKernelTools }): JS
   );
 }
 
-function KernelTitle({ kernel, tools, isMine, folder }: IKernelEntryProps): JSX.Element {
+function KernelTitle({ kernel, tools, isMine, folder, shortId }: IKernelEntryProps): JSX.Element {
   const name = kernelTitle(kernel);
-  const title = folder === null ? name : tools.trans.__('%1 in %2', name, folder);
+  const placed = folder === null ? name : tools.trans.__('%1 in %2', name, folder);
+  const title = shortId === null ? placed : tools.trans.__('%1, kernel %2', placed, shortId);
   const hint = [kernel.label, kernel.name, kernel.id].filter(Boolean).join('\n');
   const canOpen = isMine && tools.commands.isEnabled(ACTION_COMMANDS.open, { kernelId: kernel.id });
   if (!canOpen) {

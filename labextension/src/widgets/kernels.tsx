@@ -5,7 +5,7 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { divideShared, showsOwners } from '../kernel_access';
-import { byOwner, foldersToTell } from '../kernel_groups';
+import { byOwner, foldersToTell, idsToTell } from '../kernel_groups';
 import { IKernel, IStatus } from '../tokens';
 import { IKernelTools, KernelEntry } from './kernel_entry';
 import { QueueLine } from './queue';
@@ -24,11 +24,13 @@ export function KernelList({ kernels, status, tools }: IKernelsProps): JSX.Eleme
   const { trans } = tools;
   const { listed, shared } = divideShared(kernels);
   const folders = foldersToTell(kernels);
+  const ids = idsToTell(kernels);
   const entry = (kernel: IKernel): JSX.Element => (
     <KernelEntry
       key={kernel.id}
       {...{ kernel, tools }}
       folder={folders.get(kernel.id) ?? null}
+      shortId={ids.get(kernel.id) ?? null}
       isMine={kernel.owner === status.user.name}
       showsDevice={status.devices.length > 1}
     />

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,31 @@ def test_a_kernel_is_named_by_id_or_notebook(word: str, want: str) -> None:
 )
 def test_where_memory_is_fits_a_cell_of_the_table(residency: Any, want: str) -> None:
     assert residency_text(read_residency(residency)) == want
+
+
+@pytest.fixture
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("at", "want"),
+    [
+        (None, "no room"),
+        ("2026-01-01T23:59:00.500Z", "no room. Expected to start at 23:59"),
+        ("2026-01-02T00:00:00.000Z", "no room. Expected to start on 2026-01-02 at 00:00"),
+    ],
+)
+@pytest.mark.usefixtures("in_utc")
+def test_a_row_tells_when_the_kernel_is_expected_to_start(at: str | None, want: str) -> None:
+    size = {"gpus": 0.5, "workload_class": "production", "reason": "no room", "created": "2026-01-01T00:00:00Z"}
+    place = {"queue_position": 1, "queue_length": 1, "expected_start": at}
+    [row] = queue_rows([told("k1", "late.ipynb", "pending", resize=None, **place, **size)], 1767225600.0 + 60)
+    assert row[-1] == want
 
 
 def test_rows_tell_who_waits_and_who_ended() -> None:

@@ -10,6 +10,7 @@ from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
 from .conftest import Ask
+from .fake_agent import GIB, FakeAgent, device
 from .test_contract import check, until
 
 KERNEL = "/aliquot/api/kernels/{kernel_id}"
@@ -90,6 +91,31 @@ async def test_a_cell_is_spared_its_kernel_announced_kept_and_ended(ask: Ask, a_
     text = (await somebody.ask("ada", "GET", "aliquot/api/metrics")).body.decode()
     assert 'aliquot_kernel_endings_total{code="culled"} 1.0' in text
     assert await somebody.keep() == 404
+
+
+async def test_what_waits_is_expected_to_start_when_culling_makes_room(
+    ask: Ask, a_server: ServerApp, an_agent: FakeAgent
+) -> None:
+    an_agent.devices, an_agent.gives_room = [device(reserved_bytes=0, reserved_hundredths=0)], True
+    await an_agent.start()
+    started = await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.75"})
+    assert started.status == 201, started.json
+    idle = Somebody(ask, a_server, started.json["id"])
+    await until(idle.report, lambda report: report is not None and report["state"] == "resident")
+    an_agent.devices = [device(reserved_bytes=12 * GIB, reserved_hundredths=75)]
+    an_agent.gives_room = False
+    started = await ask("bob", "POST", "api/kernels", body={"name": "python3.gpu-0.5"})
+    path = ("aliquot", "api", "kernels", started.json["id"])
+
+    async def pair() -> tuple[Any, Any]:
+        soon, waiting = await idle.soon(), (await ask("bob", "GET", *path)).json
+        return None if soon is None else soon["at"], waiting["expected_start"]
+
+    assert await pair() == (None, None)
+    at, expected = await until(pair, lambda told: told[0] is not None)
+    assert expected == at, "the moment at which the kernel that has its room is ended"
+    assert await idle.keep() == 204
+    assert await pair() == (None, None)
 
 
 async def test_a_kernel_that_waits_for_input_is_at_work(ask: Ask, a_server: ServerApp) -> None:

@@ -1,0 +1,158 @@
+"""When what waits is expected to start: the planner's own order, once announced ends have come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from aliquot.gateway.admission_values import AdmissionSnapshot
+from aliquot.gateway.culling import Announcement
+from aliquot.gateway.expected_starts import ExpectedStarts
+from aliquot.gateway.ledger import Asker, Device, Holding, LedgerSnapshot, Node
+from aliquot.gateway.planner import Pending, expected_starts
+from aliquot.gateway.request_queue import QueueEntry
+from aliquot.gateway.size_changes import held_of
+from aliquot.gateway.wait_reason import not_planned
+from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
+
+GIB = 1 << 30
+MEMORY = 8 * GIB
+
+
+def holds(name: str, hundredths: int, device: int = 0) -> Holding:
+    quota = Quota(f"GPU-{device}", device, GpuShare(hundredths), Bytes(MEMORY * hundredths // 100))
+    grant = Grant(name, "ada", Request(GpuShare(hundredths)), "n", (quota,), "", ())
+    return Holding(grant, Asker(name, "ada"), since=0.0)
+
+
+def asks(name: str, hundredths: int, deadline: float | None = None) -> Pending:
+    return Pending(name, "ada", Request(GpuShare(hundredths)), since=0.0, deadline=deadline)
+
+
+def a_ledger(*holdings: Holding, devices: int = 1, elsewhere: int = 0) -> LedgerSnapshot:
+    """``elsewhere``: hundredths that another program has of each device."""
+
+    def device(index: int) -> Device:
+        held = sum(one.grant.request.gpus.hundredths for one in holdings if one.grant.quotas[0].index == index)
+        share = held + elsewhere
+        return Device(f"GPU-{index}", index, "Stub", Bytes(MEMORY), GpuShare(share), Bytes(MEMORY * share // 100))
+
+    node = Node("n", "stub", tuple(device(index) for index in range(devices)))
+    return LedgerSnapshot(node=node, holdings={one.grant.kernel_id: one for one in holdings})
+
+
+def expected(ledger: LedgerSnapshot, pending: list[Pending], **ends: float) -> Mapping[str, float]:
+    return expected_starts(ledger, pending, ends, now=100.0)
+
+
+def test_a_request_is_expected_when_the_kernel_that_has_its_room_will_have_ended() -> None:
+    ledger = a_ledger(holds("idle", 75), holds("busy", 25))
+    assert expected(ledger, [asks("new", 50)], idle=400.0) == {"new": 400.0}
+    assert expected(ledger, [asks("new", 50)]) == {}, "nobody said that one of them ends"
+
+
+def test_several_ends_make_room_together_and_the_first_moment_counts() -> None:
+    ledger = a_ledger(holds("a", 30), holds("b", 30), holds("c", 40))
+    assert expected(ledger, [asks("new", 60)], a=400.0, b=300.0, c=900.0) == {"new": 400.0}
+    assert expected(ledger, [asks("new", 100)], a=400.0, b=300.0) == {}
+
+
+def test_the_queue_is_served_in_its_order_and_what_starts_takes_its_room() -> None:
+    ledger = a_ledger(holds("a", 50), holds("b", 50))
+    want = {"first": 200.0, "second": 300.0}
+    assert expected(ledger, [asks("first", 50), asks("second", 50)], a=200.0, b=300.0) == want
+    want = {"large": 300.0}
+    assert expected(ledger, [asks("large", 100), asks("small", 10)], a=200.0, b=300.0) == want, "small stays behind it"
+
+
+def test_what_has_ended_and_is_not_told_yet_ends_now() -> None:
+    assert expected(a_ledger(holds("a", 100)), [asks("new", 100)], a=0.0) == {"new": 100.0}
+
+
+def test_a_request_whose_patience_ends_before_is_not_expected_and_those_behind_it_move_up() -> None:
+    ledger = a_ledger(holds("a", 100))
+    pending = [asks("hasty", 100, deadline=250.0), asks("patient", 100)]
+    assert expected(ledger, pending, a=250.0) == {"hasty": 250.0}, "room at the deadline is room"
+    assert expected(ledger, pending, a=300.0) == {"patient": 300.0}
+    ledger = a_ledger(holds("a", 50))
+    assert expected(ledger, [pending[0], asks("small", 10)], a=300.0) == {"small": 250.0}, "it blocks them no more"
+
+
+def test_a_change_of_size_that_makes_room_is_under_way() -> None:
+    shrinks = holds("shrinks", 100)
+    to_less = replace(asks("shrinks", 50), held=held_of(shrinks.grant))
+    assert expected(a_ledger(shrinks), [asks("new", 50), to_less]) == {"shrinks": 100.0, "new": 100.0}
+
+
+def test_a_growth_counts_what_it_has_and_leaves_all_of_it_when_it_ends() -> None:
+    grows, other = holds("grows", 25), holds("other", 75)
+    to_more = replace(asks("grows", 60), held=held_of(grows.grant))
+    ledger = a_ledger(grows, other)
+    assert expected(ledger, [to_more, asks("new", 100)], other=200.0, grows=300.0) == {"grows": 200.0, "new": 300.0}
+    assert expected(ledger, [to_more, asks("new", 25)], grows=300.0) == {"new": 300.0}, "one that ends grows no more"
+
+
+@pytest.mark.parametrize("is_promised", [False, True])
+def test_one_in_the_place_of_another_is_expected_as_soon_as_that_may_end_for_it(is_promised: bool) -> None:
+    ledger = a_ledger(holds("old", 50), holds("idle", 50))
+    comes = replace(asks("comes", 100), replaces=frozenset({"old"}), is_promised=is_promised)
+    assert expected(ledger, [comes], idle=200.0) == {"comes": 200.0}
+    comes = replace(comes, request=Request(GpuShare(50)))
+    assert expected(ledger, [comes, asks("next", 50)], idle=200.0) == {"comes": 100.0, "next": 200.0}
+
+
+def test_only_the_head_of_a_long_queue_is_foreseen() -> None:
+    pending = [asks(f"k{number}", 1) for number in range(80)]
+    assert list(expected(a_ledger(holds("a", 100)), pending, a=200.0)) == [f"k{number}" for number in range(16)]
+
+
+# ---- as a server asks
+
+
+class ATime:
+    """Two clocks that differ, as those of a machine do."""
+
+    def now(self) -> float:
+        return 7.0
+
+    def wall(self) -> float:
+        return 1_000_000.5
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError(seconds)
+
+
+def a_snapshot(ledger: LedgerSnapshot, *pending: Pending, agent_state: str = "ok") -> AdmissionSnapshot:
+    queue = tuple(
+        QueueEntry(one.kernel_id, one.owner, one.request, "", place, len(pending), not_planned(one.request), 0.0)
+        for place, one in enumerate(pending, 1)
+    )
+    return AdmissionSnapshot(agent_state, "", queue, ledger=ledger, pending=pending)
+
+
+def announced(name: str, at: float) -> dict[str, Announcement]:
+    return {name: Announcement(name, at, "kernels that are idle for 60 s are ended", "after 60 s idle", True, 0.0)}
+
+
+def shown(snapshot: AdmissionSnapshot) -> list[float | None]:
+    return [entry.expected_start for entry in snapshot.queue]
+
+
+def test_the_queue_tells_the_moment_at_which_culling_makes_room() -> None:
+    starts = ExpectedStarts(ATime())
+    snapshot = a_snapshot(a_ledger(holds("idle", 100)), asks("new", 100, deadline=400.0), asks("behind", 50))
+    assert shown(starts.filled(snapshot, announced("idle", 1_000_300.0))) == [1_000_300.0, None]
+    assert shown(starts.filled(snapshot, announced("idle", 1_000_500.0))) == [None, 1_000_500.0], "its patience ends"
+    assert shown(starts.filled(snapshot, {})) == [None, None], "its owner keeps it"
+    assert shown(starts.filled(snapshot, announced("idle", 999_999.0)))[0] == 1_000_000.0, "the culler's next look"
+
+
+def test_a_kernel_whose_end_the_agent_does_not_know_yet_ends_now() -> None:
+    snapshot = a_snapshot(a_ledger(holds("gone", 100)), asks("new", 100))
+    assert shown(ExpectedStarts(ATime()).filled(replace(snapshot, releasing=frozenset({"gone"})), {})) == [1_000_000.0]
+
+
+def test_nothing_is_expected_of_an_agent_that_does_not_answer() -> None:
+    snapshot = a_snapshot(a_ledger(holds("idle", 100)), asks("new", 100), agent_state="unavailable")
+    assert shown(ExpectedStarts(ATime()).filled(snapshot, announced("idle", 1_000_300.0))) == [None]
