@@ -19,6 +19,7 @@ from .paths import PathError, RuntimeDir, find_runtime_dir, prepare_runtime_dir
 
 _POLL_SECONDS = 0.02
 _LOG_LINES = 5
+_STATUS = b'{"id":1,"op":"status","kernels":false}\n'  # answered when the agent has looked at its devices
 # What a kernel's environment carries would lead the agent to the hook instead of the driver.
 _NOT_INHERITED = ("LD_PRELOAD", "LD_AUDIT", "CUDA_VISIBLE_DEVICES", "ALIQUOT_KERNEL_DIR", "ALIQUOT_SOFTGPU_STATE")
 
@@ -81,7 +82,7 @@ def start_agent(
         options = ["--runtime-dir", os.fspath(runtime.path), "--exit-when-idle", f"{exit_when_idle_seconds:g}"]
         options += ["--log-file", os.fspath(runtime.agent_log), *arguments]
         process, log_start = _spawn(runtime, [*command, *options])
-        while not answers(runtime.agent_socket):
+        while not _knows_its_devices(runtime.agent_socket, deadline):
             code = process.poll()
             if code is not None:
                 raise AgentStartError(f"the node agent ended with code {code}: {_last_words(runtime, log_start)}")
@@ -94,6 +95,18 @@ def start_agent(
             time.sleep(_POLL_SECONDS)
         wait_aside(process)
     return True
+
+
+def _knows_its_devices(path: Path, deadline: float) -> bool:
+    """Wait until the agent at this socket has looked at its devices. False: it did not, or it ended."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.settimeout(max(_POLL_SECONDS, deadline - time.monotonic()))
+            connection.connect(os.fspath(path))
+            connection.sendall(_STATUS)
+            return bool(connection.recv(1))
+        except OSError:
+            return False
 
 
 def wait_aside(process: subprocess.Popen[bytes]) -> None:

@@ -239,6 +239,7 @@ class NodeStatus:
     oversubscription_rule: OversubscriptionStatus = field(default_factory=OversubscriptionStatus)
     host_copies: HostCopies | None = None
     actuators: tuple[ActuatorStatus, ...] = ()
+    driver_problem: str = ""  # why the agent's last look at its devices failed; they count as lost then
 
 
 def read_hello(report: Mapping[str, Any]) -> AgentHello:

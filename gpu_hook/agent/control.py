@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ _FILE_SECONDS = 1.0  # between two looks at the socket file
 _CHANGED = b'{"event":"changed"}\n'
 _PEER = struct.Struct("iII")
 
-Answer = Callable[[object, int], dict[str, Any]]
+Answer = Callable[[object, int], Awaitable[dict[str, Any]]]
 
 
 class ControlServer:
@@ -127,7 +127,7 @@ class ControlServer:
     async def _serve(self, connection: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                writer.write(_encode(self._answer(_decode(line), connection)))
+                writer.write(_encode(await self._answer(_decode(line), connection)))
                 self._drop_if_slow(connection, writer)
                 await within(writer.drain(), _UNREAD_SECONDS)
         except ValueError:

@@ -56,8 +56,28 @@ class DeviceSource(Protocol):
     def close(self) -> None: ...
 
 
+class LateSource:
+    """Opens a source at its first read, for opening takes as long as the driver does. Implements DeviceSource."""
+
+    def __init__(self, open_source: Callable[[], DeviceSource]) -> None:
+        self._open_source = open_source
+        self._source: DeviceSource | None = None
+
+    def read(self) -> tuple[DeviceReading, ...]:
+        if self._source is None:
+            self._source = self._open_source()
+        return self._source.read()
+
+    def close(self) -> None:
+        if self._source is not None:
+            self._source.close()
+
+
 class DeviceMonitor:
-    """Reads the source, one look at a time. ``saw`` is called on the loop after each."""
+    """Reads the source, one look at a time. ``saw`` is called on the loop after each.
+
+    ``problem`` says why the last look failed; it is empty where it did not.
+    """
 
     def __init__(
         self, source: DeviceSource, saw: Callable[[], None], deadline_seconds: float = DEADLINE_SECONDS
@@ -70,6 +90,12 @@ class DeviceMonitor:
         self._next: asyncio.TimerHandle | None = None  # of the one look that was asked for last
         self.began = 0.0  # the last look, on the monotonic clock
         self.readings: tuple[DeviceReading, ...] = ()
+        self.problem = ""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the driver still owes the answer to a look."""
+        return self._look is not None and not self._look.done()
 
     async def look(self) -> None:
         """Read the source once. A source that fails as a whole, or hangs, loses all devices, not the agent.
@@ -79,14 +105,14 @@ class DeviceMonitor:
         began = time.monotonic()
         if self._look is None or self._look.done():
             self._look = call_in_thread(self._source.read)
-        # The first look makes the driver ready, and without its devices the agent can restore nothing.
-        await asyncio.wait([self._look], timeout=self._deadline_seconds if self.readings else None)
+        await asyncio.wait([self._look], timeout=self._deadline_seconds)
         try:
             if not self._look.done():
                 raise DriverError(f"the driver has not answered for {self._deadline_seconds:g} s")
-            self.readings = self._look.result()
+            self.readings, self.problem = self._look.result(), ""
         except DriverError as error:
-            log.warning("event=devices_unreadable reason=%r", str(error))
+            self.problem = str(error)
+            log.warning("event=devices_unreadable reason=%r", self.problem)
             self.readings = tuple(DeviceReading(reading.facts, is_lost=True) for reading in self.readings)
         self.began = began
         self._saw()

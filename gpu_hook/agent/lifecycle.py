@@ -9,11 +9,10 @@ import logging
 import os
 import resource
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from aliquot.gpu_hook.agent_process import answers
 from aliquot.gpu_hook.paths import RuntimeDir
@@ -78,7 +77,7 @@ def raise_descriptor_limit() -> None:
 def log_to(path: Path | None) -> None:
     """Log to a file, or to stderr. Raises StartError."""
     try:
-        handler = logging.StreamHandler(sys.stderr) if path is None else logging.FileHandler(path, delay=False)
+        handler = logging.StreamHandler(_own_stderr()) if path is None else logging.FileHandler(path, delay=False)
     except OSError as error:
         raise StartError(f"cannot write the log {path}: {error.strerror}") from error
     handler.setFormatter(logging.Formatter("time=%(asctime)s level=%(levelname)s module=%(module)s %(message)s"))
@@ -86,6 +85,11 @@ def log_to(path: Path | None) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
     root.propagate = False
+
+
+def _own_stderr() -> TextIO:
+    """Return a stderr that the log keeps while what a driver's library says on the other one is caught."""
+    return open(os.dup(2), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
 
 
 def end_on_signals(end: asyncio.Event) -> None:

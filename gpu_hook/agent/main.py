@@ -11,7 +11,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -29,22 +29,22 @@ from .actuators.base import ActuatorError
 from .arena import Arena, HostBudget
 from .audit import Audit, Auditor
 from .candidates import Chosen, FindEnforcers, choose_candidates, find_enforcers
-from .cdi import hook_spec, replace_file, softgpu_spec, write_specs
+from .cdi_writing import write_node_specs
 from .checkpoint_helper import CheckpointHelper
 from .checkpoint_refusals import Circumstances
 from .compute.controllers import CONTROLLERS, MakeController
 from .compute.loop import ComputeKeeper
 from .control import ControlServer
-from .devices import DeviceMonitor, DeviceReading, DeviceSource, DriverError
+from .devices import DeviceMonitor, DeviceReading, DeviceSource, DriverError, LateSource
 from .enforcement import Enforcement
 from .enforcers.base import EnforcerError
 from .host_memory import machine_memory_bytes
 from .kernel import Kernel
 from .lease_keeper import LeaseKeeper
-from .lease_operations import LeaseOperations, describe_lease
+from .lease_operations import LeaseOperations
 from .lease_records import read_moment
 from .ledger import Ledger
-from .libraries import Libraries, installed, mounted_folders, prune, publish
+from .libraries import Libraries, installed, prune, publish
 from .lifecycle import (
     AgentLock,
     StartError,
@@ -56,21 +56,13 @@ from .lifecycle import (
 )
 from .notices import StatusNotices
 from .nvml import NvmlSource, softgpu_environment
-from .operations import CONTROL_VERSION, Node, Operations
+from .operations import CONTROL_VERSION, FirstLook, Node, Operations
 from .reservations import Reservations
 from .residency import SwapTools
 from .residency_checkpoint import CheckpointTools
 from .settings import AgentSettings, read_arguments
 from .softgpu_state import prepare, remove, remove_abandoned
-from .status import (
-    charged_by_device,
-    describe_devices,
-    describe_kernel,
-    describe_lost,
-    describe_oversubscription,
-    describe_sighting,
-)
-from .status_changes import StatusChanges
+from .status_maker import StatusMaker, Subjects
 from .trimming import Trims
 
 log = logging.getLogger(__name__)
@@ -95,61 +87,109 @@ class Agent:
     def __init__(
         self, settings: AgentSettings, node: Node, source: DeviceSource, chosen: Chosen, controller: MakeController
     ) -> None:
+        """``source`` may block at its first read for as long as the driver takes to start."""
         self._settings = settings
         self._node = node
         self._end = asyncio.Event()
         machine_bytes = machine_memory_bytes()
         self._ledger = Ledger(machine_bytes, settings.leases.oversubscription(machine_bytes))
         self._notices = StatusNotices(self._send)
-        self._monitor = DeviceMonitor(source, self._saw_devices)
+        self._monitor = DeviceMonitor(source, self._saw_devices, settings.driver_deadline_seconds)
+        self._devices_known = asyncio.Event()
         self._arena = Arena(
             HostBudget(settings.leases.host.bytes(machine_bytes)), settings.swap.segment_bytes, settings.swap.spill_dir
         )
         self._checkpoints = CheckpointHelper(node.driver.cuda, node.driver_env)
         self._leases = self._keep_leases()
         swap = SwapTools(self._arena, settings.swap, self._checkpoint_tools(), self._leases.room.departures)
-        self._actuation = Actuation(chosen.actuators, lambda asked: settings.compute.caps(asked.is_production))
-        make = partial(controller, settings.compute)
-        self._compute = ComputeKeeper(settings.compute, time.monotonic_ns, self._leases, self._actuation, make)
+        compute = settings.compute
+        self._actuation = Actuation(chosen.actuators, lambda asked: compute.caps(asked.is_production))
+        make = partial(controller, compute)
+        self._compute = ComputeKeeper(compute, time.monotonic_ns, self._leases, self._actuation, make)
         self._reservations = Reservations(
             self._ledger, settings, self._tell_change, self._hurry, swap, self._leases, self._compute
         )
         self._enforcement = Enforcement(chosen.limits, self._kernels)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
         self._lease_operations = LeaseOperations(self._leases, self._send, self._notices.enter)
-        self._changes = StatusChanges()
         self._trims = Trims(settings.trim, self._kernels, self._idle_since, self._send, read_moment)
+        self._control = ControlServer(self._make_operations(chosen).answer, self._drop_connection)
+
+    def _make_operations(self, chosen: Chosen) -> Operations:
         enforcer = chosen.limits.enforcer
-        self._operations = Operations(
-            node,
+        return Operations(
+            self._node,
             self._reservations,
             self._lease_operations,
             self._trims,
-            self._describe,
+            self._make_status().describe,
             self._subscribe,
             self._end.set,
             lambda asked: {**enforcer.environment(asked.parts), **self._actuation.environment(asked)},
-            self._misfits,
+            lambda kernel: self._actuation.misfits(kernel.reservation, kernel.pids),
+            FirstLook(self._devices_known, self._why_unknown),
         )
-        self._control = ControlServer(self._operations.answer, self._drop_connection)
+
+    def _make_status(self) -> StatusMaker:
+        subjects = Subjects(
+            self._ledger,
+            self._reservations,
+            self._monitor,
+            self._auditor,
+            self._enforcement,
+            self._actuation,
+            self._compute,
+            self._leases,
+            self._trims,
+            self._arena,
+        )
+        return StatusMaker(self._node, subjects, lambda: self._control.connections)
 
     async def serve(self) -> None:
-        """Raises StartError; after that, runs until a signal, ``shutdown``, or the idle time."""
+        """Raises StartError, DriverError; after that, runs until a signal, ``shutdown``, or the idle time.
+
+        The agent listens before it looks: a driver that hangs keeps nobody from asking why.
+        """
         settings = self._settings
-        await self._monitor.look()
+        end_on_signals(self._end)
+        try:
+            info = {"version": CONTROL_VERSION, "driver": self._node.driver.kind, "node": self._node.name}
+            write_agent_info(settings.runtime, info)
+            await self._control.listen(settings.runtime.agent_socket)
+            if not await self._look_first():
+                return
+            self._restore()
+            self._write_specs()
+        except OSError as error:
+            raise StartError(f"cannot start in {settings.runtime.path}: {error}") from error
+        self._devices_known.set()
+        log.info("event=started pid=%d folder=%s driver=%s", os.getpid(), settings.runtime.path, self._node.driver.kind)
+        await self._run_jobs()
+
+    async def _look_first(self) -> bool:
+        """Wait for the first look at the devices, no longer than its deadline. False: the agent is to end.
+
+        Raises DriverError where the driver says that it does not start.
+        """
+        look, end = asyncio.ensure_future(self._monitor.look()), asyncio.ensure_future(self._end.wait())
+        await asyncio.wait([look, end], return_when=asyncio.FIRST_COMPLETED)
+        if self._end.is_set():
+            look.cancel()
+            return False
+        end.cancel()
+        look.result()
+        if self._monitor.problem and not self._monitor.is_silent:
+            raise DriverError(self._monitor.problem)
+        return True
+
+    def _restore(self) -> None:
         self._reservations.restore()
         kernels = list(self._reservations.kernels)
         if all(kernel.libraries for kernel in kernels):
             prune(self._node.libraries, {name for kernel in kernels for name in kernel.libraries})
-        try:
-            self._write_specs()
-            info = {"version": CONTROL_VERSION, "driver": self._node.driver.kind, "node": self._node.name}
-            write_agent_info(settings.runtime, info)
-            await self._control.listen(settings.runtime.agent_socket)
-        except OSError as error:
-            raise StartError(f"cannot start in {settings.runtime.path}: {error}") from error
-        log.info("event=started pid=%d folder=%s driver=%s", os.getpid(), settings.runtime.path, self._node.driver.kind)
-        end_on_signals(self._end)
+
+    async def _run_jobs(self) -> None:
+        settings = self._settings
         jobs = [
             self._monitor.run(settings.device_period_seconds),
             self._enforcement.run(settings.device_period_seconds),
@@ -168,14 +208,14 @@ class Agent:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _why_unknown(self) -> str:
+        return "" if self._monitor.readings else self._monitor.problem
+
     def _kernels(self) -> Iterable[Kernel]:
         return self._reservations.kernels
 
     def _send(self, connection: int, event: dict[str, Any]) -> None:
         self._control.send(connection, event)
-
-    def _misfits(self, kernel: Kernel) -> tuple[str, ...]:
-        return self._actuation.misfits(kernel.reservation, kernel.pids)
 
     def _keep_leases(self) -> LeaseKeeper:
         policy, after = self._settings.leases.policy, self._settings.leases.checkpoint_after_seconds
@@ -196,18 +236,10 @@ class Agent:
         }
 
     def _write_specs(self) -> None:
-        """For container engines, where asked. Raises OSError."""
-        folder, runtime, libraries = self._settings.cdi_dir, self._settings.runtime, self._node.libraries
-        if folder is None:
-            return
-        replace_file(runtime.loader_file, libraries.preload_text)
-        folders = mounted_folders(libraries)
-        specs = [hook_spec(folders, runtime.loader_file)]
-        if self._node.driver.kind == "softgpu":
+        """Raises OSError."""
+        if self._settings.cdi_dir is not None:
             indices = [device.index for device in self._ledger.devices]
-            specs.append(softgpu_spec(folders, softgpu_state_path(runtime), indices))
-        write_specs(folder, specs)
-        log.info("event=cdi_written folder=%s kinds=%s", folder, [spec["kind"] for spec in specs])
+            write_node_specs(self._settings.cdi_dir, self._settings.runtime, self._node, indices)
 
     async def close(self) -> None:
         """Leave the folder to the next agent: kernels that live keep their grant.json."""
@@ -240,7 +272,7 @@ class Agent:
         self._compute.saw_devices(readings)
         self._follow_departures(readings)
         self._leases.room.look(readings, self._reservations.on_devices())
-        if before and self._ledger.device_states() != before:
+        if self._devices_known.is_set() and self._ledger.device_states() != before:
             log.warning("event=devices_changed lost=%s", [s.index for s in self._ledger.device_states() if s.lost])
             self._tell_change()
 
@@ -288,37 +320,6 @@ class Agent:
 
     def _is_idle(self) -> bool:
         return not self._control.connections and not len(self._reservations)
-
-    def _describe(self, with_kernels: bool, since: int | None) -> dict[str, Any]:
-        found = self._auditor.findings
-        charged = charged_by_device(self._reservations.kernels)
-        used = partial(self._leases.room.used_bytes, on_device=self._reservations.on_devices())
-        kernels = [
-            {
-                **describe_kernel(kernel, found, self._enforcement, self._compute),
-                "residency": describe_lease(self._leases, kernel.kernel_id, has_ages=since is None),
-                "misfits": self._misfits(kernel),
-                "trimmed": self._trims.describe(kernel.kernel_id),
-            }
-            for kernel in (self._reservations.kernels if with_kernels else ())
-        ]
-        changes = self._changes.since(since, kernels) if with_kernels and since is not None else {"kernels": kernels}
-        return {
-            "node": self._node.name,
-            "driver": self._node.driver.kind,
-            "enforcer": self._enforcement.name,
-            "enforcers": [asdict(report) for report in self._enforcement.reports],
-            "actuators": [asdict(report) for report in self._actuation.reports],
-            "devices": describe_devices(self._ledger, self._monitor.readings, charged, used, self._compute),
-            "host_memory_bytes": self._ledger.host_memory_bytes,
-            "host_copies": asdict(self._arena.use),
-            "oversubscription": self._ledger.oversubscription.most,
-            "oversubscription_rule": describe_oversubscription(self._ledger),
-            **changes,
-            "lost_kernels": [describe_lost(reservation) for reservation in self._reservations.lost],
-            "foreign_processes": [describe_sighting(sighting) for sighting in found.foreign],
-            "connections": self._control.connections,
-        }
 
 
 def run_agent(
@@ -378,7 +379,8 @@ def _run_locked(settings: AgentSettings, driver: Driver, libraries: Libraries, m
 
 async def _run(settings: AgentSettings, node: Node, chosen: Chosen, makers: Makers) -> None:
     make_controller = makers.controllers[settings.compute.control]
-    agent = Agent(settings, node, makers.open_source(node.driver), chosen, make_controller)
+    source = LateSource(partial(makers.open_source, node.driver))
+    agent = Agent(settings, node, source, chosen, make_controller)
     gc.freeze()  # a full collection over what never changes would only be a pause
     try:
         await agent.serve()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -38,6 +39,18 @@ from .trimming import Trims
 log = logging.getLogger(__name__)
 
 CONTROL_VERSION = 1
+_WITHOUT_DEVICES = ("hello", "subscribe", "shutdown")
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """``is_over``: the devices are known, or their driver let its deadline pass; kernels of before are restored.
+
+    ``why_unknown`` says why no device is known; it is empty where one is.
+    """
+
+    is_over: asyncio.Event
+    why_unknown: Callable[[], str]
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,9 @@ class Node:
 
 
 class Operations:
-    """``describe`` gives the status, with the kernels or without, or with those alone that changed since a number;
+    """``devices`` tells whether the first look at the devices is over: until then what needs them waits for it.
+
+    ``describe`` gives the status, with the kernels or without, or with those alone that changed since a number;
     ``shut_down`` ends the agent; ``subscribe`` enters a connection for events.
 
     ``limits_env`` is what enforcer and actuators want in a kernel's environment; ``misfits``, what its running
@@ -72,8 +87,10 @@ class Operations:
         shut_down: Callable[[], None],
         limits_env: Callable[[Reservation], Mapping[str, str]],
         misfits: Callable[[Kernel], tuple[str, ...]],
+        devices: FirstLook,
     ) -> None:
         self._node = node
+        self._devices = devices
         self._reservations = reservations
         self._describe = describe
         self._subscribe = subscribe
@@ -95,8 +112,8 @@ class Operations:
             "shutdown": self._shutdown,
         }
 
-    def answer(self, request: object, connection: int) -> dict[str, Any]:
-        """The answer to one parsed line of a connection."""
+    async def answer(self, request: object, connection: int) -> dict[str, Any]:
+        """Return the answer to one parsed line of a connection."""
         number = request.get("id") if isinstance(request, dict) else None
         try:
             if not isinstance(request, dict) or not is_int(number):
@@ -106,6 +123,8 @@ class Operations:
                 raise Refused(
                     "bad_request", f"asked op {str(request.get('op'))[:40]!r}; there are {', '.join(self._table)}"
                 )
+            if request["op"] not in _WITHOUT_DEVICES:
+                await self._devices.is_over.wait()
             return {"id": number, "ok": True, **operation(request, connection)}
         except Refused as refused:
             return {"id": number, "ok": False, "code": refused.code, "message": str(refused)}
@@ -146,6 +165,7 @@ class Operations:
             created=time.time(),
             residency=read_residency(request, self._node.residency),
         )
+        self._check_devices()
         limit = None if request.get("owner_limit") is None else read_int(request, "owner_limit")
         kernel = self._reservations.reserve(asked, read_placement(request), connection, limit)
         node = self._node
@@ -155,6 +175,13 @@ class Operations:
         if limit is not None:
             grant["owner_hundredths"] = self._reservations.held_by(asked.owner)
         return {"grant": grant}
+
+    def _check_devices(self) -> None:
+        """Refuse what needs a device while none is known, since its driver does not answer."""
+        if why := self._devices.why_unknown():
+            raise Refused(
+                "no_room", f"the devices of {self._node.name} are not known yet: {why}; queued until they are"
+            )
 
     def _bind(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         pid = read_int(request, "pid", 1)

@@ -12,6 +12,7 @@ from aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 
 from .actuators.settings import ActuatorSettings, add_actuator_arguments, read_actuator_settings
 from .compute.settings import ComputeSettings, add_compute_arguments, read_compute_settings
+from .devices import DEADLINE_SECONDS
 from .enforcers.choice import ENFORCERS
 from .host_memory import HostMemoryRule
 from .lease_settings import LeaseSettings, add_lease_arguments, read_lease_settings
@@ -59,6 +60,7 @@ class AgentSettings:
     recall_seconds: float = 0.2
     page_period_seconds: float = 0.05
     device_period_seconds: float = 1.0
+    driver_deadline_seconds: float = DEADLINE_SECONDS
     # Option to value, as ``told_options`` gives them, for those who ask what is in force.
     options: Mapping[str, str] = field(default_factory=dict)
 

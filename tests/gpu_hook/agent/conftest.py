@@ -161,7 +161,8 @@ class ANode:
         assert self.process is not None
         assert self.process.poll() is None, (self.folder / "agent.log").read_text()
         try:
-            return bool(query("hello", runtime_dir=self.folder, version=1, name="test"))
+            query("hello", runtime_dir=self.folder, version=1, name="test")
+            return bool(query("status", runtime_dir=self.folder, kernels=False, seconds=60))
         except AgentClientError:
             return False
 

@@ -1,20 +1,29 @@
 """A node agent over devices that do not exist, for tests that need none: what ``aliquot agent`` runs, less NVML.
 
 The folder's ``devices`` file says how many devices of 1 GiB there are, which are lost, how busy pids are, and which are
-on them with how many bytes; it is read at each look, so that a test can change it.
+on them with how many bytes; it is read at each look, so that a test can change it. While it ``hangs`` no look ends, and
+what it ``refuses`` with is why the driver does not start. Its ``deadline`` is for looks, read at the agent's start.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from aliquot.gpu_hook.agent.devices import DeviceReading
+from aliquot.gpu_hook.agent.devices import DeviceReading, DriverError
 from aliquot.gpu_hook.agent.ledger import DeviceFacts
 from aliquot.gpu_hook.agent.main import run_agent
 from aliquot.gpu_hook.agent.settings import read_arguments
 from aliquot.gpu_hook.paths import Driver
+
+
+def read_devices(file: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(file.read_text())
+    return data
 
 
 class FakeSource:
@@ -22,7 +31,10 @@ class FakeSource:
         self._file = file
 
     def read(self) -> tuple[DeviceReading, ...]:
-        data = json.loads(self._file.read_text())
+        while (data := read_devices(self._file)).get("hangs"):
+            time.sleep(0.005)
+        if data.get("refuses"):
+            raise DriverError(data["refuses"])
         return tuple(
             DeviceReading(
                 DeviceFacts(f"GPU-00000000-0000-0000-0000-0000000000a{index}", index, "Fake", 1 << 30),
@@ -41,5 +53,7 @@ class FakeSource:
 
 if __name__ == "__main__":
     settings = read_arguments()
+    file = settings.runtime.path / "devices"
+    settings = replace(settings, driver_deadline_seconds=read_devices(file).get("deadline", 5.0))
     driver = Driver("nvidia", Path("/nowhere/libcuda.so.1"), Path("/nowhere/libnvidia-ml.so.1"))
-    sys.exit(run_agent(settings, lambda _: FakeSource(settings.runtime.path / "devices"), find_driver=lambda _: driver))
+    sys.exit(run_agent(settings, lambda _: FakeSource(file), find_driver=lambda _: driver))

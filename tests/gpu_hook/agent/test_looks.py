@@ -69,17 +69,19 @@ class HangingSource:
     def close(self) -> None: ...
 
 
-def test_the_first_look_is_waited_for() -> None:
+def test_the_first_look_has_a_deadline_too_and_its_answer_is_taken_when_it_comes() -> None:
     async def scenario() -> None:
         source = HangingSource()
         source.looks = 1
         monitor = DeviceMonitor(source, lambda: None, deadline_seconds=0.01)
-        look = asyncio.create_task(monitor.look())
-        await asyncio.wait([look], timeout=0.1)
-        assert not look.done()
+        await monitor.look()
+        assert (monitor.readings, monitor.is_silent) == ((), True)
+        assert monitor.problem == "the driver has not answered for 0.01 s"
         source.goes_on.set()
-        await look
+        while not monitor.readings:
+            await monitor.look()
         assert [reading.is_lost for reading in monitor.readings] == [False]
+        assert (monitor.problem, source.looks) == ("", 2)
 
     asyncio.run(scenario())
 
