@@ -247,8 +247,11 @@ def fetch_wheels() -> None:
 
 def build_native() -> None:
     """Rebuild what changed in C; a fraction of a second when nothing did."""
-    cmake = find_cmake()
-    for folder in sorted(BUILD.glob("editable-*")) if cmake else []:
+    folders, cmake = sorted(BUILD.glob("editable-*")), find_cmake()
+    if folders and cmake is None:
+        needed = ".".join(map(str, CMAKE_NEEDED))
+        fail(f"CMake {needed} or newer", "install it, or begin anew with `make clean`: set-up then fetches it")
+    for folder in folders:
         if not run_step("native libraries", [str(cmake), "--build", str(folder)]):
             fail("the native build", "the lines above name the cause")
 

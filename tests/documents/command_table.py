@@ -43,6 +43,10 @@ RUN = (
     "papermill -k python3.gpu-0.5-8g in.ipynb out.ipynb",
     "papermill --kernel python3.gpu-0.5 --start-timeout 120 in.ipynb out.ipynb -p epochs 3",
     'export PATH="$PWD/.venv/bin:$PATH"',
+    "pip install papermill",
+    "pip install ipykernel",
+    "pip install jupyter-console",
+    "jupyter console --kernel python3.gpu-0.25",
     "make help",
     # The last: what it starts stays.
     'curl -H "Authorization: token $TOKEN" -d \'{"name": "python3.gpu-0.25"}\' http://localhost:8888/api/kernels',
@@ -52,6 +56,12 @@ RUN = (
 RUN_AGENTS = (
     "aliquot agent",
     "aliquot agent --compute-actuators pacing,stream-priority",
+)
+
+# Run in a folder of their own, by a test each: they make a checkout, or empty one.
+RUN_ALONE = (
+    "git clone REPOSITORY aliquot && cd aliquot",
+    "make clean",
 )
 
 # Run as one script, for each line needs the one before it.
@@ -142,7 +152,6 @@ LISTED = {
     "ALIQUOT_SOAK=20 .venv/bin/pytest -m soak tests/gpu_hook/fuzz": _SUITE,
     "pytest tests/labextension": _SUITE,
     "pytest tests/labextension -m 'not browser'": _SUITE,
-    "make clean": "removes the environment that runs the tests",
     "make screenshot": "rewrites the pictures of the documents",
     "make labextension": _NODE,
     "cmake --build build/editable-*": "rewrites libraries that other tests have loaded; every set-up runs it",
@@ -152,13 +161,10 @@ LISTED = {
     "jlpm watch:labextension": _NODE,
     "jlpm types": _NODE,
     "jlpm install --immutable && jlpm build:prod && git diff --exit-code labextension/dist": _NODE,
-    "git clone REPOSITORY aliquot && cd aliquot": "the repository's address is the reader's",
-    "jupyter console --kernel python3.gpu-0.25": "an interactive program that is none of the project's requirements",
     "pip install '.[lab]'": _INDEX,
     "pip install '.[lab,demo]'": _INDEX,
     "pip install '.[hub,lab]'": _INDEX,
     "pip install": _INDEX,
-    "pip install ipykernel": _INDEX,
     "pip uninstall": "removes what runs the tests",
     "podman system service": _ENGINE,
     "docker info": _ENGINE,

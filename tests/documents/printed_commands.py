@@ -83,6 +83,16 @@ def commands_of_page(page: str, text: str) -> list[str]:
     return found
 
 
+def exports_before(page: str, command: str) -> list[str]:
+    """Return what a page's block exports before it prints this command; nothing for a command in the text."""
+    blocks, _ = blocks_and_text(page, (ROOT / page).read_text())
+    for block in blocks:
+        commands = commands_of_block(block) if block.language in ("sh", "console") else []
+        if command in commands:
+            return [line for line in commands[: commands.index(command)] if line.startswith("export ")]
+    return []
+
+
 def printed() -> dict[str, list[str]]:
     """Return the pages of each command."""
     pages: dict[str, list[str]] = {}

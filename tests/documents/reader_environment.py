@@ -13,7 +13,7 @@ import sys
 import venv
 from pathlib import Path
 
-_PROGRAMS = ("aliquot", "jupyter", "jupyter-*", "papermill")
+_PROGRAMS = ("aliquot", "jupyter", "jupyter-*", "papermill", "pip")
 
 
 def make_environment(path: Path) -> None:
@@ -32,9 +32,14 @@ def make_environment(path: Path) -> None:
     shutil.copytree(Path(sys.prefix) / "share" / "jupyter" / "kernels", path / "share" / "jupyter" / "kernels")
 
 
-def variables_of(environment: Path, home: Path) -> dict[str, str]:
-    """Return what a shell of the reader has: this environment first, and no setting of the account that runs tests."""
+def variables_of(environment: Path | None, home: Path) -> dict[str, str]:
+    """Return what a shell of the reader has: this environment first, and no setting of the account that runs tests.
+
+    None: a new terminal, in which no environment was activated.
+    """
     foreign = ("JUPYTER_", "ALIQUOT_", "XDG_", "VIRTUAL_ENV", "PYTHON")
     cleared = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    path = f"{environment / 'bin'}:{os.environ['PATH']}"
+    lender = Path(sys.executable).parent
+    folders = [folder for folder in os.environ["PATH"].split(os.pathsep) if Path(folder) != lender]
+    path = os.pathsep.join(folders if environment is None else [str(environment / "bin"), *folders])
     return cleared | {"PATH": path, "HOME": str(home), "ALIQUOT_RUNTIME_DIR": str(home / "run")}

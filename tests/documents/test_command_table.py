@@ -16,7 +16,7 @@ from aliquot.gpu_hook.agent.settings import add_arguments
 
 sys.path.insert(0, str(Path(__file__).parent))
 if TYPE_CHECKING:
-    from tests.documents.command_table import COVERED, LISTED, PARSED, RUN, RUN_AGENTS, RUN_TOGETHER
+    from tests.documents.command_table import COVERED, LISTED, PARSED, RUN, RUN_AGENTS, RUN_ALONE, RUN_TOGETHER
     from tests.documents.printed_commands import (
         LANGUAGES,
         PAGES,
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
         printed,
     )
 else:
-    from command_table import COVERED, LISTED, PARSED, RUN, RUN_AGENTS, RUN_TOGETHER
+    from command_table import COVERED, LISTED, PARSED, RUN, RUN_AGENTS, RUN_ALONE, RUN_TOGETHER
     from printed_commands import LANGUAGES, PAGES, ROOT, blocks_and_text, commands_of_page, is_command, printed
 
 PRINTED = printed()
 
 
 def test_every_printed_command_is_in_exactly_one_table_and_no_table_has_another() -> None:
-    known = [*RUN, *RUN_AGENTS, *RUN_TOGETHER, *PARSED, *COVERED, *LISTED]
+    known = [*RUN, *RUN_AGENTS, *RUN_ALONE, *RUN_TOGETHER, *PARSED, *COVERED, *LISTED]
     assert {command: PRINTED[command] for command in PRINTED if command not in known} == {}, "in no table"
     assert sorted(set(known) - set(PRINTED)) == [], "on no page any more"
     assert sorted(command for command in set(known) if known.count(command) > 1) == [], "in two tables"

@@ -23,10 +23,12 @@ from ports import free_port
 
 sys.path.insert(0, str(Path(__file__).parent))
 if TYPE_CHECKING:
-    from tests.documents.command_table import RUN, RUN_AGENTS, RUN_TOGETHER
+    from tests.documents.command_table import RUN, RUN_AGENTS, RUN_ALONE, RUN_TOGETHER
+    from tests.documents.printed_commands import exports_before, printed
     from tests.documents.reader_environment import make_environment, variables_of
 else:
-    from command_table import RUN, RUN_AGENTS, RUN_TOGETHER
+    from command_table import RUN, RUN_AGENTS, RUN_ALONE, RUN_TOGETHER
+    from printed_commands import exports_before, printed
     from reader_environment import make_environment, variables_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +61,18 @@ SAYS = {
     "aliquot share train.ipynb --user bob": "bob",
     "aliquot share train.ipynb": "vision",
     "make help": "List the targets",
+    "jupyter console --kernel python3.gpu-0.25": "sized: True",
+    **{
+        f"pip install {package}": f"Requirement already satisfied: {package}"
+        for package in ("papermill", "ipykernel", "jupyter-console")
+    },
 }
+# What a person types into a program that asks.
+TYPED = {
+    "jupyter console --kernel python3.gpu-0.25": "import os; print('sized:', 'ALIQUOT_KERNEL_DIR' in os.environ)\n",
+}
+README = "README.md"
+PRINTED = printed()
 # Files that a command writes into its folder, and a pattern of what they then hold.
 WRITES = {
     'curl -H "Authorization: token $TOKEN" "$SERVER/aliquot/api/history?range=day&format=csv" > day.csv': (
@@ -104,12 +117,17 @@ class Scene:
         with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
             return json.loads(answer.read())
 
+    def in_new_terminal(self) -> Scene:
+        """The same place, in a shell in which nobody activated the environment."""
+        bare = variables_of(None, self.folder)
+        return Scene(self.folder, self.port, {**self.environment, "PATH": bare["PATH"]}, self.shown)
+
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
         """Run it in a shell; the address of this gateway takes the place of the page's."""
         first, pipe, rest = command.partition(" | ")
         name = first.removeprefix(".venv/bin/")
         if name not in SHOWS:
-            return self._run(command)
+            return self._run(command, TYPED.get(command.splitlines()[-1], ""))
         if name not in self.shown:
             self.shown[name] = self._run(first)
         done = self.shown[name]
@@ -206,7 +224,11 @@ def test_a_printed_command_works(scene: Scene, command: str) -> None:
     program = command.split(" ")[0]
     if program in ("papermill", "curl", "make") and shutil.which(program, path=scene.environment["PATH"]) is None:
         pytest.skip(f"{program} is not installed")
-    done = scene.run(command)
+    if README in PRINTED[command]:
+        # Its readers come from nowhere; a how-to page is read by those who have activated their environment.
+        done = scene.in_new_terminal().run("\n".join([*exports_before(README, command), command]))
+    else:
+        done = scene.run(command)
     said = done.stdout + done.stderr
     # doctor ends with 1 when it found something wrong with this machine, which is not its page's claim.
     assert done.returncode in ((0, 1) if command.endswith("aliquot doctor") else (0,)), said
@@ -217,6 +239,51 @@ def test_a_printed_command_works(scene: Scene, command: str) -> None:
         assert re.search(want, (scene.folder / path).read_text(), re.MULTILINE), said
     if program == "curl" and command not in WRITES and "metrics" not in command:
         assert "id" in json.loads(done.stdout), said
+
+
+def test_a_new_terminal_has_none_of_the_environments_commands(scene: Scene) -> None:
+    path = scene.in_new_terminal().environment["PATH"]
+    assert [shutil.which(program, path=path) for program in ("aliquot", "papermill")] == [None, None]
+
+
+def test_a_clone_of_the_repository_is_a_checkout(tmp_path: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("these tests run without a repository")
+    (tmp_path / ".gitconfig").write_text("[safe]\n\tdirectory = *\n")  # the account of the tests may own no checkout
+    command = "git clone REPOSITORY aliquot && cd aliquot"
+    assert command in RUN_ALONE
+    done = run_alone(f"{command.replace('REPOSITORY', ROOT.as_uri())} && make help", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "List the targets" in done.stdout
+    assert (tmp_path / "aliquot" / "pyproject.toml").read_text().startswith("[build-system]")
+
+
+def test_clean_removes_what_was_built_and_no_source(tmp_path: Path) -> None:
+    assert "make clean" in RUN_ALONE
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    built = [".venv/bin", "build/editable-x", "node_modules/a", ".yarn", "labextension/lib"]
+    sources = ["labextension/src", "labextension/dist", "tests", "docs/build"]
+    for folder in (*built, *sources):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "file").touch()
+    done = run_alone("make clean", tmp_path)
+    assert done.returncode == 0, done.stderr
+    left = {path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("file")}
+    assert left == set(sources)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["Makefile", "docs", "labextension", "tests"]
+
+
+def run_alone(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = variables_of(None, folder)
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
 
 
 def test_the_command_of_the_environment_is_the_one_that_the_path_finds(scene: Scene) -> None:

@@ -62,6 +62,57 @@ def test_native_libraries_are_built_again_with_the_environments_cmake(steps: lis
     assert steps == [[str(program), "--build", str(folder)]]
 
 
+def test_native_libraries_that_cannot_be_built_again_end_the_set_up_with_the_remedy(
+    steps: list[list[str]], tmp_path: Path
+) -> None:
+    setup.build_native()  # nothing was built here: nothing can be stale
+    (tmp_path / "build" / "editable-x").mkdir(parents=True)
+    with pytest.raises(SystemExit) as end:
+        setup.build_native()
+    for want_words in ("failed: CMake 3.20 or newer", "install it", "make clean"):
+        assert want_words in str(end.value)
+    assert steps == []
+
+
+@pytest.fixture
+def left_out_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The list that this test's set-up writes, and no other's."""
+    found = tmp_path / "left-out.tsv"
+    monkeypatch.setattr(setup.left_out, "LIST", found)
+    return found
+
+
+def test_a_part_that_cannot_be_fetched_is_in_the_last_lines_of_set_up_and_tests(
+    steps: list[list[str]],
+    left_out_list: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As npm's registry behind a proxy."""
+    (tmp_path / "bin" / "node").touch(mode=0o755)
+    monkeypatch.setattr(setup, "run_step", lambda title, command: False)
+    setup.install_node_packages()
+    want = ("the browser bundle's packages", "the check of the browser bundle is skipped")
+    [(part, effect, reason)] = setup.left_out.entries()
+    assert (part, effect) == want
+    assert reason.startswith("its installation failed: see build/setup.log")
+    assert not (tmp_path / "build" / "node-packages.stamp").exists(), "the next set-up tries it again"
+    setup.say_what_was_left_out()
+    assert capsys.readouterr().out.splitlines()[-1] == f"[setup] left out: {want[0]}, so {want[1]}. Reason: {reason}"
+    [row] = left_out_list.read_text().splitlines()
+    assert row.split("\t") == [part, effect, reason], "what the tests' table reads"
+
+
+def test_a_step_that_fails_is_told_as_failed_with_its_output_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(setup, "LOG", tmp_path / "setup.log")
+    assert not setup.run_step("a step", ["sh", "-c", "echo no network >&2; exit 3"])
+    assert "no network" in (tmp_path / "setup.log").read_text()
+    assert "done" not in capsys.readouterr().out
+
+
 def test_the_set_up_asks_for_the_cmake_that_the_build_asks_for() -> None:
     needed = re.search(r"cmake_minimum_required\(VERSION (\d+)\.(\d+)\)", (ROOT / "CMakeLists.txt").read_text())
     assert needed is not None
