@@ -19,11 +19,20 @@ class Coalesced:
         if self._handle is None and not self._is_closed:
             self._handle = asyncio.get_running_loop().call_soon(self._run)
 
+    @property
+    def is_due(self) -> bool:
+        return self._handle is not None
+
+    def withdraw(self) -> None:
+        """Do not call it for what was asked so far."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
     def close(self) -> None:
         """Call it no more. Idempotent."""
         self._is_closed = True
-        if self._handle is not None:
-            self._handle.cancel()
+        self.withdraw()
 
     def _run(self) -> None:
         self._handle = None

@@ -32,10 +32,11 @@ from .credit import HasRoom, always
 from .descriptors import OF_A_SESSION, Descriptors
 from .desks import KernelDesks
 from .entrance import Entrance
-from .journal import Entry, Reservation, Tally, remove_folder, write_entry
+from .journal import Entry, Reservation, remove_folder
 from .ledger import Account, DeviceAccount, Ledger
 from .pages import AgentSide
 from .processes import Process, WatchedProcesses, read_boot_id
+from .record import Record
 from .residency import KernelResidency, SwapTools
 from .session import FromHook, HookSession
 from .usage import DeviceUse, KernelUsage
@@ -70,17 +71,16 @@ class Kernel:
         self.has_room: HasRoom = always  # set by who keeps the leases
         self.compute: Watch = Unwatched()  # set by who keeps compute
         self.usage = KernelUsage(entry.tallies, entry.host_tally, round(time.time() - time.monotonic()))
-        self._ledger = ledger
+        self._ledger, self._left, self._descriptors = ledger, left, descriptors
+        self._record = Record(folder, self._describe, (entry.tallies, entry.host_tally))
+        self.write_journal = self._record.write
         self._claims = Claims(ledger, self.kernel_id, self.write_journal, descriptors)
         self._recall_seconds = recall_seconds
         self.host_quota_bytes = host_quota_bytes  # None: no limit
         self._enforcer = protocol.Enforcer.HOOK
-        self._left = left
-        self._descriptors = descriptors
         self._sampling = Coalesced(self.sample)
         self._is_closed = False
         self._sessions: dict[int, HookSession] = {}  # joined
-        self._written: tuple[tuple[Tally, ...], Tally] = (entry.tallies, entry.host_tally)
         self._bound = WatchedProcesses(self._bound_ended)
         self._expected = WatchedProcesses(self._expected_ended)  # were connected to the agent before us, not yet to us
         self._swap = swap
@@ -200,6 +200,7 @@ class Kernel:
             self.keep_record()
         self._is_closed = True
         self._sampling.close()
+        self._record.close()
         self.residency.close()
         self._entrance.close()
         self._bound.clear()
@@ -210,10 +211,10 @@ class Kernel:
         if not keep:
             remove_folder(self.folder)
 
-    def write_journal(self) -> None:
-        """Replace grant.json. A full file system costs the restart, not the kernel."""
+    def _describe(self) -> Entry:
+        """For the record. Observers are not in it."""
         joined = [s for s in self._sessions.values() if s.role is not Role.OBSERVER]
-        entry = Entry(
+        return Entry(
             reservation=self.reservation,
             interception=self.interception,
             absolute_paths=self.absolute_paths,
@@ -227,11 +228,6 @@ class Kernel:
             saved_bytes=self.residency.saved_bytes,
             lent=self._claims.journal(joined),
         )
-        self._written = (entry.tallies, entry.host_tally)
-        try:
-            write_entry(self.folder, entry)
-        except OSError as error:
-            log.error("event=journal_failed kernel=%s error=%r", self.kernel_id, str(error))
 
     def note_libraries(self, name: str) -> None:
         """Its processes may use these from now on: they are kept as long as it is."""
@@ -242,8 +238,7 @@ class Kernel:
     def keep_record(self) -> None:
         """Write down what a killed agent would lose of what its kernel took."""
         self.usage.keep_peaks(tuple(self._sessions.values()), self._all_accounts)
-        if self._written != (self.usage.tallies, self.usage.host_tally):
-            self.write_journal()
+        self._record.keep((self.usage.tallies, self.usage.host_tally))
 
     def sample(self) -> bool:
         """Look at the hooks' pages and write ours; tells whether something changed."""
@@ -326,13 +321,14 @@ class Kernel:
             return session.close()
         self.compute.joining(self, session)
         self.sample()  # before the welcome: a process that reads its page at once reads the truth
+        self._claims.note_growth()
         session.welcome()
         self.compute.joined(self, session)
         self.residency.joined(session)
         log.info("event=joined kernel=%s pid=%d role=%s", self.kernel_id, session.pid, hello.role.name)
         if session.role is not Role.OBSERVER and self._expected.discard(session.pid):
             self._resume()
-        self.write_journal()
+        self._note_member(session)
 
     def take(self, session: HookSession, message: FromHook) -> None:
         if isinstance(message, SelfCheckResult):
@@ -340,8 +336,7 @@ class Kernel:
             found = message.text or f"only {message.passed!r} passed"
             self.interception = "holds" if is_whole else f"failed: {found}"
             self.absolute_paths = "covered" if SelfCheck.ABSOLUTE_PATH in message.passed else "not covered"
-            self.write_journal()
-            return
+            return self._record.write_soon()
         if isinstance(message, Wake):
             return self.residency.woken() if message.waiting_calls else self.residency.given_up()
         if isinstance(message, Moved):
@@ -367,8 +362,13 @@ class Kernel:
         self.desks.left(session.number)
         self.residency.left(session, is_expecting=self.is_expecting)
         self.sample()
-        self.write_journal()
+        self._note_member(session)
         self._left(self, session.pid)
+
+    def _note_member(self, session: HookSession) -> None:
+        """Have a process that came or left written down."""
+        if session.role is not Role.OBSERVER:
+            self._record.write_soon()
 
     def _open(self) -> None:
         self._entrance = Entrance(self.kernel_id, self.folder, self, self._descriptors)
@@ -387,7 +387,7 @@ class Kernel:
             session.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
 
     def _bound_ended(self, pid: int) -> None:
-        self.write_journal()
+        self._record.write_soon()
         self._left(self, pid)
 
     def _expected_ended(self, pid: int) -> None:
