@@ -24,7 +24,7 @@ from types import TracebackType
 from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
 from aliquot.gpu_hook.agent_process import answers
 from aliquot.gpu_hook.client import AgentClient, AgentUnreachable
-from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
+from aliquot.gpu_hook.paths import RuntimeDir, private_opener, softgpu_state_path
 from aliquot.provisioner.errors import AliquotError
 
 START_SECONDS = 60.0
@@ -139,7 +139,7 @@ class Ring:
         await self._until("gateway", self._gateway_answers)
 
     def _spawn(self, name: str, arguments: list[str]) -> None:
-        with self.log_path(name).open("wb") as log:
+        with open(self.log_path(name), "wb", opener=private_opener) as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "aliquot.gateway.app", *arguments],
                 env={**os.environ, **self.environment, "JUPYTER_TOKEN": self._token, "PYTHONUNBUFFERED": "1"},

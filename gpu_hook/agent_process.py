@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .paths import PathError, RuntimeDir, find_runtime_dir, prepare_runtime_dir
+from .paths import PathError, RuntimeDir, find_runtime_dir, prepare_runtime_dir, private_opener
 
 _POLL_SECONDS = 0.02
 _LOG_LINES = 5
@@ -139,7 +139,7 @@ def _only_one_starts(runtime: RuntimeDir, deadline: float) -> Iterator[None]:
 def _spawn(runtime: RuntimeDir, command: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     try:
-        with open(runtime.agent_log, "ab") as log:
+        with open(runtime.agent_log, "ab", opener=private_opener) as log:
             log_start = log.tell()
             process = subprocess.Popen(
                 command,

@@ -19,6 +19,7 @@ MAX_RUNTIME_DIR = 50  # characters: the longest socket below it must stay under 
 KERNEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,35}")
 
 _SERVICE_DIR = Path("/run/aliquot")
+_PASSED = 0o711  # a folder that others can pass through, and not list
 _DRIVER_DIRS = (
     "/usr/local/nvidia/lib64",
     "/usr/lib/x86_64-linux-gnu",
@@ -116,11 +117,19 @@ def find_runtime_dir(environ: Mapping[str, str] | None = None) -> RuntimeDir:
     if chosen := env.get("ALIQUOT_RUNTIME_DIR"):
         return RuntimeDir(Path(chosen).absolute())
     service = RuntimeDir(_SERVICE_DIR)
-    if service.agent_socket.exists() or (os.geteuid() == 0 and os.access("/run", os.W_OK)):
+    if _has_agent(service) or (os.geteuid() == 0 and os.access("/run", os.W_OK)):
         return service
     if (session := env.get("XDG_RUNTIME_DIR")) and Path(session).is_dir():
         return RuntimeDir(Path(session).absolute() / "aliquot")
     return RuntimeDir(Path(f"/tmp/aliquot-{os.geteuid()}"))
+
+
+def _has_agent(service: RuntimeDir) -> bool:
+    """Whether an agent has its socket there, as far as this account may see."""
+    try:
+        return service.agent_socket.exists()
+    except OSError:
+        return False
 
 
 def check_runtime_dir(runtime: RuntimeDir) -> None:
@@ -145,14 +154,21 @@ def check_runtime_dir(runtime: RuntimeDir) -> None:
         )
 
 
-def prepare_runtime_dir(runtime: RuntimeDir) -> None:
-    """Create the folder, private to us. Raises PathError."""
+def prepare_runtime_dir(runtime: RuntimeDir, is_service: bool = False) -> None:
+    """Create the folder, private to us. Raises PathError.
+
+    The way to each kernel's ``hook.sock`` is opened for accounts that know its path by the agent that root runs as a
+    service, whose kernels may have accounts of their own, and stays open. None can list it.
+    """
     check_runtime_dir(runtime)
     try:
         runtime.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_runtime_dir(runtime)  # again: somebody else may have been first
-        runtime.path.chmod(0o700)
+        if stat.S_IMODE(runtime.path.stat().st_mode) != _PASSED:
+            runtime.path.chmod(0o700)
         runtime.kernels.mkdir(mode=0o700, exist_ok=True)
+        for folder in (runtime.kernels, runtime.path) if is_service and os.geteuid() == 0 else ():
+            folder.chmod(_PASSED)
         problem = None if os.access(runtime.path, os.W_OK | os.X_OK) else "it is not writable"
     except OSError as error:
         problem = error.strerror
@@ -161,6 +177,13 @@ def prepare_runtime_dir(runtime: RuntimeDir) -> None:
             f"cannot write into the runtime folder {runtime.path}: {problem}; "
             "make it writable or set ALIQUOT_RUNTIME_DIR"
         )
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For ``open``: a file of the runtime folder that no other account may read, also where it was there before."""
+    descriptor = os.open(path, flags, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 def softgpu_state_path(runtime: RuntimeDir) -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from aliquot.gpu_hook.agent_process import answers
-from aliquot.gpu_hook.paths import RuntimeDir
+from aliquot.gpu_hook.paths import RuntimeDir, private_opener
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,8 @@ class AgentLock:
 def write_agent_info(runtime: RuntimeDir, info: dict[str, Any]) -> None:
     """Replace agent.json. Raises OSError."""
     new = runtime.agent_info.with_suffix(".json.new")
-    new.write_text(json.dumps({"pid": os.getpid(), "started": time.time(), **info}) + "\n")
+    with open(new, "w", opener=private_opener) as file:
+        file.write(json.dumps({"pid": os.getpid(), "started": time.time(), **info}) + "\n")
     os.replace(new, runtime.agent_info)
 
 
@@ -77,7 +78,7 @@ def raise_descriptor_limit() -> None:
 def log_to(path: Path | None) -> None:
     """Log to a file, or to stderr. Raises StartError."""
     try:
-        handler = logging.StreamHandler(_own_stderr()) if path is None else logging.FileHandler(path, delay=False)
+        handler = logging.StreamHandler(_own_stderr() if path is None else _open_log(path))
     except OSError as error:
         raise StartError(f"cannot write the log {path}: {error.strerror}") from error
     handler.setFormatter(logging.Formatter("time=%(asctime)s level=%(levelname)s module=%(module)s %(message)s"))
@@ -85,6 +86,11 @@ def log_to(path: Path | None) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
     root.propagate = False
+
+
+def _open_log(path: Path) -> TextIO:
+    """Append to this file; a new one is its owner's alone, for it names users and kernels. Raises OSError."""
+    return open(path, "a", buffering=1, encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def _own_stderr() -> TextIO:

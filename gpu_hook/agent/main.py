@@ -335,7 +335,7 @@ def run_agent(
     """
     try:
         log_to(settings.log_file)
-        prepare_runtime_dir(settings.runtime)
+        prepare_runtime_dir(settings.runtime, is_service=settings.exit_when_idle_seconds is None)
         driver = find_driver(settings.driver)
         lock = AgentLock(settings.runtime)
     except (PathError, StartError) as error:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aliquot.gpu_hook.agent_process import answers, wait_aside
-from aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir
+from aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir, private_opener
 from aliquot.provisioner.errors import RelayUnavailableError
 
 from .process_facts import stat_fields
@@ -102,7 +102,7 @@ def _start(runtime: RuntimeDir, settings: RelaySettings) -> tuple[subprocess.Pop
         command += ["--exit-when-idle", f"{settings.exit_when_idle_seconds:g}"]
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     try:
-        with open(runtime.relay_log, "ab") as log:
+        with open(runtime.relay_log, "ab", opener=private_opener) as log:
             log_start = log.tell()
             process = subprocess.Popen(
                 command,

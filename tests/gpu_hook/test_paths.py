@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 from aliquot.gpu_hook import paths
-from aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir, prepare_runtime_dir, softgpu_state_path
+from aliquot.gpu_hook.paths import (
+    PathError,
+    RuntimeDir,
+    find_runtime_dir,
+    prepare_runtime_dir,
+    private_opener,
+    softgpu_state_path,
+)
 
 
 class TestRuntimeDir:
@@ -34,6 +41,30 @@ class TestRuntimeDir:
         prepare_runtime_dir(runtime)
         assert runtime.path.stat().st_mode & 0o777 == 0o700
         assert runtime.kernels.is_dir()
+
+    @pytest.mark.parametrize("before", [0o755, 0o777, 0o701])
+    def test_what_was_open_is_closed_save_the_way_to_kernels(
+        self, before: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(paths, "MAX_RUNTIME_DIR", 4096)
+        runtime = RuntimeDir(tmp_path / "a")
+        prepare_runtime_dir(runtime)
+        runtime.path.chmod(before)
+        prepare_runtime_dir(runtime)
+        assert runtime.path.stat().st_mode & 0o777 == 0o700
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        monkeypatch.setattr(paths, "check_runtime_dir", lambda runtime: None)  # of whose it is
+        prepare_runtime_dir(runtime, is_service=True)
+        prepare_runtime_dir(runtime)
+        assert [path.stat().st_mode & 0o777 for path in (runtime.path, runtime.kernels)] == [0o711, 0o711]
+
+    def test_a_log_is_read_by_its_owner_alone_also_one_that_was_open_to_others(self, tmp_path: Path) -> None:
+        log = tmp_path / "log"
+        log.write_text("before\n")
+        log.chmod(0o644)
+        with open(log, "a", opener=private_opener) as file:
+            file.write("after\n")
+        assert (log.read_text(), log.stat().st_mode & 0o777) == ("before\nafter\n", 0o600)
 
     def test_a_link_in_place_of_the_folder_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(paths, "MAX_RUNTIME_DIR", 4096)

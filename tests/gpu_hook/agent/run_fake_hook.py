@@ -1,8 +1,8 @@
 """A process of a kernel: connects, borrows what its arguments say, and does as it is told on stdin.
 
-``DIR AMOUNT [reconnect | host]``: borrow AMOUNT of the first device (``host``: of host memory), print what was granted,
-then obey lines: ``borrow N``, ``end``. With ``reconnect`` it comes back to a new agent with its table, and prints
-``back``. Answers recalls with nothing.
+``DIR AMOUNT [reconnect | host | another]``: borrow AMOUNT of the first device (``host``: of host memory), print what
+was granted, then obey lines: ``borrow N``, ``end``. With ``reconnect`` it comes back to a new agent with its table, and
+prints ``back``. Answers recalls with nothing. ``another``: it is a process of another account, 65534.
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ def refuse_recall(connection: socket.socket, recall: Credit) -> None:
 def main() -> None:
     folder, amount, words = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
     comes_back, device = "reconnect" in words, protocol.HOST_MEMORY if "host" in words else 0
+    if "another" in words:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
     connection = connect(folder, 0)
     lent = borrow(connection, amount, device)
     print(lent, flush=True)

@@ -29,11 +29,60 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_the_folder_of_a_kernel_opens_for_any_user_and_the_folders_above_for_none(a_node: Any, a_holder: Any) -> None:
+def test_the_folder_of_a_kernel_opens_for_any_user_and_the_folders_above_are_listed_by_none(
+    a_node: Any, a_holder: Any
+) -> None:
     folder = Path(a_holder.reserve()["grant"]["kernel_dir"])
-    assert [mode_of(path) for path in (a_node.folder, a_node.folder / "kernels")] == [0o700, 0o700]
+    above = 0o711 if os.geteuid() == 0 else 0o700
+    assert [mode_of(path) for path in (a_node.folder, a_node.folder / "kernels")] == [above, above]
     assert [mode_of(path) for path in (folder, folder / "hook.sock", folder / "grant.json")] == [0o711, 0o666, 0o600]
     assert {path.name for path in folder.iterdir()} == {"hook.sock", "grant.json"}
+
+
+AS_ANOTHER = """
+import os, socket, sys
+node, mine, other = sys.argv[1:]
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)  # only now: another account may not be able to read this Python
+
+def tried(act):
+    try:
+        act()
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+
+def connect(path, kind):
+    with socket.socket(socket.AF_UNIX, kind) as one:
+        one.connect(path)
+
+print(tried(lambda: connect(f"{mine}/hook.sock", socket.SOCK_SEQPACKET)))
+for path in (node, f"{node}/kernels", mine, other):
+    print(tried(lambda: os.listdir(path)))
+print(tried(lambda: connect(f"{node}/agent.sock", socket.SOCK_STREAM)))
+for path in (f"{mine}/grant.json", f"{other}/grant.json", *(f"{node}/agent.{end}" for end in ("log", "json", "lock"))):
+    print(tried(lambda: open(path)))
+"""
+
+
+def test_a_kernel_of_another_account_reaches_its_own_socket_under_a_root_agent_and_nothing_else(
+    a_node: Any, a_holder: Any
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can play another user")
+    mine, other = (a_holder.reserve(name, 25)["grant"]["kernel_dir"] for name in ("k", "other"))
+    played = subprocess.run(
+        [sys.executable, "-c", AS_ANOTHER, str(a_node.folder), mine, other],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert played.stdout.split() == ["done", *["PermissionError"] * 10], played.stderr
+    process = a_node.a_hook_process(str(MIB), "another")
+    assert process.stdout.readline() == f"{MIB}\n"
+    (pid,) = a_node.kernel()["pids"]
+    assert os.stat(f"/proc/{pid}").st_uid == 65534
 
 
 @pytest.mark.usefixtures("_namespaces")
