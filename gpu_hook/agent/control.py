@@ -19,6 +19,8 @@ from typing import Any
 
 from aliquot.gpu_hook.waiting import within
 
+from .slices import Slices, encode_line
+
 log = logging.getLogger(__name__)
 
 LONGEST_REQUEST = 1 << 20
@@ -127,7 +129,8 @@ class ControlServer:
     async def _serve(self, connection: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                writer.write(_encode(await self._answer(_decode(line), connection)))
+                answer = await self._answer(_decode(line), connection)
+                writer.write(await encode_line(answer, Slices()))
                 self._drop_if_slow(connection, writer)
                 await within(writer.drain(), _UNREAD_SECONDS)
         except ValueError:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,8 @@ from .status import describe_grant
 from .trimming import Trims
 
 log = logging.getLogger(__name__)
+
+Operation = Callable[[Mapping[str, Any], int], dict[str, Any] | Awaitable[dict[str, Any]]]
 
 CONTROL_VERSION = 1
 _WITHOUT_DEVICES = ("hello", "subscribe", "shutdown")
@@ -82,7 +84,7 @@ class Operations:
         reservations: Reservations,
         leases: LeaseOperations,
         trims: Trims,
-        describe: Callable[[bool, int | None], dict[str, Any]],
+        describe: Callable[[bool, int | None], Awaitable[dict[str, Any]]],
         subscribe: Callable[[int], None],
         shut_down: Callable[[], None],
         limits_env: Callable[[Reservation], Mapping[str, str]],
@@ -97,7 +99,7 @@ class Operations:
         self._shut_down = shut_down
         self._limits_env = limits_env
         self._misfits = misfits
-        self._table: dict[str, Callable[[Mapping[str, Any], int], dict[str, Any]]] = {
+        self._table: dict[str, Operation] = {
             "hello": self._hello,
             "status": self._status,
             "reserve": self._reserve,
@@ -125,7 +127,8 @@ class Operations:
                 )
             if request["op"] not in _WITHOUT_DEVICES:
                 await self._devices.is_over.wait()
-            return {"id": number, "ok": True, **operation(request, connection)}
+            found = operation(request, connection)
+            return {"id": number, "ok": True, **(await found if isinstance(found, Awaitable) else found)}
         except Refused as refused:
             return {"id": number, "ok": False, "code": refused.code, "message": str(refused)}
         except Exception:
@@ -147,7 +150,7 @@ class Operations:
             "options": dict(self._node.options),
         }
 
-    def _status(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+    def _status(self, request: Mapping[str, Any], connection: int) -> Awaitable[dict[str, Any]]:
         since = None if request.get("since") is None else read_int(request, "since")
         return self._describe(request.get("kernels") is not False, since)
 

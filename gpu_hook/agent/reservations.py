@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from .ledger import Ledger, LedgerError
 from .processes import read_boot_id
 from .residency import SwapTools
 from .settings import AgentSettings
+from .status import bytes_on_devices
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +76,9 @@ class Reservations:
 
     def __len__(self) -> int:
         return len(self._kernels)
+
+    def find(self, kernel_id: str) -> Kernel | None:
+        return self._kernels.get(kernel_id)
 
     def held_by(self, owner: str) -> int:
         """Return the hundredths of all of an owner's kernels, with those that are ending."""
@@ -254,11 +259,9 @@ class Reservations:
 
     def on_devices(self) -> dict[str, int]:
         """What processes of kernels say that they have on each device now."""
-        total: dict[str, int] = {}
+        total: Counter[str] = Counter()
         for kernel in self._kernels.values():
-            swapped = {device.uuid: device.swapped_bytes for device in kernel.residency.facts().devices}
-            for part, use in zip(kernel.reservation.parts, kernel.report(), strict=True):
-                total[part.uuid] = total.get(part.uuid, 0) + max(0, use.charged_bytes - swapped.get(part.uuid, 0))
+            total.update(bytes_on_devices(kernel)[1])
         return total
 
     def processes(self) -> list[KernelProcesses]:

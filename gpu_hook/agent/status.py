@@ -20,13 +20,12 @@ from .libraries import Libraries, audit_is_cheap
 from .residency_facts import swapped_by_device
 
 
-def charged_by_device(kernels: Iterable[Kernel]) -> dict[str, int]:
-    """Bytes by uuid, of all kernels together."""
-    charged: dict[str, int] = {}
-    for kernel in kernels:
-        for account, use in zip(kernel.accounts, kernel.report(), strict=True):
-            charged[account.part.uuid] = charged.get(account.part.uuid, 0) + use.charged_bytes
-    return charged
+def bytes_on_devices(kernel: Kernel) -> tuple[dict[str, int], dict[str, int]]:
+    """What its processes say that they have of each device: in all, and of that what is not swapped out."""
+    uses = zip(kernel.reservation.parts, kernel.report(), strict=True)
+    charged = {part.uuid: use.charged_bytes for part, use in uses}
+    away = swapped_by_device(kernel.residency.facts())
+    return charged, {uuid: max(0, amount - away.get(uuid, 0)) for uuid, amount in charged.items()}
 
 
 def describe_devices(

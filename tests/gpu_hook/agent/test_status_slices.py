@@ -1,0 +1,132 @@
+"""A status of many kernels holds up nothing else on the agent's loop, and tells of one moment."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from aliquot.gpu_hook.agent.actuation import Actuation
+from aliquot.gpu_hook.agent.actuators.choice import ChosenActuators
+from aliquot.gpu_hook.agent.audit import Findings
+from aliquot.gpu_hook.agent.slices import Slices, encode_line
+from aliquot.gpu_hook.agent.status_maker import StatusMaker, Subjects
+from reservations_node import AReservationsNode
+
+KERNELS = 8
+
+
+def short_slices() -> Slices:
+    """Over after each piece of work: a second passes whenever it is asked for."""
+    return Slices(itertools.count(0.0, 1.0).__next__)
+
+
+def a_status_maker(node: AReservationsNode) -> StatusMaker:
+    enforcement = SimpleNamespace(
+        name="hook", reports=(), state_of=lambda kernel_id: "holds", drifts_of=lambda kernel_id: 0
+    )
+    subjects = SimpleNamespace(
+        ledger=node.ledger,
+        reservations=node.reservations,
+        monitor=SimpleNamespace(readings=(), problem=""),
+        auditor=SimpleNamespace(findings=Findings()),
+        enforcement=enforcement,
+        actuation=Actuation(ChosenActuators((), ())),
+        compute=node._compute,
+        leases=node.leases,
+        trims=SimpleNamespace(describe=lambda kernel_id: None),
+        arena=node._arena,
+    )
+    of_node = SimpleNamespace(name="n", driver=SimpleNamespace(kind="softgpu"))
+    return StatusMaker(cast(Any, of_node), cast(Subjects, subjects), lambda: 0, short_slices)
+
+
+def play(scenario: Callable[[AReservationsNode], Awaitable[None]], folder: Path) -> None:
+    async def on_a_node() -> None:
+        node = AReservationsNode(folder)
+        connection = node.a_connection()
+        for number in range(KERNELS):
+            node.reserve(connection, f"k{number}", 5)
+        await scenario(node)
+        await node.end(is_killed=False)
+
+    asyncio.run(on_a_node())
+
+
+def ids(status: dict[str, Any]) -> list[str]:
+    return [kernel["kernel_id"] for kernel in status["kernels"]]
+
+
+class Ticks:
+    """A timer like that of compute control, which is due whenever the loop comes to it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._again()
+
+    def _again(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(0, self._tick)
+
+    def _tick(self) -> None:
+        self.count += 1
+        self._again()
+
+    def stop(self) -> int:
+        self._timer.cancel()
+        return self.count
+
+
+def test_a_control_period_runs_between_two_kernels_of_a_status_and_of_its_text(a_folder: Path) -> None:
+    async def scenario(node: AReservationsNode) -> None:
+        ticks = Ticks()
+        status = await a_status_maker(node).describe(True, None)
+        assert ticks.stop() >= KERNELS - 1
+        assert len(ids(status)) == KERNELS
+        ticks = Ticks()
+        line = await encode_line({"id": 1, "ok": True, **status}, short_slices())
+        assert ticks.stop() >= KERNELS - 1
+        assert line == json.dumps({"id": 1, "ok": True, **status}, separators=(",", ":")).encode() + b"\n"
+
+    play(scenario, a_folder)
+
+
+def test_what_comes_goes_and_grows_while_a_status_is_made_is_told_as_it_is_at_its_end(a_folder: Path) -> None:
+    async def scenario(node: AReservationsNode) -> None:
+        making = asyncio.ensure_future(a_status_maker(node).describe(True, None))
+        for _ in range(KERNELS // 2):
+            await asyncio.sleep(0)
+        assert not making.done()
+        node.reservations.release("k0")  # told already
+        node.reservations.release(f"k{KERNELS - 1}")  # not yet
+        node.reserve(node.a_connection(), "new", 5)
+        node.reservations.resize("k1", 7, None, None)
+        status = await making
+        assert ids(status) == [*(f"k{number}" for number in range(1, KERNELS - 1)), "new"]
+        sizes = {kernel["kernel_id"]: kernel["hundredths"] for kernel in status["kernels"]}
+        assert (sizes["k1"], sizes["k2"]) == (7, 5)
+        (device,) = status["devices"]
+        assert device["reserved_hundredths"] == sum(sizes.values())
+
+    play(scenario, a_folder)
+
+
+def test_two_that_ask_at_once_are_answered_one_after_the_other(a_folder: Path) -> None:
+    """Else each turn of the loop would have a slice of each of them."""
+
+    async def scenario(node: AReservationsNode) -> None:
+        maker, done = a_status_maker(node), list[int]()
+
+        async def ask(number: int) -> dict[str, Any]:
+            status = await maker.describe(True, 0)
+            done.append(number)
+            return status
+
+        first, second = await asyncio.gather(ask(1), ask(2))
+        assert done == [1, 2]
+        assert ids(first) == ids(second)
+
+    play(scenario, a_folder)
