@@ -49,6 +49,8 @@ class LabPage:
         return self
 
     def reload(self) -> None:
+        """Load the page anew, with what is open in it, which Lab notes on the server a while after it was opened."""
+        self.page.evaluate(_UNTIL_NOTED)
         # A reload keeps the workspace; the address of `open` would reset it.
         self.page.goto(self.page.url.split("?")[0])
         self.wait_until_up()
@@ -154,6 +156,11 @@ class LabPage:
 class NotebookPage(LabPage):
     """Notebook 7 in a tab: a page is one notebook, and has no side bar of ours."""
 
+    def reload(self) -> None:
+        """Load the page anew; its address names the notebook."""
+        self.page.goto(self.page.url.split("?")[0])
+        self.wait_until_up()
+
     def wait_until_up(self) -> None:
         self.page.wait_for_function("() => globalThis.jupyterapp?.restored.then(() => true)")
         self.page.locator(".jp-NotebookPanel-toolbar").wait_for()
@@ -168,6 +175,18 @@ _CLEAR = """() => {
     document.querySelectorAll('.Toastify__close-button').forEach(button => button.click());
     [...jupyterapp.shell.widgets('main')].forEach(widget => widget.dispose());
     jupyterapp.shell.collapseLeft();
+}"""
+_UNTIL_NOTED = """async () => {
+    const { serviceManager, shell } = jupyterapp;
+    const paths = [...shell.widgets('main')].map(widget => widget.context?.path).filter(Boolean);
+    const isNoted = ({ data }) => {
+        const layout = JSON.stringify(data['layout-restorer:data'] ?? null), tabs = Object.keys(data);
+        return paths.every(path => layout.includes(`:${path}"`) && tabs.some(tab => tab.endsWith(`:${path}`)));
+    };
+    for (const began = Date.now(); paths.length > 0 && !isNoted(await serviceManager.workspaces.fetch('default')); ) {
+        if (Date.now() - began > 60000) throw new Error(`JupyterLab has not noted that ${paths.join(', ')} are open`);
+        await new Promise(resolve => setTimeout(resolve, 50));
+    }
 }"""
 _LOOK_FOR_KERNELS = """async () => {
     const { kernels, sessions } = jupyterapp.serviceManager;

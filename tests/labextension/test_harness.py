@@ -1,4 +1,4 @@
-"""What the browser tests stand on: axe-core sees a fault, themes change in place, pictures are small."""
+"""What the browser tests stand on: axe-core sees a fault, themes change in place, a reload keeps what is open."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from tests.labextension.desk import Desk
     from tests.labextension.lab_page import LabPage
+    from tests.labextension.lab_process import LabProcess
+else:
+    from desk import Desk
 
 pytestmark = pytest.mark.browser
 
@@ -19,6 +23,15 @@ _FAINT = """() => {
   document.body.append(bad);
 }"""
 
+_SAVES_LATE = """() => {
+  const { workspaces } = jupyterapp.serviceManager;
+  const save = workspaces.save.bind(workspaces);
+  workspaces.save = async (...what) => {
+    await new Promise(resolve => setTimeout(resolve, 5000));
+    return save(...what);
+  };
+}"""
+
 
 def test_axe_sees_text_that_is_too_faint_and_our_empty_parts_pass_in_both_themes(an_unscripted_lab: LabPage) -> None:
     lab = an_unscripted_lab
@@ -28,3 +41,16 @@ def test_axe_sees_text_that_is_too_faint_and_our_empty_parts_pass_in_both_themes
     for theme in lab.in_both_themes():
         assert lab.page.evaluate("() => document.body.dataset.jpThemeLight") == str(theme == "light").lower()
         assert lab.violations("#aliquot-gpu-kernels") == [], theme
+
+
+def test_a_reload_waits_until_lab_has_noted_what_is_open(an_unscripted_lab: LabPage, a_plain_lab: LabProcess) -> None:
+    """Lab notes it when the layout has been still for a while, on a busy machine later: a page before has no notebook."""
+    desk, page = Desk(an_unscripted_lab, a_plain_lab.notebooks), an_unscripted_lab.page
+    path = desk.notebook("1")
+    page.evaluate(_SAVES_LATE)
+    desk.open(path, "python3")
+    try:
+        an_unscripted_lab.reload()
+        page.locator("#jp-main-dock-panel").get_by_role("tab", name=path).wait_for()
+    finally:
+        desk.end_kernels()
