@@ -1,4 +1,4 @@
-"""Waits that a page shows: how soon a resize is told in every place, and another notebook connects beside a queue."""
+"""Waits that a page shows: a resize told in every place, a connection beside a queue, the stop of a cell in it."""
 
 from __future__ import annotations
 
@@ -23,6 +23,23 @@ else:
     from resizes import IN_LAB, PYTHON, SIZES, resize
 
 _IS_IDLE = "() => jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'"
+_STOP = """async () => {
+  const { content, sessionContext } = jupyterapp.shell.currentWidget;
+  const { outputs } = content.widgets[0].model;
+  const until = async isSo => {
+    for (const began = performance.now(); !isSo(); await new Promise(resolve => setTimeout(resolve, 2))) {
+      if (performance.now() - began > 20000) throw new Error('the cell was not run, or not stopped');
+    }
+  };
+  outputs.clear();
+  void jupyterapp.commands.execute('notebook:run-all-cells');
+  await until(() => content.widgets[0].model.executionState === 'running');
+  const began = performance.now();
+  await sessionContext.session.kernel.interrupt();
+  await until(() => outputs.toJSON().some(output => output.ename === 'KeyboardInterrupt'));
+  return (performance.now() - began) / 1000;
+}"""
+_STOPS = 5
 _CONNECTIONS = 3  # of Desk.seconds_to_connect, whose answer is the least of its own tries
 
 
@@ -34,9 +51,11 @@ def wait_rows(browser: Browser, repeats: int) -> list[Row]:
         resizes = _seconds_to_show(desk, repeats)
         desk.end_kernels()
         connections = _seconds_to_connect(desk)
+        stops = _seconds_to_stop(desk)
     return [
         at_most("resize to the last of six places that tell it (slowest)", max(resizes) * 1e3, "ms", 500),
         at_most("another notebook's connection while a kernel waits (slowest)", max(connections) * 1e3, "ms", 1000),
+        at_most("stop of a cell that waits in the queue (slowest)", max(stops) * 1e3, "ms", 1000),
     ]
 
 
@@ -65,4 +84,14 @@ def _seconds_to_connect(desk: Desk) -> list[float]:
     for _ in range(_CONNECTIONS):
         found.append(desk.seconds_to_connect())
         print(f"connection beside a waiting kernel: {found[-1] * 1e3:.0f} ms", flush=True)
+    return found
+
+
+def _seconds_to_stop(desk: Desk) -> list[float]:
+    """A kernel waits for its GPU, as in `_seconds_to_connect`, and so does the cell."""
+    desk.open(desk.notebook("1"), "python3.gpu-0.25")
+    found = []
+    for _ in range(_STOPS):
+        found.append(float(desk.page.evaluate(_STOP)))
+        print(f"stop of a cell in the queue: {found[-1] * 1e3:.0f} ms", flush=True)
     return found

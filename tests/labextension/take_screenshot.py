@@ -46,7 +46,7 @@ def _a_browser() -> Iterator[Callable[[], Page]]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        raise ScreenshotError("the package playwright is missing; install aliquot[test]") from None
+        raise ScreenshotError("the package playwright is missing; run `make screenshot`, which installs it") from None
     if not CHROMIUM.exists():
         raise ScreenshotError(f"{CHROMIUM} is missing; install the package chromium")
     with sync_playwright() as playwright:
