@@ -33,7 +33,6 @@ from .wait_reason import agent_refused, agent_unavailable, not_planned
 
 __all__ = ["Admission", "AdmissionSettings", "AdmissionSnapshot", "Agent", "Asker", "QueueEntry"]
 
-
 # A kernel's change of size that was granted, or that was refused after it had waited.
 ResizeObserver = Callable[[str, "Grant | AliquotError"], None]
 
