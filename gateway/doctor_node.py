@@ -21,6 +21,7 @@ from aliquot.provisioner.launch_spec import LaunchSettings, LaunchSpec, launch_s
 from aliquot.provisioner.resources import Bytes
 
 _KERNEL = "doctor"
+_SHARE = 10  # hundredths: enough for a context
 _CHECK_SECONDS = 20.0
 _REPORT_SECONDS = 15.0
 
@@ -96,7 +97,7 @@ def obstacles(status: NodeStatus) -> list[Finding]:
 async def _self_check(agent: AgentClient) -> Finding:
     """What a kernel would find: run the start program in a kernel's environment, around one that does nothing."""
     program = native_dir() / "bin" / "aliquot-kernel-start"
-    granted = agent_grant(await agent.reserve(_KERNEL, owner="doctor", hundredths=1, label="aliquot doctor"))
+    granted = agent_grant(await agent.reserve(_KERNEL, owner="doctor", hundredths=_SHARE, label="aliquot doctor"))
     # cat lives until we close its input: a kernel, too, outlives its check.
     spec = launch_spec(_KERNEL, ["cat"], os.environ, granted, LaunchSettings(str(program)))
     try:

@@ -91,6 +91,7 @@ class DeviceStatus:
     # None from an agent of before: then it is all of it.
     reserved_by_production: ReservedShare | None = None
     compute_control: ComputeControl | None = None
+    context_bytes: int = 0  # what each process's context takes of its kernel's memory
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import signal
 import sys
 from collections import Counter
@@ -38,7 +39,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a shell's background
 
 
 def pytest_configure() -> None:
-    """Called by pytest, before it reads tests. How long an example takes says how busy the machine is, and no more."""
+    """Called by pytest, before it reads tests. How long an example takes says how busy the machine is, and no more.
+
+    Contexts of the software GPU cost nothing where a test says no more: many tell bytes of quotas and of devices.
+    """
+    os.environ.setdefault("ALIQUOT_SOFTGPU_CONTEXT", "0")
     if importlib.util.find_spec("hypothesis") is None:
         return
     from hypothesis import HealthCheck, settings

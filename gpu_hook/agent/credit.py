@@ -209,7 +209,7 @@ class CreditDesk:
 
     def _is_beyond_quota(self, request: _Request) -> bool:
         account = self._ledger.account(self._kernel_id, self._device)
-        return request.amount == 0 or request.amount > account.quota_bytes
+        return request.amount == 0 or request.amount > account.lendable_bytes
 
     def _recall(self, request: _Request) -> bool:
         """Ask the other processes for what is short; return whether there is one to wait for.

@@ -39,7 +39,7 @@ from .processes import Process, WatchedProcesses, read_boot_id
 from .record import Record
 from .residency import KernelResidency, SwapTools
 from .session import FromHook, HookSession
-from .usage import DeviceUse, KernelUsage
+from .usage import DeviceUse, KernelUsage, processes_in
 
 log = logging.getLogger(__name__)
 
@@ -242,6 +242,7 @@ class Kernel:
 
     def sample(self) -> bool:
         """Look at the hooks' pages and write ours; tells whether something changed."""
+        self._ledger.count_contexts(self.kernel_id, processes_in(self._sessions.values()))
         return self.usage.sample(self._sessions.values(), self._all_accounts)
 
     def add_look(self, uuid: str, busy_seconds: float, covered_seconds: float, residents: Iterable[int]) -> None:
@@ -305,8 +306,7 @@ class Kernel:
         if why := self._entrance.why_full(len(self._sessions)):
             self._claims.leave(session)
             return session.refuse(RefusalReason.FULL, why)
-        is_first = not self._sessions and not self._expected and hello.role is not Role.OBSERVER
-        self.usage.joining(is_first=is_first)
+        self.usage.joining(is_first=not (self._sessions or self._expected or hello.role is Role.OBSERVER))
         self._sessions[session.number] = session
         own = self.reservation
         try:

@@ -223,7 +223,7 @@ class LeaseRecord:
                 elastic_bytes=max(0, device.on_device_bytes - device.staying_bytes),
                 away_bytes=device.swapped_bytes,
                 wanted_bytes=wanted.get(number, 0),
-                guarantee_bytes=part.reserved_bytes,
+                guarantee_bytes=max(0, part.reserved_bytes - device.context_bytes),
             )
             for number, (device, part) in enumerate(zip(self.facts.devices, parts, strict=True))
         )

@@ -19,6 +19,8 @@ from aliquot.gpu_hook.host_room import HostRoom, host_room
 from aliquot.gpu_hook.oversubscription import MOST_RATIO, Oversubscription, Reserved, device_state
 from aliquot.gpu_hook.placement import WHOLE, DeviceState, Part
 
+from .contexts import ContextCosts
+
 
 class LedgerError(Exception):
     """A broken invariant: a defect of the agent, or a hook that claims what it was never lent."""
@@ -48,11 +50,13 @@ class Account:
     """One kernel's memory of one kind. ``lent`` is the sum over ``loans``, kept beside them.
 
     ``kept_bytes``: what was lent before a quota that may be smaller was in force, or before this agent.
+    ``context_bytes``: what contexts of its processes take, which no process is lent.
     """
 
     quota_bytes: int
     lent: int = 0
     kept_bytes: int = 0
+    context_bytes: int = 0
     loans: dict[int, Loan] = field(default_factory=dict)
 
     @property
@@ -63,7 +67,12 @@ class Account:
     @property
     def room(self) -> int:
         """Bytes that may still be lent; never negative, even when adoption went over the quota."""
-        return max(0, self.quota_bytes - self.lent)
+        return max(0, self.lendable_bytes - self.lent)
+
+    @property
+    def lendable_bytes(self) -> int:
+        """As much as processes may be lent in all: what contexts leave of the quota."""
+        return max(0, self.quota_bytes - self.context_bytes)
 
 
 @dataclass(kw_only=True)
@@ -78,8 +87,12 @@ class Ledger:
     """Devices, reservations of kernels, loans of processes. ``host_memory_bytes`` is what the machine has."""
 
     def __init__(
-        self, host_memory_bytes: int = protocol.MAX_AMOUNT, oversubscription: Oversubscription | None = None
+        self,
+        host_memory_bytes: int = protocol.MAX_AMOUNT,
+        oversubscription: Oversubscription | None = None,
+        contexts: ContextCosts | None = None,
     ) -> None:
+        self.contexts = contexts or ContextCosts()
         self.host_memory_bytes = host_memory_bytes
         self.oversubscription = oversubscription or Oversubscription()
         self._devices: dict[str, DeviceFacts] = {}
@@ -218,6 +231,11 @@ class Ledger:
         if not 0 <= device < len(accounts):
             raise LedgerError(f"names device {device}; the kernel has {len(accounts)}")
         return accounts[device]
+
+    def count_contexts(self, kernel_id: str, processes: int) -> None:
+        """Count the contexts of so many processes of a kernel against its memory, on each of its devices."""
+        for account in self._kernels.get(kernel_id, ()):
+            account.context_bytes = self.contexts.counted(kernel_id, account.part.uuid, processes)
 
     def kernels(self) -> Iterator[str]:
         return iter(self._kernels)

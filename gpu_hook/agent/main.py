@@ -34,6 +34,8 @@ from .checkpoint_helper import CheckpointHelper
 from .checkpoint_refusals import Circumstances
 from .compute.controllers import CONTROLLERS, MakeController
 from .compute.loop import ComputeKeeper
+from .context_probe import measure_contexts
+from .contexts import ContextCosts
 from .control import ControlServer
 from .devices import DeviceMonitor, DeviceReading, DeviceSource, DriverError, LateSource
 from .enforcement import Enforcement
@@ -92,7 +94,8 @@ class Agent:
         self._node = node
         self._end = asyncio.Event()
         machine_bytes = machine_memory_bytes()
-        self._ledger = Ledger(machine_bytes, settings.leases.oversubscription(machine_bytes))
+        contexts = ContextCosts(settings.context_slack_bytes)
+        self._ledger = Ledger(machine_bytes, settings.leases.oversubscription(machine_bytes), contexts)
         self._notices = StatusNotices(self._send)
         self._monitor = DeviceMonitor(source, self._saw_devices, settings.driver_deadline_seconds)
         self._devices_known = asyncio.Event()
@@ -123,7 +126,7 @@ class Agent:
             self._lease_operations,
             self._trims,
             self._make_status().describe,
-            self._subscribe,
+            lambda connection: self._control.subscribe(connection),
             self._end.set,
             lambda asked: {**enforcer.environment(asked.parts), **self._actuation.environment(asked)},
             lambda kernel: self._actuation.misfits(kernel.reservation, kernel.pids),
@@ -167,10 +170,7 @@ class Agent:
         await self._run_jobs()
 
     async def _look_first(self) -> bool:
-        """Wait for the first look at the devices, no longer than its deadline. False: the agent is to end.
-
-        Raises DriverError where the driver says that it does not start.
-        """
+        """Wait for the first look, no longer than its deadline. False: the agent is to end. Raises DriverError."""
         look, end = asyncio.ensure_future(self._monitor.look()), asyncio.ensure_future(self._end.wait())
         await asyncio.wait([look, end], return_when=asyncio.FIRST_COMPLETED)
         if self._end.is_set():
@@ -180,6 +180,7 @@ class Agent:
         look.result()
         if self._monitor.problem and not self._monitor.is_silent:
             raise DriverError(self._monitor.problem)
+        self._ledger.contexts.note_measured(await measure_contexts(self._node.driver.cuda, self._monitor))
         return True
 
     def _restore(self) -> None:
@@ -268,6 +269,7 @@ class Agent:
         before = self._ledger.device_states()
         self._ledger.set_devices((r.facts for r in readings), (r.facts.uuid for r in readings if r.is_lost))
         self._auditor.look(readings, self._reservations.processes(), asyncio.get_running_loop().time())
+        self._ledger.contexts.note_seen(self._auditor.findings.contexts)
         self._reservations.book_looks(readings)
         self._compute.saw_devices(readings)
         self._follow_departures(readings)
@@ -310,9 +312,6 @@ class Agent:
     def _idle_since(self, kernel_id: str) -> float | None:
         record = self._leases.record(kernel_id)
         return None if record is None else record.idle_since
-
-    def _subscribe(self, connection: int) -> None:
-        self._control.subscribe(connection)
 
     def _tell_change(self) -> None:
         self._control.tell_change()

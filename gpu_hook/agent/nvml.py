@@ -25,6 +25,7 @@ from .settings import SoftGpuSettings
 log = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
+_CONTEXT = "ALIQUOT_SOFTGPU_CONTEXT"
 _LONGEST_LOOK_SECONDS = 6.0  # what NVML remembers of a process; after a pause of ours, the time before is lost
 _LIBRARY_PREFIX = re.compile(r"^aliquot software gpu: (pid=\d+ )?")
 _GONE = {
@@ -145,6 +146,8 @@ def softgpu_environment(state: os.PathLike[str], settings: SoftGpuSettings) -> d
         "LINK_GBPS": settings.link_gbps,
     }
     chosen = {f"ALIQUOT_SOFTGPU_{name}": f"{value:.15g}" for name, value in knobs.items() if value is not None}
+    if context := os.environ.get(_CONTEXT):  # a kernel in a container has none of the agent's environment
+        chosen[_CONTEXT] = context
     return {"ALIQUOT_SOFTGPU_STATE": os.fspath(state), **chosen}
 
 

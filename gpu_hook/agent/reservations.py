@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from aliquot.gpu_hook.placement import Refusal, over_limit, place, resize
+from aliquot.gpu_hook.placement import NEVER_FITS, Part, Refusal, over_limit, place, resize
 
 from .activity import Activity
 from .audit import KernelProcesses
@@ -114,15 +114,21 @@ class Reservations:
             is_elastic=asked.residency != "off",
             host=self.ledger.host_room(),
         )
-        if isinstance(parts, Refusal):
-            log.info("event=refused kernel=%s code=%s message=%r", asked.kernel_id, parts.code, parts.message)
-            raise Refused(parts.code, parts.message)
-        reservation = replace(asked, parts=parts)
-        kernel = self._add(Entry(reservation, tallies=tuple(Tally() for _ in parts)))
+        reservation = replace(asked, parts=self._checked(parts, "refused", asked.kernel_id))
+        kernel = self._add(Entry(reservation, tallies=tuple(Tally() for _ in reservation.parts)))
         kernel.connections.add(connection)
         log.info("event=reserved kernel=%s owner=%r parts=%s", asked.kernel_id, asked.owner, _show(reservation))
         self._changed()
         return kernel
+
+    def _checked(self, parts: tuple[Part, ...] | Refusal, event: str, kernel_id: str) -> tuple[Part, ...]:
+        """Return what was placed, where a context fits into it, or raise Refused."""
+        if not isinstance(parts, Refusal) and (why := self.ledger.contexts.why_too_small(parts)):
+            parts = Refusal(NEVER_FITS, why)
+        if isinstance(parts, Refusal):
+            log.info("event=%s kernel=%s code=%s message=%r", event, kernel_id, parts.code, parts.message)
+            raise Refused(parts.code, parts.message)
+        return parts
 
     def _check_owner(self, asked: Reservation, limit: int) -> None:
         held = self.held_by(asked.owner)
@@ -178,9 +184,7 @@ class Reservations:
             is_elastic=asked.residency != "off",
             host=self.ledger.host_room(without=kernel_id),
         )
-        if isinstance(parts, Refusal):
-            log.info("event=resize_refused kernel=%s code=%s message=%r", kernel_id, parts.code, parts.message)
-            raise Refused(parts.code, parts.message)
+        parts = self._checked(parts, "resize_refused", kernel_id)
         host_quota = self._host_quota(hundredths)
         self.ledger.resize(kernel_id, parts, host_quota, is_production=asked.is_production)
         kernel.resize(replace(asked, parts=parts, generation=before.generation + 1), host_quota)

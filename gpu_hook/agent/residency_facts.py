@@ -100,7 +100,7 @@ class DeviceBytes:
     """One kernel on one device. All of it is bounded by what was lent.
 
     ``on_device_bytes`` is what the device lacks because of it now; ``staying_bytes`` what it would still lack after a
-    swap-out, or does since one.
+    swap-out, or does since one. ``context_bytes``, which stay and are in none of these, are of its guarantee.
     """
 
     uuid: str
@@ -109,6 +109,7 @@ class DeviceBytes:
     swapped_bytes: int
     staying_bytes: int
     on_device_bytes: int
+    context_bytes: int = 0
 
 
 @dataclass(frozen=True)

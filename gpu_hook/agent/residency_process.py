@@ -200,4 +200,5 @@ def bytes_of(device: int, account: DeviceAccount, processes: Iterable[ProcessRes
         swapped_bytes=sum(process.swapped(device, account) for process in ours),
         staying_bytes=others + sum(process.staying(device, account) for process in ours),
         on_device_bytes=others + sum(process.on_device(device, account) for process in ours),
+        context_bytes=account.context_bytes,
     )

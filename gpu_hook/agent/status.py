@@ -55,6 +55,7 @@ def describe_devices(
                 },
                 "used_bytes": used(reading),
                 "charged_bytes": charged.get(facts.uuid, 0),
+                "context_bytes": ledger.contexts.measured(facts.uuid),
                 "utilization_percent": reading.utilization_percent,
                 "temperature_celsius": reading.temperature_celsius,
                 "power_watts": reading.power_watts,

@@ -68,7 +68,10 @@ class KernelUsage:
         numbers = [session.number for session in seen]
         charged = {device: [charged_bytes(s, account, device) for s in seen] for device, account in accounts.items()}
         sample: dict[int, object] = {
-            device: (numbers, column, self._tallies[device].busy_seconds, self._utilization.get(device))
+            device: (
+                *(numbers, column, self._tallies[device].busy_seconds, self._utilization.get(device)),
+                accounts[device].context_bytes,
+            )
             for device, column in charged.items()
         }
         changed = [device for device in sample if self._written.get(device) != sample[device]]
@@ -76,7 +79,7 @@ class KernelUsage:
             return False
         self._written, self._shown_residents = sample, dict(self._residents)
         for device in changed:
-            self._write_device(device, seen, charged[device])
+            self._write_device(device, seen, charged[device], accounts[device].context_bytes)
         table = pack_processes(self._process_table(seen, charged))
         for session in seen:
             assert session.agent_side is not None  # as asked above
@@ -187,7 +190,9 @@ class KernelUsage:
                     )
         return held
 
-    def _write_device(self, device: int, sessions: Sequence[HookSession], charged: Sequence[int]) -> None:
+    def _write_device(
+        self, device: int, sessions: Sequence[HookSession], charged: Sequence[int], context_bytes: int
+    ) -> None:
         total = sum(charged)
         tally = self._tallies[device]
         if total > tally.peak_bytes:
@@ -195,7 +200,7 @@ class KernelUsage:
         for session, own in zip(sessions, charged, strict=True):
             page = session.agent_side
             assert page is not None  # as sample() asked
-            page.write(device, total, total - own)
+            page.write(device, total + context_bytes, total - own + context_bytes)
             if device != HOST_MEMORY:
                 page.write_busy(device, int(tally.busy_seconds * 1e9), self._utilization[device])
 
@@ -218,3 +223,8 @@ def charged_bytes(session: HookSession, account: Account, device: int) -> int:
     if loan is None or session.hook_side is None:
         return 0
     return min(session.hook_side.charged(device), loan.bytes)
+
+
+def processes_in(sessions: Iterable[HookSession]) -> int:
+    """Count the processes that may have contexts: one may have several sessions."""
+    return len({session.pid for session in sessions if session.role is Role.PROCESS})

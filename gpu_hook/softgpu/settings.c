@@ -98,6 +98,15 @@ static int read_sharing(struct settings *settings, char *problem, size_t problem
     return -1;
 }
 
+/* As much as on a card by default; a card of less than 8 GiB, which is made up, loses the same part of its memory. */
+static int read_context(struct settings *settings, char *problem, size_t problem_bytes)
+{
+    uint64_t share = settings->memory_bytes / 27, most = 300ull << 20;
+    struct number context = {PREFIX "CONTEXT", "bytes (400MiB)", share < most ? share : most, 0, 1ull << 40, 1};
+    context.fallback &= ~(uint64_t)(MACHINE_LARGE_UNIT - 1);
+    return read_number(&context, &settings->context_bytes, problem, problem_bytes);
+}
+
 int settings_read(struct settings *settings, char *problem, size_t problem_bytes)
 {
     static const struct number devices = {PREFIX "DEVICES", "a number of devices", 1, 1, MACHINE_DEVICES, 0};
@@ -106,7 +115,6 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     static const struct number link = {PREFIX "LINK_GBPS", "GB/s", 25, 1, 10000, 0};
     static const struct number launch = {PREFIX "LAUNCH_NS", "nanoseconds", 5000, 0, 3600000000000ull, 0};
     static const struct number chunk = {PREFIX "POOL_CHUNK", "bytes (2MiB, 32MiB)", MACHINE_LARGE_UNIT, 1, 1ull << 40, 1};
-    static const struct number context = {PREFIX "CONTEXT", "bytes (400MiB)", 0, 0, 1ull << 40, 1};
     static const struct number resource = {PREFIX "RESOURCE", "bytes (64KiB)", 0, 0, 1ull << 30, 1};
     uint64_t value;
 
@@ -131,7 +139,7 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
         return -1;
     settings->pool_chunk_bytes = (value + MACHINE_LARGE_UNIT - 1) & ~(uint64_t)(MACHINE_LARGE_UNIT - 1);
 
-    if (read_number(&context, &settings->context_bytes, problem, problem_bytes) ||
+    if (read_context(settings, problem, problem_bytes) ||
         read_number(&resource, &settings->resource_bytes, problem, problem_bytes))
         return -1;
 

@@ -136,7 +136,8 @@ def test_a_container_is_charged_refused_and_seen_like_any_kernel(a_node: AgentNo
     assert sorted(pid for pid, _ in own) == sorted(worker.ask("tell")["pid"] for worker in kernel.workers)
     past = kernel.environment()
     command = [sys.executable, "-c", UNHOOKED, past["ALIQUOT_REAL_CUDA"]]
-    bare = ["env", "-i", f"ALIQUOT_SOFTGPU_STATE={past['ALIQUOT_SOFTGPU_STATE']}", *command]
+    state = f"ALIQUOT_SOFTGPU_STATE={past['ALIQUOT_SOFTGPU_STATE']}"
+    bare = ["env", "-i", state, "ALIQUOT_SOFTGPU_CONTEXT=0", *command]
     containers[0].client.api.exec_start(containers[0].client.api.exec_create(containers[0].id, bare)["Id"], detach=True)
     (found,) = until(lambda: a_node.kernel("k")["unhooked_processes"])
     assert (found["used_bytes"], found["why"]) == (32 * MIB, "not registered")

@@ -24,7 +24,8 @@ sys.stdin.read()
 ESCAPE = f"""
 import os, subprocess
 state = "ALIQUOT_SOFTGPU_STATE=" + os.environ["ALIQUOT_SOFTGPU_STATE"]
-child = subprocess.Popen(["env", "-i", state, {sys.executable!r}, "-c", {CLIENT!r}, os.environ["ALIQUOT_REAL_CUDA"]],
+bare = ["env", "-i", state, "ALIQUOT_SOFTGPU_CONTEXT=0", {sys.executable!r}]
+child = subprocess.Popen([*bare, "-c", {CLIENT!r}, os.environ["ALIQUOT_REAL_CUDA"]],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 print(child.stdout.readline())
 """

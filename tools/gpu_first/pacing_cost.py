@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .context import Context
-from .steps import PROBE
+from .steps import KERNEL_BYTES, PROBE
 
 ROUNDS = 3
 MOST_PERCENT = 1.0  # of a step, for measuring alone
@@ -39,7 +39,7 @@ def _measure(context: Context, folder: Path) -> None:
     base = {**base_environment(driver, folder / "node"), "LD_LIBRARY_PATH": str(driver.cuda.parent)}
     command = [str(compile_load(folder, driver.cuda)), "length_us=100", "launches=10"]
     kernels = {"first": "production", "second": "production"}
-    with a_node(folder / "node", context.gpu, "measured", kernels, 64 << 20, base) as node:
+    with a_node(folder / "node", context.gpu, "measured", kernels, KERNEL_BYTES, base) as node:
         hooked = node.environments["first"]
         _compare(context, folder / "node", ALONE, (driver.cuda, base), (shim, hooked))
         idle = Worker("second", command, node.environments["second"], context.file("idle.log"), can_repeat=False)

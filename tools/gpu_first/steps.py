@@ -20,6 +20,7 @@ from .context import Context, Done
 PROBE = gpu_tests.BUILD / "gpu_probe"
 PROGRAMS_LOG = gpu_tests.ROOT / "build" / "bench" / "programs.log"
 MOST_FAILURES = 40
+KERNEL_BYTES = 1 << 30  # of a kernel whose programs take little: a context is of it, too
 
 
 def run_tests(context: Context, name: str, *arguments: str, seconds: float = 0.0, workers: int = 0) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .context import Context
+from .steps import KERNEL_BYTES
 
 LENGTHS_US = (50, 1000, 20000)
 LAUNCHES_US = 20000  # a step's launches together, where one is shorter
@@ -44,7 +45,7 @@ def _record(context: Context, folder: Path) -> None:
     lengths = LENGTHS_US[1:] if context.is_soft else LENGTHS_US
     kernels = {f"spin-{length}": "production" for length in lengths}
     base = base_environment(driver, folder / "node")
-    with a_node(folder / "node", context.gpu, "measured", kernels, 64 << 20, base) as node:
+    with a_node(folder / "node", context.gpu, "measured", kernels, KERNEL_BYTES, base) as node:
         workers = {
             name: Worker(name, _command(program, int(name.partition("-")[2])), node.environments[name],
                          context.file(f"{name}.log"), can_repeat=False)

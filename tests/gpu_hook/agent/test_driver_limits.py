@@ -72,7 +72,7 @@ class AKernel:
         grant = holder.reserve()["grant"]
         self.env = grant["env"]
         state = f"ALIQUOT_SOFTGPU_STATE={self.env['ALIQUOT_SOFTGPU_STATE']}"
-        self._bare = ["env", "-i", state, sys.executable, "-c"]
+        self._bare = ["env", "-i", state, "ALIQUOT_SOFTGPU_CONTEXT=0", sys.executable, "-c"]
         self.process = subprocess.Popen(
             [sys.executable, "-c", KERNEL, *self._bare, GREEDY, self.env["ALIQUOT_REAL_CUDA"]],
             stdin=subprocess.PIPE,

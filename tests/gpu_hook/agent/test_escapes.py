@@ -73,7 +73,8 @@ def start(a_node_with_slack: Any, open_holder: Callable[[], Any]) -> Callable[..
 
 
 IN_A_NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-STRIPPED = ("env", "-i", "ALIQUOT_SOFTGPU_STATE={ALIQUOT_SOFTGPU_STATE}", sys.executable, "-c", CLIENT)
+WITHOUT = "ALIQUOT_SOFTGPU_CONTEXT=0"
+STRIPPED = ("env", "-i", "ALIQUOT_SOFTGPU_STATE={ALIQUOT_SOFTGPU_STATE}", WITHOUT, sys.executable, "-c", CLIENT)
 
 
 def unhooked(node: Any) -> list[dict[str, Any]]:
@@ -125,7 +126,7 @@ def test_a_process_of_nobodys_kernel_is_shown_with_the_node(
     a_node_with_slack: Any, open_holder: Callable[[], Any]
 ) -> None:
     grant = open_holder().reserve()["grant"]["env"]
-    env = {"ALIQUOT_SOFTGPU_STATE": grant["ALIQUOT_SOFTGPU_STATE"]}
+    env = {name: grant[name] for name in ("ALIQUOT_SOFTGPU_STATE", "ALIQUOT_SOFTGPU_CONTEXT")}
     with subprocess.Popen(
         [sys.executable, "-c", CLIENT, grant["ALIQUOT_REAL_CUDA"]],
         env=env,
@@ -158,7 +159,7 @@ def test_processes_of_a_pid_namespace_are_their_kernels_whether_hooked_or_not(
     # As an engine's exec does: into the namespaces, but of another parent, session and environment.
     with subprocess.Popen(
         ["nsenter", "-t", str(hooked), "-p", "-m", sys.executable, "-c", CLIENT, grant["ALIQUOT_REAL_CUDA"]],
-        env={"ALIQUOT_SOFTGPU_STATE": grant["ALIQUOT_SOFTGPU_STATE"]},
+        env={"ALIQUOT_SOFTGPU_STATE": grant["ALIQUOT_SOFTGPU_STATE"], "ALIQUOT_SOFTGPU_CONTEXT": "0"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -141,7 +141,8 @@ class Node:
 
 
 def clean_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("ALIQUOT_", "LD_", "CUDA_"))}
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("ALIQUOT_", "LD_", "CUDA_"))}
+    return {**env, "ALIQUOT_SOFTGPU_CONTEXT": "0"}
 
 
 @contextlib.contextmanager

@@ -76,6 +76,7 @@ def bare_env(the_driver: paths.Driver, tmp_path: Path) -> Iterator[dict[str, str
         "LD_LIBRARY_PATH": str(the_driver.cuda.parent),
         "ALIQUOT_BUILTINS": str(HERE.parents[2] / "gpu_hook" / "builtins.ptx"),
         "ALIQUOT_SOFTGPU_STATE": str(state),
+        "ALIQUOT_SOFTGPU_CONTEXT": "0",
         "ALIQUOT_SOFTGPU_DEVICES": str(DEVICES),
         "ALIQUOT_SOFTGPU_MEMORY": str(MEMORY_BYTES),
     }

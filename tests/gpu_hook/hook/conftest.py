@@ -146,7 +146,7 @@ class Node:
 
 def _clean_environment() -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("ALIQUOT_", "LD_", "CUDA_"))}
-    return {**env, "PYTHONFAULTHANDLER": "1"}
+    return {**env, "PYTHONFAULTHANDLER": "1", "ALIQUOT_SOFTGPU_CONTEXT": "0"}
 
 
 @pytest.fixture

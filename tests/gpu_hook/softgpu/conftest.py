@@ -97,6 +97,7 @@ class Machine:
         builtins = Path(__file__).parents[3] / "gpu_hook" / "builtins.ptx"
         return {
             **kept,
+            "ALIQUOT_SOFTGPU_CONTEXT": "0",
             **own,
             "ALIQUOT_SOFTGPU_STATE": str(self.state),
             "LD_LIBRARY_PATH": f"{self.native / 'softgpu'}:{kept.get('LD_LIBRARY_PATH', '')}",

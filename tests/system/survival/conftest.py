@@ -200,6 +200,7 @@ class Node:
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER_", "ALIQUOT_", "XDG_"))}
         places = {"JUPYTER_RUNTIME_DIR": "jupyter", "JUPYTER_DATA_DIR": "data", "JUPYTER_CONFIG_DIR": "config"}
         self.environment |= {name: str(folder / place) for name, place in places.items()}
+        self.environment |= {"ALIQUOT_SOFTGPU_CONTEXT": "0"}
         self.environment |= {"ALIQUOT_RUNTIME_DIR": str(folder / "run"), "IPYTHONDIR": str(folder / "ipython")}
         self.gateways: list[Gateway] = []
         self._agent: subprocess.Popen[bytes] | None = None

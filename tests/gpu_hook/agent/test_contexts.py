@@ -1,0 +1,150 @@
+"""What contexts take counts: measured at the agent's start, held of each kernel's memory, and seen by its programs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.agent.contexts import ContextCosts
+from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
+from aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
+from aliquot.gpu_hook.placement import Part
+
+MIB, GIB = 1 << 20, 1 << 30
+# Makes a context, says what is free of how much, then obeys: takes so many MiB and says the driver's answer.
+CLIENT = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+free, total = ctypes.c_size_t(), ctypes.c_size_t()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
+print(free.value >> 20, total.value >> 20, flush=True)
+for line in sys.stdin:
+    print(cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(int(line) << 20)), flush=True)
+"""
+OUT_OF_MEMORY = 2
+
+
+class ANodeWithContexts:
+    """A node of software GPUs with their own contexts, and programs of its kernels."""
+
+    def __init__(self, node: Any, open_holder: Callable[[], Any]) -> None:
+        self.node, self._open_holder = node, open_holder
+        self._environ = {name: value for name, value in os.environ.items() if name != "ALIQUOT_SOFTGPU_CONTEXT"}
+
+    def start(self, memory: str) -> None:
+        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", memory]
+        command += ["--runtime-dir", str(self.node.folder), "--log-file", str(self.node.folder / "agent.log")]
+        self.node.process = subprocess.Popen(command, env=self._environ)
+        self.node.until(self.node.answers)
+        self.holder = self._open_holder()
+
+    def grant(self, kernel_id: str, hundredths: int = 50, **fields: Any) -> dict[str, str]:
+        env = dict(self.holder.reserve(kernel_id, hundredths, **fields)["grant"]["env"])
+        env["LD_LIBRARY_PATH"] = env.pop("LD_LIBRARY_PATH_PREPEND")
+        return env
+
+    def program(self, grant: dict[str, str]) -> AProgram:
+        process = subprocess.Popen(
+            [sys.executable, "-c", CLIENT],
+            env={**self._environ, **grant},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.node.helpers.append(process)
+        return AProgram(process)
+
+
+class AProgram:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.free, self.total = map(int, self._line().split())
+
+    def take(self, amount: int) -> int:
+        """Allocate so many MiB; return the CUresult."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{amount}\n")
+        self.process.stdin.flush()
+        return int(self._line())
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+
+@pytest.fixture
+def a_machine(an_idle_node: Any, open_holder: Callable[[], Any]) -> Iterator[ANodeWithContexts]:
+    try:
+        softgpu_driver()
+    except PathError as error:
+        pytest.skip(f"no software GPU: {error}")
+    yield ANodeWithContexts(an_idle_node, open_holder)
+    remove_state(softgpu_state_path(RuntimeDir(an_idle_node.folder)))
+
+
+@pytest.mark.parametrize(("memory", "want"), [("16GiB", 300 * MIB), ("8GiB", 300 * MIB), ("2GiB", 74 * MIB)])
+def test_the_agent_measures_a_context_and_the_software_gpus_costs_as_a_cards(
+    a_machine: ANodeWithContexts, memory: str, want: int
+) -> None:
+    a_machine.start(memory)
+    assert [device["context_bytes"] for device in a_machine.node.status()["devices"]] == [want]
+    assert "event=contexts_measured" in a_machine.node.log()
+
+
+def test_two_halves_that_take_all_they_are_shown_fit_together(a_machine: ANodeWithContexts) -> None:
+    """Without their contexts counted, one of them would have to leave for the other, for ever."""
+    a_machine.start("2GiB")
+    one, other = (a_machine.program(a_machine.grant(name)) for name in ("one", "other"))
+    for program in (one, other):
+        assert (program.free, program.total) == (1024 - 74, 1024)
+        assert program.take(program.free) == 0
+    for kernel_id in ("one", "other"):
+        kernel = a_machine.node.kernel(kernel_id)
+        assert (kernel["residency"]["swaps_out"], kernel["residency"]["state"]) == (0, "resident")
+    (device,) = a_machine.node.status()["devices"]
+    assert device["charged_bytes"] == 2 * (1024 - 74) * MIB
+
+
+def test_each_process_of_a_kernel_counts(a_machine: ANodeWithContexts) -> None:
+    a_machine.start("2GiB")
+    grant = a_machine.grant("k")
+    first, second = a_machine.program(grant), a_machine.program(grant)
+    assert second.free == 1024 - 2 * 74
+    assert first.take(1024 - 74) == OUT_OF_MEMORY
+    second.process.communicate("")
+    a_machine.node.until(lambda: first.take(1024 - 74) == 0)
+
+
+def test_a_size_that_a_context_alone_fills_is_refused_in_words(a_machine: ANodeWithContexts) -> None:
+    a_machine.start("2GiB")
+    refused = a_machine.holder.reserve("k", 3)
+    assert refused["code"] == "never_fits"
+    assert refused["message"] == (
+        "Requested 0.03 GPU with 60 MiB of gpu0, but a process's context alone takes 74 MiB there. Choose a larger size"
+    )
+    assert a_machine.holder.reserve("k", 4)["ok"]
+    assert a_machine.holder.ask("resize", kernel_id="k", hundredths=3, memory_limit=None)["code"] == "never_fits"
+
+
+def test_what_the_driver_shows_of_processes_corrects_the_measure_when_three_looks_agree() -> None:
+    costs, key = ContextCosts(most_bytes=1000), ("k", "GPU-a")
+    costs.note_measured({"GPU-a": 300})
+    assert costs.counted("k", "GPU-a", 2) == 600
+    for seen, want in ((900, 600), (5000, 600), (800, 800), (700, 700), (400, 600)):
+        costs.note_seen({key: seen})
+        assert costs.counted("k", "GPU-a", 2) == want
+    for _ in range(3):
+        costs.note_seen({key: 10_000})
+    assert costs.counted("k", "GPU-a", 2) == 2000, "at most so much a process"
+    assert costs.counted("k", "GPU-a", 0) == 0
+    costs.note_seen({})
+    assert costs.counted("k", "GPU-a", 1) == 300
+    assert costs.why_too_small([Part("GPU-b", 0, 1, 4 << 20)]) == ""
