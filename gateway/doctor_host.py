@@ -25,6 +25,7 @@ from aliquot.gpu_hook.paths import (
     shim_dir,
     softgpu_driver,
 )
+from aliquot.gpu_hook.sandbox import GVISOR, is_gvisor
 from aliquot.provisioner.resources import Bytes
 
 _NEEDED = ("jupyter-server", "jupyter-client", "ipykernel", "nvidia-ml-py", "traitlets", "tornado")
@@ -73,14 +74,18 @@ def look_at_runtime_folder(environ: Mapping[str, str] = os.environ) -> list[Find
 
 def look_at_driver() -> list[Finding]:
     """The NVIDIA driver and its path; without one the software GPU."""
+    findings = []
+    if is_gvisor():
+        findings.append(Finding("kernel", FAIL, GVISOR, "use another container runtime, or a machine"))
     driver = nvidia_driver()
     if driver is None:
         found = "no NVIDIA driver here: kernels get the software GPU, on which compiled GPU code is timed, not executed"
-        return [Finding("driver", WARN, found, "for a real GPU install NVIDIA's driver for CUDA 12.4 or newer")]
+        remedy = "for a real GPU install NVIDIA's driver for CUDA 12.4 or newer"
+        return [*findings, Finding("driver", WARN, found, remedy)]
     version = ""
     if _DRIVER_VERSION_FILE.exists():
         version = f"; {_DRIVER_VERSION_FILE.read_text().splitlines()[0]}"
-    return [Finding("driver", OK, f"NVIDIA: {driver.cuda}, {driver.nvml}{version}")]
+    return [*findings, Finding("driver", OK, f"NVIDIA: {driver.cuda}, {driver.nvml}{version}")]
 
 
 def look_at_native_libraries() -> list[Finding]:
@@ -109,7 +114,11 @@ def look_at_agent() -> list[Finding]:
     except AgentClientError as error:
         return [_unanswered("node agent", path, str(error))]
     found = f"{_peer(path)}, driver {status.get('driver')}, {len(status.get('kernels', []))} kernels, at {path}"
-    return [Finding("node agent", OK, found)]
+    findings = [Finding("node agent", OK, found)]
+    if problem := status.get("driver_problem"):
+        remedy = "see nvidia-smi, and restart the agent once the driver answers there"
+        findings.append(Finding("devices", FAIL, f"the node agent counts them as lost: {problem}", remedy))
+    return findings
 
 
 def look_at_gateway() -> list[Finding]:

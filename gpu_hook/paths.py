@@ -241,8 +241,10 @@ def choose_driver(kind: str = "auto") -> Driver:
 
 
 def _find_library(name: str) -> Path | None:
+    """Look in the loader's order: a libcuda for forward compatibility may come before the driver's own."""
+    chosen = [Path(folder) / name for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     candidates = [Path(folder) / name for folder in _DRIVER_DIRS]
-    for path in [*_cached_libraries(name), *candidates]:
+    for path in [*chosen, *_cached_libraries(name), *candidates]:
         # A shim of ours may have been put into the loader's cache: it is not the driver.
         if path.is_file() and path.parent.resolve() not in (shim_dir().resolve(), native_dir() / "softgpu"):
             return path

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .cdi import Edits
@@ -21,8 +21,10 @@ KERNEL_LABEL = f"{LABEL_PREFIX}kernel-id"
 GATEWAY_LABEL = f"{LABEL_PREFIX}gateway"
 OWNER_LABEL = f"{LABEL_PREFIX}owner"
 KERNELSPEC_LABEL = f"{LABEL_PREFIX}kernelspec"
+GLIBC_LABEL = f"{LABEL_PREFIX}glibc"  # of an image: the version of its C library, such as 2.36
 RUNTIME_DIR_LABEL = f"{LABEL_PREFIX}runtime-dir"
 
+_CHEAP_AUDIT = (2, 35)
 _NO_HOME = "/home/kernel"
 # A program may be compiled there and run: PyTorch and Numba do. So not noexec, as engines would have it.
 _TMPFS = "rw,exec,nosuid,nodev,mode=1777"
@@ -31,10 +33,20 @@ _LOG_BYTES = "1m"
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What the image itself says."""
+    """What the image itself says. ``glibc``: the version that its label tells, empty where none does."""
 
     env: tuple[tuple[str, str], ...] = ()
     entrypoint: tuple[str, ...] = ()
+    glibc: str = ""
+
+    @property
+    def may_audit(self) -> bool:
+        """Whether an audit library costs nothing there: older glibc slows every call between libraries for it."""
+        try:
+            major, minor = (int(part) for part in self.glibc.split(".")[:2])
+        except ValueError:
+            return False
+        return (major, minor) >= _CHEAP_AUDIT
 
 
 @dataclass(frozen=True)
@@ -164,8 +176,13 @@ def _env(
         own.pop(name.removesuffix("_PREPEND"), None)  # as the gateway's machine had it
     env = {**dict(image.env), "HOME": home, **own, **dict(plan.env), **dict(devices.edits.env)}
     if grant is not None:
-        env = add_grant(env, grant)
+        env = add_grant(env, grant if image.may_audit else _without_audit(grant))
     return {**env, KERNEL_ID_VARIABLE: launch.kernel_id}
+
+
+def _without_audit(grant: Grant) -> Grant:
+    """The agent decided by its own glibc. The self-check tells then that absolute paths are not covered."""
+    return replace(grant, env=tuple((name, value) for name, value in grant.env if not name.startswith("LD_AUDIT")))
 
 
 def _workdir(cwd: str | None, plan: ContainerPlan, home: str) -> str:

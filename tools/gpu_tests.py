@@ -109,13 +109,18 @@ def commit() -> str:
 
 def load_paths() -> ModuleType:
     """The module aliquot.gpu_hook.paths, from its source: nothing is built yet."""
-    spec = importlib.util.spec_from_file_location("aliquot_paths", ROOT / "gpu_hook" / "paths.py")
+    return load_source("paths")
+
+
+def load_source(name: str) -> ModuleType:
+    """A module of aliquot.gpu_hook that imports none of the others, from its source."""
+    spec = importlib.util.spec_from_file_location(f"aliquot_{name}", ROOT / "gpu_hook" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    paths = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = paths
-    spec.loader.exec_module(paths)
-    return paths
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def has_nvidia() -> bool:

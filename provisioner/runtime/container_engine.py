@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import requests
 from aliquot.provisioner.container_plan import Pull
-from aliquot.provisioner.container_spec import ImageFacts
+from aliquot.provisioner.container_spec import GLIBC_LABEL, ImageFacts
 from aliquot.provisioner.errors import EngineError, LaunchError
 from docker import APIClient
 from docker.errors import APIError, DockerException, NotFound
@@ -217,7 +217,8 @@ def _read_facts(client: APIClient) -> EngineFacts:
 def _image_facts(found: Mapping[str, Any]) -> ImageFacts:
     config = found.get("Config") or {}
     env = tuple((key, value) for key, _, value in (word.partition("=") for word in config.get("Env") or ()))
-    return ImageFacts(env, tuple(config.get("Entrypoint") or ()))
+    glibc = str((config.get("Labels") or {}).get(GLIBC_LABEL, ""))
+    return ImageFacts(env, tuple(config.get("Entrypoint") or ()), glibc)
 
 
 def _look_for_image(client: APIClient, name: str) -> dict[str, Any] | None:

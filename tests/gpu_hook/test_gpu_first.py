@@ -11,6 +11,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 import gpu_tests  # noqa: E402
-from gpu_first import device_facts, frameworks, runner  # noqa: E402
+from gpu_first import device_facts, frameworks, machine_facts, runner  # noqa: E402
 from gpu_first.context import Context  # noqa: E402
 from gpu_first.phases import PHASES, Phase  # noqa: E402
 
@@ -232,9 +233,43 @@ def a_context(tmp_path: Path) -> Context:
     return Context("frameworks", "softgpu", tmp_path, 60.0)
 
 
-def told(context: Context) -> list[dict[str, Any]]:
+def records(context: Context) -> list[dict[str, Any]]:
     lines = (context.work / f"{context.phase}.findings").read_text().splitlines()
-    return [record["found"] for record in map(json.loads, lines) if "found" in record]
+    return [json.loads(line) for line in lines]
+
+
+def told(context: Context) -> list[dict[str, Any]]:
+    return [record["found"] for record in records(context) if "found" in record]
+
+
+@pytest.mark.parametrize(
+    ("log", "want"),
+    [(b"<6>[    0.000000] Starting gVisor...\n", True), (b"<6>[0.0] Linux version 6.1\n", False), (None, False)],
+)
+def test_gvisor_is_a_complaint_that_skips_phases_with_the_agent(
+    log: bytes | None, want: bool, a_context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def klogctl(action: int, text: Any, size: int) -> int:
+        if log is None:
+            return -1  # not permitted
+        text.raw = log.ljust(size, b"\0")
+        return len(log)
+
+    sandbox = gpu_tests.load_source("sandbox")
+    monkeypatch.setattr(sandbox.ctypes, "CDLL", lambda name: SimpleNamespace(klogctl=klogctl))
+    assert sandbox.is_gvisor() is want
+    monkeypatch.undo()
+    monkeypatch.setattr(
+        gpu_tests, "load_source", lambda name: SimpleNamespace(is_gvisor=lambda: want, GVISOR="gVisor: unsupported")
+    )
+    monkeypatch.setattr(machine_facts, "_tell_device", lambda context, library: None)
+    machine_facts.run(a_context)
+    stops = [record["stops"] for record in records(a_context) if "gVisor: unsupported" in record.get("says", "")]
+    assert stops == [["agent"]] * want
+
+
+def test_the_facts_tell_what_the_kernel_can_do_with_pages(a_context: Context) -> None:
+    assert {"wipe_on_fork", "populate_read", "populate_write"} <= machine_facts.probe_system_calls().keys()
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,20 @@ class TestDriver:
         with pytest.raises(PathError, match="install the driver, or use --driver softgpu"):
             paths.choose_driver("nvidia")
 
+    def test_a_libcuda_that_the_loader_would_choose_first_is_the_driver(
+        self, a_driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As NVIDIA's images have it for forward compatibility, with no NVML beside it."""
+        compat = tmp_path / "cuda" / "compat"
+        compat.mkdir(parents=True)
+        (compat / "libcuda.so.1").touch()
+        monkeypatch.setattr(paths, "_cached_libraries", lambda name: [a_driver / name])
+        monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere::{compat}")
+        want = paths.Driver("nvidia", compat / "libcuda.so.1", a_driver / "libnvidia-ml.so.1")
+        assert paths.choose_driver("nvidia") == want
+        monkeypatch.setattr(paths, "shim_dir", lambda: compat)
+        assert paths.choose_driver("nvidia").cuda == a_driver / "libcuda.so.1", "our own shim is no driver"
+
     def test_our_own_hook_is_not_taken_for_the_driver(self, a_driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(paths, "shim_dir", lambda: a_driver)
         assert paths.nvidia_driver() is None

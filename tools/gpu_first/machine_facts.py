@@ -39,6 +39,7 @@ FILES = (
     ),
 )
 SOFT_NEEDED_BYTES = GIB // 2
+_ADVICE = {"wipe_on_fork": 18, "populate_read": 22, "populate_write": 23}  # MADV_…
 _MEMBARRIER = {"x86_64": 324, "aarch64": 283}
 
 
@@ -55,6 +56,9 @@ def run(context: Context) -> None:
     context.tell(
         system_calls=probe_system_calls(), numa_nodes=len(list(Path("/sys/devices/system/node").glob("node*")))
     )
+    sandbox = gpu_tests.load_source("sandbox")
+    if sandbox.is_gvisor():
+        context.complain(f"{sandbox.GVISOR}. Phases with the node agent are skipped.", "agent")
     context.tell(files={name: _read(Path(name)) for name in FILES})
     if context.is_soft:
         context.tell(device="the software GPU: compiled GPU code is timed there, not executed")
@@ -99,12 +103,13 @@ def probe_system_calls() -> dict[str, bool]:
             found["seal_future_write"] = False
     finally:
         os.close(descriptor)
-    with mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as page:
-        try:
-            page.madvise(18)  # MADV_WIPEONFORK
-            found["wipe_on_fork"] = True
-        except (OSError, ValueError):
-            found["wipe_on_fork"] = False
+    for name, advice in _ADVICE.items():
+        with mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as page:
+            try:
+                page.madvise(advice)
+                found[name] = True
+            except (OSError, ValueError):
+                found[name] = False
     try:
         os.close(os.pidfd_open(os.getpid()))
         found["pidfd"] = True

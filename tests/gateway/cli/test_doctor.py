@@ -74,6 +74,25 @@ def test_a_running_agent_is_named_with_its_owner(the_folder: RuntimeDir, an_agen
     assert f"pid {an_agent.pid} of " in found.found
 
 
+def test_a_driver_that_does_not_answer_the_agent_fails_with_its_reason(
+    the_folder: RuntimeDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    the_folder.agent_socket.touch()
+    answer = {"driver": "nvidia", "kernels": [], "driver_problem": "the driver has not answered for 5 s"}
+    monkeypatch.setattr(doctor_host, "query", lambda *words, **fields: answer)
+    monkeypatch.setattr(doctor_host, "_peer", lambda path: "pid 7 of root")
+    running, found = doctor_host.look_at_agent()
+    assert (running.state, found.state) == (OK, FAIL)
+    assert found.found == "the node agent counts them as lost: the driver has not answered for 5 s"
+
+
+@pytest.mark.parametrize("is_gvisor", [True, False])
+def test_gvisor_is_said_to_be_unsupported(is_gvisor: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_host, "is_gvisor", lambda: is_gvisor)
+    found = [one for one in doctor_host.look_at_driver() if one.state == FAIL]
+    assert [one.found.startswith("gVisor: unsupported") for one in found] == [True] * is_gvisor
+
+
 def test_a_gateway_that_listens_is_named_with_its_owner(the_folder: RuntimeDir) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(str(the_folder.gateway_socket))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,24 @@ def spec(
 
 def env_of(made: ContainerSpec) -> dict[str, str]:
     return dict(word.split("=", 1) for word in made.body["Env"])
+
+
+@pytest.mark.parametrize(
+    ("glibc", "want"),
+    [("", False), ("2.28", False), ("2.34", False), ("2.35", True), ("2.41.9000", True), ("musl", False)],
+)
+def test_an_audit_library_comes_in_where_the_image_says_that_its_glibc_bears_it(glibc: str, want: bool) -> None:
+    """The agent decided by its own glibc, which says nothing of the image's."""
+    grant = replace(A_GRANT, env=(*A_GRANT.env, ("LD_AUDIT_PREPEND", f"{LIB}/shim/audit.so")))
+    env = env_of(spec(grant=grant, image=ImageFacts(glibc=glibc)))
+    assert env.get("LD_AUDIT") == (f"{LIB}/shim/audit.so" if want else None)
+    assert env["LD_LIBRARY_PATH"].startswith(f"{LIB}/shim")
+
+
+def test_an_images_own_audit_library_is_left_to_it() -> None:
+    grant = replace(A_GRANT, env=(*A_GRANT.env, ("LD_AUDIT_PREPEND", f"{LIB}/shim/audit.so")))
+    image = ImageFacts(env=(("LD_AUDIT", "/own.so"),))
+    assert env_of(spec(grant=grant, image=image))["LD_AUDIT"] == "/own.so"
 
 
 def test_a_container_is_hardened_without_being_asked() -> None:
