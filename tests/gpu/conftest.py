@@ -105,6 +105,12 @@ class Kernel:
         kernels = self.node.ask("status")["kernels"]
         return next(one for one in kernels if one["kernel_id"] == self.id)
 
+    def usable(self) -> int:
+        """The bytes that one process of it can allocate: the quota less its context, as the agent counts it."""
+        part = self.status()["devices"][0]
+        measured = {one["uuid"]: one["context_bytes"] for one in self.node.ask("status")["devices"]}
+        return self.quota - max(measured[part["uuid"]], part["context_bytes"])
+
     def unknown_symbols(self) -> list[str]:
         """Functions that programs got from the driver and that the hook's table does not know."""
         return sorted(set(_UNKNOWN.findall(self.log.read_text()))) if self.log.exists() else []
