@@ -21,9 +21,14 @@ export class Revival {
   private _wasLive = false;
 }
 
-/** Lab stops after some tries, or waits up to half a minute between them. Never rejects: Lab goes on by itself. */
-export function revive(connections: Iterable<IConnection>): void {
-  for (const connection of connections) {
+/**
+ * Lab stops after some tries, or waits up to half a minute between them. Never rejects: Lab goes on by itself.
+ *
+ * `refresh` lists the kernels that there are: Lab disposes of the connections of others, and would try each seven times.
+ */
+export async function revive(connections: () => Iterable<IConnection>, refresh: () => Promise<void>): Promise<void> {
+  await refresh().catch(() => undefined);
+  for (const connection of connections()) {
     if (!connection.isDisposed && connection.connectionStatus !== 'connected') {
       connection.reconnect().catch(() => undefined);
     }

@@ -36,7 +36,21 @@ test('what is not connected is connected again, and a connection that holds is l
       throw new Error('not yet');
     }
   });
-  revive([aConnection('connected'), aConnection('connecting'), aConnection('disconnected'), aConnection('disconnected', true)]);
+  const all = [aConnection('connected'), aConnection('connecting'), aConnection('disconnected'), aConnection('disconnected', true)];
+  const unanswered = async () => {
+    throw new Error('away again');
+  };
+  await revive(() => all, unanswered);
   assert.deepEqual(tried, ['connecting', 'disconnected']);
   await new Promise(setImmediate); // a try that fails is no error of the page
+});
+
+test('a kernel that is gone is tried no more: the list of kernels comes first', async () => {
+  const tried = [];
+  const gone = { connectionStatus: 'connecting', isDisposed: false, reconnect: async () => void tried.push('gone') };
+  await revive(
+    () => [gone],
+    async () => void (gone.isDisposed = true)
+  );
+  assert.deepEqual(tried, []);
 });

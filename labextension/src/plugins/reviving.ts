@@ -12,11 +12,14 @@ export const reviving: JupyterFrontEndPlugin<void> = {
   description: 'Connects notebooks and consoles to their kernels again as soon as a gateway that was away is back.',
   autoStart: true,
   requires: [IGpuKernels],
-  activate: ({ shell }: JupyterFrontEnd, { model }: IGpuKernels): void => {
+  activate: ({ serviceManager, shell }: JupyterFrontEnd, { model }: IGpuKernels): void => {
     const revival = new Revival();
     const look = (): void => {
       if (revival.isBack(model.state.problem === null && model.state.status !== null, model.isLive)) {
-        revive(connections(shell));
+        void revive(
+          () => connections(shell),
+          () => serviceManager.kernels.refreshRunning()
+        );
       }
     };
     model.changed.connect(look);
