@@ -153,6 +153,27 @@ def test_a_process_that_ends_during_a_move_ends_well(a_kernel: Any) -> None:
         wait_for(lambda: a_kernel.status()["devices"][0]["charged_bytes"] == 0, "nothing of it is left")
 
 
+def test_a_background_thread_wakes_a_swapped_kernel(a_kernel: Any) -> None:
+    """Nobody runs a cell: the call comes from a thread that the notebook left running."""
+    program, amount = a_kernel.program(), 64 * MIB
+    assert program("begin()") == 0
+    code, pointer = program(f"alloc({amount})")
+    assert code == 0
+    program("globals().update(go=threading.Event())")
+    work = f"go.wait({PATIENCE_SECONDS}) and [use(), call('cuMemsetD8_v2', U64({pointer}), 7, U64({amount}))]"
+    program(f"globals().update(end=in_background(lambda: {work}))")
+    swap_out(a_kernel)
+    assert program("go.is_set()") is False, "and nothing has woken it"
+    assert a_kernel.status()["residency"]["state"] == "swapped"
+    program("go.set()")
+    assert program("end()") == [0, 0]
+    assert a_kernel.status()["residency"]["swaps_in"] >= 1
+    last = (
+        f"(bytes_ := (ctypes.c_ubyte * 4)()) and call('cuMemcpyDtoH_v2', bytes_, U64({pointer + amount - 4}), U64(4))"
+    )
+    assert program(f"[{last}, list(bytes_)]") == [0, [7] * 4]
+
+
 def train(env: dict[str, str], folder: Path, between: Callable[[], None]) -> str:
     """Train a small network; call *between* after every fifth of 50 steps. What came of it, in one line."""
     program = folder / "train.py"

@@ -1,10 +1,22 @@
-/* NVML of a machine that a test describes: FAKE_DRIVER, FAKE_MIG, FAKE_USED_GIB of 80 GiB, FAKE_INIT. */
+/* NVML of a machine that a test describes: FAKE_DRIVER, FAKE_INIT, FAKE_DEVICES; FAKE_MIG and FAKE_USED_GIB of 80 GiB
+ * have a number for each device, with commas between. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static unsigned long long number(const char *name)
 {
     const char *text = getenv(name);
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+/* Of one device: the last number counts for those after it, too. */
+static unsigned long long number_of(const char *name, const void *device)
+{
+    const char *text = getenv(name), *next;
+    size_t index = (size_t)((const char *)device - (const char *)0) - 1;
+    while (text && index-- && (next = strchr(text, ',')))
+        text = next + 1;
     return text ? strtoull(text, NULL, 10) : 0;
 }
 
@@ -15,22 +27,22 @@ int nvmlInit_v2(void)
 
 int nvmlDeviceGetCount_v2(unsigned *count)
 {
-    *count = 1;
+    *count = getenv("FAKE_DEVICES") ? (unsigned)number("FAKE_DEVICES") : 1;
     return 0;
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
 {
-    static int handle;
-    *device = &handle;
-    return index ? 2 : 0;
+    unsigned count;
+    nvmlDeviceGetCount_v2(&count);
+    *device = (char *)0 + index + 1;
+    return index < count ? 0 : 2;
 }
 
 int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *memory)
 {
-    (void)device;
     memory[0] = 80ull << 30;
-    memory[2] = number("FAKE_USED_GIB") << 30;
+    memory[2] = number_of("FAKE_USED_GIB", device) << 30;
     memory[1] = memory[0] - memory[2];
     return 0;
 }
@@ -49,8 +61,7 @@ int nvmlSystemGetDriverVersion(char *version, unsigned length)
 
 int nvmlDeviceGetMigMode(void *device, unsigned *now, unsigned *pending)
 {
-    (void)device;
-    *now = *pending = (unsigned)number("FAKE_MIG");
+    *now = *pending = (unsigned)number_of("FAKE_MIG", device);
     return getenv("FAKE_MIG") ? 0 : 3;
 }
 
@@ -62,8 +73,7 @@ struct process {
 
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struct process *found)
 {
-    (void)device;
-    *count = number("FAKE_USED_GIB") > 0;
-    found[0] = (struct process){.pid = 4321, .used = number("FAKE_USED_GIB") << 30};
+    *count = number_of("FAKE_USED_GIB", device) > 0;
+    found[0] = (struct process){.pid = 4321, .used = number_of("FAKE_USED_GIB", device) << 30};
     return 0;
 }

@@ -18,9 +18,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
+import gpu_headers  # noqa: E402
 import gpu_tests  # noqa: E402
-from gpu_first import device_facts, frameworks, machine_facts, runner  # noqa: E402
-from gpu_first.context import Context  # noqa: E402
+from gpu_first import device_facts, frameworks, kernel_log, machine_facts, phases, runner  # noqa: E402
+from gpu_first.context import Context, Done  # noqa: E402
 from gpu_first.phases import PHASES, Phase  # noqa: E402
 
 FIRST = str(ROOT / "tools" / "gpu_first")
@@ -139,9 +140,15 @@ def a_fake_nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({}, "", ()),
         ({"FAKE_DRIVER": "470.82.01"}, "The driver is 470.82.01", ("hook",)),
         ({"FAKE_MIG": "0"}, "", ()),
-        ({"FAKE_MIG": "1"}, "MIG is on for Fake GPU", ("agent",)),
+        ({"FAKE_MIG": "1"}, "gpu0: MIG is on for Fake GPU", ("agent",)),
+        ({"FAKE_DEVICES": "3", "FAKE_MIG": "0,1,0"}, "gpu1: MIG is on for Fake GPU. The node agent divides whole", ()),
         ({"FAKE_USED_GIB": "40"}, "", ()),
-        ({"FAKE_USED_GIB": "79"}, "1.0 of 80.0 GiB are free, 6.0 GiB are needed; process 4321 has 79.0 GiB", ("room",)),
+        ({"FAKE_DEVICES": "2", "FAKE_USED_GIB": "0,79"}, "gpu1: 1.0 of 80.0 GiB are free", ("room",)),
+        (
+            {"FAKE_USED_GIB": "79"},
+            "gpu0: 1.0 of 80.0 GiB are free, 6.0 GiB are needed; process 4321 has 79.0 GiB",
+            ("room",),
+        ),
     ],
 )
 def test_a_machine_that_cannot_run_all_says_why_in_one_line(
@@ -153,7 +160,7 @@ def test_a_machine_that_cannot_run_all_says_why_in_one_line(
 ) -> None:
     for name, value in machine.items():
         monkeypatch.setenv(name, value)
-    found = list(device_facts.complaints(device_facts.read_device(a_fake_nvml)))
+    found = list(device_facts.complaints(device_facts.read_devices(a_fake_nvml)))
     assert len(found) == bool(want_line)
     for line, stops in found:
         assert line.startswith(want_line)
@@ -164,7 +171,51 @@ def test_a_machine_that_cannot_run_all_says_why_in_one_line(
 def test_nvml_that_does_not_start_is_one_line(a_fake_nvml: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_INIT", "9")
     with pytest.raises(device_facts.NvmlError, match=r"nvmlInit of .* answered 9; nvidia-smi says more$"):
-        device_facts.read_device(a_fake_nvml)
+        device_facts.read_devices(a_fake_nvml)
+
+
+XID = "2026-11-27T14:00:00,1+0000 NVRM: Xid (PCI:0000:01:00): 31, pid=7, MMU Fault"
+
+
+def test_the_summary_tells_the_xids_that_came_while_the_phases_ran() -> None:
+    log = ["old NVRM: Xid (PCI:0000:01:00): 79", "usb 1-1: new device"]
+    watch = kernel_log.XidWatch(lambda: log)
+    assert watch.report() == ["Xids in the kernel's log: none"]
+    log.append(XID)
+    assert watch.report() == ["Xids in the kernel's log: 1", f"  {XID}"]
+
+
+def test_a_log_that_cannot_be_read_is_said_with_its_reason() -> None:
+    def read() -> list[str]:
+        return kernel_log.read_log(("sh", "-c", "echo 'dmesg: read kernel buffer failed: not permitted' >&2; exit 1"))
+
+    want = "Xids: the kernel's log cannot be read: dmesg: read kernel buffer failed: not permitted"
+    assert kernel_log.XidWatch(read).report() == [want]
+
+
+def test_without_headers_the_phases_that_compile_are_left_out_in_one_line_and_the_others_run(
+    a_context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The libraries are there: built before, or carried."""
+    monkeypatch.setattr(gpu_headers, "_candidates", lambda variable: iter(()))
+    monkeypatch.setattr(a_context, "run", lambda *words, **more: Done(0, "", "", 0.0))
+    monkeypatch.setattr(phases, "run_program", lambda *words: (Done(0, "", "", 0.0), "main"))
+    monkeypatch.setattr(phases, "PROBE", a_context.file("probe"))
+    phases.build(a_context)
+    complaints = [record for record in records(a_context) if record.get("stops")]
+    assert [stop for record in complaints for stop in record["stops"]] == ["compiler", "probe"]
+    for record in complaints:
+        assert record["says"].startswith(
+            "cuda.h is neither in NVIDIA's wheels nor under /usr/local/cuda: set CUDA_INCLUDE"
+        )
+    runs = {phase.name for phase in PHASES if not {"compiler", "probe"} & set(phase.needs)}
+    assert runs == {"facts", "build", "shim", "frameworks"}
+
+
+def test_every_phase_whose_programs_make_contexts_needs_room() -> None:
+    """On a full card each would fail with out of memory, and hide what it is for."""
+    without = {phase.name for phase in PHASES if "room" not in phase.needs}
+    assert without == {"facts", "build", "resolver"}
 
 
 def test_each_complaint_leaves_phases_that_still_run() -> None:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from types import ModuleType
@@ -110,6 +111,14 @@ def test_the_first_minutes_run_from_the_bundle_alone(
     said = done.stdout[-3000:] + done.stderr[-3000:]
     assert {name: one["outcome"] for name, one in found.items()} == dict.fromkeys(found, "ok"), said
     assert len(found) == 11
+    with tarfile.open(out / "details.tar.gz") as archive:
+        file = archive.extractfile("trace.jsonl")
+        assert file is not None
+        trace = [json.loads(line) for line in file]
+    traced = {pid for one in trace for pids in one.get("pids", {}).values() for pid in pids}
+    sampled = {pid for one in trace for device in one.get("nvml", ()) for pid, _, _ in device["samples"]}
+    assert sampled
+    assert sampled <= traced
     assert all(one["found"] for one in found.values()), "each phase tells something"
     assert set(found["facts"]["found"][0]["packages"]) == {"pytest", "pytest-timeout", "pytest-xdist", "nvidia-ml-py"}
     assert found["build"]["found"][0]["build"] == "carried"

@@ -1,11 +1,11 @@
-"""What NVML says of the first GPU, asked through ctypes: the facts phase needs nothing installed. And what of it stops
+"""What NVML says of the GPUs, asked through ctypes: the facts phase needs nothing installed. And what of it stops
 which phases, as one line each."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ class DeviceFacts:
     used: int
     mig: bool | None
     processes: dict[int, int]
-    devices: int = 1
+    index: int = 0
 
 
 class _Memory(ctypes.Structure):
@@ -39,8 +39,8 @@ class _Process(ctypes.Structure):
     _fields_ = [("pid", ctypes.c_uint), ("used", ctypes.c_ulonglong), ("instance", ctypes.c_uint * 2)]
 
 
-def read_device(library: Path) -> DeviceFacts:
-    """Ask NVML for the first device. Raises NvmlError."""
+def read_devices(library: Path) -> list[DeviceFacts]:
+    """Ask NVML for all devices. Raises NvmlError."""
     try:
         nvml = ctypes.CDLL(os.fspath(library))
     except OSError as error:
@@ -48,19 +48,27 @@ def read_device(library: Path) -> DeviceFacts:
     code = nvml.nvmlInit_v2()
     if code != 0:
         raise NvmlError(f"nvmlInit of {library} answered {code}; nvidia-smi says more")
-    device, count = ctypes.c_void_p(), ctypes.c_uint()
+    count = ctypes.c_uint()
     nvml.nvmlDeviceGetCount_v2(ctypes.byref(count))
-    if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) != 0:
+    text = ctypes.create_string_buffer(96)
+    nvml.nvmlSystemGetDriverVersion(text, len(text))
+    driver = text.value.decode(errors="replace")
+    found = [facts for index in range(count.value) if (facts := _read_device(nvml, index, driver)) is not None]
+    if not found:
         raise NvmlError(f"NVML of {library} shows no device; nvidia-smi says more")
-    memory, text = _Memory(), ctypes.create_string_buffer(96)
+    return found
+
+
+def _read_device(nvml: ctypes.CDLL, index: int, driver: str) -> DeviceFacts | None:
+    """None for a device that fell off its bus."""
+    device, memory, text = ctypes.c_void_p(), _Memory(), ctypes.create_string_buffer(96)
+    if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) != 0:
+        return None
     nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory))
     nvml.nvmlDeviceGetName(device, text, len(text))
     name = text.value.decode(errors="replace")
-    nvml.nvmlSystemGetDriverVersion(text, len(text))
-    driver = text.value.decode(errors="replace")
-    return DeviceFacts(
-        name, driver, memory.total, memory.used, _read_mig(nvml, device), _read_processes(nvml, device), count.value
-    )
+    mig, processes = _read_mig(nvml, device), _read_processes(nvml, device)
+    return DeviceFacts(name, driver, memory.total, memory.used, mig, processes, index)
 
 
 def _read_mig(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> bool | None:
@@ -83,27 +91,38 @@ def _read_processes(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> dict[int, int
     return {int(one.pid): 0 if one.used == unknown else int(one.used) for one in some}
 
 
-def complaints(facts: DeviceFacts, needed: int = NEEDED_BYTES) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """A line for people, and what phases need that the machine therefore lacks."""
-    release = facts.driver.partition(".")[0]
+def complaints(devices: Sequence[DeviceFacts], needed: int = NEEDED_BYTES) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """A line for people, and what phases need that the machine therefore lacks.
+
+    The node agent may place a kernel on any device: one that is full is in the way, one in slices is left out.
+    """
+    driver = devices[0].driver
+    release = driver.partition(".")[0]
     if release.isdigit() and int(release) < LEAST_DRIVER:
         yield (
-            f"The driver is {facts.driver}; the hook was held against {LEAST_DRIVER} and later. Phases through the "
+            f"The driver is {driver}; the hook was held against {LEAST_DRIVER} and later. Phases through the "
             "hook are skipped: install a newer driver.",
             ("hook",),
         )
-    if facts.mig:
-        yield (
-            f"MIG is on for {facts.name}; the node agent divides whole GPUs alone. Phases with the agent are skipped: "
-            "use a GPU whose MIG mode is off.",
-            ("agent",),
-        )
-    free = facts.total - facts.used
-    if free < needed:
-        held = ", ".join(f"process {pid} has {used / GIB:.1f} GiB" for pid, used in facts.processes.items())
-        yield (
-            f"{free / GIB:.1f} of {facts.total / GIB:.1f} GiB are free, {needed / GIB:.1f} GiB are needed; "
-            f"{held or 'NVML names no process that holds them'}. "
-            "Phases that take memory are skipped: end what fills it.",
-            ("room",),
-        )
+    yield from _complaints_of_slices(devices)
+    for facts in devices:
+        free = facts.total - facts.used
+        if free < needed:
+            held = ", ".join(f"process {pid} has {used / GIB:.1f} GiB" for pid, used in facts.processes.items())
+            yield (
+                f"gpu{facts.index}: {free / GIB:.1f} of {facts.total / GIB:.1f} GiB are free, {needed / GIB:.1f} GiB "
+                f"are needed; {held or 'NVML names no process that holds them'}. "
+                "Phases that take memory are skipped: end what fills it.",
+                ("room",),
+            )
+
+
+def _complaints_of_slices(devices: Sequence[DeviceFacts]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    sliced = [facts for facts in devices if facts.mig]
+    for facts in sliced:
+        whole = "The node agent divides whole GPUs alone"
+        if len(sliced) == len(devices):
+            skipped = f"{whole}. Phases with the agent are skipped: use a GPU whose MIG mode is off."
+            yield f"gpu{facts.index}: MIG is on for {facts.name}. {skipped}", ("agent",)
+        else:
+            yield f"gpu{facts.index}: MIG is on for {facts.name}. {whole}, and leaves this one out.", ()

@@ -14,7 +14,7 @@ from pathlib import Path
 import gpu_tests
 
 from .context import Context
-from .device_facts import GIB, NvmlError, complaints, read_device
+from .device_facts import GIB, NvmlError, complaints, read_devices
 
 PACKAGES = (
     *("torch", "triton", "jax", "jaxlib", "cupy-cuda13x", "cupy-cuda12x", "numba", "numba-cuda", "cuda-bindings"),
@@ -78,12 +78,13 @@ def run(context: Context) -> None:
 
 def _tell_device(context: Context, nvml: Path) -> None:
     try:
-        facts = read_device(nvml)
+        devices = read_devices(nvml)
     except NvmlError as error:
         context.complain(f"{error}. Phases that need a GPU are skipped.", "gpu")
         return
-    context.tell(**vars(facts))
-    for line, stops in complaints(facts):
+    for facts in devices:
+        context.tell(**vars(facts))
+    for line, stops in complaints(devices):
         context.complain(line, *stops)
 
 

@@ -1,5 +1,5 @@
-"""What the hook adds to a step of short kernels: alone on its device, where it measures nothing, and beside a kernel
-that idles, where it measures what each of both takes."""
+"""What the hook adds to a step of short kernels: alone on its device, where it measures nothing; beside a kernel that
+idles, where it measures what each of both takes; and paced, beside production that works and pauses."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from .steps import KERNEL_BYTES, PROBE
 ROUNDS = 3
 MOST_PERCENT = 1.0  # of a step, for measuring alone
 BARE, ALONE, BESIDE = "bare", "hooked, alone", "hooked, beside an idle kernel"
+PACED = "opportunistic, beside production that pauses"  # waiting for its pace is a part of its steps
+PAUSE_US = 20_000
 
 
 def run(context: Context) -> None:
@@ -37,30 +39,45 @@ def _measure(context: Context, folder: Path) -> None:
 
     driver = context.driver()
     base = {**base_environment(driver, folder / "node"), "LD_LIBRARY_PATH": str(driver.cuda.parent)}
-    command = [str(compile_load(folder, driver.cuda)), "length_us=100", "launches=10"]
-    kernels = {"first": "production", "second": "production"}
+    command = [str(compile_load(folder, driver.cuda)), "length_us=100", "launches=10", f"pause_us={PAUSE_US}"]
+    kernels = {"first": "production", "second": "production", "third": "opportunistic"}
     with a_node(folder / "node", context.gpu, "measured", kernels, KERNEL_BYTES, base) as node:
-        hooked = node.environments["first"]
-        _compare(context, folder / "node", ALONE, (driver.cuda, base), (shim, hooked))
-        idle = Worker("second", command, node.environments["second"], context.file("idle.log"), can_repeat=False)
+        bare, runtime = (driver.cuda, base), folder / "node"
+        first, third = ((shim, node.environments[name]) for name in ("first", "third"))
+        _compare(context, runtime, ALONE, bare, first)
+        other = Worker("second", command, node.environments["second"], context.file("second.log"), can_repeat=False)
         try:
-            idle.start()
-            idle.await_ready()
-            percent = _compare(context, folder / "node", BESIDE, (driver.cuda, base), (shim, hooked))
+            other.start()
+            other.await_ready()
+            percent, _ = _compare(context, runtime, BESIDE, bare, first)
+            other.begin()
+            _, paces = _compare(context, runtime, PACED, bare, third, "third")
         finally:
-            idle.close()
+            other.close()
+    if "paced" not in paces:
+        context.fail(
+            f"an opportunistic kernel beside production was never paced: {', '.join(sorted(paces)) or 'not seen'}"
+        )
     if percent > MOST_PERCENT and not context.is_soft:
         context.fail(f"measuring adds {percent:.1f} % to a step of short kernels, more than {MOST_PERCENT:g}")
 
 
-def _compare(context: Context, runtime: Path, way: str, *libraries: tuple[Path, Mapping[str, str]]) -> float:
-    """Tell the steps bare and hooked, in turn; the percent that the hook adds."""
+def _compare(
+    context: Context,
+    runtime: Path,
+    way: str,
+    bare_program: tuple[Path, Mapping[str, str]],
+    hooked_program: tuple[Path, Mapping[str, str]],
+    kernel_id: str = "first",
+) -> tuple[float, set[str]]:
+    """Tell the steps bare and hooked, in turn; return the percent that the hook adds, and the kernel's paces."""
+    libraries = (bare_program, hooked_program)
     times: tuple[list[float], list[float]] = ([], [])
     paces: set[str] = set()
     for number in range(ROUNDS):
         for which in (0, 1) if number % 2 == 0 else (1, 0):
             library, env = libraries[which]
-            with _watched(runtime, paces if which else set()):
+            with _watched(runtime, kernel_id, paces if which else set()):
                 done = context.run([str(PROBE), str(library), "steps"], 20, env)
             lines = [json.loads(line) for line in done.out.splitlines() if line.startswith("{")]
             if done.code != 0 or not lines:
@@ -69,12 +86,12 @@ def _compare(context: Context, runtime: Path, way: str, *libraries: tuple[Path, 
     bare, hooked = (statistics.median(some) for some in times)
     percent = 100 * (hooked / bare - 1)
     context.tell(step=way, bare_us=bare, hooked_us=hooked, added_percent=round(percent, 2), paces=sorted(paces))
-    return percent
+    return percent, paces
 
 
 @contextmanager
-def _watched(runtime: Path, paces: set[str]) -> Iterator[None]:
-    """Note how the agent paces the first kernel meanwhile."""
+def _watched(runtime: Path, kernel_id: str, paces: set[str]) -> Iterator[None]:
+    """Note how the agent paces a kernel meanwhile."""
     from aliquot.gpu_hook import client
 
     is_over = threading.Event()
@@ -82,8 +99,8 @@ def _watched(runtime: Path, paces: set[str]) -> Iterator[None]:
     def watch() -> None:
         while not is_over.wait(0.1):
             status: dict[str, Any] = client.query("status", runtime_dir=runtime)
-            first = next(kernel for kernel in status["kernels"] if kernel["kernel_id"] == "first")
-            paces.add(str((first["devices"][0].get("compute") or {}).get("pace")))
+            one = next(kernel for kernel in status["kernels"] if kernel["kernel_id"] == kernel_id)
+            paces.add(str((one["devices"][0].get("compute") or {}).get("pace")))
 
     watcher = threading.Thread(target=watch)
     watcher.start()

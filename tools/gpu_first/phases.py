@@ -159,15 +159,15 @@ PHASES = (
     Phase("facts", 15, (), ("7", "19", "22"), machine_facts.run),
     Phase("build", 45, (), ("26",), build),
     Phase("resolver", 20, ("gpu", "probe"), ("2", "4"), resolver),
-    Phase("shim", 60, _HOOKED, ("2", "4", "23"), shim),
+    Phase("shim", 60, (*_HOOKED, "room"), ("2", "4", "23"), shim),
     Phase("quota", 45, (*_HOOKED, "probe", "room"), ("7", "15"), quota),
     Phase("costs", 45, ("gpu", "probe", "room"), ("1", "3", "5", "9", "10", "11", "19"), costs),
     Phase("swap", 110, (*_HOOKED, "compiler", "room"), ("1", "8", "11", "18"), swap),
-    Phase("trace", 40, (*_HOOKED, "compiler"), ("14",), trace.run),
+    Phase("trace", 40, (*_HOOKED, "compiler", "room"), ("14",), trace.run),
     Phase("overhead", 50, (*_HOOKED, "compiler", "probe", "room"), ("3",), overhead),
     Phase("conformance-bare", 130, ("gpu", "native", "compiler", "room"), ("software GPU",), conformance_bare),
     Phase("conformance-swapped", 60, (*_HOOKED, "compiler", "room"), ("hook",), conformance_swapped),
-    Phase("frameworks", 300, _HOOKED, ("hook",), frameworks.run, is_optional=True),
+    Phase("frameworks", 300, (*_HOOKED, "room"), ("hook",), frameworks.run, is_optional=True),
 )
 
 

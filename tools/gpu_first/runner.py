@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from .keeper import Keeper
+from .kernel_log import XidWatch
 from .phases import Phase
 
 ENDING_SECONDS = 4.0  # of the budget, for the summary and the archive
@@ -56,6 +57,7 @@ class Runner:
         self._results: list[Result] = []
         self._is_interrupted = False
         self._keeper = Keeper()
+        self._xids = XidWatch() if gpu == "nvidia" else None
         out.mkdir(parents=True, exist_ok=True)
         (out / "first.jsonl").write_text("")
 
@@ -150,6 +152,7 @@ class Runner:
         widths = [max([len(row[column]) for row in rows] or [0]) for column in range(3)]
         lines = ["  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]]).rstrip()
                  for row in rows]  # fmt: skip
+        lines += self._xids.report() if self._xids is not None else []
         (self._out / "summary.txt").write_text("\n".join(lines) + "\n")
         print("\n" + "\n".join(lines), flush=True)
         with tarfile.open(self._out / "details.tar.gz", "w:gz") as archive:

@@ -3,6 +3,7 @@ showed the agent and NVML's samples, for the model of how a device is shared (te
 
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
 import os
@@ -10,7 +11,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def _record(context: Context, folder: Path) -> None:
         }  # fmt: skip
         windows = [(name,) for name in workers]
         windows += [(one, other) for one in workers for other in workers if one < other]
-        recorder = _Recorder(context, folder / "node")
+        os.environ.update({name: base[name] for name in base if name.startswith("ALIQUOT_SOFTGPU_")})  # for NVML
+        recorder = _Recorder(context, folder / "node", _Nvml(driver.nvml))
         try:
             for names in windows:
                 _run_window(context, recorder, [workers[name] for name in names])
@@ -84,11 +86,44 @@ def _run_window(context: Context, recorder: _Recorder, workers: Sequence[Any]) -
         context.fail(f"{' beside '.join(names)}: a program ended no step")
 
 
-class _Recorder:
-    """Writes trace.jsonl: the agent's status and the boards, as often as SAMPLE_SECONDS."""
+class _Nvml:
+    """NVML's own samples of all devices, by process: what the agent's figures are made of."""
 
-    def __init__(self, context: Context, runtime: Path) -> None:
-        self._path, self._runtime = context.work / "trace.jsonl", runtime
+    def __init__(self, library: Path) -> None:
+        """The library is loaded first; pynvml's request for its name is answered with it then."""
+        ctypes.CDLL(os.fspath(library), mode=ctypes.RTLD_GLOBAL)
+        import pynvml
+
+        self._nvml = pynvml
+        pynvml.nvmlInit()
+        self._devices = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        self._seen = [0] * len(self._devices)  # the newest sample of each, microseconds since the epoch
+
+    def read(self) -> list[dict[str, Any]]:
+        """What came since the last time. ``samples``: process, microseconds since the epoch, percent of the SMs."""
+        return [self._read_device(number) for number in range(len(self._devices))]
+
+    def _read_device(self, number: int) -> dict[str, Any]:
+        device = self._devices[number]
+        found = self._ask(self._nvml.nvmlDeviceGetProcessUtilization, device, self._seen[number]) or []
+        samples = [[int(one.pid), int(one.timeStamp), int(one.smUtil)] for one in found]
+        self._seen[number] = max([self._seen[number], *(when for _, when, _ in samples)])
+        rates = self._ask(self._nvml.nvmlDeviceGetUtilizationRates, device)
+        return {"device": number, "percent": None if rates is None else int(rates.gpu), "samples": samples}
+
+    def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:
+        """None where the device has no answer, or nothing new."""
+        try:
+            return question(*arguments)
+        except self._nvml.NVMLError:
+            return None
+
+
+class _Recorder:
+    """Writes trace.jsonl: the agent's status, the boards and NVML's samples, as often as SAMPLE_SECONDS."""
+
+    def __init__(self, context: Context, runtime: Path, nvml: _Nvml) -> None:
+        self._path, self._runtime, self._nvml = context.work / "trace.jsonl", runtime, nvml
         from aliquot.gpu_hook import client, protocol
 
         self._client, self._protocol = client, protocol
@@ -101,8 +136,11 @@ class _Recorder:
         until = time.monotonic() + seconds
         while (now := time.monotonic()) < until:
             status = self._client.query("status", runtime_dir=self._runtime)
-            devices = {one["kernel_id"]: one["devices"] for one in status["kernels"] if one["kernel_id"] in names}
-            self.write({"at": now, "window": names, "kernels": devices, "boards": list(self._boards())})
+            kernels = [one for one in status["kernels"] if one["kernel_id"] in names]
+            devices = {one["kernel_id"]: one["devices"] for one in kernels}
+            pids = {one["kernel_id"]: one["pids"] for one in kernels}
+            told = {"kernels": devices, "pids": pids, "boards": list(self._boards()), "nvml": self._nvml.read()}
+            self.write({"at": now, "window": names, **told})
             time.sleep(max(0.0, SAMPLE_SECONDS - (time.monotonic() - now)))  # the rate of the samples
 
     def _boards(self) -> Iterator[dict[str, Any]]:
