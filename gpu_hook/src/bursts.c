@@ -10,6 +10,7 @@
 
 #define SHARED_NANOSECONDS 20000ull /* a pause between launches that counts as work; longer ones cost a milestone */
 #define MILESTONE_NANOSECONDS 50000ull   /* of the host's time that passes without a milestone, while launches come */
+#define MEASURED_NANOSECONDS 250000ull   /* the same where launches are measured alone: nobody's turn waits for it */
 #define LAUNCHES_PER_CLOCK 4u
 #define UNKNOWN_NANOSECONDS 20000ull /* is expected of what was never measured */
 #define UNKNOWN_MOST 4u              /* of these under way where time is short */
@@ -155,6 +156,7 @@ static void add_work(struct bursts *bursts, struct track *track, struct burst_la
 static bool plan(struct bursts *bursts, struct track *track, struct burst_launch *launch,
                  const struct burst_terms *terms, bool is_alone, uint64_t now, struct burst_record *record)
 {
+    uint64_t longest = terms->order.pace == ALIQUOT_PACE_MEASURE ? MEASURED_NANOSECONDS : MILESTONE_NANOSECONDS;
     if (is_alone)
         burst_close_track(track, now, record);
     if (!track->has_burst)
@@ -166,7 +168,7 @@ static bool plan(struct bursts *bursts, struct track *track, struct burst_launch
     launch->ends_burst = launch->is_long || track->burst_expected >= terms->burst_nanoseconds;
     bool is_due = launch->ends_burst || is_alone || closes_at_once(bursts, track) ||
                   now - track->launched_at > SHARED_NANOSECONDS ||
-                  (newest && now - newest->recorded_at > MILESTONE_NANOSECONDS);
+                  (newest && now - newest->recorded_at > longest);
     launch->closes = is_due && milestones_have_room(&track->milestones, 1);
     track->launched_at = now;
     launch->track_number = track->number;
@@ -184,12 +186,17 @@ static void describe(const struct bursts *bursts, struct burst_launch *launch, c
     launch->is_long = launch->is_graph || launch->is_unknown || launch->expected >= terms->burst_nanoseconds;
 }
 
-/* Where launches come closely one after the other, three of four do without the clock, which is most of what they cost. */
+/* Where launches come so closely one after the other that several take less than a pause, three of four do without the
+ * clock, which is most of what they cost. Elsewhere it would make pauses of launches. */
 static uint64_t read_clock(struct track *track)
 {
-    if (track && track->is_open && ++track->without_clock % LAUNCHES_PER_CLOCK)
+    if (track && track->is_open && track->is_dense && ++track->without_clock % LAUNCHES_PER_CLOCK)
         return track->launched_at;
-    return times_now_nanoseconds();
+    uint64_t now = times_now_nanoseconds();
+    if (track)
+        track->is_dense = now - track->launched_at <=
+                          (track->is_dense ? SHARED_NANOSECONDS : SHARED_NANOSECONDS / LAUNCHES_PER_CLOCK);
+    return now;
 }
 
 /* With the mutex, which it may give up; the launch is not captured. Returns as bursts_begin. What is to be recorded before

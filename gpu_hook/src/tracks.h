@@ -26,6 +26,7 @@ struct track {
     uint64_t burst_expected;    /* of the burst's launches */
     uint64_t launched_at;       /* the last time, or a few launches before */
     uint64_t running_at;        /* after its last launch, where nothing could be recorded behind that */
+    bool is_dense;              /* the clock is read for some launches only */
     uint32_t without_clock;     /* launches, so far */
     struct timed_work work;    /* since the last milestone */
 };

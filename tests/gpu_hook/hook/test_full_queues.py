@@ -46,6 +46,28 @@ def make_paced(make_node: Callable[..., Any], paced_kernel: Any) -> Iterator[Cal
         kernel.program.kill()  # its threads may be held up
 
 
+def test_dense_launches_that_wait_for_nothing_are_measured_by_few_events(
+    make_node: Callable[..., Any], paced_kernel: Any
+) -> None:
+    """One in 250 µs of the host's time, and two for each of the samples; the best of some tries, for a machine is slow
+    at times, and a pause needs events of its own. Each event takes memory of the device, which tells their number."""
+    kernel, event = paced_kernel(make_node(devices=1, memory="256MiB", resource="64KiB")), 64 << 10
+    kernel.order(Pace.MEASURE, burst_us=100_000)
+    outside = kernel.node.outsider()
+    assert outside("begin()") == 0
+    launches, most_samples, counts = 120, 4, []
+    assert kernel.program(f"[spins('kernel', {launches}, 100), wait()]") == [0, 0]
+    for _ in range(20):
+        assert kernel.program("held.append(HeldStream())") is None
+        before = outside("info()")[1]
+        microseconds = kernel.program(f"launch_behind_a_held_stream({launches})")
+        events = (before - outside("info()")[1]) // event
+        assert kernel.program("[held[-1].release(), wait()]") == [True, 0]
+        assert events > 0
+        counts.append((events, microseconds / 250 + 2 * most_samples + 4))
+    assert any(events <= most for events, most in counts), counts
+
+
 @pytest.mark.parametrize("queue", QUEUES)
 @pytest.mark.parametrize("act", ACTS)
 def test_a_thread_that_a_full_stream_waits_for_goes_on(act: str, queue: int, make_paced: Callable[[int], Any]) -> None:
