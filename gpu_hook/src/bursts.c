@@ -19,12 +19,8 @@ struct bursts *bursts_new(int device)
 {
     struct bursts *bursts = calloc(1, sizeof *bursts);
     if (bursts) {
-        pthread_mutexattr_t checked;
-        pthread_mutexattr_init(&checked);
-        pthread_mutexattr_settype(&checked, PTHREAD_MUTEX_ERRORCHECK);
-        pthread_mutex_init(&bursts->mutex, &checked);
-        pthread_mutexattr_destroy(&checked);
-        pthread_cond_init(&bursts->calls_end, NULL);
+        bursts->mutex = (pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP;
+        bursts->calls_end = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
         burst_words_begin(&bursts->words, device);
     }
     return bursts;
