@@ -162,6 +162,7 @@ static CUresult submit(const struct copy *copy, CUstream handle, int is_async)
     }
     if (result == CUDA_SUCCESS && !is_async && capture_is_on())
         result = capture_check_unsafe();
+    result = result ? result : stream_await_room(stream);
     result = result ? result : prepare(copy, context->physical, &work);
     if (result || work == NULL)
         return result;

@@ -17,6 +17,7 @@
 #include "resources.h"
 #include "shares.h"
 #include "slots.h"
+#include "streams.h"
 #include "visible.h"
 #include "window_state.h"
 
@@ -84,6 +85,7 @@ static CUresult take_seat(void)
     pools_set_chunk(settings.pool_chunk_bytes);
     contexts_set_footprint(settings.context_bytes);
     resources_set_bytes(settings.resource_bytes);
+    streams_set_queue(settings.queue_works);
     return CUDA_SUCCESS;
 }
 

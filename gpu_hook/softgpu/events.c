@@ -165,7 +165,8 @@ CUresult impl_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned 
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     if (event_is_captured(event))
         capture_forget_event(event);
-    return event_record(event, stream);
+    result = stream_await_room(stream);
+    return result ? result : event_record(event, stream);
 }
 
 CUresult impl_cuEventRecord(CUevent hEvent, CUstream hStream)
@@ -255,6 +256,9 @@ CUresult impl_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int F
         return result;
     if (Flags) /* external waits are for captures alone */
         return CUDA_ERROR_INVALID_VALUE;
+    result = stream_await_room(stream);
+    if (result)
+        return result;
     struct work *mark = event_hold_mark(event);
     if (mark == NULL)
         return CUDA_SUCCESS;

@@ -169,6 +169,7 @@ CUresult impl_cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
         return result;
     if (capture_takes(stream, &result))
         return capture_graph(stream, exec->graph);
+    result = result ? result : stream_await_room(stream);
     return result ? result : exec_launch(exec, stream);
 }
 

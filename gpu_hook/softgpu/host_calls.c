@@ -47,6 +47,7 @@ static CUresult enqueue(CUstream handle, struct host_call call)
         return result;
     if (capture_takes(stream, &result))
         return call.function ? capture_host_call(stream, call.function, call.data) : capture_refuse(stream);
+    result = result ? result : stream_await_room(stream);
     if (result)
         return result;
     struct work *work = work_of(call);

@@ -181,6 +181,7 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction handle, void **p
         return CUDA_ERROR_INVALID_HANDLE;
     if (capture_takes(stream, &result))
         return capture_launch(stream, config, handle, parameters, extra, is_cooperative);
+    result = result ? result : stream_await_room(stream);
     result = result ? result : work_of_launch(config, function, parameters, extra, is_cooperative, context->physical,
                                                  &work);
     return result ? result : stream_enqueue(stream, work);

@@ -15,6 +15,7 @@ static struct {
     pthread_mutex_t mutex;
     pthread_cond_t done; /* some work ended, or a stream did */
     unsigned long long next_id;
+    uint32_t most; /* works that a stream may have outstanding; 0: any number. Written at cuInit alone */
 } queues = {.mutex = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 void streams_lock(void)
@@ -48,6 +49,7 @@ static void execute(struct stream *stream, struct work *work)
     work->clock = stream->clock = clock;
     work->is_done = 1;
     checkpoint_count_work(-1);
+    stream->outstanding--;
     stream->head = work->next;
     if (stream->head == NULL)
         stream->tail = NULL;
@@ -69,6 +71,8 @@ static void *serve(void *argument)
         else if (work && work_is_ready(work))
             execute(stream, work);
         else if (work)
+            pthread_cond_wait(&queues.done, &queues.mutex);
+        else if (stream->is_closing && stream->awaiting)
             pthread_cond_wait(&queues.done, &queues.mutex);
         else if (stream->is_closing)
             break;
@@ -126,6 +130,7 @@ static CUresult append_plainly(struct stream *stream, struct work *work)
     else
         stream->head = work;
     stream->tail = work;
+    stream->outstanding++;
     work_hold(work);
     work_drop(stream->last);
     stream->last = work;
@@ -137,6 +142,27 @@ static CUresult append_plainly(struct stream *stream, struct work *work)
 static CUresult append(struct stream *stream, struct work *work)
 {
     return add_implicit_needs(stream, work) ? CUDA_ERROR_OUT_OF_MEMORY : append_plainly(stream, work);
+}
+
+void streams_set_queue(uint32_t works)
+{
+    queues.most = works;
+}
+
+CUresult stream_await_room(struct stream *stream)
+{
+    if (queues.most == 0)
+        return CUDA_SUCCESS;
+    pthread_mutex_lock(&queues.mutex);
+    stream->awaiting++;
+    while (stream->outstanding >= queues.most && !stream->is_closing)
+        pthread_cond_wait(&queues.done, &queues.mutex);
+    stream->awaiting--;
+    int is_closing = stream->is_closing;
+    if (is_closing) /* its worker waits for this thread to leave it */
+        pthread_cond_broadcast(&queues.done);
+    pthread_mutex_unlock(&queues.mutex);
+    return is_closing ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 CUresult stream_enqueue(struct stream *stream, struct work *work)
@@ -289,6 +315,8 @@ static void begin_closing(struct stream *stream)
     if (stream->is_closing)
         return;
     stream->is_closing = 1;
+    if (stream->awaiting)
+        pthread_cond_broadcast(&queues.done);
     if (!stream->has_worker && stream->head == NULL)
         unlink_and_free(stream);
     else if (start_worker(stream) == 0) /* else it stays until the context goes: a leak without memory for a thread */

@@ -56,12 +56,16 @@ struct stream {
     struct work *last;        /* the latest enqueued, done or not: a reference */
     uint64_t clock;
     int has_worker, is_closing;
+    uint32_t outstanding; /* works in the queue; under the streams' mutex */
+    uint32_t awaiting;    /* threads that wait for room in it; under the streams' mutex */
     int is_charged; /* its context was charged for it (resources.h) */
     pthread_cond_t has_work;
     struct captured *captured; /* its part in a capture, or NULL; under the captures' mutex */
     stream_note *note;         /* where a thread keeps it, or NULL; under the streams' mutex */
 };
 
+/* How many works a stream may have outstanding; 0: any number. Called once, before there are streams. */
+void streams_set_queue(uint32_t works);
 struct stream *stream_open(struct context *context, enum stream_kind kind, int priority, int is_handle);
 /* Returns at once; the stream goes when its work is done. */
 void stream_close(struct stream *stream);
@@ -79,6 +83,9 @@ void work_drop(struct work *work);
 /* 0, or -1 without memory: `work` shall not start before `earlier` is done. Takes a reference. */
 int work_needs(struct work *work, struct work *earlier);
 void work_forget_needs(struct work *work);
+/* Waits while the queue is full. Called with no lock held, before a call puts work there; what the driver puts there by
+ * itself finds room always. Two threads that find room for one work both go on. */
+CUresult stream_await_room(struct stream *stream);
 /* Puts it in the queue; takes the creator's reference. */
 CUresult stream_enqueue(struct stream *stream, struct work *work);
 /* All of them, in this order, each in the stream of the same index, or none: takes the creator's references. */

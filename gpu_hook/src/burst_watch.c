@@ -6,62 +6,11 @@
 
 #include <time.h>
 
-#define STALE_NANOSECONDS 300000ull /* without a launch: what is open is closed */
+#define STALE_NANOSECONDS 300000ull /* without a launch: nothing is recorded any more behind what is open */
 #define LOST_NANOSECONDS 1000000000ull /* without a launch: what may not be asked for is over */
+#define RECORD_NANOSECONDS 100000000ull /* a record that takes longer waits for room in its stream */
 #define STOP_PAUSE_NANOSECONDS 1000000
 #define STOP_TRIES 100
-#define LOCK_NANOSECONDS 100000000
-
-bool bursts_lock_soon(struct bursts *bursts)
-{
-    struct timespec limit;
-    if (__builtin_expect(pthread_mutex_trylock(&bursts->mutex) == 0, 1))
-        return true;
-    clock_gettime(CLOCK_REALTIME, &limit);
-    limit.tv_nsec += LOCK_NANOSECONDS;
-    limit.tv_sec += limit.tv_nsec / TIMES_SECOND;
-    limit.tv_nsec %= TIMES_SECOND;
-    return pthread_mutex_timedlock(&bursts->mutex, &limit) == 0;
-}
-
-/* What the driver refused to measure: all that is under way in the track counts as done, and nobody is held back. */
-static void give_up(struct bursts *bursts, struct track *track, CUresult reason)
-{
-    struct burst_words *words = &bursts->words;
-    for (unsigned i = 0; i < track->milestones.count; i++) {
-        const struct milestone *milestone = &track->milestones.ring[(track->milestones.first + i) % MILESTONES_MOST];
-        burst_words_take_back(words, &milestone->work);
-        words->in_flight -= milestone->ended_bursts;
-    }
-    if (track->is_open)
-        burst_words_take_back(words, &track->work);
-    words->in_flight -= track->has_burst;
-    track->has_burst = track->is_open = false;
-    milestones_drop(&track->milestones);
-    burst_words_note_unmeasured(words, (int)reason);
-}
-
-bool burst_record(struct bursts *bursts, struct track *track, const struct timed_work *work, uint64_t now)
-{
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* or others' captures would mind it */
-    bool is_relaxed = captures_are_on() && driver()->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    DEFER_CANCELLATION;
-    CUresult result = milestones_record(&track->milestones, work, now);
-    if (is_relaxed)
-        driver()->cuThreadExchangeStreamCaptureMode(&mode);
-    if (result != CUDA_SUCCESS)
-        give_up(bursts, track, result);
-    return result == CUDA_SUCCESS;
-}
-
-void burst_close_track(struct bursts *bursts, struct track *track, uint64_t now, uint64_t at_most)
-{
-    if (!track->is_open || !milestones_have_room(&track->milestones))
-        return;
-    track->work.at_most = at_most;
-    if (burst_record(bursts, track, &track->work, now))
-        track->is_open = false;
-}
 
 void burst_end(struct bursts *bursts, struct track *track)
 {
@@ -75,29 +24,19 @@ void burst_end(struct bursts *bursts, struct track *track)
         bursts->words.in_flight--;
 }
 
-void burst_close_tracks(struct bursts *bursts, bool (*is_wanted)(const struct track *track), uint64_t now)
-{
-    for (unsigned i = 0; i < bursts->tracks.count; i++) {
-        struct track *track = &bursts->tracks.all[i];
-        bool is_pushed;
-        if (!track->is_open || track_entering(track) || (is_wanted && !is_wanted(track)) ||
-            !track_enter_context(track->milestones.context, &is_pushed))
-            continue;
-        burst_close_track(bursts, track, now, 0);
-        track_leave_context(is_pushed);
-    }
-}
-
 void bursts_close(struct bursts *bursts, struct track *track)
 {
+    struct burst_record record = {0};
     uint64_t now = times_now_nanoseconds();
-    if (!bursts_lock_soon(bursts))
-        return;
     CUcontext current = NULL;
+    DEFER_CANCELLATION;
+    if (driver()->cuCtxGetCurrent(&current) != CUDA_SUCCESS || !bursts_lock(bursts))
+        return;
     if (bursts_are_touchable(bursts) && track->is_taken && track->is_open && !track_entering(track) &&
-        driver()->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == track->milestones.context)
-        burst_close_track(bursts, track, now, 0);
-    pthread_mutex_unlock(&bursts->mutex);
+        current == track->milestones.context)
+        burst_close_last(track, now, &record);
+    burst_make_record(bursts, &record);
+    bursts_unlock(bursts);
 }
 
 /* The open work has ended, and no milestone tells when: it counts for as long as its launches take alone, and at least
@@ -113,20 +52,27 @@ static void end_unseen(struct bursts *bursts, struct track *track, uint64_t now)
     burst_words_take(&bursts->words, &passed, true, now);
 }
 
-/* Where the stream is through already, its work has ended between the last launch and now: that long the launches take
- * alone, at most. What may not be recorded late had no room when it was launched: it is over when the stream is through,
- * which of another thread's default stream nobody but that thread can ask, and that may have ended; and of no stream that
- * may be captured, for as long as any capture lasts. */
+/* Its launching threads record no more behind it: it is over when the stream is through, and has ended between then and the
+ * time when that was last not so. Nothing is recorded here, for another thread may not wait for room in the stream, has
+ * another default stream, and would make a barrier in the legacy one. Of another thread's default stream nobody but that
+ * thread can ask, and it may have ended; and of no stream that may be captured, for as long as any capture lasts. Gives
+ * up the mutex. */
 static void close_late(struct bursts *bursts, struct track *track, uint64_t now)
 {
-    bool is_barrier = track_is_legacy(track) && bursts->tracks.has_blocking;
     bool is_anothers = track->milestones.stream == CU_STREAM_PER_THREAD && track->thread != threads_own;
     bool may_ask = !is_anothers && !captures_are_on();
-    bool is_through = may_ask ? driver()->cuStreamQuery(track->milestones.stream) != CUDA_ERROR_NOT_READY
-                              : now - track->launched_at > LOST_NANOSECONDS;
-    if (may_ask && !is_barrier)
-        burst_close_track(bursts, track, now, is_through ? track->work.expected : 0);
-    else if (may_ask && !is_through)
+    bool is_through = now - track->launched_at > LOST_NANOSECONDS;
+    if (may_ask) {
+        CUstream stream = track->milestones.stream;
+        uint32_t number = track->number;
+        uint64_t launched_at = track->launched_at;
+        bursts_unlock(bursts);
+        is_through = driver()->cuStreamQuery(stream) != CUDA_ERROR_NOT_READY;
+        bursts_lock(bursts);
+        if (track->number != number || track->launched_at != launched_at || track_entering(track) || !track->is_open)
+            return;
+    }
+    if (may_ask && !is_through)
         track->running_at = now;
     else if (is_through && !track->milestones.count)
         end_unseen(bursts, track, now);
@@ -142,66 +88,52 @@ static void close_stale(struct bursts *bursts, struct track *track, uint64_t now
     burst_end(bursts, track);
 }
 
-static bool has_launched_since(const struct bursts *bursts, const struct track *own, uint64_t since)
-{
-    for (unsigned i = 0; i < bursts->tracks.count; i++) {
-        const struct track *track = &bursts->tracks.all[i];
-        if (track != own && (track->launched_at >= since || track_is_busy(track)))
-            return true;
-    }
-    return false;
-}
-
-void burst_take_passed(struct bursts *bursts, struct track *track, uint64_t now)
-{
-    enum milestones_outcome outcome;
-    struct passed_milestone passed;
-    while ((outcome = milestones_next(&track->milestones, &passed)) == MILESTONES_PASSED) {
-        uint32_t ended = passed.milestone->ended_bursts;
-        bursts->words.in_flight -= ended < bursts->words.in_flight ? ended : bursts->words.in_flight;
-        if (passed.milestone->work.launches)
-            burst_words_take(&bursts->words, &passed,
-                             has_launched_since(bursts, track, passed.milestone->passed_at - passed.nanoseconds), now);
-    }
-    if (outcome == MILESTONES_BROKEN)
-        give_up(bursts, track, CUDA_ERROR_UNKNOWN);
-}
-
-/* Its context is current. */
+/* Gives up the mutex. */
 static void poll_track(struct bursts *bursts, struct track *track, uint64_t now)
 {
-    burst_take_passed(bursts, track, now);
-    if (track->milestones.stream)
-        close_stale(bursts, track, now);
-    if (!track_is_busy(track))
-        burst_end(bursts, track);
-    if (!track_is_busy(track) && !track->milestones.stream)
-        track->is_taken = false;
+    CUcontext context = track->milestones.context;
+    bool is_pushed;
+    if (!burst_begin_questions(track))
+        return;
+    bursts_unlock(bursts);
+    bool is_there = track_enter_context(context, &is_pushed);
+    bursts_lock(bursts);
+    if (is_there) {
+        burst_take_passed(bursts, track, now);
+        if (track->milestones.stream && bursts_are_touchable(bursts))
+            close_stale(bursts, track, now);
+        if (!track_is_busy(track))
+            burst_end(bursts, track);
+        if (!track_is_busy(track) && !track->milestones.stream)
+            track->is_taken = false;
+    }
+    if (is_pushed) {
+        bursts_unlock(bursts);
+        track_leave_context(true);
+        bursts_lock(bursts);
+    }
+    burst_end_questions(bursts, track);
 }
 
 bool bursts_poll(struct bursts *bursts, bool is_relaxed)
 {
     bool is_busy = false;
     DEFER_CANCELLATION;
-    if (!bursts_lock_soon(bursts))
+    if (!bursts_lock(bursts))
         return true;
     uint64_t now = times_now_nanoseconds();
-    bool may_ask = bursts_are_touchable(bursts) && (is_relaxed || !captures_are_on());
-    for (unsigned i = 0; i < bursts->tracks.count && may_ask; i++) {
+    for (unsigned i = 0; i < bursts->tracks.count; i++) {
         struct track *track = &bursts->tracks.all[i];
-        bool is_pushed;
-        if (!track->is_taken || (!track_is_busy(track) && !track->has_burst) ||
-            !track_enter_context(track->milestones.context, &is_pushed))
-            continue;
-        poll_track(bursts, track, now);
-        track_leave_context(is_pushed);
+        bool may_ask = bursts_are_touchable(bursts) && (is_relaxed || !captures_are_on());
+        if (may_ask && track->is_taken && (track_is_busy(track) || track->has_burst))
+            poll_track(bursts, track, now);
     }
     for (unsigned i = 0; i < bursts->tracks.count; i++)
         is_busy |= bursts->tracks.all[i].is_taken && track_is_busy(&bursts->tracks.all[i]);
     if (!is_busy)
         burst_words_show_active(&bursts->words, false);
     burst_words_publish(&bursts->words, now);
-    pthread_mutex_unlock(&bursts->mutex);
+    bursts_unlock(bursts);
     return is_busy;
 }
 
@@ -212,7 +144,7 @@ bool bursts_let_on(struct bursts *bursts)
         return true; /* it asks, and learns */
     bool may_begin = bursts->words.waiting && (!burst_words_read(&bursts->words, &terms) ||
                                                !burst_words_ask(&bursts->words, &terms.order, times_now_nanoseconds()));
-    pthread_mutex_unlock(&bursts->mutex);
+    bursts_unlock(bursts);
     return may_begin;
 }
 
@@ -222,107 +154,180 @@ void bursts_count_waiting(struct bursts *bursts, int change)
     if (pthread_mutex_trylock(&bursts->mutex) != 0) {
         if (change == 0)
             return;
-        pthread_mutex_lock(&bursts->mutex);
+        if (!bursts_lock(bursts))
+            return;
     }
     burst_words_count_waiting(&bursts->words, change, times_now_nanoseconds());
-    pthread_mutex_unlock(&bursts->mutex);
+    bursts_unlock(bursts);
 }
 
-void bursts_close_all(struct bursts *bursts)
+/* Whether another thread has driver calls on its way about the stream, or any for NULL. */
+static bool are_asking(const struct bursts *bursts, CUstream stream)
 {
-    pthread_mutex_lock(&bursts->mutex);
-    if (bursts_are_touchable(bursts))
-        burst_close_tracks(bursts, NULL, times_now_nanoseconds());
-    pthread_mutex_unlock(&bursts->mutex);
+    for (unsigned i = 0; i < bursts->tracks.count; i++) {
+        const struct track *track = &bursts->tracks.all[i];
+        if (track->asker && track->asker != burst_self() && (!stream || track->milestones.stream == stream))
+            return true;
+    }
+    return false;
+}
+
+static bool are_recording(const struct bursts *bursts, CUstream stream)
+{
+    for (unsigned i = 0; i < bursts->tracks.count; i++) {
+        const struct track *track = &bursts->tracks.all[i];
+        if (track->recorder && track->recorder != burst_self() && (!stream || track->milestones.stream == stream))
+            return true;
+    }
+    return false;
+}
+
+/* Questions end soon. A record does not where its stream has no room, which the program may be about to make. */
+static void await_calls(struct bursts *bursts, CUstream questions_of, CUstream records_of)
+{
+    uint64_t until = times_now_nanoseconds() + RECORD_NANOSECONDS;
+    while (!bursts_are_abandoned(bursts) &&
+           (are_asking(bursts, questions_of) ||
+            (are_recording(bursts, records_of) && times_now_nanoseconds() < until)))
+        bursts_await_calls(bursts);
+}
+
+void bursts_begin_capture(struct bursts *bursts, CUstream stream)
+{
+    DEFER_CANCELLATION;
+    if (!bursts_lock(bursts))
+        return;
+    await_calls(bursts, NULL, stream ? stream : CU_STREAM_LEGACY);
+    bursts_unlock(bursts);
 }
 
 void bursts_note_blocking(struct bursts *bursts)
 {
-    pthread_mutex_lock(&bursts->mutex);
-    bool is_news = !bursts->tracks.has_blocking;
+    if (!bursts_lock(bursts))
+        return;
     bursts->tracks.has_blocking = true;
-    if (is_news && bursts_are_touchable(bursts) && !captures_are_on())
-        burst_close_tracks(bursts, track_is_legacy, times_now_nanoseconds());
-    pthread_mutex_unlock(&bursts->mutex);
+    bursts_unlock(bursts);
 }
 
-/* Nobody asks for the stream afterwards, also where another thread ends a context just now. */
+/* Nothing is recorded behind what is open: it counts for as long as its launches take alone. */
 static void end_track(struct bursts *bursts, struct track *track, uint64_t now)
 {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    bool is_pushed = false;
-    bool is_there = bursts_are_touchable(bursts) && track_enter_context(track->milestones.context, &is_pushed);
-    if (is_there && captures_are_on() &&
-        driver()->cuStreamIsCapturing(track->milestones.stream, &status) != CUDA_SUCCESS)
-        status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-    bool can_close = is_there && status == CU_STREAM_CAPTURE_STATUS_NONE && milestones_have_room(&track->milestones);
-    if (track->is_open && !can_close)
-        give_up(bursts, track, CUDA_SUCCESS);
-    burst_close_track(bursts, track, now, 0);
+    struct milestone *newest = milestones_newest(&track->milestones);
+    if (track->is_open && newest) {
+        newest->unseen += track->work.expected;
+        burst_words_take_back(&bursts->words, &track->work);
+        track->is_open = false;
+    } else if (track->is_open) {
+        end_unseen(bursts, track, now);
+    }
     burst_end(bursts, track);
     track_let_go(track);
     track->is_taken = track_is_busy(track);
-    track_leave_context(is_pushed);
 }
 
-void bursts_end_stream(struct bursts *bursts, CUstream stream)
+bool bursts_end_stream(struct bursts *bursts, CUstream stream, CUresult (*real)(CUstream))
 {
     uint64_t now = times_now_nanoseconds();
-    pthread_mutex_lock(&bursts->mutex);
+    bool is_left = false;
+    DEFER_CANCELLATION;
+    if (!bursts_lock(bursts))
+        return false;
+    while (are_asking(bursts, stream) && !bursts_are_abandoned(bursts))
+        bursts_await_calls(bursts);
     for (unsigned i = 0; i < bursts->tracks.count; i++) {
         struct track *track = &bursts->tracks.all[i];
-        if (track->is_taken && track->milestones.stream == stream)
-            end_track(bursts, track, now);
+        if (!track->is_taken || track->milestones.stream != stream)
+            continue;
+        if (track->recorder) {
+            track->ends = real;
+            is_left = true;
+        }
+        end_track(bursts, track, now);
     }
-    pthread_mutex_unlock(&bursts->mutex);
+    bursts_unlock(bursts);
+    return is_left;
 }
 
 void bursts_suspend(struct bursts *bursts)
 {
-    pthread_mutex_lock(&bursts->mutex);
+    DEFER_CANCELLATION;
+    if (!bursts_lock(bursts))
+        return;
     bursts->suspended++;
-    pthread_mutex_unlock(&bursts->mutex);
+    await_calls(bursts, NULL, NULL);
+    bursts_unlock(bursts);
+}
+
+/* The contexts of the tracks, each once. */
+static unsigned list_contexts(const struct bursts *bursts, CUcontext contexts[TRACKS_MOST])
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < bursts->tracks.count; i++) {
+        CUcontext context = bursts->tracks.all[i].milestones.context;
+        unsigned known = 0;
+        while (known < count && contexts[known] != context)
+            known++;
+        if (context && known == count)
+            contexts[count++] = context;
+    }
+    return count;
+}
+
+static void forget_context(struct bursts *bursts, CUcontext context)
+{
+    for (unsigned i = 0; i < bursts->tracks.count; i++) {
+        struct track *track = &bursts->tracks.all[i];
+        if (track->milestones.context == context) {
+            burst_give_up(bursts, track, CUDA_SUCCESS);
+            track_forget(track);
+        }
+    }
 }
 
 void bursts_resume(struct bursts *bursts)
 {
+    CUcontext contexts[TRACKS_MOST];
     unsigned int version;
-    pthread_mutex_lock(&bursts->mutex);
+    if (!bursts_lock(bursts))
+        return;
+    unsigned count = bursts->is_stopped ? 0 : list_contexts(bursts, contexts);
+    bursts_unlock(bursts);
+    for (unsigned i = 0; i < count; i++)
+        if (driver()->cuCtxGetApiVersion(contexts[i], &version) == CUDA_SUCCESS)
+            contexts[i] = NULL;
+    bursts_lock(bursts);
+    for (unsigned i = 0; i < count; i++)
+        if (contexts[i])
+            forget_context(bursts, contexts[i]);
     bursts->suspended -= bursts->suspended > 0; /* 0 of a device that is newer than the suspension */
-    for (unsigned i = 0; i < bursts->tracks.count && !bursts->is_stopped; i++) {
-        struct track *track = &bursts->tracks.all[i];
-        if (!track->milestones.context ||
-            driver()->cuCtxGetApiVersion(track->milestones.context, &version) == CUDA_SUCCESS)
-            continue;
-        give_up(bursts, track, CUDA_SUCCESS);
-        track_forget(track);
-    }
-    pthread_mutex_unlock(&bursts->mutex);
+    bursts_unlock(bursts);
 }
 
 void bursts_registered(struct bursts *bursts)
 {
     struct burst_terms terms;
     uint64_t now = times_now_nanoseconds();
-    if (!bursts_lock_soon(bursts))
+    if (!bursts_lock(bursts))
         return; /* what comes next writes to the new page */
     burst_words_read(&bursts->words, &terms);
     burst_words_add_blocks(&bursts->words, 0);
     burst_words_count_waiting(&bursts->words, 0, now);
     burst_words_publish(&bursts->words, now);
-    pthread_mutex_unlock(&bursts->mutex);
+    bursts_unlock(bursts);
 }
 
-/* A signal's handler may end the program while its own thread holds the mutex. */
+/* A signal's handler may end the program while its own thread holds the mutex, or is in a driver call. */
 void bursts_stop(struct bursts *bursts)
 {
     const struct timespec pause = {0, STOP_PAUSE_NANOSECONDS};
-    for (int tries = 0; tries < STOP_TRIES; tries++) {
+    bool is_quiet = false;
+    for (int tries = 0; tries < STOP_TRIES && !is_quiet; tries++) {
         if (pthread_mutex_trylock(&bursts->mutex) == 0) {
             bursts->is_stopped = true;
-            pthread_mutex_unlock(&bursts->mutex);
-            return;
+            is_quiet = !are_asking(bursts, NULL) && !are_recording(bursts, NULL);
+            bursts_unlock(bursts);
         }
-        nanosleep(&pause, NULL);
+        if (!is_quiet)
+            nanosleep(&pause, NULL);
     }
 }

@@ -1,7 +1,8 @@
 /* The work of this process on one device, in bursts: what was launched, how long it was on the device, and whether the
  * next burst may begin. Grouping, measuring and the device's words of the hook's page; who waits, and how, is
  * pacing.c's. No state is shared between devices. Its functions are for any thread, between activation_enter and
- * activation_leave.
+ * activation_leave. None waits for the device but the records right before and right behind a launch, which may wait
+ * for room in that launch's stream, as it does: bursts_begin, bursts_end and bursts_close.
  */
 #ifndef ALIQUOT_BURSTS_H
 #define ALIQUOT_BURSTS_H
@@ -39,9 +40,11 @@ struct bursts *bursts_new(int device);
 /* Before the driver's call; `track` is a guess. 0: it may go on, and bursts_end is due where it has a track; otherwise
  * nanoseconds after which to ask again. */
 uint64_t bursts_begin(struct bursts *bursts, struct burst_launch *launch);
-void bursts_end(struct bursts *bursts, struct burst_launch *launch, CUresult result);
 
-/* The same without the mutex, for a launch that leaves its track open. */
+/* After the driver's call. True: its track is open still. */
+bool bursts_end(struct bursts *bursts, struct burst_launch *launch, CUresult result);
+
+/* After the driver's call, in place of bursts_end, for a launch that leaves its track open. */
 void bursts_pass(struct track *track);
 
 /* The track that this thread left open: nothing more goes into it for now. */
@@ -57,14 +60,15 @@ bool bursts_let_on(struct bursts *bursts);
 /* A thread begins, goes on, or ends waiting (1, 0, -1). */
 void bursts_count_waiting(struct bursts *bursts, int change);
 
-/* Before a capture begins, after it was counted: nothing of ours is recorded late from now on. */
-void bursts_close_all(struct bursts *bursts);
+/* Before a capture begins in the stream, after it was counted: nobody asks about a stream from now on, and what was being
+ * recorded in this one is there, if it has room. */
+void bursts_begin_capture(struct bursts *bursts, CUstream stream);
 
-/* A stream was made, or used, that orders itself with the legacy one: there nothing of ours is recorded late. */
+/* A stream was made, or used, that orders itself with the legacy one: there each launch is closed at once. */
 void bursts_note_blocking(struct bursts *bursts);
 
-/* Before the stream ends. */
-void bursts_end_stream(struct bursts *bursts, CUstream stream);
+/* Before the stream ends by `real`. True: a thread that records there calls `real` as soon as it has, and nobody else. */
+bool bursts_end_stream(struct bursts *bursts, CUstream stream, CUresult (*real)(CUstream));
 
 /* Around whatever may end a context: nothing of ours is touched between; then what is gone is forgotten. */
 void bursts_suspend(struct bursts *bursts);
@@ -72,6 +76,9 @@ void bursts_resume(struct bursts *bursts);
 
 /* There is a new page. */
 void bursts_registered(struct bursts *bursts);
+
+/* In the child of a fork: these are the parent's. */
+void bursts_abandon(struct bursts *bursts);
 
 /* At the program's end: nothing of ours is touched from now on. Waits a bounded time. */
 void bursts_stop(struct bursts *bursts);

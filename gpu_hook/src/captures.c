@@ -129,7 +129,7 @@ static void begun(CUresult result, struct capture *capture)
         }                                                                \
         struct capture *capture = describe(stream);                      \
         __atomic_fetch_add(&state.count, 1, __ATOMIC_ACQ_REL);           \
-        pacing_begin_capture();                                          \
+        pacing_begin_capture(stream);                                    \
         CUresult result = driver()->name arguments;                      \
         begun(result, capture);                                          \
         residency_leave();                                               \
@@ -190,9 +190,9 @@ static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
             stream_priority_restore(stream, &priority);
         return result;
     }
-    pacing_end_stream(stream);
+    bool is_left = pacing_end_stream(stream, real);
     struct capture *ended = take(stream, NULL, UINT32_MAX);
-    CUresult result = real(stream);
+    CUresult result = is_left ? CUDA_SUCCESS : real(stream);
     if (result == CUDA_SUCCESS) {
         uncount_all(ended);
     } else {

@@ -3,8 +3,6 @@
 #include "meter.h"
 #include "times.h"
 
-#include <string.h>
-
 /* A float has 24 bits: from a second on its steps are longer than an event's own precision. */
 #define BASE_NANOSECONDS 1000000000ull
 #define PLAY_NANOSECONDS 250000ull
@@ -24,21 +22,60 @@ uint64_t milestones_last_passed(const struct milestones *milestones)
     return milestones->has_last ? milestones->ring[(milestones->first + MILESTONES_MOST - 1) % MILESTONES_MOST].passed_at : 0;
 }
 
-CUresult milestones_record(struct milestones *milestones, const struct timed_work *work, uint64_t now)
+static struct milestone *begin_record(struct milestones *milestones, unsigned number, uint64_t now,
+                                      struct milestone_record *record)
 {
-    struct milestone *milestone = milestone_at(milestones, milestones->first + milestones->count);
-    CUresult result = milestone->event ? CUDA_SUCCESS : driver()->cuEventCreate(&milestone->event, CU_EVENT_DEFAULT);
-    if (result == CUDA_SUCCESS)
-        result = driver()->cuEventRecord(milestone->event, milestones->stream);
-    else
-        milestone->event = NULL;
-    if (result != CUDA_SUCCESS)
-        return result;
+    struct milestone *milestone = milestone_at(milestones, number);
+    *record = (struct milestone_record){
+        .context = milestones->context,
+        .stream = milestones->stream,
+        .event = milestone->event,
+        .place = number % MILESTONES_MOST,
+        .drops = milestones->drops,
+    };
+    milestone->is_recorded = false;
     milestone->recorded_at = now;
+    return milestone;
+}
+
+void milestones_reserve(struct milestones *milestones, const struct timed_work *work, uint64_t now,
+                        struct milestone_record *record)
+{
+    struct milestone *milestone = begin_record(milestones, milestones->first + milestones->count, now, record);
     milestone->work = *work;
     milestone->ended_bursts = 0;
+    milestone->unseen = 0;
     milestones->count++;
-    return CUDA_SUCCESS;
+}
+
+void milestones_move_newest(struct milestones *milestones, const struct timed_work *work, uint64_t now,
+                            struct milestone_record *record)
+{
+    struct milestone *milestone = begin_record(milestones, milestones->first + milestones->count - 1, now, record);
+    milestone->work.function = NULL;
+    milestone->work.expected += work->expected;
+    milestone->work.launches += work->launches;
+    milestone->work.was_unknown += work->was_unknown;
+}
+
+void milestone_record(struct milestone_record *record)
+{
+    record->result = record->event ? CUDA_SUCCESS : driver()->cuEventCreate(&record->event, CU_EVENT_DEFAULT);
+    if (record->result == CUDA_SUCCESS)
+        record->result = driver()->cuEventRecord(record->event, record->stream);
+    else
+        record->event = NULL;
+}
+
+CUresult milestones_commit(struct milestones *milestones, const struct milestone_record *record)
+{
+    struct milestone *milestone = &milestones->ring[record->place];
+    if (milestones->context == record->context && !milestone->event)
+        milestone->event = record->event;
+    if (milestones->drops != record->drops)
+        return CUDA_SUCCESS;
+    milestone->is_recorded = record->result == CUDA_SUCCESS;
+    return record->result;
 }
 
 /* Of device time between two events; false: no time. Drivers since 12.8 know the second name. */
@@ -63,26 +100,42 @@ static uint64_t place(const struct milestone *last, const struct milestone *mile
     return at < latest ? at : latest;
 }
 
-enum milestones_outcome milestones_next(struct milestones *milestones, struct passed_milestone *passed)
+bool milestones_begin_question(const struct milestones *milestones, struct milestone_question *question)
 {
-    if (!milestones->count)
+    const struct milestone *milestone = &milestones->ring[milestones->first % MILESTONES_MOST];
+    const struct milestone *last = &milestones->ring[(milestones->first + MILESTONES_MOST - 1) % MILESTONES_MOST];
+    if (!milestones->count || !milestone->is_recorded)
+        return false;
+    bool has_last = milestones->has_last && (milestone->work.launches != 0 ||
+                                             milestone->recorded_at <= last->passed_at + BASE_NANOSECONDS);
+    *question = (struct milestone_question){
+        .event = milestone->event,
+        .last = has_last ? last->event : NULL,
+        .drops = milestones->drops,
+    };
+    return true;
+}
+
+void milestone_ask(struct milestone_question *question)
+{
+    question->result = driver()->cuEventQuery(question->event);
+    if (question->result != CUDA_SUCCESS)
+        return;
+    question->now = times_now_nanoseconds();
+    question->is_measured = question->last && measure(question->last, question->event, &question->nanoseconds);
+}
+
+enum milestones_outcome milestones_end_question(struct milestones *milestones, const struct milestone_question *question,
+                                                struct passed_milestone *passed)
+{
+    if (milestones->drops != question->drops || question->result == CUDA_ERROR_NOT_READY)
         return MILESTONES_NONE;
-    struct milestone *milestone = milestone_at(milestones, milestones->first);
-    CUresult result = driver()->cuEventQuery(milestone->event);
-    if (result == CUDA_ERROR_NOT_READY)
-        return MILESTONES_NONE;
-    if (result != CUDA_SUCCESS)
+    if (question->result != CUDA_SUCCESS)
         return MILESTONES_BROKEN;
-    uint64_t now = times_now_nanoseconds();
-    const struct milestone *before = milestone_at(milestones, milestones->first + MILESTONES_MOST - 1);
-    const struct milestone *last = milestones->has_last ? before : NULL;
-    bool is_work = milestone->work.launches != 0;
-    if (last && !is_work && milestone->recorded_at > last->passed_at + BASE_NANOSECONDS)
-        last = NULL;
-    uint64_t nanoseconds = 0;
-    bool is_measured = last && measure(last->event, milestone->event, &nanoseconds);
-    milestone->passed_at = place(is_measured ? last : NULL, milestone, nanoseconds, now);
-    *passed = (struct passed_milestone){milestone, nanoseconds, is_measured};
+    struct milestone *milestone = milestone_at(milestones, milestones->first);
+    const struct milestone *last = milestone_at(milestones, milestones->first + MILESTONES_MOST - 1);
+    milestone->passed_at = place(question->is_measured ? last : NULL, milestone, question->nanoseconds, question->now);
+    *passed = (struct passed_milestone){milestone, question->nanoseconds, question->is_measured};
     milestones->first = (milestones->first + 1) % MILESTONES_MOST;
     milestones->count--;
     milestones->has_last = true;
@@ -93,13 +146,19 @@ void milestones_drop(struct milestones *milestones)
 {
     milestones->count = 0;
     milestones->has_last = false;
+    milestones->drops++;
 }
 
-void milestones_end(struct milestones *milestones)
+unsigned milestones_forget(struct milestones *milestones, CUevent events[MILESTONES_MOST])
 {
+    unsigned count = 0;
     milestones_drop(milestones);
-    for (unsigned i = 0; i < MILESTONES_MOST; i++)
+    milestones->context = NULL;
+    milestones->stream = NULL;
+    for (unsigned i = 0; i < MILESTONES_MOST; i++) {
         if (milestones->ring[i].event)
-            driver()->cuEventDestroy_v2(milestones->ring[i].event);
-    memset(milestones->ring, 0, sizeof milestones->ring);
+            events[count++] = milestones->ring[i].event;
+        milestones->ring[i].event = NULL;
+    }
+    return count;
 }

@@ -271,12 +271,14 @@ void pacing_end(struct burst_launch *launch, CUresult result)
 {
     if (!launch->track)
         return;
-    if (launch->closes || result != CUDA_SUCCESS) {
-        bursts_end(launch->bursts, launch, result);
-    } else {
+    bool is_open = true;
+    if (launch->closes || result != CUDA_SUCCESS)
+        is_open = bursts_end(launch->bursts, launch, result);
+    else
+        bursts_pass(launch->track);
+    if (is_open) {
         pacing_open_track = launch->track;
         own.open_bursts = launch->bursts;
-        bursts_pass(launch->track);
     }
 }
 
@@ -312,8 +314,10 @@ void pacing_look(void)
 void pacing_note_stream(unsigned int flags)
 {
     struct bursts *bursts = flags & CU_STREAM_NON_BLOCKING ? NULL : find_bursts();
-    if (bursts)
-        bursts_note_blocking(bursts);
+    if (!bursts)
+        return;
+    pacing_close(); /* while a record in the legacy stream is no barrier yet */
+    bursts_note_blocking(bursts);
 }
 
 #define FOR_EACH_DEVICE(act)                                       \
@@ -323,14 +327,18 @@ void pacing_note_stream(unsigned int flags)
             act;                                                   \
     }
 
-void pacing_begin_capture(void)
+void pacing_begin_capture(CUstream stream)
 {
-    FOR_EACH_DEVICE(bursts_close_all(bursts))
+    pacing_close();
+    FOR_EACH_DEVICE(bursts_begin_capture(bursts, stream))
 }
 
-void pacing_end_stream(CUstream stream)
+bool pacing_end_stream(CUstream stream, CUresult (*real)(CUstream))
 {
-    FOR_EACH_DEVICE(bursts_end_stream(bursts, stream))
+    bool is_left = false;
+    pacing_close();
+    FOR_EACH_DEVICE(is_left |= bursts_end_stream(bursts, stream, real))
+    return is_left;
 }
 
 void pacing_suspend(void)
@@ -356,6 +364,7 @@ void pacing_tick(void)
 /* What the parent's devices hold is not ours to free. */
 void pacing_reset(void)
 {
+    FOR_EACH_DEVICE(bursts_abandon(bursts))
     for (int device = 0; device < DEVICES_MAX; device++)
         state.devices[device] = NULL;
     state.sleeps = state.has_thread = state.has_failed = state.is_over = state.waiting = 0;

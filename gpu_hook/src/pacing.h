@@ -48,9 +48,9 @@ void pacing_forget_context(void);
 /* Called on the session's thread. */
 void pacing_tick(void);
 
-/* See bursts.h; on all devices. */
-void pacing_begin_capture(void);
-void pacing_end_stream(CUstream stream);
+/* See bursts.h; on all devices. What this thread left open is closed first. */
+void pacing_begin_capture(CUstream stream);
+bool pacing_end_stream(CUstream stream, CUresult (*real)(CUstream));
 void pacing_suspend(void);
 void pacing_resume(void);
 void pacing_registered(void);

@@ -2,8 +2,6 @@
 
 #include "threads.h"
 
-#include <string.h>
-
 static bool is_default(CUstream stream)
 {
     return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
@@ -41,14 +39,16 @@ void track_let_go(struct track *track)
 
 void track_forget(struct track *track)
 {
-    memset(&track->milestones, 0, sizeof track->milestones);
+    CUevent gone[MILESTONES_MOST];
+    milestones_forget(&track->milestones, gone);
+    track->ends = NULL;
     track->is_taken = track->has_burst = track->is_open = false;
     track->number++;
 }
 
 static bool is_free(const struct track *track)
 {
-    return !track->is_taken && track_entering(track) == 0;
+    return !track->is_taken && track_entering(track) == 0 && !track->recorder && !track->asker;
 }
 
 /* Of the same context: its events serve again. Otherwise one that has none. Otherwise one whose stream rests longest. */
@@ -61,7 +61,7 @@ static struct track *choose(struct tracks *tracks, CUcontext context)
             return track;
         if (is_free(track) && !found)
             found = track;
-        if (!track_is_busy(track) && !track->has_burst && (!resting || track->launched_at < resting->launched_at))
+        if (!track_is_busy(track) && !track->asker && !track->has_burst && (!resting || track->launched_at < resting->launched_at))
             resting = track;
     }
     if (found || tracks->count == TRACKS_MOST)
@@ -69,26 +69,34 @@ static struct track *choose(struct tracks *tracks, CUcontext context)
     return &tracks->all[tracks->count++];
 }
 
-static void end_events(struct track *track)
+void left_events_end(const struct left_events *left)
 {
     bool is_pushed;
-    if (track->milestones.context && track_enter_context(track->milestones.context, &is_pushed)) {
-        milestones_end(&track->milestones);
-        track_leave_context(is_pushed);
-    }
+    if (!left->count || !track_enter_context(left->context, &is_pushed))
+        return;
+    for (unsigned i = 0; i < left->count; i++)
+        driver()->cuEventDestroy_v2(left->events[i]);
+    track_leave_context(is_pushed);
 }
 
 struct track *tracks_find(struct tracks *tracks, CUstream stream, CUcontext context)
 {
-    unsigned int flags = CU_STREAM_NON_BLOCKING;
     for (unsigned i = 0; i < tracks->count; i++)
         if (track_is_of(&tracks->all[i], stream, context))
             return &tracks->all[i];
+    return NULL;
+}
+
+struct track *tracks_take(struct tracks *tracks, CUstream stream, CUcontext context, unsigned int flags,
+                          struct left_events *left)
+{
     struct track *track = choose(tracks, context);
-    if (!track || (stream != CU_STREAM_LEGACY && driver()->cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS))
+    left->count = 0;
+    if (!track)
         return NULL;
-    if (track->milestones.context != context)
-        end_events(track);
+    left->context = track->milestones.context;
+    if (left->context != context)
+        left->count = milestones_forget(&track->milestones, left->events);
     milestones_drop(&track->milestones);
     track->milestones.context = context;
     track->milestones.stream = stream;

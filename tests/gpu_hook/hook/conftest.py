@@ -248,6 +248,12 @@ def board_files() -> ModuleType:
 
 
 @pytest.fixture
+def paced_kernel() -> Any:
+    """Makes a kernel whose launches the test paces, on a node."""
+    return paced.PacedKernel
+
+
+@pytest.fixture
 def a_paced_kernel(a_node: Node) -> Iterator[Any]:
     """A kernel on two devices, whose launches the test paces."""
     kernel = paced.PacedKernel(a_node)

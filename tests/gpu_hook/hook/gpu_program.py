@@ -20,6 +20,7 @@ from gpu_calls import LIBRARY, SIZE, U64, call  # noqa: F401 - expressions name 
 from gpu_families import *  # noqa: F403 - expressions name its functions
 from gpu_graphs import *  # noqa: F403 - expressions name its functions
 from gpu_pacing import *  # noqa: F403 - expressions name its functions
+from gpu_queues import *  # noqa: F403 - expressions name its functions
 from gpu_sharing import *  # noqa: F403 - expressions name its functions
 
 GIVEN = {os.readlink(f"/proc/self/fd/{number}") for number in range(3)}

@@ -15,9 +15,10 @@ MIB = 1 << 20
 ROUNDS = 40
 
 
-@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+@pytest.mark.parametrize(("sanitizer", "queue"), [("address,undefined", 0), ("thread", 0), ("thread", 3)])
 def test_threads_whose_launches_wait_are_clean(
     sanitizer: str,
+    queue: int,
     build_with: Callable[[str], Any],
     compile_with: Callable[..., Path],
     make_machine: Callable[..., Any],
@@ -27,7 +28,8 @@ def test_threads_whose_launches_wait_are_clean(
     program = compile_with(sanitizer, [HERE / "threads.c"], *libraries, "-lpthread")
     node = make_machine(build, 12 * MIB)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([str(program), str(ROUNDS)], env=node.hooked_env, text=True, **pipes) as process:
+    env = {**node.hooked_env, "ALIQUOT_SOFTGPU_QUEUE": str(queue)}
+    with subprocess.Popen([str(program), str(ROUNDS)], env=env, text=True, **pipes) as process:
         kernel = node.agent.process(process.pid)
         node.agent.write(kernel, 0, AgentPage.ALLOWED, 1 << 62)
         node.agent.write(kernel, 0, AgentPage.ALLOWED_BESIDE, 1 << 62)
