@@ -40,7 +40,8 @@ bool elastic_wants(int device, size_t bytes);
 /* Why an allocation that is not elastic stays: bits of enum aliquot_staying. */
 uint32_t elastic_refusal(int device, size_t bytes);
 
-/* What an allocation or a free would answer now, whatever it is of. */
+/* What an allocation or a free would answer now, whatever it is of: no context, an ended or broken one, a capture that
+ * forbids it. Waits for nothing. */
 CUresult elastic_ask_context(void);
 
 /* What an elastic allocation takes from its device. */

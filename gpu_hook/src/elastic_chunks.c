@@ -1,5 +1,6 @@
 /* The physical side of elastic allocations: what a device offers, and the driver's calls that make, map and release
  * chunks. Keeps no table. */
+#include "captures.h"
 #include "devices.h"
 #include "elastic.h"
 #include "log.h"
@@ -226,10 +227,14 @@ CUresult elastic_unmap_chunks(struct elastic *elastic)
     return result;
 }
 
-/* Frees nothing, and tells what an allocation or a free would meet: no context, a broken one, a strict capture. A driver
- * that takes no address of 0 tells nothing. */
+/* A free of nothing would tell as much, but a driver may wait for the whole device before it looks at the address. It is
+ * asked only where a capture forbids it: there the driver refuses at once, and does to the capture what it does at any
+ * allocation. */
 CUresult elastic_ask_context(void)
 {
-    CUresult result = driver()->cuMemFree_v2(0);
-    return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
+    unsigned int flags;
+    CUresult refusal = captures_forbid_unsafe_calls() ? driver()->cuMemFree_v2(0) : CUDA_SUCCESS;
+    if (refusal != CUDA_SUCCESS && refusal != CUDA_ERROR_INVALID_VALUE)
+        return refusal;
+    return driver()->cuCtxGetFlags(&flags);
 }

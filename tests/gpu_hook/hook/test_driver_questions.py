@@ -1,0 +1,65 @@
+"""What the hook asks the driver beside the program's own calls: nothing that makes a real driver wait, or crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.protocol import ResidencyMode
+
+MIB = 1 << 20
+CAPTURE_FORBIDS = 900
+GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
+STREAM = "globals().update(stream=U64()) or call('cuStreamCreate', ctypes.byref(stream), 1)"
+BEGIN = "call('cuStreamBeginCapture_v2', stream, {mode})"
+END = "call('cuStreamEndCapture', stream, ctypes.byref(ctypes.c_void_p()))"
+IN_MODE = (
+    "(lambda mode: [call('cuThreadExchangeStreamCaptureMode', ctypes.byref(mode)), {work}, "
+    "call('cuThreadExchangeStreamCaptureMode', ctypes.byref(mode))][1])(ctypes.c_int({mode}))"
+)
+
+
+def calls(log: Path, pid: int, function: str) -> int:
+    """How often the process called a function of the software GPU."""
+    ends = f" function={function}"
+    return sum(f"pid={pid} " in line and line.endswith(ends) for line in log.read_text().splitlines())
+
+
+def test_swappable_memory_comes_and_goes_without_a_free_of_nothing(
+    make_kernel: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A driver may wait for all its work at any cuMemFree, whatever the address."""
+    log = tmp_path / "softgpu.log"
+    kernel = make_kernel(held=0, log=log)
+    program = kernel.program
+    pointers = [program(f"alloc({4 * MIB})") for _ in range(3)]
+    assert [code for code, _ in pointers] == [0, 0, 0]
+    assert [program(f"free({pointer})") for _, pointer in pointers] == [0, 0, 0]
+    assert calls(log, program.pid, "cuMemCreate") == 3
+    assert calls(log, program.pid, "cuMemFree_v2") == 0
+
+
+@pytest.mark.parametrize("mode", [ResidencyMode.VMM, ResidencyMode.OFF])
+@pytest.mark.parametrize(
+    ("begun", "own", "elsewhere", "want"),
+    [
+        (GLOBAL, GLOBAL, False, CAPTURE_FORBIDS),
+        (GLOBAL, GLOBAL, True, CAPTURE_FORBIDS),
+        (GLOBAL, THREAD_LOCAL, True, 0),
+        (GLOBAL, RELAXED, False, 0),
+        (THREAD_LOCAL, GLOBAL, False, CAPTURE_FORBIDS),
+        (THREAD_LOCAL, GLOBAL, True, 0),
+        (RELAXED, GLOBAL, False, 0),
+    ],
+)
+def test_a_capture_forbids_swappable_memory_as_it_forbids_plain_memory(
+    mode: ResidencyMode, begun: int, own: int, elsewhere: bool, want: int, make_kernel: Callable[..., Any]
+) -> None:
+    program = make_kernel(held=0, mode=mode).program
+    assert program(STREAM) == 0
+    assert program(BEGIN.format(mode=begun)) == 0
+    work = IN_MODE.format(mode=own, work=f"use() or alloc({4 * MIB})[0]")
+    assert program(f"in_background(lambda: {work})()" if elsewhere else work) == want
+    assert program(END) == (901 if want else 0)  # the call that was forbidden made the capture invalid
