@@ -17,6 +17,7 @@
 #include "resources.h"
 #include "shares.h"
 #include "slots.h"
+#include "strict.h"
 #include "visible.h"
 #include "window_state.h"
 
@@ -84,6 +85,8 @@ static CUresult take_seat(void)
     pools_set_chunk(settings.pool_chunk_bytes);
     contexts_set_footprint(settings.context_bytes);
     resources_set_bytes(settings.resource_bytes);
+    if (settings.is_strict)
+        strict_begin();
     return CUDA_SUCCESS;
 }
 

@@ -107,6 +107,7 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     static const struct number launch = {PREFIX "LAUNCH_NS", "nanoseconds", 5000, 0, 3600000000000ull, 0};
     static const struct number chunk = {PREFIX "POOL_CHUNK", "bytes (2MiB, 32MiB)", MACHINE_LARGE_UNIT, 1, 1ull << 40, 1};
     static const struct number context = {PREFIX "CONTEXT", "bytes (400MiB)", 0, 0, 1ull << 40, 1};
+    static const struct number strict = {PREFIX "STRICT", "a number", 0, 0, 1, 0};
     static const struct number resource = {PREFIX "RESOURCE", "bytes (64KiB)", 0, 0, 1ull << 30, 1};
     uint64_t value;
 
@@ -132,8 +133,10 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     settings->pool_chunk_bytes = (value + MACHINE_LARGE_UNIT - 1) & ~(uint64_t)(MACHINE_LARGE_UNIT - 1);
 
     if (read_number(&context, &settings->context_bytes, problem, problem_bytes) ||
-        read_number(&resource, &settings->resource_bytes, problem, problem_bytes))
+        read_number(&resource, &settings->resource_bytes, problem, problem_bytes) ||
+        read_number(&strict, &value, problem, problem_bytes))
         return -1;
+    settings->is_strict = (uint32_t)value;
 
     const char *state = getenv(PREFIX "STATE");
     int length = state && *state

@@ -11,6 +11,7 @@
 #include "gate.h"
 #include "graph_memory.h"
 #include "green.h"
+#include "green_owners.h"
 #include "interrupts.h"
 #include "launch.h"
 #include "log.h"
@@ -61,6 +62,7 @@ static void leave_in_child(void)
     neighbours_forget();
     stream_priority_reset();
     green_reset();
+    green_owners_reset();
     pthread_mutex_init(&state.mutex, NULL);
     threads_reset();
 }
@@ -88,6 +90,7 @@ static void forget_parent(void)
     captures_reset();
     stream_priority_reset();
     green_reset();
+    green_owners_reset();
     graph_memory_reset();
     contexts_reset();
     gate_reset();

@@ -1,6 +1,7 @@
 #include "burst_state.h"
 
 #include "cancellation.h"
+#include "green_owners.h"
 #include "threads.h"
 #include "times.h"
 
@@ -284,15 +285,13 @@ void bursts_suspend(struct bursts *bursts)
     pthread_mutex_unlock(&bursts->mutex);
 }
 
-void bursts_resume(struct bursts *bursts)
+void bursts_resume(struct bursts *bursts, CUcontext ended)
 {
-    unsigned int version;
     pthread_mutex_lock(&bursts->mutex);
     bursts->suspended -= bursts->suspended > 0; /* 0 of a device that is newer than the suspension */
-    for (unsigned i = 0; i < bursts->tracks.count && !bursts->is_stopped; i++) {
+    for (unsigned i = 0; i < bursts->tracks.count && ended && !bursts->is_stopped; i++) {
         struct track *track = &bursts->tracks.all[i];
-        if (!track->milestones.context ||
-            driver()->cuCtxGetApiVersion(track->milestones.context, &version) == CUDA_SUCCESS)
+        if (track->milestones.context != ended && green_owner(track->milestones.context) != ended)
             continue;
         give_up(bursts, track, CUDA_SUCCESS);
         track_forget(track);

@@ -2,6 +2,7 @@
 
 #include "captures.h"
 #include "charge.h"
+#include "green_owners.h"
 #include "log.h"
 #include "mover.h"
 #include "residency.h"
@@ -170,8 +171,10 @@ static bool mark_dying(const struct allocation *allocation, CUevent done, bool i
     elastic->is_dying = true;
     elastic->charge = *allocation;
     elastic->done = done;
-    if (done)
+    if (done) {
         driver()->cuCtxGetCurrent(&elastic->done_context);
+        elastic->done_context = green_owner(elastic->done_context);
+    }
     if (is_orphan)
         elastic->context = NULL;
     elastic->next = state.dying;

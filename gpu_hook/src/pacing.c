@@ -338,9 +338,9 @@ void pacing_suspend(void)
     FOR_EACH_DEVICE(bursts_suspend(bursts))
 }
 
-void pacing_resume(void)
+void pacing_resume(CUcontext ended)
 {
-    FOR_EACH_DEVICE(bursts_resume(bursts))
+    FOR_EACH_DEVICE(bursts_resume(bursts, ended))
 }
 
 void pacing_registered(void)

@@ -52,7 +52,7 @@ void pacing_tick(void);
 void pacing_begin_capture(void);
 void pacing_end_stream(CUstream stream);
 void pacing_suspend(void);
-void pacing_resume(void);
+void pacing_resume(CUcontext ended);
 void pacing_registered(void);
 
 /* In the child of a fork. */

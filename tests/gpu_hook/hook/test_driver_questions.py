@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import ResidencyMode
+from aliquot.gpu_hook.protocol import HookPage, Pace, ResidencyMode
 
 MIB = 1 << 20
 CAPTURE_FORBIDS = 900
@@ -63,3 +63,58 @@ def test_a_capture_forbids_swappable_memory_as_it_forbids_plain_memory(
     work = IN_MODE.format(mode=own, work=f"use() or alloc({4 * MIB})[0]")
     assert program(f"in_background(lambda: {work})()" if elsewhere else work) == want
     assert program(END) == (901 if want else 0)  # the call that was forbidden made the capture invalid
+
+
+def charged(kernel: Any) -> int:
+    return int(kernel.process.word(0, HookPage.CHARGED))
+
+
+def test_a_context_with_several_uses_ends_with_the_last_one(make_kernel: Callable[..., Any]) -> None:
+    kernel = make_kernel(held=0)
+    code, context = kernel.program("new_context()")
+    assert code == 0
+    assert kernel.program(f"alloc({4 * MIB})")[0] == 0
+    assert kernel.program("attach() or attach()") == 0
+    for _ in range(2):
+        assert kernel.program(f"detach({context})") == 0
+        assert charged(kernel) == 4 * MIB
+    assert kernel.program(f"detach({context})") == 0
+    assert charged(kernel) == 0
+    kernel.swap_out()  # every live context is waited for
+    kernel.swap_in()
+
+
+def test_a_context_that_is_destroyed_ends_whatever_its_uses(make_kernel: Callable[..., Any]) -> None:
+    kernel = make_kernel(held=4 * MIB)
+    _, context = kernel.program("new_context()")
+    assert kernel.program(f"attach() or alloc({4 * MIB})[0]") == 0
+    assert kernel.program(f"end_context({context}) or use()") == 0
+    assert charged(kernel) == 4 * MIB
+    kernel.swap_out()
+    kernel.swap_in()
+
+
+def test_memory_of_a_green_context_is_its_primary_ones(make_kernel: Callable[..., Any]) -> None:
+    kernel = make_kernel(held=0)
+    code, green, context = kernel.program("new_green()")
+    assert code == 0
+    assert kernel.program(f"set_current({context})") == 0
+    pointers = [kernel.program(f"alloc({4 * MIB})") for _ in range(2)]
+    assert [code for code, _ in pointers] == [0, 0]
+    assert kernel.program(f"use() or end_green({green})") == 0
+    assert charged(kernel) == 8 * MIB
+    assert kernel.program(f"free({pointers[0][1]})") == 0
+    assert charged(kernel) == 4 * MIB
+    assert kernel.program("call('cuDevicePrimaryCtxReset_v2', 0)") == 0
+    assert charged(kernel) == 0
+
+
+def test_a_green_context_ends_under_measurement(a_paced_kernel: Any) -> None:
+    kernel = a_paced_kernel
+    kernel.order(Pace.MEASURE)
+    for _ in range(3):
+        code, green, context = kernel.program("new_green()")
+        assert code == 0
+        assert kernel.program(f"set_current({context}) or spins('kernel', 3, 500) or wait()") == 0
+        assert kernel.program(f"use() or end_green({green}) or spins('kernel', 3, 500) or wait()") == 0
+    kernel.occupied()
