@@ -12,6 +12,7 @@
 #include "graph_memory.h"
 #include "green.h"
 #include "green_owners.h"
+#include "guest_thread.h"
 #include "interrupts.h"
 #include "launch.h"
 #include "log.h"
@@ -37,6 +38,7 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -46,7 +48,7 @@ static struct {
     /* 1 in that process. In a page that the kernel wipes at fork, however the child was made, so that no call needs
      * to ask for its pid. NULL: not started, or a kernel before 4.14. */
     uint32_t *is_owner;
-    bool has_fork_handler;
+    bool has_fork_handler, has_exit_handler;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static __thread bool is_inside __attribute__((tls_model("initial-exec")));
@@ -55,6 +57,7 @@ static __thread bool is_inside __attribute__((tls_model("initial-exec")));
  * back when the thread ends, before any cuInit of the child, under a lock that nobody may hold for ever. */
 static void leave_in_child(void)
 {
+    guest_threads_reset();
     session_leave();
     segments_leave();
     page_forget();
@@ -142,6 +145,26 @@ static bool tick(void)
     return launch_tick();
 }
 
+static bool is_ours(void)
+{
+    const uint32_t *is_owner = __atomic_load_n(&state.is_owner, __ATOMIC_ACQUIRE);
+    return is_owner ? *is_owner : __atomic_load_n(&state.owner, __ATOMIC_ACQUIRE) == getpid();
+}
+
+/* Also where the exit comes from within a call of the hook's, by a signal's handler. */
+static void stop_at_exit(void)
+{
+    if (!is_ours())
+        return;
+    guest_threads_stop();
+    interrupts_ring(); /* what waits for those threads need not */
+}
+
+void activation_watch_exit(void)
+{
+    atexit(stop_at_exit);
+}
+
 void activation_begin(void)
 {
     static const struct session_owner owner = {
@@ -169,6 +192,9 @@ void activation_begin(void)
         gate_prepare();
         if (!state.has_fork_handler)
             state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;
+        if (!state.has_exit_handler)
+            activation_watch_exit();
+        state.has_exit_handler = true;
         if (is_ready)
             mark_owner(self);
         else
@@ -183,11 +209,7 @@ void activation_begin(void)
 
 bool activation_enter(void)
 {
-    if (is_inside || !settings()->is_on)
-        return false;
-    const uint32_t *is_owner = __atomic_load_n(&state.is_owner, __ATOMIC_ACQUIRE);
-    bool is_ours = is_owner ? *is_owner : __atomic_load_n(&state.owner, __ATOMIC_ACQUIRE) == getpid();
-    if (!is_ours)
+    if (is_inside || !settings()->is_on || !is_ours())
         return false;
     is_inside = true;
     return true;

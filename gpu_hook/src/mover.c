@@ -1,6 +1,7 @@
 #include "mover.h"
 
 #include "contexts.h"
+#include "guest_thread.h"
 #include "log.h"
 #include "mover_lanes.h"
 #include "page.h"
@@ -91,9 +92,15 @@ static bool enter_lane(struct hand *hand, unsigned lane)
     return true;
 }
 
+/* A copy that would outlast the program's exit comes to its end. */
+static bool may_go_on(struct copy *copy)
+{
+    return fail(copy, guest_threads_are_over() ? -ECANCELED : 0, "the program's exit");
+}
+
 static const struct window *take_window(struct copy *copy)
 {
-    if (__atomic_load_n(&copy->failure, __ATOMIC_ACQUIRE))
+    if (!may_go_on(copy) || __atomic_load_n(&copy->failure, __ATOMIC_ACQUIRE))
         return NULL;
     size_t index = __atomic_fetch_add(&copy->next, 1, __ATOMIC_RELAXED);
     return index < copy->window_count ? &copy->windows[index] : NULL;
@@ -311,7 +318,7 @@ static void fit_events(struct copy *copy)
 
 static bool prepare(struct copy *copy, size_t count, uint64_t bytes)
 {
-    if (!fail(copy, lanes_open(&copy->lanes, copy->pieces, count), "context") ||
+    if (!may_go_on(copy) || !fail(copy, lanes_open(&copy->lanes, copy->pieces, count), "context") ||
         !fail(copy, driver()->cuCtxSetCurrent(copy->lanes.rows[0]->context), "context") || !lay_out(copy, bytes) ||
         !fail(copy, lanes_fill(&copy->lanes, count_streams(), copy->threads * copy->depth), "stream or event"))
         return false;

@@ -75,9 +75,13 @@ static int register_as(uint16_t version)
     pthread_mutex_unlock(&state.mutex);
     union socket_message hello;
     socket_fill_hello(&hello.hello, ALIQUOT_ROLE_PROCESS);
-    hello.hello.device_count = state.owner->describe(hello.hello.devices);
-    hello.hello.residency = version < 3 ? 0 : state.owner->place();
-    int failure = socket_register(descriptor, version, &hello, WELCOME_MILLISECONDS);
+    int failure = ECANCELED;
+    if (guest_threads_enter()) {
+        hello.hello.device_count = state.owner->describe(hello.hello.devices);
+        hello.hello.residency = version < 3 ? 0 : state.owner->place();
+        guest_threads_leave();
+        failure = socket_register(descriptor, version, &hello, WELCOME_MILLISECONDS);
+    }
     pthread_mutex_lock(&state.mutex);
     state.candidate = SOCKET_NONE;
     if (!failure) {
@@ -103,7 +107,10 @@ static bool register_once(void)
         note_failure(failure);
         return false;
     }
-    state.owner->registered();
+    if (guest_threads_enter()) {
+        state.owner->registered();
+        guest_threads_leave();
+    }
     pthread_mutex_lock(&state.mutex);
     __atomic_store_n(&state.has_attempted, true, __ATOMIC_RELEASE);
     interrupts_ring();
@@ -178,6 +185,18 @@ static int receive_one(const struct socket_owned *connection)
     return 0;
 }
 
+/* What came by the socket or the pipe, and every so often what changes by itself. Returns 0, or an errno. */
+static int attend(const struct socket_owned *connection, bool has_message, bool is_due, bool *is_active)
+{
+    if (!guest_threads_enter())
+        return ECANCELED;
+    int failure = has_message ? receive_one(connection) : 0;
+    if (!failure && is_due)
+        *is_active = state.owner->tick();
+    guest_threads_leave();
+    return failure;
+}
+
 /* Returns when the connection is of no more use. */
 static int serve(const struct socket_owned *connection)
 {
@@ -192,11 +211,9 @@ static int serve(const struct socket_owned *connection)
         if (!socket_is_ours(connection))
             return EBADF;
         bool is_woken = ready > 0 && (wanted[1].revents & POLLIN) && wake_pipe_drain(&wake);
-        int failure = ready > 0 && wanted[0].revents ? receive_one(connection) : 0;
+        int failure = attend(connection, ready > 0 && wanted[0].revents, is_woken || ready == 0, &is_active);
         if (failure)
             return failure;
-        if (is_woken || ready == 0)
-            is_active = state.owner->tick();
     }
 }
 
@@ -211,7 +228,7 @@ static void *run(void *unused)
 {
     int backoff = FIRST_BACKOFF_MILLISECONDS;
     prctl(PR_SET_NAME, "aliquot-hook");
-    for (;;) {
+    while (!guest_threads_are_over()) {
         if (!register_once()) {
             pause_before_retry(backoff);
             backoff = backoff * 2 < LAST_BACKOFF_MILLISECONDS ? backoff * 2 : LAST_BACKOFF_MILLISECONDS;
@@ -220,6 +237,8 @@ static void *run(void *unused)
         backoff = FIRST_BACKOFF_MILLISECONDS;
         struct socket_owned connection = state.connection;
         int failure = serve(&connection);
+        if (guest_threads_are_over())
+            break; /* registered to the last: the process has its memory still */
         pthread_mutex_lock(&state.mutex);
         state.connection = SOCKET_NONE;
         interrupts_ring();
@@ -306,7 +325,7 @@ int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait
         times_after(was_registered ? AWAY_MILLISECONDS : state.has_waited ? 0 : FIRST_REQUEST_MILLISECONDS);
     waiter.next = state.waiters;
     state.waiters = &waiter;
-    while (state.is_running && !waiter.is_answered && !is_late && !is_given_up) {
+    while (state.is_running && !waiter.is_answered && !is_late && !is_given_up && !guest_threads_are_over()) {
         /* A new connection knows nothing of a request that was sent on the old one. */
         bool is_connected = state.connection.descriptor >= 0;
         if (waiter.asked_on && (!is_connected || waiter.asked_on != state.connections))

@@ -32,3 +32,19 @@ def test_strict_forgives_what_is_not_named(make_machine: Any) -> None:
     """CUDA answers for a current context that has ended, and for NULL."""
     code = "start(); check(cuda.cuCtxDestroy_v2(vp()) - 201); check(cuda.cuCtxSetCurrent(vp())); say('on')"
     assert make_machine().run(code, ALIQUOT_SOFTGPU_STRICT="1") == "on"
+
+
+EXIT_BESIDE_CALLS = """
+import threading
+start()
+def call():
+    while True:
+        cuda.cuCtxGetCurrent(ctypes.byref(vp()))
+threading.Thread(target=call, daemon=True).start()
+ctypes.CDLL(None).exit(0)  # not Python's, which would stop the thread first
+"""
+
+
+def test_a_call_beside_the_teardown_is_harmless_or_with_strict_the_end(make_machine: Any) -> None:
+    make_machine().run(EXIT_BESIDE_CALLS)
+    make_machine().run(EXIT_BESIDE_CALLS, want_code=-signal.SIGABRT, ALIQUOT_SOFTGPU_STRICT="1")
