@@ -126,7 +126,23 @@ static void mark_owner(pid_t self)
     __atomic_store_n(&state.owner, self, __ATOMIC_RELEASE);
 }
 
-static void tell_registered(void)
+/* What the session's thread does that may ask the driver; nothing any more when the program exits. */
+#define WITH_DRIVER(work)           \
+    do {                            \
+        if (guest_threads_enter()) { \
+            work;                   \
+            guest_threads_leave();  \
+        }                           \
+    } while (0)
+
+static uint32_t describe(struct aliquot_hello_device devices[ALIQUOT_HELLO_ENTRIES])
+{
+    uint32_t count = 0;
+    WITH_DRIVER(count = quota_describe(devices));
+    return count;
+}
+
+static void show_registered(void)
 {
     quota_registered();
     residency_registered();
@@ -137,12 +153,39 @@ static void tell_registered(void)
     pacing_registered();
 }
 
-static bool tick(void)
+static void tell_registered(void)
+{
+    WITH_DRIVER(show_registered());
+}
+
+static void take_grant(uint32_t device, uint64_t bytes)
+{
+    WITH_DRIVER(quota_granted(device, bytes));
+}
+
+static void answer_recall(const struct aliquot_credit *recall)
+{
+    WITH_DRIVER(quota_recalled(recall));
+}
+
+static void take_order(const struct aliquot_swap *order)
+{
+    WITH_DRIVER(moves_ordered(order));
+}
+
+static bool tick_all(void)
 {
     residency_tick();
     moves_tick();
     pacing_tick();
     return launch_tick();
+}
+
+static bool tick(void)
+{
+    bool is_due = false;
+    WITH_DRIVER(is_due = tick_all());
+    return is_due;
 }
 
 static bool is_ours(void)
@@ -168,14 +211,14 @@ void activation_watch_exit(void)
 void activation_begin(void)
 {
     static const struct session_owner owner = {
-        .describe = quota_describe,
+        .describe = describe,
         .place = moves_place,
         .registered = tell_registered,
         .lost = gate_lose_agent,
-        .granted = quota_granted,
-        .recalled = quota_recalled,
+        .granted = take_grant,
+        .recalled = answer_recall,
         .segment = moves_segment,
-        .swap = moves_ordered,
+        .swap = take_order,
         .board = board_notices_handle,
         .tick = tick,
     };

@@ -75,13 +75,9 @@ static int register_as(uint16_t version)
     pthread_mutex_unlock(&state.mutex);
     union socket_message hello;
     socket_fill_hello(&hello.hello, ALIQUOT_ROLE_PROCESS);
-    int failure = ECANCELED;
-    if (guest_threads_enter()) {
-        hello.hello.device_count = state.owner->describe(hello.hello.devices);
-        hello.hello.residency = version < 3 ? 0 : state.owner->place();
-        guest_threads_leave();
-        failure = socket_register(descriptor, version, &hello, WELCOME_MILLISECONDS);
-    }
+    hello.hello.device_count = state.owner->describe(hello.hello.devices);
+    hello.hello.residency = version < 3 ? 0 : state.owner->place();
+    int failure = socket_register(descriptor, version, &hello, WELCOME_MILLISECONDS);
     pthread_mutex_lock(&state.mutex);
     state.candidate = SOCKET_NONE;
     if (!failure) {
@@ -107,10 +103,7 @@ static bool register_once(void)
         note_failure(failure);
         return false;
     }
-    if (guest_threads_enter()) {
-        state.owner->registered();
-        guest_threads_leave();
-    }
+    state.owner->registered();
     pthread_mutex_lock(&state.mutex);
     __atomic_store_n(&state.has_attempted, true, __ATOMIC_RELEASE);
     interrupts_ring();
@@ -185,18 +178,6 @@ static int receive_one(const struct socket_owned *connection)
     return 0;
 }
 
-/* What came by the socket or the pipe, and every so often what changes by itself. Returns 0, or an errno. */
-static int attend(const struct socket_owned *connection, bool has_message, bool is_due, bool *is_active)
-{
-    if (!guest_threads_enter())
-        return ECANCELED;
-    int failure = has_message ? receive_one(connection) : 0;
-    if (!failure && is_due)
-        *is_active = state.owner->tick();
-    guest_threads_leave();
-    return failure;
-}
-
 /* Returns when the connection is of no more use. */
 static int serve(const struct socket_owned *connection)
 {
@@ -211,9 +192,11 @@ static int serve(const struct socket_owned *connection)
         if (!socket_is_ours(connection))
             return EBADF;
         bool is_woken = ready > 0 && (wanted[1].revents & POLLIN) && wake_pipe_drain(&wake);
-        int failure = attend(connection, ready > 0 && wanted[0].revents, is_woken || ready == 0, &is_active);
+        int failure = ready > 0 && wanted[0].revents ? receive_one(connection) : 0;
         if (failure)
             return failure;
+        if (is_woken || ready == 0)
+            is_active = state.owner->tick();
     }
 }
 
