@@ -70,6 +70,7 @@ static CUresult end_change(bool acts, CUresult result)
     if (acts) {
         pthread_mutex_unlock(&state.lifecycle);
         elastic_sweep();
+        elastic_prepare_moves();
         residency_leave();
         activation_leave();
     }
@@ -92,8 +93,7 @@ static bool begin_end(void)
     }
 }
 
-/* `ended`: the context that ended by this call; NULL: none. Nobody asks the driver about it: it may crash at a handle that
- * it has freed, or have given it to another context. */
+/* `ended`: by this call; NULL: none. The driver is asked about none that has: it may crash, or mean another context. */
 static CUresult end_end(bool acts, CUresult result, CUcontext ended)
 {
     if (acts) {

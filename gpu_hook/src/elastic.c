@@ -2,6 +2,7 @@
 
 #include "captures.h"
 #include "charge.h"
+#include "devices.h"
 #include "green_owners.h"
 #include "log.h"
 #include "mover.h"
@@ -311,4 +312,11 @@ bool elastic_set_syncs(CUdeviceptr address, bool syncs)
         found->syncs = syncs;
     pthread_mutex_unlock(&state.mutex);
     return is_known;
+}
+
+void elastic_prepare_moves(void)
+{
+    for (int device = 0; elastic_is_used() && device < devices_count(); device++)
+        if (residency_describe() == ALIQUOT_RESIDENT && staying_bytes(device, STAYING_NOT))
+            mover_prepare(device);
 }

@@ -67,6 +67,10 @@ void elastic_sweep(void);
 void elastic_forget_context(CUcontext context); /* it has ended: what is freed and waits for it need not */
 bool elastic_has_dying(void); /* one load */
 
+/* A context began or ended: what the copy of memory needs that outlives its contexts is made in another one, before the
+ * device is full again. By a thread whose call is marked. */
+void elastic_prepare_moves(void);
+
 /* Whether any exists: one load, for questions about pointers. */
 bool elastic_is_used(void);
 

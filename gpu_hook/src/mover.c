@@ -360,24 +360,34 @@ int mover_copy(const struct piece *pieces, size_t count, enum mover_direction di
     return copy.failure;
 }
 
-CUresult mover_prepare(int device)
+/* With the context current. */
+static CUresult prepare_in(CUcontext context, int device)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* other threads' captures do not mind */
-    CUcontext before = NULL;
-    if (device < 0 || device >= (int)ALIQUOT_MAX_DEVICES || lanes_are_prepared(device))
-        return CUDA_SUCCESS;
-    contexts_hold();
-    bool has_before = driver()->cuCtxGetCurrent(&before) == CUDA_SUCCESS;
     bool has_mode = driver()->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    CUresult result = lanes_prepare(device, count_streams(), count_threads() * DEPTH_MAX);
-    if (result == CUDA_SUCCESS && lanes_are_prepared(device)) {
+    CUresult result = lanes_prepare(device, context, count_streams(), count_threads() * DEPTH_MAX);
+    if (result == CUDA_SUCCESS) {
         uint64_t most = largest_ring();
         ring_take(most < FIRST_RING_BYTES ? most : FIRST_RING_BYTES, 2 * LEAST_SLOT_BYTES);
     }
     if (has_mode)
         driver()->cuThreadExchangeStreamCaptureMode(&mode);
-    if (has_before)
-        driver()->cuCtxSetCurrent(before);
+    return result;
+}
+
+/* The context is pushed, for the one that is current may have ended, and could not be set again. */
+CUresult mover_prepare(int device)
+{
+    CUresult result = CUDA_SUCCESS;
+    CUcontext popped;
+    if (device < 0 || device >= (int)ALIQUOT_MAX_DEVICES || lanes_are_prepared(device))
+        return CUDA_SUCCESS;
+    contexts_hold();
+    CUcontext context = contexts_find(device);
+    if (context && driver()->cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
+        result = prepare_in(context, device);
+        driver()->cuCtxPopCurrent_v2(&popped);
+    }
     contexts_release();
     if (result != CUDA_SUCCESS)
         LOG("event=no_lane device=%d code=%d", device, (int)result);
