@@ -118,3 +118,22 @@ def test_a_green_context_ends_under_measurement(a_paced_kernel: Any) -> None:
         assert kernel.program(f"set_current({context}) or spins('kernel', 3, 500) or wait()") == 0
         assert kernel.program(f"use() or end_green({green}) or spins('kernel', 3, 500) or wait()") == 0
     kernel.occupied()
+
+
+def test_a_pool_that_keeps_its_memory_is_not_asked_about_at_each_synchronization(
+    make_kernel: Callable[..., Any], tmp_path: Path
+) -> None:
+    """RMM and PyTorch's cudaMallocAsync set a threshold without end; what a pool may release is refunded at once."""
+    log = tmp_path / "softgpu.log"
+    kernel = make_kernel(held=0, log=log)
+    program = kernel.program
+    assert program("keep(default_pool(0), (1 << 64) - 1)") == 0
+    code, pointer = program(f"alloc_async({8 * MIB})")
+    assert code == 0
+    assert program(f"free_async({pointer})") == 0
+    asked = calls(log, program.pid, "cuMemPoolGetAttribute")
+    assert program("[synchronize('cuStreamSynchronize') for _ in range(20)]") == [0] * 20
+    assert calls(log, program.pid, "cuMemPoolGetAttribute") == asked
+    assert charged(kernel) == 8 * MIB
+    assert program("keep(default_pool(0), 0) or synchronize('cuStreamSynchronize')") == 0
+    assert charged(kernel) == 0
