@@ -1,5 +1,6 @@
 #include "context_list.h"
 
+#include "devices.h"
 #include "log.h"
 
 #include <stdlib.h>
@@ -23,6 +24,7 @@ void context_list_remove(CUcontext context)
 void context_list_add(CUcontext context, CUdevice device)
 {
     context_list_remove(context); /* of one that ended behind our back */
+    devices_use(device);
     if (state.count == state.capacity) {
         size_t capacity = state.capacity ? 2 * state.capacity : 8;
         struct live_context *larger = realloc(state.list, capacity * sizeof *larger);

@@ -70,7 +70,7 @@ static CUresult end_change(bool acts, CUresult result)
     if (acts) {
         pthread_mutex_unlock(&state.lifecycle);
         elastic_sweep();
-        elastic_prepare_moves();
+        elastic_contexts_changed();
         residency_leave();
         activation_leave();
     }

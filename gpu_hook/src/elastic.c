@@ -101,6 +101,7 @@ CUresult elastic_allocate(int device, CUcontext context, size_t bytes, CUdevicep
     pthread_mutex_lock(&state.mutex);
     elastic->id = IDENTITIES | ++state.last_identity;
     spans_add(&state.table, &elastic->span);
+    elastic_open_to_used(elastic); /* a context may have begun since it was mapped, and not found it here */
     __atomic_fetch_add(&state.count, 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&state.mutex);
     return CUDA_SUCCESS;
@@ -314,9 +315,17 @@ bool elastic_set_syncs(CUdeviceptr address, bool syncs)
     return is_known;
 }
 
-void elastic_prepare_moves(void)
+void elastic_contexts_changed(void)
 {
-    for (int device = 0; elastic_is_used() && device < devices_count(); device++)
-        if (residency_describe() == ALIQUOT_RESIDENT && staying_bytes(device, STAYING_NOT))
+    if (!elastic_is_used() || residency_describe() != ALIQUOT_RESIDENT) /* what is out is opened when it is back */
+        return;
+    pthread_mutex_lock(&state.mutex);
+    for (struct elastic *each = spans_from(&state.table, 0); each;
+         each = spans_from(&state.table, span_end(&each->span)))
+        if (each->is_mapped)
+            elastic_open_to_used(each);
+    pthread_mutex_unlock(&state.mutex);
+    for (int device = 0; device < devices_count(); device++)
+        if (staying_bytes(device, STAYING_NOT))
             mover_prepare(device);
 }

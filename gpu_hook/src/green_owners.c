@@ -3,6 +3,7 @@
 #include "activation.h"
 #include "contexts.h"
 #include "devices.h"
+#include "elastic.h"
 #include "log.h"
 #include "residency.h"
 
@@ -44,6 +45,7 @@ static CUcontext find_primary(CUcontext context)
     if (driver()->cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
         return NULL;
     int device = devices_current();
+    devices_use(device);
     driver()->cuCtxPopCurrent_v2(&popped);
     if (device >= 0 && driver()->cuDevicePrimaryCtxRetain(&primary, device) == CUDA_SUCCESS)
         driver()->cuDevicePrimaryCtxRelease_v2(device); /* the green context is a use of it, too */
@@ -84,6 +86,7 @@ CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
         if (result == CUDA_SUCCESS)
             remember(green, *context);
         contexts_release();
+        elastic_contexts_changed();
         residency_leave();
     }
     activation_leave();

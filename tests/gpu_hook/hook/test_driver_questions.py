@@ -137,3 +137,28 @@ def test_a_pool_that_keeps_its_memory_is_not_asked_about_at_each_synchronization
     assert charged(kernel) == 8 * MIB
     assert program("keep(default_pool(0), 0) or synchronize('cuStreamSynchronize')") == 0
     assert charged(kernel) == 0
+
+
+ACCESS = (
+    "(lambda found: [ctypes.CDLL(os.environ['ALIQUOT_REAL_CUDA']).cuMemGetAccess(ctypes.byref(found), "
+    "(ctypes.c_int * 2)(1, {device}), U64({pointer})), found.value])(ctypes.c_ulonglong())"
+)
+
+
+def test_memory_is_opened_to_a_device_when_the_program_uses_that(make_node: Callable[..., Any]) -> None:
+    """On a machine with eight devices every mapping would cost eight times as much."""
+    node = make_node(devices=3, memory="64MiB")
+    outsider = node.outsider()
+    outsider("init()")
+    node.agent.residency_mode = ResidencyMode.VMM
+    node.grant(*((outsider(f"uuid({device})"), 64 * MIB) for device in range(3)))
+    program = node.program()
+    assert program("begin()") == 0
+    code, pointer = program(f"alloc({4 * MIB})")
+    assert code == 0
+    reaches = [ACCESS.format(device=device, pointer=pointer) for device in range(3)]
+    assert [program(one)[1] for one in reaches] == [3, 0, 0]
+    assert program("use(1)") == 0
+    assert [program(one)[1] for one in reaches] == [3, 3, 0]
+    assert program("new_context(2)")[0] == 0
+    assert [program(one)[1] for one in reaches] == [3, 3, 3]
