@@ -20,6 +20,7 @@
 #include "ring.h"
 #include "sparse.h"
 #include "stream_priority.h"
+#include "threads.h"
 #include "vmm.h"
 
 #include <pthread.h>
@@ -93,16 +94,6 @@ static bool begin_end(void)
     }
 }
 
-/* `ended`: by this call; NULL: none. The driver is asked about none that has: it may crash, or mean another context. */
-static CUresult end_end(bool acts, CUresult result, CUcontext ended)
-{
-    if (acts) {
-        pacing_resume(ended);
-        green_owners_forget_primary(ended);
-    }
-    return end_change(acts, result);
-}
-
 struct ended {
     CUcontext context;
     int device; /* whose primary context it was, so that green contexts' memory went too; else -1 */
@@ -164,6 +155,18 @@ static void refund_context(CUcontext context, int device)
     }
 }
 
+/* `ended`: by this call; NULL: none. The driver is asked about none that has: it may crash, or mean another context. */
+static CUresult end_end(bool acts, CUresult result, CUcontext ended, int device)
+{
+    if (acts && ended)
+        refund_context(ended, device);
+    if (acts) {
+        pacing_resume(ended);
+        green_owners_forget_primary(ended);
+    }
+    return end_change(acts, result);
+}
+
 /* After the thread got a current context: what could not be asked before can be now. */
 static CUresult now_current(CUresult result)
 {
@@ -221,10 +224,7 @@ static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
 {
     bool acts = begin_end();
     CUresult result = real(context);
-    bool has_ended = acts && result == CUDA_SUCCESS;
-    if (has_ended)
-        refund_context(context, -1);
-    return end_end(acts, result, has_ended ? context : NULL);
+    return end_end(acts, result, acts && result == CUDA_SUCCESS ? context : NULL, -1);
 }
 
 CUresult cuCtxDestroy(CUcontext context)
@@ -252,9 +252,7 @@ CUresult cuCtxDetach(CUcontext context)
     bool acts = begin_end();
     CUresult result = driver()->cuCtxDetach(context);
     bool has_ended = acts && result == CUDA_SUCCESS && context_list_detach(context);
-    if (has_ended)
-        refund_context(context, -1);
-    return end_end(acts, result, has_ended ? context : NULL);
+    return end_end(acts, result, has_ended ? context : NULL, -1);
 }
 
 CUresult cuCtxSetCurrent(CUcontext context)
@@ -312,6 +310,7 @@ static CUcontext find_primary(CUdevice device)
 
 void contexts_hold(void)
 {
+    threads_check_marked("contexts_hold");
     pthread_mutex_lock(&state.lifecycle);
 }
 
@@ -357,9 +356,7 @@ static CUresult end_primary(CUdevice device, bool is_reset, CUresult (*real)(CUd
     CUcontext context = acts ? find_primary(device) : NULL;
     CUresult result = real(device);
     bool has_ended = context && result == CUDA_SUCCESS && !is_primary_active(device);
-    if (has_ended)
-        refund_context(context, device);
-    return end_end(acts, result, has_ended ? context : NULL);
+    return end_end(acts, result, has_ended ? context : NULL, device);
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
@@ -396,5 +393,5 @@ CUresult cuGreenCtxDestroy(CUgreenCtx context)
             ended = primaries[device];
             refund_context(ended, device);
         }
-    return end_end(acts, result, ended);
+    return end_end(acts, result, ended, -1); /* a second refund finds nothing */
 }

@@ -2,6 +2,7 @@
 
 #include "cancellation.h"
 #include "guest_thread.h"
+#include "log.h"
 #include "times.h"
 
 #include <limits.h>
@@ -121,6 +122,8 @@ enum drain_outcome drain_contexts(const struct live_context *contexts, size_t co
     bool is_over = await_word(&wait->is_over, 1, deadline);
     if (is_over)
         *failed = wait->failed;
+    else
+        LOG("event=drain_outlasts contexts=%zu note=\"the wait goes on: a context's end waits for it\"", count);
     __atomic_store_n(&wait->is_abandoned, 1, __ATOMIC_RELEASE);
     let_go(wait);
     return !is_over ? DRAIN_LATE : *failed != CUDA_SUCCESS ? DRAIN_LOST : DRAIN_DONE;

@@ -137,6 +137,8 @@ class Node:
         for program in self._programs:
             program.close()
         self.agent.stop()
+        log = self.log.read_text() if self.log.exists() else ""
+        assert "event=not_marked" not in log, "a thread of the program waits for a move unmarked"
 
     def _start(self, env: dict[str, str]) -> Program:
         program = Program(env)

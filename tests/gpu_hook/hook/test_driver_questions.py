@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import HookPage, Pace, ResidencyMode
+from aliquot.gpu_hook.protocol import HookPage, MoveOutcome, Pace, ResidencyMode
 
 MIB = 1 << 20
 CAPTURE_FORBIDS = 900
@@ -162,3 +162,13 @@ def test_memory_is_opened_to_a_device_when_the_program_uses_that(make_node: Call
     assert [program(one)[1] for one in reaches] == [3, 3, 0]
     assert program("new_context(2)")[0] == 0
     assert [program(one)[1] for one in reaches] == [3, 3, 3]
+
+
+def test_a_wait_for_a_device_that_outlasts_its_order_is_written_down_once(make_kernel: Callable[..., Any]) -> None:
+    kernel = make_kernel(held=4 * MIB)
+    orders = kernel.new_orders(drain_milliseconds=10)
+    assert kernel.program("spin(1000, waits=False)") == 0
+    assert orders.swap_out().outcome is MoveOutcome.BUSY
+    assert orders.swap_out().outcome is MoveOutcome.BUSY  # the same wait, still
+    assert kernel.program("call('cuCtxSynchronize')") == 0
+    assert kernel.node.log.read_text().count("event=drain_outlasts contexts=1") == 1
