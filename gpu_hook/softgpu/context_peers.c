@@ -34,8 +34,8 @@ static CUresult check(CUcontext handle, struct context **context)
     CUresult result = context_current(context);
     if (result)
         return result;
-    return handles_has(HANDLE_CONTEXT, handle) && (struct context *)handle != *context ? CUDA_SUCCESS
-                                                                                       : CUDA_ERROR_INVALID_CONTEXT;
+    struct context *peer = (struct context *)handle;
+    return context_is_live(peer) && peer != *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult impl_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)

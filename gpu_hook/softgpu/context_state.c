@@ -24,7 +24,7 @@ CUresult impl_cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
     struct context *context = ctx ? (struct context *)ctx : context_current_or_null();
     if (device == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!handles_has(HANDLE_CONTEXT, context))
+    if (ctx ? !context_is_live(context) : !handles_has(HANDLE_CONTEXT, context))
         return CUDA_ERROR_INVALID_CONTEXT;
     *device = context->device;
     return CUDA_SUCCESS;

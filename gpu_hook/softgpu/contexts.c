@@ -16,6 +16,7 @@
 #include "resources.h"
 #include "slots.h"
 #include "streams.h"
+#include "strict.h"
 #include "textures.h"
 #include "window.h"
 
@@ -113,9 +114,17 @@ static CUresult check_health(struct context *context)
     return driver_is_lost(context->device) ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
 }
 
+int context_is_live(const struct context *context)
+{
+    int is_live = handles_has(HANDLE_CONTEXT, context);
+    if (!is_live)
+        strict_on_dead_context(context);
+    return is_live;
+}
+
 CUresult context_check(struct context *context)
 {
-    if (!handles_has(HANDLE_CONTEXT, context))
+    if (!context_is_live(context))
         return CUDA_ERROR_INVALID_CONTEXT;
     if (context->behind && atomic_load_explicit(&context->behind->is_closed, memory_order_acquire))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -292,7 +301,7 @@ CUresult impl_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams
 CUresult impl_cuCtxDestroy_v2(CUcontext ctx)
 {
     struct context *context = (struct context *)ctx;
-    if (!handles_has(HANDLE_CONTEXT, context) || context->is_primary || !handles_remove(HANDLE_CONTEXT, context))
+    if (!context_is_live(context) || context->is_primary || !handles_remove(HANDLE_CONTEXT, context))
         return CUDA_ERROR_INVALID_CONTEXT;
     if (context_current_or_null() == context)
         stack.depth--;
@@ -315,7 +324,7 @@ CUresult impl_cuCtxAttach(CUcontext *pctx, unsigned int flags)
 CUresult impl_cuCtxDetach(CUcontext ctx)
 {
     struct context *context = (struct context *)ctx;
-    if (!handles_has(HANDLE_CONTEXT, context) || context_current_or_null() != context)
+    if (!context_is_live(context) || context_current_or_null() != context)
         return CUDA_ERROR_INVALID_CONTEXT;
     unsigned attachments = atomic_load(&context->attachments);
     while (attachments)
@@ -326,7 +335,7 @@ CUresult impl_cuCtxDetach(CUcontext ctx)
 
 CUresult impl_cuCtxPushCurrent_v2(CUcontext ctx)
 {
-    return handles_has(HANDLE_CONTEXT, ctx) ? push((struct context *)ctx) : CUDA_ERROR_INVALID_CONTEXT;
+    return context_is_live((struct context *)ctx) ? push((struct context *)ctx) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult impl_cuCtxPopCurrent_v2(CUcontext *pctx)
@@ -341,7 +350,7 @@ CUresult impl_cuCtxPopCurrent_v2(CUcontext *pctx)
 
 CUresult impl_cuCtxSetCurrent(CUcontext ctx)
 {
-    if (ctx && !handles_has(HANDLE_CONTEXT, ctx))
+    if (ctx && !context_is_live((struct context *)ctx))
         return CUDA_ERROR_INVALID_CONTEXT;
     if (ctx == NULL) {
         stack.depth -= stack.depth > 0;

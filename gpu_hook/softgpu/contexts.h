@@ -36,6 +36,8 @@ CUresult context_current(struct context **context);
 struct context *context_current_or_null(void);
 /* As context_current, for a context that came as an argument. */
 CUresult context_check(struct context *context);
+/* Whether the handle is that of a context that has not ended. */
+int context_is_live(const struct context *context);
 void context_fail(struct context *context, CUresult error);
 /* A new context of a device; frees with context_close. */
 CUresult context_open(CUdevice device, unsigned flags, int is_primary, struct context **context);

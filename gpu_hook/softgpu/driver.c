@@ -18,6 +18,7 @@
 #include "shares.h"
 #include "slots.h"
 #include "streams.h"
+#include "strict.h"
 #include "visible.h"
 #include "window_state.h"
 
@@ -86,6 +87,8 @@ static CUresult take_seat(void)
     contexts_set_footprint(settings.context_bytes);
     resources_set_bytes(settings.resource_bytes);
     streams_set_queue(settings.queue_works);
+    if (settings.is_strict)
+        strict_begin();
     return CUDA_SUCCESS;
 }
 

@@ -13,6 +13,7 @@
 
 #include "log.h"
 #include "settings.h"
+#include "strict.h"
 
 #define FAULTS_MAX 64
 #define THREAD_NAME 16 /* of the kernel's */
@@ -178,6 +179,8 @@ CUresult enter_slow(int index)
     int watch = atomic_load_explicit(&enter_watch, memory_order_acquire);
     if (watch & WATCH_LOG)
         log_line("event=call function=%s", enter_points[index].name);
+    if (watch & WATCH_TORN_DOWN)
+        return strict_after_teardown(enter_points[index].name);
     int fault = injected(index, watch);
     if (fault)
         return (CUresult)fault;

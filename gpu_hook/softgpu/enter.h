@@ -12,6 +12,7 @@ enum enter_watch {
     WATCH_BEFORE_INIT = 1, /* calls are refused, and the environment may not have been read */
     WATCH_LOG = 2,
     WATCH_FAULTS = 4,
+    WATCH_TORN_DOWN = 16, /* the process exits (strict.h) */
     WATCH_FORKED = 8, /* as with CUDA, a child of an initialised process cannot use the driver */
 };
 

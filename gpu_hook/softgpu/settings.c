@@ -115,6 +115,7 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     static const struct number link = {PREFIX "LINK_GBPS", "GB/s", 25, 1, 10000, 0};
     static const struct number launch = {PREFIX "LAUNCH_NS", "nanoseconds", 5000, 0, 3600000000000ull, 0};
     static const struct number chunk = {PREFIX "POOL_CHUNK", "bytes (2MiB, 32MiB)", MACHINE_LARGE_UNIT, 1, 1ull << 40, 1};
+    static const struct number strict = {PREFIX "STRICT", "a number", 0, 0, 1, 0};
     static const struct number resource = {PREFIX "RESOURCE", "bytes (64KiB)", 0, 0, 1ull << 30, 1};
     static const struct number queue = {PREFIX "QUEUE", "a number of works", 0, 0, 1u << 20, 0};
     uint64_t value;
@@ -145,6 +146,9 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
         read_number(&queue, &value, problem, problem_bytes))
         return -1;
     settings->queue_works = (uint32_t)value;
+    if (read_number(&strict, &value, problem, problem_bytes))
+        return -1;
+    settings->is_strict = (uint32_t)value;
 
     const char *state = getenv(PREFIX "STATE");
     int length = state && *state

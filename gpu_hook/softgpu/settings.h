@@ -22,6 +22,7 @@ struct settings {
     uint64_t context_bytes; /* that each context takes of its device */
     uint64_t resource_bytes; /* that each stream, event and registration takes of its device */
     uint32_t queue_works; /* that one stream may have outstanding before calls into it wait; 0: any number */
+    uint32_t is_strict; /* ends the process where a real driver is free to crash */
     const char *faults;
     const char *log;
     const char *cgroup; /* NULL: the process's own */

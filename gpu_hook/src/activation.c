@@ -11,6 +11,8 @@
 #include "gate.h"
 #include "graph_memory.h"
 #include "green.h"
+#include "green_owners.h"
+#include "guest_thread.h"
 #include "interrupts.h"
 #include "launch.h"
 #include "log.h"
@@ -36,6 +38,7 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -45,7 +48,7 @@ static struct {
     /* 1 in that process. In a page that the kernel wipes at fork, however the child was made, so that no call needs
      * to ask for its pid. NULL: not started, or a kernel before 4.14. */
     uint32_t *is_owner;
-    bool has_fork_handler;
+    bool has_fork_handler, has_exit_handler;
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static __thread bool is_inside __attribute__((tls_model("initial-exec")));
@@ -54,6 +57,7 @@ static __thread bool is_inside __attribute__((tls_model("initial-exec")));
  * back when the thread ends, before any cuInit of the child, under a lock that nobody may hold for ever. */
 static void leave_in_child(void)
 {
+    guest_threads_reset();
     session_leave();
     segments_leave();
     page_forget();
@@ -61,6 +65,7 @@ static void leave_in_child(void)
     neighbours_forget();
     stream_priority_reset();
     green_reset();
+    green_owners_reset();
     pthread_mutex_init(&state.mutex, NULL);
     threads_reset();
 }
@@ -88,6 +93,7 @@ static void forget_parent(void)
     captures_reset();
     stream_priority_reset();
     green_reset();
+    green_owners_reset();
     graph_memory_reset();
     contexts_reset();
     gate_reset();
@@ -120,7 +126,23 @@ static void mark_owner(pid_t self)
     __atomic_store_n(&state.owner, self, __ATOMIC_RELEASE);
 }
 
-static void tell_registered(void)
+/* What the session's thread does that may ask the driver; nothing any more when the program exits. */
+#define WITH_DRIVER(work)           \
+    do {                            \
+        if (guest_threads_enter()) { \
+            work;                   \
+            guest_threads_leave();  \
+        }                           \
+    } while (0)
+
+static uint32_t describe(struct aliquot_hello_device devices[ALIQUOT_HELLO_ENTRIES])
+{
+    uint32_t count = 0;
+    WITH_DRIVER(count = quota_describe(devices));
+    return count;
+}
+
+static void show_registered(void)
 {
     quota_registered();
     residency_registered();
@@ -131,7 +153,27 @@ static void tell_registered(void)
     pacing_registered();
 }
 
-static bool tick(void)
+static void tell_registered(void)
+{
+    WITH_DRIVER(show_registered());
+}
+
+static void take_grant(uint32_t device, uint64_t bytes)
+{
+    WITH_DRIVER(quota_granted(device, bytes));
+}
+
+static void answer_recall(const struct aliquot_credit *recall)
+{
+    WITH_DRIVER(quota_recalled(recall));
+}
+
+static void take_order(const struct aliquot_swap *order)
+{
+    WITH_DRIVER(moves_ordered(order));
+}
+
+static bool tick_all(void)
 {
     residency_tick();
     moves_tick();
@@ -139,17 +181,44 @@ static bool tick(void)
     return launch_tick();
 }
 
+static bool tick(void)
+{
+    bool is_due = false;
+    WITH_DRIVER(is_due = tick_all());
+    return is_due;
+}
+
+static bool is_ours(void)
+{
+    const uint32_t *is_owner = __atomic_load_n(&state.is_owner, __ATOMIC_ACQUIRE);
+    return is_owner ? *is_owner : __atomic_load_n(&state.owner, __ATOMIC_ACQUIRE) == getpid();
+}
+
+/* Also where the exit comes from within a call of the hook's, by a signal's handler. */
+static void stop_at_exit(void)
+{
+    if (!is_ours())
+        return;
+    guest_threads_stop();
+    interrupts_ring(); /* what waits for those threads need not */
+}
+
+void activation_watch_exit(void)
+{
+    atexit(stop_at_exit);
+}
+
 void activation_begin(void)
 {
     static const struct session_owner owner = {
-        .describe = quota_describe,
+        .describe = describe,
         .place = moves_place,
         .registered = tell_registered,
         .lost = gate_lose_agent,
-        .granted = quota_granted,
-        .recalled = quota_recalled,
+        .granted = take_grant,
+        .recalled = answer_recall,
         .segment = moves_segment,
-        .swap = moves_ordered,
+        .swap = take_order,
         .board = board_notices_handle,
         .tick = tick,
     };
@@ -166,6 +235,9 @@ void activation_begin(void)
         gate_prepare();
         if (!state.has_fork_handler)
             state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;
+        if (!state.has_exit_handler)
+            activation_watch_exit();
+        state.has_exit_handler = true;
         if (is_ready)
             mark_owner(self);
         else
@@ -180,11 +252,7 @@ void activation_begin(void)
 
 bool activation_enter(void)
 {
-    if (is_inside || !settings()->is_on)
-        return false;
-    const uint32_t *is_owner = __atomic_load_n(&state.is_owner, __ATOMIC_ACQUIRE);
-    bool is_ours = is_owner ? *is_owner : __atomic_load_n(&state.owner, __ATOMIC_ACQUIRE) == getpid();
-    if (!is_ours)
+    if (is_inside || !settings()->is_on || !is_ours())
         return false;
     is_inside = true;
     return true;

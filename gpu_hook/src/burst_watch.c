@@ -1,6 +1,7 @@
 #include "burst_state.h"
 
 #include "cancellation.h"
+#include "green_owners.h"
 #include "threads.h"
 #include "times.h"
 
@@ -258,48 +259,25 @@ void bursts_suspend(struct bursts *bursts)
     bursts_unlock(bursts);
 }
 
-/* The contexts of the tracks, each once. */
-static unsigned list_contexts(const struct bursts *bursts, CUcontext contexts[TRACKS_MOST])
-{
-    unsigned count = 0;
-    for (unsigned i = 0; i < bursts->tracks.count; i++) {
-        CUcontext context = bursts->tracks.all[i].milestones.context;
-        unsigned known = 0;
-        while (known < count && contexts[known] != context)
-            known++;
-        if (context && known == count)
-            contexts[count++] = context;
-    }
-    return count;
-}
-
 static void forget_context(struct bursts *bursts, CUcontext context)
 {
     for (unsigned i = 0; i < bursts->tracks.count; i++) {
         struct track *track = &bursts->tracks.all[i];
-        if (track->milestones.context == context) {
+        CUcontext own = track->milestones.context;
+        if (own && (own == context || green_owner(own) == context)) {
             burst_give_up(bursts, track, CUDA_SUCCESS);
             track_forget(track);
         }
     }
 }
 
-void bursts_resume(struct bursts *bursts)
+void bursts_resume(struct bursts *bursts, CUcontext ended)
 {
-    CUcontext contexts[TRACKS_MOST];
-    unsigned int version;
     if (!bursts_lock(bursts))
         return;
-    unsigned count = bursts->is_stopped ? 0 : list_contexts(bursts, contexts);
-    bursts_unlock(bursts);
-    for (unsigned i = 0; i < count; i++)
-        if (driver()->cuCtxGetApiVersion(contexts[i], &version) == CUDA_SUCCESS)
-            contexts[i] = NULL;
-    bursts_lock(bursts);
-    for (unsigned i = 0; i < count; i++)
-        if (contexts[i])
-            forget_context(bursts, contexts[i]);
     bursts->suspended -= bursts->suspended > 0; /* 0 of a device that is newer than the suspension */
+    if (ended && !bursts->is_stopped)
+        forget_context(bursts, ended);
     bursts_unlock(bursts);
 }
 

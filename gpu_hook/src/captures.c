@@ -17,6 +17,8 @@ typedef CUresult (*capture_query)(CUstream, CUstreamCaptureStatus *);
 struct capture {
     CUstream stream;
     CUcontext context;
+    CUstreamCaptureMode mode;
+    pthread_t thread; /* that began it */
     struct capture *next;
 };
 
@@ -36,6 +38,31 @@ void captures_reset(void)
     pthread_mutex_init(&state.mutex, NULL);
     state.all = NULL; /* the parent's */
     state.count = 0;
+}
+
+/* The driver's rule, from cuThreadExchangeStreamCaptureMode: a thread in RELAXED mode may call whatever it likes, a capture
+ * begun so forbids nothing, the thread's own capture forbids, and another thread's does where both modes are GLOBAL. */
+static bool is_forbidding(const struct capture *capture, CUstreamCaptureMode own)
+{
+    if (own == CU_STREAM_CAPTURE_MODE_RELAXED || capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+        return false;
+    return pthread_equal(capture->thread, pthread_self()) ||
+           (own == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+bool captures_forbid_unsafe_calls(void)
+{
+    CUstreamCaptureMode own = CU_STREAM_CAPTURE_MODE_RELAXED;
+    bool is_forbidden = false;
+    if (!captures_are_on() || driver()->cuThreadExchangeStreamCaptureMode(&own) != CUDA_SUCCESS)
+        return false;
+    CUstreamCaptureMode again = own; /* the driver answers into it */
+    driver()->cuThreadExchangeStreamCaptureMode(&again);
+    pthread_mutex_lock(&state.mutex);
+    for (const struct capture *capture = state.all; capture && !is_forbidden; capture = capture->next)
+        is_forbidden = is_forbidding(capture, own);
+    pthread_mutex_unlock(&state.mutex);
+    return is_forbidden;
 }
 
 static void put(struct capture *added)
@@ -92,7 +119,7 @@ void captures_forget_context(CUcontext context)
 }
 
 /* A stream without a context of its own, as a thread's default one, captures in the current one. */
-static struct capture *describe(CUstream stream)
+static struct capture *describe(CUstream stream, CUstreamCaptureMode mode)
 {
     struct capture *capture = calloc(1, sizeof *capture);
     bool is_own = stream != NULL && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
@@ -101,6 +128,8 @@ static struct capture *describe(CUstream stream)
     if (capture) {
         capture->context = green_context_shown(capture->context);
         capture->stream = stream;
+        capture->mode = mode;
+        capture->thread = pthread_self();
     }
     return capture;
 }
@@ -118,7 +147,7 @@ static void begun(CUresult result, struct capture *capture)
 
 /* Counted before the driver's call, so that nobody waits for the context once it captures; and never begun while the
  * memory is moved. */
-#define DEFINE_BEGIN(name, parameters, arguments)                        \
+#define DEFINE_BEGIN(name, parameters, arguments, mode)                  \
     CUresult name parameters                                             \
     {                                                                    \
         if (!activation_enter())                                         \
@@ -127,7 +156,7 @@ static void begun(CUresult result, struct capture *capture)
             activation_leave();                                          \
             return CUDA_ERROR_OUT_OF_MEMORY;                             \
         }                                                                \
-        struct capture *capture = describe(stream);                      \
+        struct capture *capture = describe(stream, mode);                \
         __atomic_fetch_add(&state.count, 1, __ATOMIC_ACQ_REL);           \
         pacing_begin_capture(stream);                                    \
         CUresult result = driver()->name arguments;                      \
@@ -141,12 +170,14 @@ static void begun(CUresult result, struct capture *capture)
     (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges, size_t count, \
      CUstreamCaptureMode mode)
 
-DEFINE_BEGIN(cuStreamBeginCapture, (CUstream stream), (stream))
-DEFINE_BEGIN(cuStreamBeginCapture_ptsz, (CUstream stream), (stream))
-DEFINE_BEGIN(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
-DEFINE_BEGIN(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
-DEFINE_BEGIN(cuStreamBeginCaptureToGraph, INTO_GRAPH, (stream, graph, dependencies, edges, count, mode))
-DEFINE_BEGIN(cuStreamBeginCaptureToGraph_ptsz, INTO_GRAPH, (stream, graph, dependencies, edges, count, mode))
+#define GLOBAL CU_STREAM_CAPTURE_MODE_GLOBAL
+
+DEFINE_BEGIN(cuStreamBeginCapture, (CUstream stream), (stream), GLOBAL)
+DEFINE_BEGIN(cuStreamBeginCapture_ptsz, (CUstream stream), (stream), GLOBAL)
+DEFINE_BEGIN(cuStreamBeginCapture_v2, (CUstream stream, CUstreamCaptureMode mode), (stream, mode), mode)
+DEFINE_BEGIN(cuStreamBeginCapture_v2_ptsz, (CUstream stream, CUstreamCaptureMode mode), (stream, mode), mode)
+DEFINE_BEGIN(cuStreamBeginCaptureToGraph, INTO_GRAPH, (stream, graph, dependencies, edges, count, mode), mode)
+DEFINE_BEGIN(cuStreamBeginCaptureToGraph_ptsz, INTO_GRAPH, (stream, graph, dependencies, edges, count, mode), mode)
 
 static bool is_capturing(CUstream stream, capture_query query)
 {

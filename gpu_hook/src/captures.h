@@ -9,6 +9,9 @@
 
 bool captures_are_on(void);
 
+/* Whether a capture forbids this thread the calls that CUDA names unsafe, allocations and frees among them. */
+bool captures_forbid_unsafe_calls(void);
+
 /* The context has ended, and with it the captures in its streams. */
 void captures_forget_context(CUcontext context);
 

@@ -3,6 +3,7 @@
 #include "activation.h"
 #include "devices.h"
 #include "elastic.h"
+#include "green_owners.h"
 #include "gate.h"
 #include "log.h"
 #include "page.h"
@@ -137,7 +138,7 @@ static bool record(const struct charge *charge, uint64_t key, enum allocation_ki
     CUcontext context = NULL;
     if (kind != ALLOCATION_HANDLE)
         driver()->cuCtxGetCurrent(&context);
-    allocation.context = context;
+    allocation.context = green_owner(context);
     return charge_record(&allocation);
 }
 

@@ -1,8 +1,10 @@
 #include "context_list.h"
 
+#include "devices.h"
 #include "log.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static struct {
     struct live_context *list;
@@ -22,6 +24,7 @@ void context_list_remove(CUcontext context)
 void context_list_add(CUcontext context, CUdevice device)
 {
     context_list_remove(context); /* of one that ended behind our back */
+    devices_use(device);
     if (state.count == state.capacity) {
         size_t capacity = state.capacity ? 2 * state.capacity : 8;
         struct live_context *larger = realloc(state.list, capacity * sizeof *larger);
@@ -33,19 +36,37 @@ void context_list_add(CUcontext context, CUdevice device)
         state.list = larger;
         state.capacity = capacity;
     }
-    state.list[state.count++] = (struct live_context){context, device};
+    state.list[state.count++] = (struct live_context){context, device, 0};
+}
+
+static struct live_context *find(CUcontext context)
+{
+    for (size_t i = 0; i < state.count; i++)
+        if (state.list[i].context == context)
+            return &state.list[i];
+    return NULL;
+}
+
+void context_list_attach(CUcontext context)
+{
+    struct live_context *found = find(context);
+    if (found)
+        found->uses++;
+}
+
+bool context_list_detach(CUcontext context)
+{
+    struct live_context *found = find(context);
+    if (!found)
+        return false;
+    return found->uses-- == 0;
 }
 
 size_t context_list_read(struct live_context *list, size_t room)
 {
-    size_t count = 0;
-    for (size_t i = state.count; i-- > 0;) {
-        unsigned int version;
-        if (driver()->cuCtxGetApiVersion(state.list[i].context, &version) != CUDA_SUCCESS)
-            state.list[i] = state.list[--state.count];
-        else if (count < room)
-            list[count++] = state.list[i];
-    }
+    size_t count = state.count < room ? state.count : room;
+    if (count)
+        memcpy(list, state.list, count * sizeof *list);
     return count;
 }
 

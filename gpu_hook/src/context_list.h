@@ -11,6 +11,7 @@
 struct live_context {
     CUcontext context;
     CUdevice device;
+    unsigned uses; /* beside the first one */
 };
 
 /* No memory for it: then context_list_is_whole is false for ever. */
@@ -19,7 +20,12 @@ void context_list_add(CUcontext context, CUdevice device);
 /* Of one that is not there: nothing. */
 void context_list_remove(CUcontext context);
 
-/* Copies at most `room` of those that the driver still knows; the others are forgotten. Returns the number. */
+/* Counts one more use of the context, and one less. True: that was the last use, and the context has ended. A context that
+ * is not listed, because no call made it that the hook sees or there was no memory, is taken to live on. */
+void context_list_attach(CUcontext context);
+bool context_list_detach(CUcontext context);
+
+/* Copies at most `room` of them. Returns the number. */
 size_t context_list_read(struct live_context *list, size_t room);
 
 size_t context_list_count(void);

@@ -10,6 +10,7 @@
 #include "elastic.h"
 #include "graph_memory.h"
 #include "green.h"
+#include "green_owners.h"
 #include "launch.h"
 #include "managed_mode.h"
 #include "mover_lanes.h"
@@ -19,6 +20,7 @@
 #include "ring.h"
 #include "sparse.h"
 #include "stream_priority.h"
+#include "threads.h"
 #include "vmm.h"
 
 #include <pthread.h>
@@ -69,6 +71,7 @@ static CUresult end_change(bool acts, CUresult result)
     if (acts) {
         pthread_mutex_unlock(&state.lifecycle);
         elastic_sweep();
+        elastic_contexts_changed();
         residency_leave();
         activation_leave();
     }
@@ -91,13 +94,6 @@ static bool begin_end(void)
     }
 }
 
-static CUresult end_end(bool acts, CUresult result)
-{
-    if (acts)
-        pacing_resume();
-    return end_change(acts, result);
-}
-
 struct ended {
     CUcontext context;
     int device; /* whose primary context it was, so that green contexts' memory went too; else -1 */
@@ -105,14 +101,13 @@ struct ended {
 
 static bool is_gone(const struct allocation *allocation, const struct ended *ended)
 {
-    unsigned int version;
     bool is_own = allocation->context == ended->context;
     bool may_be_gone = is_own || allocation->kind == ALLOCATION_POOL || allocation->device == ended->device;
     if (!may_be_gone || allocation->kind == ALLOCATION_HANDLE)
         return false;
-    /* Of arrays the driver does not tell, and elastic memory outlives every context; of its context it does. */
+    /* Of arrays the driver does not tell, and elastic memory outlives every context. */
     if (allocation->kind == ALLOCATION_ARRAY || allocation->kind == ALLOCATION_ELASTIC)
-        return is_own || driver()->cuCtxGetApiVersion(allocation->context, &version) != CUDA_SUCCESS;
+        return is_own;
     void *answer = NULL;
     CUpointer_attribute attribute = allocation->kind == ALLOCATION_POOL ? CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
                                                                         : CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
@@ -160,6 +155,18 @@ static void refund_context(CUcontext context, int device)
     }
 }
 
+/* `ended`: by this call; NULL: none. The driver is asked about none that has: it may crash, or mean another context. */
+static CUresult end_end(bool acts, CUresult result, CUcontext ended, int device)
+{
+    if (acts && ended)
+        refund_context(ended, device);
+    if (acts) {
+        pacing_resume(ended);
+        green_owners_forget_primary(ended);
+    }
+    return end_change(acts, result);
+}
+
 /* After the thread got a current context: what could not be asked before can be now. */
 static CUresult now_current(CUresult result)
 {
@@ -173,8 +180,10 @@ static CUresult now_current(CUresult result)
 
 static CUresult created(bool acts, CUresult result, const CUcontext *context, CUdevice device)
 {
-    if (acts && result == CUDA_SUCCESS)
+    if (acts && result == CUDA_SUCCESS) {
         context_list_add(*context, device);
+        green_owners_forget(*context);
+    }
     return now_current(end_change(acts, result));
 }
 
@@ -215,9 +224,7 @@ static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
 {
     bool acts = begin_end();
     CUresult result = real(context);
-    if (acts && result == CUDA_SUCCESS)
-        refund_context(context, -1);
-    return end_end(acts, result);
+    return end_end(acts, result, acts && result == CUDA_SUCCESS ? context : NULL, -1);
 }
 
 CUresult cuCtxDestroy(CUcontext context)
@@ -230,16 +237,22 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     return destroy(context, driver()->cuCtxDestroy_v2);
 }
 
-/* Ends the context only when it drops the last use of it, which the driver alone knows: attaching is the old way of
- * counting uses, and a context that was ended answers to nothing. */
+/* The driver tells nobody how many uses a context has; so they are counted, from the first one that cuCtxCreate makes. */
+CUresult cuCtxAttach(CUcontext *context, unsigned int flags)
+{
+    bool acts = begin_change();
+    CUresult result = driver()->cuCtxAttach(context, flags);
+    if (acts && result == CUDA_SUCCESS)
+        context_list_attach(*context);
+    return end_change(acts, result);
+}
+
 CUresult cuCtxDetach(CUcontext context)
 {
     bool acts = begin_end();
     CUresult result = driver()->cuCtxDetach(context);
-    unsigned int version;
-    if (acts && result == CUDA_SUCCESS && driver()->cuCtxGetApiVersion(context, &version) != CUDA_SUCCESS)
-        refund_context(context, -1);
-    return end_end(acts, result);
+    bool has_ended = acts && result == CUDA_SUCCESS && context_list_detach(context);
+    return end_end(acts, result, has_ended ? context : NULL, -1);
 }
 
 CUresult cuCtxSetCurrent(CUcontext context)
@@ -297,6 +310,7 @@ static CUcontext find_primary(CUdevice device)
 
 void contexts_hold(void)
 {
+    threads_check_marked("contexts_hold");
     pthread_mutex_lock(&state.lifecycle);
 }
 
@@ -316,7 +330,7 @@ bool contexts_list(struct live_context **list, size_t *count)
     for (int device = 0; device < devices_count(); device++) {
         CUcontext primary = find_primary(device);
         if (primary)
-            (*list)[(*count)++] = (struct live_context){primary, device};
+            (*list)[(*count)++] = (struct live_context){primary, device, 0};
     }
     return true;
 }
@@ -341,9 +355,8 @@ static CUresult end_primary(CUdevice device, bool is_reset, CUresult (*real)(CUd
         green_use_ends(device, is_reset);
     CUcontext context = acts ? find_primary(device) : NULL;
     CUresult result = real(device);
-    if (context && result == CUDA_SUCCESS && !is_primary_active(device))
-        refund_context(context, device);
-    return end_end(acts, result);
+    bool has_ended = context && result == CUDA_SUCCESS && !is_primary_active(device);
+    return end_end(acts, result, has_ended ? context : NULL, device);
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device)
@@ -374,8 +387,11 @@ CUresult cuGreenCtxDestroy(CUgreenCtx context)
     for (int device = 0; acts && device < devices_count(); device++)
         primaries[device] = find_primary(device);
     CUresult result = driver()->cuGreenCtxDestroy(context);
+    CUcontext ended = acts && result == CUDA_SUCCESS ? green_owners_end(context) : NULL;
     for (int device = 0; acts && device < devices_count(); device++)
-        if (primaries[device] && !is_primary_active(device))
-            refund_context(primaries[device], device);
-    return end_end(acts, result);
+        if (primaries[device] && !is_primary_active(device)) {
+            ended = primaries[device];
+            refund_context(ended, device);
+        }
+    return end_end(acts, result, ended, -1); /* a second refund finds nothing */
 }

@@ -10,7 +10,8 @@ static struct {
         uint8_t uuid[16];
         bool is_known; /* written with release after uuid; two threads may both write the same */
     } devices[DEVICES_MAX];
-    int count; /* 0: not asked yet */
+    int count;     /* 0: not asked yet */
+    uint64_t used; /* atomic; bits */
 } state;
 
 int devices_count(void)
@@ -49,4 +50,15 @@ int devices_current(void)
 {
     CUdevice device;
     return driver()->cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+}
+
+void devices_use(int device)
+{
+    if (device >= 0 && device < DEVICES_MAX)
+        __atomic_fetch_or(&state.used, 1ull << device, __ATOMIC_ACQ_REL);
+}
+
+uint64_t devices_used(void)
+{
+    return __atomic_load_n(&state.used, __ATOMIC_ACQUIRE);
 }

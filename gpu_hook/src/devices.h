@@ -19,4 +19,10 @@ int devices_page_index(int device);
 /* Device of the context that is current in this thread; -1: there is none. */
 int devices_current(void);
 
+/* The program has, or had, a context on the device: memory may be wanted there. */
+void devices_use(int device);
+
+/* Bits of devices that were used. One load. */
+uint64_t devices_used(void);
+
 #endif

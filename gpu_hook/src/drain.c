@@ -2,6 +2,7 @@
 
 #include "cancellation.h"
 #include "guest_thread.h"
+#include "log.h"
 #include "times.h"
 
 #include <limits.h>
@@ -11,6 +12,8 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define LOOK_NANOSECONDS 20000000 /* whether the program exits */
 
 /* No call of the driver waits for a context and gives up: so a thread waits, and is left behind when it is late. */
 struct wait { /* belongs to whoever of the two lets go last */
@@ -44,11 +47,9 @@ static bool is_lost(CUresult result)
     return result != CUDA_SUCCESS && result != CUDA_ERROR_CONTEXT_IS_DESTROYED && result != CUDA_ERROR_INVALID_CONTEXT;
 }
 
-static void *run(void *argument)
+static void wait_for_contexts(struct wait *wait)
 {
-    struct wait *wait = argument;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    prctl(PR_SET_NAME, "aliquot-drain");
     driver()->cuThreadExchangeStreamCaptureMode(&mode);
     for (size_t i = 0; i < wait->count && !__atomic_load_n(&wait->is_abandoned, __ATOMIC_ACQUIRE); i++) {
         CUcontext context = wait->contexts[i].context;
@@ -60,21 +61,33 @@ static void *run(void *argument)
         if (is_lost(result) && wait->failed == CUDA_SUCCESS)
             wait->failed = result;
     }
+}
+
+static void *run(void *argument)
+{
+    struct wait *wait = argument;
+    prctl(PR_SET_NAME, "aliquot-drain");
+    if (guest_threads_enter()) {
+        wait_for_contexts(wait);
+        guest_threads_leave();
+    }
     raise_word(&wait->is_over, 1);
     let_go(wait);
     raise_word(&state.left, 0);
     return NULL;
 }
 
-/* False: the deadline passed first. */
+/* False: the deadline passed first, or the program exits. */
 static bool await_word(const uint32_t *word, uint32_t wanted, const struct timespec *deadline)
 {
+    const struct timespec look = {0, LOOK_NANOSECONDS};
     uint32_t now;
     while ((now = __atomic_load_n(word, __ATOMIC_ACQUIRE)) != wanted) {
         struct timespec left = times_until(deadline);
-        if (left.tv_sec < 0)
+        if (left.tv_sec < 0 || guest_threads_are_over())
             return false;
-        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, now, &left, NULL, 0);
+        bool is_long = left.tv_sec > 0 || left.tv_nsec > LOOK_NANOSECONDS;
+        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, now, is_long ? &look : &left, NULL, 0);
     }
     return true;
 }
@@ -109,6 +122,8 @@ enum drain_outcome drain_contexts(const struct live_context *contexts, size_t co
     bool is_over = await_word(&wait->is_over, 1, deadline);
     if (is_over)
         *failed = wait->failed;
+    else
+        LOG("event=drain_outlasts contexts=%zu note=\"the wait goes on: a context's end waits for it\"", count);
     __atomic_store_n(&wait->is_abandoned, 1, __ATOMIC_RELEASE);
     let_go(wait);
     return !is_over ? DRAIN_LATE : *failed != CUDA_SUCCESS ? DRAIN_LOST : DRAIN_DONE;

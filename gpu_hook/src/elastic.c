@@ -2,6 +2,8 @@
 
 #include "captures.h"
 #include "charge.h"
+#include "devices.h"
+#include "green_owners.h"
 #include "log.h"
 #include "mover.h"
 #include "residency.h"
@@ -99,6 +101,7 @@ CUresult elastic_allocate(int device, CUcontext context, size_t bytes, CUdevicep
     pthread_mutex_lock(&state.mutex);
     elastic->id = IDENTITIES | ++state.last_identity;
     spans_add(&state.table, &elastic->span);
+    elastic_open_to_used(elastic); /* a context may have begun since it was mapped, and not found it here */
     __atomic_fetch_add(&state.count, 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&state.mutex);
     return CUDA_SUCCESS;
@@ -170,8 +173,10 @@ static bool mark_dying(const struct allocation *allocation, CUevent done, bool i
     elastic->is_dying = true;
     elastic->charge = *allocation;
     elastic->done = done;
-    if (done)
+    if (done) {
         driver()->cuCtxGetCurrent(&elastic->done_context);
+        elastic->done_context = green_owner(elastic->done_context);
+    }
     if (is_orphan)
         elastic->context = NULL;
     elastic->next = state.dying;
@@ -308,4 +313,19 @@ bool elastic_set_syncs(CUdeviceptr address, bool syncs)
         found->syncs = syncs;
     pthread_mutex_unlock(&state.mutex);
     return is_known;
+}
+
+void elastic_contexts_changed(void)
+{
+    if (!elastic_is_used() || residency_describe() != ALIQUOT_RESIDENT) /* what is out is opened when it is back */
+        return;
+    pthread_mutex_lock(&state.mutex);
+    for (struct elastic *each = spans_from(&state.table, 0); each;
+         each = spans_from(&state.table, span_end(&each->span)))
+        if (each->is_mapped)
+            elastic_open_to_used(each);
+    pthread_mutex_unlock(&state.mutex);
+    for (int device = 0; device < devices_count(); device++)
+        if (staying_bytes(device, STAYING_NOT))
+            mover_prepare(device);
 }

@@ -23,6 +23,7 @@ struct elastic {
     bool syncs;         /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     bool is_dying;      /* freed, and not let go yet */
     bool is_mapped;     /* false while it moves, and out */
+    uint64_t opened;    /* bits of devices that may reach it, or have refused to, since it was mapped */
     bool is_out;
     uint64_t host_offset;
     struct allocation charge; /* of a dying one */
@@ -40,7 +41,8 @@ bool elastic_wants(int device, size_t bytes);
 /* Why an allocation that is not elastic stays: bits of enum aliquot_staying. */
 uint32_t elastic_refusal(int device, size_t bytes);
 
-/* What an allocation or a free would answer now, whatever it is of. */
+/* What an allocation or a free would answer now, whatever it is of: no context, an ended or broken one, a capture that
+ * forbids it. Waits for nothing. */
 CUresult elastic_ask_context(void);
 
 /* What an elastic allocation takes from its device. */
@@ -65,6 +67,10 @@ void elastic_orphan(const struct allocation *allocation);
 void elastic_sweep(void);
 void elastic_forget_context(CUcontext context); /* it has ended: what is freed and waits for it need not */
 bool elastic_has_dying(void); /* one load */
+
+/* A context began or ended. All is opened to a device that the program uses from now on; and what the copy of memory needs
+ * that outlives its contexts is made in another one, before the device is full again. By a thread whose call is marked. */
+void elastic_contexts_changed(void);
 
 /* Whether any exists: one load, for questions about pointers. */
 bool elastic_is_used(void);
@@ -91,10 +97,6 @@ bool elastic_set_syncs(CUdeviceptr address, bool syncs);
 /* From now on allocations are plain: somebody shares memory by legacy IPC, which elastic memory cannot be. */
 void elastic_stop(void);
 
-/* Devices that elastic memory of this one is open to. Returns their number. */
-#define ELASTIC_ACCESSES_MAX 64
-size_t elastic_accesses(int device, CUmemAccessDesc accesses[ELASTIC_ACCESSES_MAX]);
-
 size_t elastic_grain(int device);
 size_t elastic_chunk_bytes(int device);
 
@@ -104,6 +106,7 @@ void elastic_unlock(void);
 CUresult elastic_create_chunks(struct elastic *elastic);
 CUresult elastic_map_chunks(struct elastic *elastic);
 CUresult elastic_unmap_chunks(struct elastic *elastic);
+void elastic_open_to_used(struct elastic *elastic); /* mapped memory, to devices that are used since it was mapped */
 void elastic_release_chunks(struct elastic *elastic);
 
 /* In the child of a fork. */

@@ -1,5 +1,6 @@
 /* The physical side of elastic allocations: what a device offers, and the driver's calls that make, map and release
  * chunks. Keeps no table. */
+#include "captures.h"
 #include "devices.h"
 #include "elastic.h"
 #include "log.h"
@@ -34,7 +35,8 @@ static CUmemAllocationProp properties_on(int device)
 }
 
 /* Plain memory is copied between any two devices, whether a context let the other in or not; memory of the virtual kind
- * only where the device may reach it. So every device that can may. */
+ * only where the device may reach it. So every device may that can, and that the program uses: on a machine with many,
+ * each mapping costs as much again for every device that it is opened to. */
 static uint64_t find_peers(int device)
 {
     uint64_t peers = 1ull << device;
@@ -120,15 +122,20 @@ uint64_t elastic_rounded(int device, size_t bytes)
     return round_up(bytes, elastic_grain(device));
 }
 
-size_t elastic_accesses(int device, CUmemAccessDesc accesses[ELASTIC_ACCESSES_MAX])
+static uint64_t wanted_devices(const struct elastic *elastic)
 {
-    uint64_t peers = facts_of(device)->peers;
+    return facts_of(elastic->device)->peers & (devices_used() | 1ull << elastic->device);
+}
+
+static CUresult open_to(const struct elastic *elastic, uint64_t devices)
+{
+    CUmemAccessDesc accesses[DEVICES_MAX];
     size_t count = 0;
     for (int other = 0; other < DEVICES_MAX; other++)
-        if (peers >> other & 1)
+        if (devices >> other & 1)
             accesses[count++] = (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = other},
                                                   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    return count;
+    return driver()->cuMemSetAccess(elastic->span.start, elastic->span.bytes, accesses, count);
 }
 
 static size_t bytes_of_chunk(const struct elastic *elastic, size_t index)
@@ -166,15 +173,21 @@ void elastic_release_chunks(struct elastic *elastic)
 }
 
 /* A peer that refuses now costs that peer its access, and nobody the memory. */
-static CUresult open_to_devices(const struct elastic *elastic)
+static CUresult open_to_devices(struct elastic *elastic)
 {
-    CUmemAccessDesc accesses[ELASTIC_ACCESSES_MAX];
-    size_t count = elastic_accesses(elastic->device, accesses);
-    CUresult result = driver()->cuMemSetAccess(elastic->span.start, elastic->span.bytes, accesses, count);
-    if (result == CUDA_SUCCESS || count < 2)
-        return result;
-    accesses[0].location.id = elastic->device;
-    return driver()->cuMemSetAccess(elastic->span.start, elastic->span.bytes, accesses, 1);
+    uint64_t own = 1ull << elastic->device;
+    elastic->opened = wanted_devices(elastic);
+    CUresult result = open_to(elastic, elastic->opened);
+    return result == CUDA_SUCCESS || elastic->opened == own ? result : open_to(elastic, own);
+}
+
+void elastic_open_to_used(struct elastic *elastic)
+{
+    uint64_t lacking = wanted_devices(elastic) & ~elastic->opened;
+    elastic->opened |= lacking;
+    CUresult result = lacking ? open_to(elastic, lacking) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS)
+        LOG("event=not_opened device=%d peers=%llx code=%d", elastic->device, (unsigned long long)lacking, (int)result);
 }
 
 static CUresult map_one(const struct elastic *elastic, size_t index)
@@ -226,10 +239,14 @@ CUresult elastic_unmap_chunks(struct elastic *elastic)
     return result;
 }
 
-/* Frees nothing, and tells what an allocation or a free would meet: no context, a broken one, a strict capture. A driver
- * that takes no address of 0 tells nothing. */
+/* A free of nothing would tell as much, but a driver may wait for the whole device before it looks at the address. It is
+ * asked only where a capture forbids it: there the driver refuses at once, and does to the capture what it does at any
+ * allocation. */
 CUresult elastic_ask_context(void)
 {
-    CUresult result = driver()->cuMemFree_v2(0);
-    return result == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : result;
+    unsigned int flags;
+    CUresult refusal = captures_forbid_unsafe_calls() ? driver()->cuMemFree_v2(0) : CUDA_SUCCESS;
+    if (refusal != CUDA_SUCCESS && refusal != CUDA_ERROR_INVALID_VALUE)
+        return refusal;
+    return driver()->cuCtxGetFlags(&flags);
 }

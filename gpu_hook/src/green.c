@@ -169,6 +169,7 @@ bool green_is_ours(CUgreenCtx green)
 
 void green_use_begins(CUdevice device)
 {
+    devices_use(device);
     if (device >= 0 && device < DEVICES_MAX)
         state.uses[device]++;
 }

@@ -2,6 +2,7 @@
  * charged in full, wherever it lies: the quota bounds it when all of it comes to the device. */
 #include "charge.h"
 #include "elastic.h"
+#include "green_owners.h"
 #include "log.h"
 #include "managed_mode.h"
 #include "retry.h"
@@ -49,9 +50,9 @@ static bool allocate_elastic(struct charge *charge, CUdeviceptr *pointer, size_t
     driver()->cuCtxGetCurrent(&context);
     struct retry retry = RETRY_NONE;
     do {
-        *result = elastic_allocate(charge->device, context, bytes, pointer);
+        *result = elastic_allocate(charge->device, green_owner(context), bytes, pointer);
         if (*result == CUDA_ERROR_OUT_OF_MEMORY && make_room(bytes) == CUDA_SUCCESS)
-            *result = elastic_allocate(charge->device, context, bytes, pointer);
+            *result = elastic_allocate(charge->device, green_owner(context), bytes, pointer);
     } while (retry_is_due(&retry, charge, *result, bytes));
     if (*result == CUDA_SUCCESS || *result == CUDA_ERROR_OUT_OF_MEMORY)
         return true;
@@ -70,7 +71,7 @@ static bool allocate_paged(struct charge *charge, CUdeviceptr *pointer, size_t b
         return true;
     }
     driver()->cuCtxGetCurrent(&context);
-    *result = managed_mode_allocate(charge->device, context, bytes, pointer);
+    *result = managed_mode_allocate(charge->device, green_owner(context), bytes, pointer);
     return true;
 }
 

@@ -1,6 +1,7 @@
 #include "mover.h"
 
 #include "contexts.h"
+#include "guest_thread.h"
 #include "log.h"
 #include "mover_lanes.h"
 #include "page.h"
@@ -91,9 +92,15 @@ static bool enter_lane(struct hand *hand, unsigned lane)
     return true;
 }
 
+/* A copy that would outlast the program's exit comes to its end. */
+static bool may_go_on(struct copy *copy)
+{
+    return fail(copy, guest_threads_are_over() ? -ECANCELED : 0, "the program's exit");
+}
+
 static const struct window *take_window(struct copy *copy)
 {
-    if (__atomic_load_n(&copy->failure, __ATOMIC_ACQUIRE))
+    if (!may_go_on(copy) || __atomic_load_n(&copy->failure, __ATOMIC_ACQUIRE))
         return NULL;
     size_t index = __atomic_fetch_add(&copy->next, 1, __ATOMIC_RELAXED);
     return index < copy->window_count ? &copy->windows[index] : NULL;
@@ -311,7 +318,7 @@ static void fit_events(struct copy *copy)
 
 static bool prepare(struct copy *copy, size_t count, uint64_t bytes)
 {
-    if (!fail(copy, lanes_open(&copy->lanes, copy->pieces, count), "context") ||
+    if (!may_go_on(copy) || !fail(copy, lanes_open(&copy->lanes, copy->pieces, count), "context") ||
         !fail(copy, driver()->cuCtxSetCurrent(copy->lanes.rows[0]->context), "context") || !lay_out(copy, bytes) ||
         !fail(copy, lanes_fill(&copy->lanes, count_streams(), copy->threads * copy->depth), "stream or event"))
         return false;
@@ -353,24 +360,34 @@ int mover_copy(const struct piece *pieces, size_t count, enum mover_direction di
     return copy.failure;
 }
 
-CUresult mover_prepare(int device)
+/* With the context current. */
+static CUresult prepare_in(CUcontext context, int device)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* other threads' captures do not mind */
-    CUcontext before = NULL;
-    if (device < 0 || device >= (int)ALIQUOT_MAX_DEVICES || lanes_are_prepared(device))
-        return CUDA_SUCCESS;
-    contexts_hold();
-    bool has_before = driver()->cuCtxGetCurrent(&before) == CUDA_SUCCESS;
     bool has_mode = driver()->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-    CUresult result = lanes_prepare(device, count_streams(), count_threads() * DEPTH_MAX);
-    if (result == CUDA_SUCCESS && lanes_are_prepared(device)) {
+    CUresult result = lanes_prepare(device, context, count_streams(), count_threads() * DEPTH_MAX);
+    if (result == CUDA_SUCCESS) {
         uint64_t most = largest_ring();
         ring_take(most < FIRST_RING_BYTES ? most : FIRST_RING_BYTES, 2 * LEAST_SLOT_BYTES);
     }
     if (has_mode)
         driver()->cuThreadExchangeStreamCaptureMode(&mode);
-    if (has_before)
-        driver()->cuCtxSetCurrent(before);
+    return result;
+}
+
+/* The context is pushed, for the one that is current may have ended, and could not be set again. */
+CUresult mover_prepare(int device)
+{
+    CUresult result = CUDA_SUCCESS;
+    CUcontext popped;
+    if (device < 0 || device >= (int)ALIQUOT_MAX_DEVICES || lanes_are_prepared(device))
+        return CUDA_SUCCESS;
+    contexts_hold();
+    CUcontext context = contexts_find(device);
+    if (context && driver()->cuCtxPushCurrent_v2(context) == CUDA_SUCCESS) {
+        result = prepare_in(context, device);
+        driver()->cuCtxPopCurrent_v2(&popped);
+    }
     contexts_release();
     if (result != CUDA_SUCCESS)
         LOG("event=no_lane device=%d code=%d", device, (int)result);

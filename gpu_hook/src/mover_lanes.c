@@ -124,11 +124,13 @@ void lanes_close(struct lanes *lanes)
 {
     for (unsigned i = 0; i < lanes->count; i++) {
         struct lane *lane = lanes->rows[i];
-        if (!lane->is_borrowed)
+        bool is_borrowed = lane->is_borrowed;
+        if (!is_borrowed && lane->stream_count && lane->event_count)
             continue;
         driver()->cuCtxSetCurrent(lane->context);
         destroy(lane);
-        driver()->cuDevicePrimaryCtxRelease_v2(lane->device);
+        if (is_borrowed)
+            driver()->cuDevicePrimaryCtxRelease_v2(lane->device);
     }
     lanes->count = 0;
 }
@@ -138,17 +140,13 @@ bool lanes_are_prepared(int device)
     return __atomic_load_n(&state[device].context, __ATOMIC_ACQUIRE) != NULL;
 }
 
-CUresult lanes_prepare(int device, unsigned streams, unsigned events)
+CUresult lanes_prepare(int device, CUcontext context, unsigned streams, unsigned events)
 {
     struct lane *lane = &state[device];
-    CUcontext context = contexts_find(device);
-    if (lane->context || !context)
+    if (lane->context)
         return CUDA_SUCCESS;
-    CUresult result = driver()->cuCtxSetCurrent(context);
-    if (result != CUDA_SUCCESS)
-        return result;
     lane->device = device;
-    result = fill(lane, streams, events);
+    CUresult result = fill(lane, streams, events);
     if (result == CUDA_SUCCESS)
         set_context(lane, context);
     else

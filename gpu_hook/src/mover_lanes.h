@@ -40,7 +40,8 @@ CUresult lanes_fill(struct lanes *lanes, unsigned streams, unsigned events);
 /* Waits for all that was issued. The first failure of all. */
 CUresult lanes_wait(const struct lanes *lanes);
 
-/* Ends the use of borrowed contexts; the other lanes stay for the next copy. */
+/* Ends the use of borrowed contexts, and forgets lanes that could not be filled, so that they are prepared when there is
+ * room; the others stay for the next copy. */
 void lanes_close(struct lanes *lanes);
 
 /* -1: none. */
@@ -49,8 +50,8 @@ int lanes_find(const struct lanes *lanes, int device);
 /* Whether the device's lane is prepared; takes no lock. */
 bool lanes_are_prepared(int device);
 
-/* Makes the lane of a device that has a live context, with all of its streams and events or none. With contexts_hold. */
-CUresult lanes_prepare(int device, unsigned streams, unsigned events);
+/* Makes the lane of a device in the current context, with all of its streams and events or none. With contexts_hold. */
+CUresult lanes_prepare(int device, CUcontext context, unsigned streams, unsigned events);
 
 /* The context ended, and what was made in it. With contexts_hold. */
 void lanes_forget_context(CUcontext context);

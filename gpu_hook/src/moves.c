@@ -1,5 +1,6 @@
 #include "moves.h"
 
+#include "activation.h"
 #include "devices.h"
 #include "guest_thread.h"
 #include "log.h"
@@ -68,7 +69,7 @@ static bool send_once(const struct aliquot_moved *answer, const struct order *or
 static void send_answer(const struct aliquot_moved *answer, const struct order *order)
 {
     bool is_settled = false;
-    while (!is_settled) {
+    while (!is_settled && !guest_threads_are_over()) {
         struct timespec pause = {0, ANSWER_PAUSE_NANOSECONDS};
         pthread_mutex_lock(&state.mutex);
         is_settled = send_once(answer, order) || !session_is_connected();
@@ -146,9 +147,12 @@ static void *run(void *unused)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* other threads' captures do not mind this one's calls */
     prctl(PR_SET_NAME, "aliquot-mover");
-    driver()->cuThreadExchangeStreamCaptureMode(&mode);
+    if (guest_threads_enter()) {
+        driver()->cuThreadExchangeStreamCaptureMode(&mode);
+        guest_threads_leave();
+    }
     pthread_mutex_lock(&state.mutex);
-    for (;;) {
+    while (!guest_threads_are_over()) {
         state.is_busy = state.count > 0;
         if (!state.count) {
             pthread_cond_wait(&state.changed, &state.mutex);
@@ -158,9 +162,13 @@ static void *run(void *unused)
         state.first = (state.first + 1) % ORDERS_MOST;
         state.count--;
         pthread_mutex_unlock(&state.mutex);
-        carry_out(&order);
+        if (guest_threads_enter()) {
+            carry_out(&order);
+            guest_threads_leave();
+        }
         pthread_mutex_lock(&state.mutex);
     }
+    pthread_mutex_unlock(&state.mutex);
     return unused;
 }
 
@@ -168,8 +176,10 @@ void moves_ordered(const struct aliquot_swap *swap)
 {
     struct order order = {*swap, session_connections()};
     pthread_mutex_lock(&state.mutex);
-    if (!state.has_thread)
+    if (!state.has_thread) {
+        activation_watch_exit();
         state.has_thread = guest_thread_start(run, NULL) == 0;
+    }
     bool is_taken = state.has_thread && state.count < ORDERS_MOST;
     if (is_taken) {
         state.orders[(state.first + state.count++) % ORDERS_MOST] = order;

@@ -35,7 +35,6 @@ static struct {
     uint32_t has_failed; /* there is no thread: those that wait look themselves */
     uint32_t waiting;    /* launches */
     uint32_t turns;      /* a futex: one that waits, or all, may ask again */
-    uint32_t is_over; /* the program ends */
     uint32_t generation; /* another one in the child of a fork */
 } state;
 
@@ -68,7 +67,6 @@ static void stop_at_exit(void)
 {
     if (!activation_enter())
         return;
-    __atomic_store_n(&state.is_over, 1, __ATOMIC_RELEASE);
     for (int device = 0; device < DEVICES_MAX; device++)
         if (bursts_of(device))
             bursts_stop(bursts_of(device));
@@ -82,6 +80,25 @@ static bool look_at_all(void)
         if (bursts_of(device))
             is_busy |= bursts_poll(bursts_of(device), true);
     return is_busy;
+}
+
+/* On the thread that looks. False: the program exits. */
+static bool look_on(bool *is_busy)
+{
+    if (!guest_threads_enter())
+        return false;
+    *is_busy = look_at_all();
+    guest_threads_leave();
+    return true;
+}
+
+static void relax(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* other threads' captures do not mind this one's calls */
+    if (!guest_threads_enter())
+        return;
+    driver()->cuThreadExchangeStreamCaptureMode(&mode);
+    guest_threads_leave();
 }
 
 /* Production does not wait for a process that no agent can let on any more. */
@@ -124,13 +141,12 @@ static long next_look(uint64_t *since)
 
 static void *run(void *unused)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* other threads' captures do not mind this one's calls */
     uint64_t since = 0;
     unsigned idle = 0;
+    bool is_busy;
     prctl(PR_SET_NAME, "aliquot-pacing");
-    driver()->cuThreadExchangeStreamCaptureMode(&mode);
-    while (!__atomic_load_n(&state.is_over, __ATOMIC_ACQUIRE)) {
-        bool is_busy = look_at_all();
+    relax();
+    while (look_on(&is_busy)) {
         const struct timespec pause = {0, next_look(&since)};
         idle = is_busy || since ? 0 : idle + 1;
         if (idle < LINGER_LOOKS) {
@@ -138,7 +154,7 @@ static void *run(void *unused)
             continue;
         }
         __atomic_store_n(&state.sleeps, 1, __ATOMIC_SEQ_CST);
-        if (!look_at_all() && !__atomic_load_n(&state.waiting, __ATOMIC_SEQ_CST))
+        if (look_on(&is_busy) && !is_busy && !__atomic_load_n(&state.waiting, __ATOMIC_SEQ_CST))
             syscall(SYS_futex, &state.sleeps, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
         __atomic_store_n(&state.sleeps, 0, __ATOMIC_RELEASE);
         idle = 0;
@@ -346,9 +362,9 @@ void pacing_suspend(void)
     FOR_EACH_DEVICE(bursts_suspend(bursts))
 }
 
-void pacing_resume(void)
+void pacing_resume(CUcontext ended)
 {
-    FOR_EACH_DEVICE(bursts_resume(bursts))
+    FOR_EACH_DEVICE(bursts_resume(bursts, ended))
 }
 
 void pacing_registered(void)
@@ -367,6 +383,6 @@ void pacing_reset(void)
     FOR_EACH_DEVICE(bursts_abandon(bursts))
     for (int device = 0; device < DEVICES_MAX; device++)
         state.devices[device] = NULL;
-    state.sleeps = state.has_thread = state.has_failed = state.is_over = state.waiting = 0;
+    state.sleeps = state.has_thread = state.has_failed = state.waiting = 0;
     state.generation++;
 }

@@ -52,7 +52,7 @@ void pacing_tick(void);
 void pacing_begin_capture(CUstream stream);
 bool pacing_end_stream(CUstream stream, CUresult (*real)(CUstream));
 void pacing_suspend(void);
-void pacing_resume(void);
+void pacing_resume(CUcontext ended);
 void pacing_registered(void);
 
 /* In the child of a fork. */

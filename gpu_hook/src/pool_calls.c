@@ -177,6 +177,18 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
     return result;
 }
 
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    if (!activation_enter())
+        return driver()->cuMemPoolSetAttribute(pool, attribute, value);
+    bool has_entered = residency_enter();
+    CUresult result = has_entered ? pools_set_attribute(pool, attribute, value) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (has_entered)
+        residency_leave();
+    activation_leave();
+    return result;
+}
+
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes_to_keep)
 {
     CUresult result = driver()->cuMemPoolTrimTo(pool, bytes_to_keep);
@@ -190,7 +202,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes_to_keep)
 static CUresult refresh(CUresult result)
 {
     if (activation_enter()) {
-        pools_refresh();
+        pools_synchronized();
         elastic_sweep();
         activation_leave();
     }
@@ -223,7 +235,7 @@ static void look_at_work(void)
         CUresult result = driver()->name arguments;                   \
         if (is_paced)                                                 \
             look_at_work();                                           \
-        return pools_have_unused() || elastic_has_dying() ? refresh(result) : result; \
+        return pools_are_loose() || elastic_has_dying() ? refresh(result) : result; \
     }
 
 DEFINE_SYNCHRONIZATION(cuStreamSynchronize, (CUstream stream), (stream))

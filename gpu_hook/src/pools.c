@@ -20,7 +20,9 @@ struct pool {
     CUmemoryPool handle; /* NULL: ended, or the driver does not name it */
     int device;          /* or QUOTA_HOST, or OF_SOMEBODY_ELSE */
     bool is_ended;
-    bool has_unused; /* holds more than its allocations: the driver may take it back at any synchronization */
+    bool has_unused; /* holds more than its allocations: on a full device the driver may take it back */
+    bool is_loose;   /* and more than its threshold: so it may at any synchronization */
+    uint64_t threshold; /* that it keeps, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD */
     uint64_t charged;
     uint64_t growing; /* charged for calls on their way */
     uint64_t asked;   /* not charged yet, for calls on their way: others count on it, the ledger does not */
@@ -33,7 +35,7 @@ struct pool {
 static struct {
     pthread_mutex_t mutex;
     struct pool *all; /* a program has a few */
-    uint32_t unused;  /* number of pools with unused memory; read without the mutex too */
+    uint32_t unused, loose; /* numbers of such pools; read without the mutex too */
     pthread_mutex_t growth; /* taken before the mutex: who charges what a pool has grown by, so that it is charged once */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .growth = PTHREAD_MUTEX_INITIALIZER};
 
@@ -46,7 +48,7 @@ void pools_reset(void)
         state.all = pool->next;
         free(pool);
     }
-    state.unused = 0;
+    state.unused = state.loose = 0;
 }
 
 static struct pool *find(CUmemoryPool handle, int device)
@@ -67,15 +69,24 @@ static struct pool *remember(CUmemoryPool handle, int device)
     state.all = pool;
     pool->handle = handle;
     pool->device = device;
+    cuuint64_t threshold;
+    if (handle && driver()->cuMemPoolGetAttribute(handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) == CUDA_SUCCESS)
+        pool->threshold = threshold;
     return pool;
+}
+
+static void count(uint32_t *pools, bool *was, bool is)
+{
+    if (is != *was)
+        __atomic_fetch_add(pools, is ? 1u : UINT32_MAX, __ATOMIC_RELAXED);
+    *was = is;
 }
 
 static void note_unused(struct pool *pool)
 {
     bool has_unused = !pool->is_ended && pool->charged > pool->used;
-    if (has_unused != pool->has_unused)
-        __atomic_fetch_add(&state.unused, has_unused ? 1u : UINT32_MAX, __ATOMIC_RELAXED);
-    pool->has_unused = has_unused;
+    count(&state.unused, &pool->has_unused, has_unused);
+    count(&state.loose, &pool->is_loose, has_unused && pool->charged + pool->growing > pool->threshold);
 }
 
 /* What is gone from the device because of the pool. One that was destroyed ends with its last allocation; of one that
@@ -279,20 +290,43 @@ void pools_refresh_all(void)
     pthread_mutex_unlock(&state.mutex);
 }
 
-bool pools_have_unused(void)
+bool pools_are_loose(void)
 {
-    return __atomic_load_n(&state.unused, __ATOMIC_RELAXED) != 0;
+    return __atomic_load_n(&state.loose, __ATOMIC_RELAXED) != 0;
+}
+
+static void settle_some(bool is_sync)
+{
+    pthread_mutex_lock(&state.mutex);
+    for (struct pool *pool = state.all; pool; pool = pool->next)
+        if (is_sync ? pool->is_loose : pool->has_unused)
+            settle(pool);
+    pthread_mutex_unlock(&state.mutex);
 }
 
 void pools_refresh(void)
 {
-    if (!pools_have_unused())
-        return;
+    if (__atomic_load_n(&state.unused, __ATOMIC_RELAXED))
+        settle_some(false);
+}
+
+void pools_synchronized(void)
+{
+    if (pools_are_loose())
+        settle_some(true);
+}
+
+CUresult pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+{
     pthread_mutex_lock(&state.mutex);
-    for (struct pool *pool = state.all; pool; pool = pool->next)
-        if (pool->has_unused)
-            settle(pool);
+    CUresult result = driver()->cuMemPoolSetAttribute(handle, attribute, value);
+    struct pool *pool = handle && result == CUDA_SUCCESS ? find(handle, 0) : NULL;
+    if (pool && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+        pool->threshold = *(const cuuint64_t *)value;
+        note_unused(pool);
+    }
     pthread_mutex_unlock(&state.mutex);
+    return result;
 }
 
 void pools_release(int device)

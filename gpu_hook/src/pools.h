@@ -27,12 +27,16 @@ bool pools_keep(struct pool_use *use);
 /* An allocation was freed, or never came to be. */
 void pools_drop(struct pool *pool, uint64_t bytes, uint64_t growing);
 
-/* Whether some pool holds more than its allocations. One load. */
-bool pools_have_unused(void);
-
-/* Gives back what these pools have released, after a call at which they may: any synchronization, any allocation that
- * finds the device full. */
+/* Gives back what pools have released that hold more than their allocations, after a call that may have found the device
+ * full. */
 void pools_refresh(void);
+
+/* The same after a synchronization, at which a pool releases what it holds beyond its threshold, and no other pool does:
+ * nothing is asked about one that keeps all. */
+void pools_synchronized(void);
+bool pools_are_loose(void); /* one load: whether there is such a pool */
+
+CUresult pools_set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value);
 
 /* The same for every pool, when the driver did something that is not seen in detail. */
 void pools_refresh_all(void);

@@ -2,6 +2,7 @@
 
 #include "cancellation.h"
 #include "gate.h"
+#include "guest_thread.h"
 #include "interrupts.h"
 #include "log.h"
 #include "page.h"
@@ -61,7 +62,7 @@ static void withdraw_wake(void)
     session_send(&message, ALIQUOT_WAKE, sizeof message.wake);
 }
 
-/* False: an interrupt ended the wait. */
+/* False: an interrupt ended the wait, or the program exits: nobody brings anything back then. */
 static bool await_residency(void)
 {
     int saved_errno = errno;
@@ -72,7 +73,7 @@ static bool await_residency(void)
     uint32_t waiting = gate_count_waiting(1), heard = interrupts_bell();
     while (is_out() && !is_given_up) {
         wake_kernel(waiting);
-        is_given_up = interrupts_sleep(&wait, heard, AGAIN_NANOSECONDS);
+        is_given_up = interrupts_sleep(&wait, heard, AGAIN_NANOSECONDS) || guest_threads_are_over();
         heard = interrupts_bell();
     }
     interrupts_end();
@@ -82,7 +83,7 @@ static bool await_residency(void)
     else if (is_last)
         withdraw_wake();
     if (is_given_up)
-        LOG("event=wait_ended reason=interrupt what=\"the kernel's memory\"");
+        LOG("event=wait_ended reason=%s what=\"the kernel's memory\"", guest_threads_are_over() ? "exit" : "interrupt");
     errno = saved_errno;
     return !is_given_up;
 }
@@ -180,7 +181,7 @@ unsigned residency_await_calls(const struct timespec *deadline)
 {
     struct timespec pause = {0, FIRST_PAUSE_NANOSECONDS};
     unsigned inside;
-    while ((inside = calls_inside()) && times_until(deadline).tv_sec >= 0) {
+    while ((inside = calls_inside()) && times_until(deadline).tv_sec >= 0 && !guest_threads_are_over()) {
         nanosleep(&pause, NULL);
         pause.tv_nsec = pause.tv_nsec * 2 < LAST_PAUSE_NANOSECONDS ? pause.tv_nsec * 2 : LAST_PAUSE_NANOSECONDS;
     }

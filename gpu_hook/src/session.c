@@ -211,7 +211,7 @@ static void *run(void *unused)
 {
     int backoff = FIRST_BACKOFF_MILLISECONDS;
     prctl(PR_SET_NAME, "aliquot-hook");
-    for (;;) {
+    while (!guest_threads_are_over()) {
         if (!register_once()) {
             pause_before_retry(backoff);
             backoff = backoff * 2 < LAST_BACKOFF_MILLISECONDS ? backoff * 2 : LAST_BACKOFF_MILLISECONDS;
@@ -220,6 +220,8 @@ static void *run(void *unused)
         backoff = FIRST_BACKOFF_MILLISECONDS;
         struct socket_owned connection = state.connection;
         int failure = serve(&connection);
+        if (guest_threads_are_over())
+            break; /* registered to the last: the process has its memory still */
         pthread_mutex_lock(&state.mutex);
         state.connection = SOCKET_NONE;
         interrupts_ring();
@@ -306,7 +308,7 @@ int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait
         times_after(was_registered ? AWAY_MILLISECONDS : state.has_waited ? 0 : FIRST_REQUEST_MILLISECONDS);
     waiter.next = state.waiters;
     state.waiters = &waiter;
-    while (state.is_running && !waiter.is_answered && !is_late && !is_given_up) {
+    while (state.is_running && !waiter.is_answered && !is_late && !is_given_up && !guest_threads_are_over()) {
         /* A new connection knows nothing of a request that was sent on the old one. */
         bool is_connected = state.connection.descriptor >= 0;
         if (waiter.asked_on && (!is_connected || waiter.asked_on != state.connections))

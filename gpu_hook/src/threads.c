@@ -1,6 +1,7 @@
 #include "threads.h"
 
 #include "cancellation.h"
+#include "log.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -102,6 +103,13 @@ unsigned threads_inside(void)
 
 /* The one thread of the child goes on with its record, for it may be inside a call: a signal's handler can fork. The
  * others' are the parent's counts, and not ours to free. */
+void threads_check_marked(const char *function)
+{
+    static uint32_t has_said;
+    if (threads_own && !threads_own->inside && !__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
+        LOG("event=not_marked function=%s note=\"a defect of the hook: a move may wait for ever\"", function);
+}
+
 void threads_reset(void)
 {
     pthread_mutex_init(&state.mutex, NULL);

@@ -32,6 +32,10 @@ uint64_t threads_launches(int device);
 /* How many threads are inside a call now. Looks for those that ended inside without a word. */
 unsigned threads_inside(void);
 
+/* A thread of the program is about to take a lock that the mover holds for the length of a move: unmarked, it would wait
+ * for a move that may wait for it. Says so once in the log; threads of the hook have no record and are not concerned. */
+void threads_check_marked(const char *function);
+
 /* In the child of a fork, in the fork handler, and at its own cuInit. */
 void threads_reset(void);
 

@@ -8,14 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #define VARIABLE "CUDA_VISIBLE_DEVICES"
+#define GRANT "ALIQUOT_VISIBLE_DEVICES" /* read once, by settings.c */
 #define LIST_BYTES 4096 /* 64 devices with UUIDs of 40 characters, and more */
 
 static struct {
     pthread_mutex_t mutex; /* held from begin to end: two threads may both come to begin CUDA */
-    char *chosen;          /* the user's value while ours stands there; NULL: there was none */
-    char *given;           /* ours; NULL: the user's stands there */
+    char *given; /* NAME=VALUE as the driver reads it. Never freed: another thread's getenv may have answered with it */
+    char *replaced; /* the program's, in whose place in the environment ours stands; NULL: none */
+    bool is_added;  /* there was no place for it */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* The driver that begins itself again finds its choice made. */
@@ -79,6 +82,57 @@ void visible_translate(const char *granted, const char *chosen, char *text, size
     text[used] = '\0';
 }
 
+/* setenv() moves the array, and getenv() of another thread then reads freed memory. One pointer in it may change at any
+ * time: whoever reads it gets the one text or the other, and both stay. */
+static void replace(char **slot, char *text)
+{
+    __atomic_store_n(slot, text, __ATOMIC_RELEASE);
+}
+
+static char **find_slot(const char *name)
+{
+    size_t length = strlen(name);
+    for (char **slot = environ; slot && *slot; slot++)
+        if (strncmp(*slot, name, length) == 0 && (*slot)[length] == '=')
+            return slot;
+    return NULL;
+}
+
+static char **find_text(const char *text)
+{
+    char **slot = environ;
+    while (slot && *slot && *slot != text)
+        slot++;
+    return slot && *slot ? slot : NULL;
+}
+
+/* False: no memory. */
+static bool prepare_given(const char *text)
+{
+    if (state.given && strcmp(state.given + strlen(VARIABLE "="), text) == 0)
+        return true;
+    char *given = malloc(strlen(VARIABLE "=") + strlen(text) + 1);
+    if (!given)
+        return false;
+    strcpy(given, VARIABLE "=");
+    strcat(given, text);
+    state.given = given;
+    return true;
+}
+
+/* Where the program has deleted the variable, the grant's place serves: nobody reads that any more. */
+static void give(const char *text)
+{
+    char **slot = find_slot(VARIABLE);
+    slot = slot ? slot : find_slot(GRANT);
+    if (slot && prepare_given(text)) {
+        state.replaced = *slot;
+        replace(slot, state.given);
+    } else {
+        state.is_added = setenv(VARIABLE, text, 1) == 0;
+    }
+}
+
 bool visible_begin(void)
 {
     const char *granted = settings()->visible_devices;
@@ -91,25 +145,22 @@ bool visible_begin(void)
     visible_translate(granted, chosen, text, sizeof text);
     if (chosen && strcmp(chosen, text) == 0)
         return true;
-    state.chosen = chosen ? strdup(chosen) : NULL;
-    state.given = strdup(text);
-    setenv(VARIABLE, text, 1);
     LOG("event=visible_devices chosen=\"%s\" granted=%s given=%s", chosen ? chosen : "all", granted, text);
+    give(text);
     return true;
 }
 
 void visible_end(void)
 {
-    const char *present = getenv(VARIABLE);
-    /* What another thread chose meanwhile stays. */
-    bool is_ours = state.given && present && strcmp(present, state.given) == 0;
-    if (is_ours && state.chosen)
-        setenv(VARIABLE, state.chosen, 1);
-    else if (is_ours)
+    char **slot = state.replaced ? find_text(state.given) : NULL;
+    if (slot)
+        replace(slot, state.replaced);
+    else if (state.replaced && !find_slot(GRANT)) /* another thread chose meanwhile, and its choice stays */
+        setenv(GRANT, settings()->visible_devices, 1);
+    else if (state.is_added)
         unsetenv(VARIABLE);
-    free(state.chosen);
-    free(state.given);
-    state.chosen = state.given = NULL;
+    state.replaced = NULL;
+    state.is_added = false;
     pthread_mutex_unlock(&state.mutex);
     is_inside = false;
 }

@@ -2,6 +2,7 @@
 #include "vmm_access.h"
 
 #include "aliquot_protocol.h"
+#include "devices.h"
 #include "elastic.h"
 #include "vmm.h"
 
@@ -72,7 +73,7 @@ static unsigned long long access_of(const struct mapping *mapping, const CUmemLo
 {
     if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return mapping->host.flags;
-    if (location->id < 0 || location->id >= ELASTIC_ACCESSES_MAX)
+    if (location->id < 0 || location->id >= DEVICES_MAX)
         return CU_MEM_ACCESS_FLAGS_PROT_NONE;
     uint64_t bit = 1ull << location->id;
     return mapping->writers & bit   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE

@@ -137,6 +137,8 @@ class Node:
         for program in self._programs:
             program.close()
         self.agent.stop()
+        log = self.log.read_text() if self.log.exists() else ""
+        assert "event=not_marked" not in log, "a thread of the program waits for a move unmarked"
 
     def _start(self, env: dict[str, str]) -> Program:
         program = Program(env)
@@ -199,13 +201,17 @@ def a_null_node(a_folder: Path, null_driver: Path) -> Iterator[Node]:
 
 @pytest.fixture
 def make_node(a_folder: Path) -> Iterator[Callable[..., Node]]:
-    """Makes a machine with a software GPU; settings are its variables without the prefix, in lower case."""
+    """Makes a machine with a software GPU; settings are its variables without the prefix, in lower case.
+
+    It is strict: a program that uses what has ended is ended.
+    """
     nodes: list[Node] = []
     state = Path("/dev/shm") / f"aq-hook-{os.getpid()}-{a_folder.name}"
 
     def make(**softgpu: object) -> Node:
         driver = paths.softgpu_driver()
-        env = {f"ALIQUOT_SOFTGPU_{name.upper()}": str(value) for name, value in softgpu.items()}
+        wanted = {"strict": 1, **softgpu}
+        env = {f"ALIQUOT_SOFTGPU_{name.upper()}": str(value) for name, value in wanted.items()}
         env.update(ALIQUOT_SOFTGPU_STATE=str(state))
         nodes.append(Node(a_folder, driver.cuda, driver.nvml, env))
         return nodes[-1]

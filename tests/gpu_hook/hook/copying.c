@@ -5,6 +5,7 @@
 #include "contexts.h"
 #include "mover.h"
 #include "pieces.h"
+#include "residency.h"
 #include "segments.h"
 
 #include <errno.h>
@@ -168,9 +169,11 @@ static void make_segments(const char *kind, uint64_t bytes)
 static int copy(enum mover_direction direction)
 {
     struct mover_timing timing;
+    residency_hold();
     contexts_hold();
     int failure = mover_copy(test.pieces, test.count, direction, &timing);
     contexts_release();
+    residency_release();
     expect(!failure == !timing.failed_step, "a failure names its step");
     test.succeeded += failure == 0;
     test.failed += failure != 0;

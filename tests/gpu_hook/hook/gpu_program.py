@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpu_calls import LIBRARY, SIZE, U64, call  # noqa: F401 - expressions name them
+from gpu_contexts import *  # noqa: F403 - expressions name its functions
 from gpu_families import *  # noqa: F403 - expressions name its functions
 from gpu_graphs import *  # noqa: F403 - expressions name its functions
 from gpu_pacing import *  # noqa: F403 - expressions name its functions

@@ -31,16 +31,22 @@ class Orders:
 
     def swap_out(self) -> Moved:
         """With every segment that there is."""
+        self.begin_swap_out()
+        return self._answer()
+
+    def begin_swap_out(self) -> None:
+        """Order it, and wait for no answer."""
         while len(self._memory) < len(self._sizes):
             self._memory.append(_make_segment(self._sizes[len(self._memory)]))
         for number, descriptor in enumerate(self._memory):
             segment = protocol.pack(Segment(number, self._sizes[number]))
             socket.send_fds(self._connection.socket, [segment], [descriptor])
-        return self._order(MessageType.SWAP_OUT, len(self._memory))
+        self._order(MessageType.SWAP_OUT, len(self._memory))
 
     def swap_in(self) -> Moved:
         """What the segments hold afterwards is nobody's any more, and is spoilt."""
-        moved = self._order(MessageType.SWAP_IN, 0)
+        self._order(MessageType.SWAP_IN, 0)
+        moved = self._answer()
         if moved.outcome is MoveOutcome.DONE:
             for number, descriptor in enumerate(self._memory):
                 for at in range(0, self._sizes[number], MIB):
@@ -55,11 +61,13 @@ class Orders:
         for descriptor in self._memory:
             os.close(descriptor)
 
-    def _order(self, kind: MessageType, count: int) -> Moved:
+    def _order(self, kind: MessageType, count: int) -> None:
         self._sequence += 1
         self._heard = len(self._agent.heard)
         order = Swap(kind, self._sequence, drain_milliseconds=self._drain, segment_count=count)
         self._connection.socket.send(protocol.pack(order))
+
+    def _answer(self) -> Moved:
         found: list[Moved] = []
 
         def is_answered() -> bool:

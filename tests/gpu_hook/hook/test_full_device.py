@@ -10,6 +10,7 @@ from aliquot.gpu_hook.protocol import MoveOutcome
 
 MIB = 1 << 20
 OUT_OF_MEMORY = 2
+NO_STREAMS = "cuStreamCreate:1=999,cuStreamCreate:2=999"  # for the first allocation and the first copy
 EVENT = "call('cuEventCreate', ctypes.byref(ctypes.c_void_p()), 0)"
 FREE = "info()[1]"
 SUM = (
@@ -67,3 +68,31 @@ def test_what_copies_need_goes_with_its_context_and_is_made_again(make_kernel: C
         kernel.swap_out()
         kernel.swap_in()
     assert len(left) == 1
+
+
+def test_what_copies_need_is_made_again_where_memory_outlives_the_context_that_had_it(
+    make_kernel: Callable[..., Any],
+) -> None:
+    """The streams are the primary context's; memory of another one stays when that is reset."""
+    kernel = make_kernel(held=4 * MIB, memory="64MiB", resource="64KiB")
+    assert kernel.program("new_context()")[0] == 0
+    assert kernel.program(f"alloc({4 * MIB})")[0] == 0
+    outsider = kernel.node.outsider()
+    assert outsider("begin()") == 0
+    assert kernel.program("call('cuDevicePrimaryCtxReset_v2', 0)") == 0
+    fill(outsider)
+    kernel.swap_out()
+    kernel.swap_in()
+    assert "few_lane_resources" not in kernel.node.log.read_text()
+
+
+def test_what_a_failed_copy_could_not_make_is_made_when_there_is_room(make_kernel: Callable[..., Any]) -> None:
+    kernel = make_kernel(held=4 * MIB, memory="64MiB", resource="64KiB", faults=NO_STREAMS)
+    assert kernel.orders.swap_out().outcome is MoveOutcome.FAILED
+    outsider = kernel.node.outsider()
+    assert outsider("begin()") == 0
+    assert kernel.program(f"alloc({4 * MIB})")[0] == 0
+    fill(outsider)
+    kernel.orders.add_segment(8 * MIB)
+    kernel.swap_out()
+    kernel.swap_in()

@@ -76,7 +76,7 @@ BUGS: dict[str, list[Plant]] = {
               "pool->handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT,")
     ],
     "a synchronization refunds nothing": [
-        Plant("pool_calls.c", "return pools_have_unused() || elastic_has_dying() ? refresh(result) : result;",
+        Plant("pool_calls.c", "return pools_are_loose() || elastic_has_dying() ? refresh(result) : result;",
               "return refresh == NULL ? result : result;")
     ],
     "an array is charged without the size of its elements": [
@@ -85,8 +85,8 @@ BUGS: dict[str, list[Plant]] = {
         Plant("arrays.c", "if (result == CUDA_SUCCESS && answer.size) {", "if (answer.size == UINT64_MAX) {"),
     ],
     "an ended context keeps its arrays": [
-        Plant("contexts.c", "return is_own || driver()->cuCtxGetApiVersion(allocation->context, &version) != "
-              "CUDA_SUCCESS;", "return driver()->cuCtxGetApiVersion(allocation->context, &version) == 0 && !is_own;")
+        Plant("contexts.c", "return is_own;\n    void *answer", "return allocation->kind != ALLOCATION_ARRAY && is_own;"
+              "\n    void *answer")
     ],
     "a trimmed graph pool stays charged": [
         Plant("graph_calls.c", "        graph_memory_trimmed(device);", "        (void)device;")
