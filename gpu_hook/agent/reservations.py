@@ -253,12 +253,12 @@ class Reservations:
                 kernel.sample()
 
     def on_devices(self) -> dict[str, int]:
-        """What processes of kernels say that they have on each device now."""
+        """Return the bytes that processes of kernels have on each device now, whatever their pages say."""
         total: dict[str, int] = {}
         for kernel in self._kernels.values():
             swapped = {device.uuid: device.swapped_bytes for device in kernel.residency.facts().devices}
             for part, use in zip(kernel.reservation.parts, kernel.report(), strict=True):
-                total[part.uuid] = total.get(part.uuid, 0) + max(0, use.charged_bytes - swapped.get(part.uuid, 0))
+                total[part.uuid] = total.get(part.uuid, 0) + max(0, use.there_bytes - swapped.get(part.uuid, 0))
         return total
 
     def processes(self) -> list[KernelProcesses]:
@@ -276,8 +276,8 @@ class Reservations:
                 gone = (pid for pid, kernel_id in departed.items() if kernel_id == kernel.kernel_id)
                 own = {*kernel.pids, *gone}
                 busy = sum(seconds for pid, seconds in reading.busy.items() if pid in own)
-                residents = own.intersection(reading.processes)
-                kernel.add_look(reading.facts.uuid, busy, reading.covered_seconds, residents)
+                seen = {pid: amount for pid, amount in reading.processes.items() if pid in own}
+                kernel.add_look(reading.facts.uuid, busy, reading.covered_seconds, seen)
         for kernel in self._kernels.values():
             if kernel.is_in_use:
                 kernel.sample()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.agent.entrance import MESSAGES_A_SECOND, MESSAGES_AT_ONCE, journal_tokens
-from aliquot.gpu_hook.protocol import Credit, HelloDevice, MessageType, Refuse, Residency, Role, Welcome
+from aliquot.gpu_hook.protocol import Credit, HelloDevice, HookPage, MessageType, Refuse, Residency, Role, Welcome
 from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -56,6 +56,28 @@ def test_a_lie_in_a_first_hello_takes_no_room_from_a_neighbour(a_folder: Path, l
         assert f"claims {CARD} bytes" in answer.text
         assert await victim.borrow(HALF - 100 * MIB) == HALF - 100 * MIB
         victim.close()
+
+    play(scenario, a_folder)
+
+
+@pytest.mark.parametrize("tells_processes", [True, False])
+def test_a_page_that_says_less_than_its_process_has_takes_no_room_from_a_neighbour(
+    a_folder: Path, tells_processes: bool
+) -> None:
+    async def scenario(node: AReservationsNode) -> None:
+        connection = node.a_connection()
+        node.reserve(connection, "victim", 50)
+        node.reserve(connection, "evil", 50)
+        victim, evil = AProcess(node.folder("victim")), AProcess(node.folder("evil"))
+        for process in (victim, evil):
+            await process.hello()
+        assert await evil.borrow(HALF) == HALF
+        evil.write_page(HookPage.CHARGED, 0)
+        evil.write_page(HookPage.ELASTIC, HALF)
+        node.look(tells_processes=tells_processes)
+        assert await victim.borrow(HALF) == HALF
+        for process in (victim, evil):
+            process.close()
 
     play(scenario, a_folder)
 
@@ -252,6 +274,18 @@ class TwoKernels(RuleBasedStateMachine):
             self.evil.remove(process)
             process.close()
         await asyncio.sleep(0.001)
+
+    @rule(
+        word=st.sampled_from([HookPage.CHARGED, HookPage.ELASTIC, HookPage.PEAK]),
+        said=st.one_of(st.integers(0, CARD), st.integers(0, (1 << 64) - 1)),
+    )
+    def write_anything(self, word: int, said: int) -> None:
+        for process in self.evil:
+            process.write_page(word, said)
+
+    @rule()
+    def look_at_the_device(self) -> None:
+        self.node.look()
 
     @rule()
     def close_one(self) -> None:
