@@ -16,7 +16,6 @@ from aliquot.gpu_hook.placement import Refusal, over_limit, place, resize
 from .activity import Activity
 from .audit import KernelProcesses
 from .compute.loop import ComputeKeeper
-from .descriptors import Descriptors
 from .devices import DeviceReading
 from .journal import Entry, JournalError, Reservation, Tally, read_entry, remove_folder
 from .kernel import Kernel
@@ -54,7 +53,7 @@ class Reservations:
         self._leases = leases
         self._compute = compute
         self._swap = swap
-        self._descriptors = Descriptors.of_this_process()
+        self._descriptors = swap.arena.descriptors  # one count for sockets and host copies
         self._settings = settings
         self._changed = changed
         self._processes_changed = processes_changed
