@@ -18,7 +18,7 @@ from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.agent.entrance import MESSAGES_A_SECOND, MESSAGES_AT_ONCE, journal_tokens
 from aliquot.gpu_hook.protocol import Credit, HelloDevice, HookPage, MessageType, Refuse, Residency, Role, Welcome
 from hypothesis import Phase, settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 if TYPE_CHECKING:
     from tests.gpu_hook.agent.reservations_node import CARD, MIB, RAW_UUID, AProcess, AReservationsNode, close_quietly
@@ -216,7 +216,7 @@ class TwoKernels(RuleBasedStateMachine):
         self.loop.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    @initialize(share=st.integers(1, 50), limit=st.sampled_from([None, CARD]))
+    @initialize(share=st.one_of(st.just(50), st.integers(1, 50)), limit=st.sampled_from([None, CARD]))
     def reserve(self, share: int, limit: int | None) -> None:
         """Burstable memory is lent from what others are guaranteed and do not use: then evil asks for none."""
         self.may_borrow, self.size = limit is None, (share, limit)
@@ -282,6 +282,13 @@ class TwoKernels(RuleBasedStateMachine):
     def write_anything(self, word: int, said: int) -> None:
         for process in self.evil:
             process.write_page(word, said)
+
+    @precondition(lambda self: self.evil and self.may_borrow)
+    @rule(hundredths=st.sampled_from([100, 90, 50]))
+    def borrow_of_what_is_left(self, hundredths: int) -> None:
+        """A look, and what the page says, matter where much is lent."""
+        amount = self.node.ledger.accounts("evil")[0].room * hundredths // 100
+        self.do(self.send(self.evil[0], protocol.pack(Credit(MessageType.CREDIT_REQUEST, 0, amount, 1, 1))))
 
     @rule()
     def look_at_the_device(self) -> None:
