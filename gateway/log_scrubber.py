@@ -5,7 +5,15 @@ from __future__ import annotations
 import logging
 import re
 
-_TOKEN = re.compile(r"([?&;](?:amp;)?token=)[^&;\s\"'<>)]+", re.IGNORECASE)
+
+def _as_sent(letters: str) -> str:
+    """A pattern of one of these characters: as it is, or percent-encoded, however often."""
+    codes = {f"{ord(each):02x}" for letter in letters for each in (letter.lower(), letter.upper())}
+    return f"(?:[{re.escape(letters)}]|%(?:25)*(?:{'|'.join(sorted(codes))}))"
+
+
+_NAME = "".join(map(_as_sent, "token"))
+_TOKEN = re.compile(rf"({_as_sent('?&;')}(?:amp;)?{_NAME}{_as_sent('=')})[^&;\s\"'<>)]+", re.IGNORECASE)
 _HEADER = re.compile(r"(['\"]Authorization['\"]: ['\"](?:token|bearer) )[^'\"]+", re.IGNORECASE)
 _LOGGERS = ("tornado.access", "tornado.application", "tornado.general")
 

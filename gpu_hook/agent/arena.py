@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
 
+from .descriptors import OF_A_SEGMENT, Descriptors
 from .kept_copies import KeptCopies
 from .processes import Process
 from .segments import NotWantedError, Segment, close_segment, empty_segment, make_segment
@@ -77,7 +78,14 @@ class ArenaUse:
 class Arena:
     """``close`` leaves what holds copies to the processes that have it open."""
 
-    def __init__(self, budget: HostBudget, segment_bytes: int, spill_dir: Path | None = None) -> None:
+    def __init__(
+        self,
+        budget: HostBudget,
+        segment_bytes: int,
+        spill_dir: Path | None = None,
+        descriptors: Descriptors | None = None,
+    ) -> None:
+        self.descriptors = descriptors or Descriptors.of_this_process()
         self._budget = budget
         self._limits: dict[str, int] = {}
         self._segment_bytes = segment_bytes
@@ -90,7 +98,7 @@ class Arena:
         self._leaving = 0  # memory that a thread is still giving back
         self._leaves: set[Future[Any]] = set()
         self._moves = 0
-        self._kept = KeptCopies(self._submit_empty, lambda segment: self._submit(close_segment, segment))
+        self._kept = KeptCopies(self._submit_empty, self._submit_close, self.descriptors)
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="arena")
         self._turn = asyncio.Lock()  # one grows at a time: two halves of a budget help nobody
 
@@ -108,13 +116,10 @@ class Arena:
 
     def kernel_bytes(self, kernel_id: str) -> int:
         """Memory for one kernel: lent, warm, being made, adopted, kept."""
-        stacks = sum(_memory(stack) for owner, stack in self._stacks.items() if owner[0] == kernel_id)
+        own = sum(_memory(stack) for owner, stack in self._stacks.items() if owner[0] == kernel_id)
         others = (*self._adopted.items(), *self._in_making.items())
-        return (
-            self._kept.kernel_bytes(kernel_id)
-            + stacks
-            + sum(amount for owner, amount in others if owner[0] == kernel_id)
-        )
+        own += sum(amount for owner, amount in others if owner[0] == kernel_id)
+        return own + self._kept.kernel_bytes(kernel_id)
 
     def could_hold(self, kernel_id: str, amount: int) -> bool:
         """Whether a copy of so many bytes would find memory now, warm segments of others not counted. No promise."""
@@ -163,7 +168,7 @@ class Arena:
                     amount = min(_rounded(short), self._segment_bytes)
                     segment = await self._grow(owner, amount)
                     if self._stacks.get(owner) is not stack:
-                        self._submit(close_segment, segment)
+                        self._submit_close(kernel_id, segment)
                         raise OwnerGoneError
                     stack.segments.append(segment)
         except BaseException:
@@ -228,7 +233,21 @@ class Arena:
         return held + sum(self._adopted.values()) + sum(self._in_making.values()) + self._leaving
 
     async def _grow(self, owner: Owner, amount: int) -> Segment:
-        """One more segment: of memory, else of a file. Raises ArenaFullError."""
+        """One more segment, and a descriptor for it. Raises ArenaFullError."""
+        if not self.descriptors.take(owner[0], OF_A_SEGMENT):
+            raise ArenaFullError(
+                f"requested {amount} bytes of host memory for its copy; its kernel has "
+                f"{self.descriptors.held(owner[0])} of the {self.descriptors.limit} descriptors of all kernels, and "
+                "others are to find some: raise the agent's limit of open files"
+            )
+        try:
+            return await self._find(owner, amount)
+        except BaseException:
+            self.descriptors.give_back(owner[0], OF_A_SEGMENT)
+            raise
+
+    async def _find(self, owner: Owner, amount: int) -> Segment:
+        """Of memory, else of a file. Raises ArenaFullError."""
         await self._press(amount, keep=owner)
         limit, own = self._limits.get(owner[0]), self.kernel_bytes(owner[0])
         free = self._budget.memory_bytes - self._used()
@@ -326,8 +345,13 @@ class Arena:
         def given_back(is_held: bool) -> None:
             if is_held:
                 self._kept.outlive(kernel_id, segment)
+            else:
+                self.descriptors.give_back(kernel_id, OF_A_SEGMENT)
 
         return self._submit(empty_segment, segment, given_back)
+
+    def _submit_close(self, kernel_id: str, segment: Segment) -> None:
+        self._submit(close_segment, segment, lambda _: self.descriptors.give_back(kernel_id, OF_A_SEGMENT))
 
     def _submit(
         self, job: Callable[[Segment], T], segment: Segment, then: Callable[[T], None] | None = None
@@ -343,7 +367,7 @@ class Arena:
         def left(future: Future[T]) -> None:
             self._leaving -= counted
             self._leaves.discard(future)
-            if then is not None and future.exception() is None:
+            if then is not None and not future.cancelled() and future.exception() is None:
                 then(future.result())
 
         def done(future: Future[T]) -> None:

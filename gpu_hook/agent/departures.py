@@ -67,25 +67,35 @@ class Departures:
                     rest[uuid] -= known
         self._sweep(0.0)
 
-    def look(self, readings: Iterable[DeviceReading], began: float, now: float) -> bool:
-        """Take in a look at the devices that began at a time; tells whether the driver has bytes back."""
+    def look(
+        self, readings: Iterable[DeviceReading], began: float, now: float, on_device: Mapping[str, int] | None = None
+    ) -> bool:
+        """Take in a look at the devices that began at a time; tells whether the driver has bytes back.
+
+        ``on_device``: what connected processes have of each.
+        """
         by_uuid = {reading.facts.uuid: reading for reading in readings}
         before = self._total()
-        for one in self._departed:
-            if one.since > began:
-                continue  # the look may have passed by it
-            lives = self.alive(one.process.pid) == one.process.start_time_ticks
+        seen = [one for one in self._departed if one.since <= began]  # the look may have passed by the others
+        for one in seen:
             for uuid, amount in one.bytes.items() if one.last <= began else ():
                 one.bytes[uuid] = min(amount, self._found(one, by_uuid.get(uuid)))
-            is_late = now - one.since > (_ALIVE_SECONDS if lives else _DEAD_SECONDS)
-            if is_late and not one.is_staying and any(one.bytes.values()):
-                log.warning(
-                    "event=bytes_stay kernel=%s pid=%d alive=%s bytes=%d seconds=%.1f",
-                    *(one.kernel_id, one.process.pid, lives, sum(one.bytes.values()), now - one.since),
-                )
-            one.is_staying = is_late
+        for reading in by_uuid.values():
+            self._bound(reading, (on_device or {}).get(reading.facts.uuid, 0), began)
+        for one in seen:
+            self._note_age(one, now)
         self._sweep(now)
         return self._total() < before
+
+    def _note_age(self, one: _Departed, now: float) -> None:
+        lives = self.alive(one.process.pid) == one.process.start_time_ticks
+        is_late = now - one.since > (_ALIVE_SECONDS if lives else _DEAD_SECONDS)
+        if is_late and not one.is_staying and any(one.bytes.values()):
+            log.warning(
+                "event=bytes_stay kernel=%s pid=%d alive=%s bytes=%d seconds=%.1f",
+                *(one.kernel_id, one.process.pid, lives, sum(one.bytes.values()), now - one.since),
+            )
+        one.is_staying = is_late
 
     def leaving_bytes(self, uuid: str) -> int:
         """Return the bytes that will be free in a moment."""
@@ -111,6 +121,16 @@ class Departures:
             return 0  # the pid is another process's
         used = reading.processes[pid]
         return max(one.bytes.values()) if used is None else used
+
+    def _bound(self, reading: DeviceReading, on_device: int, began: float) -> None:
+        """Of which the driver does not tell the bytes have together what the device has in use beside all others."""
+        uuid, seen = reading.facts.uuid, reading.processes
+        there = [one for one in self._departed if one.bytes.get(uuid)]
+        unknown = [one for one in there if one.last <= began and seen.get(one.process.pid, 0) is None]
+        rest = reading.used_bytes - on_device - sum(one.bytes[uuid] for one in there if one not in unknown)
+        for one in unknown:
+            one.bytes[uuid] = min(one.bytes[uuid], max(0, rest))
+            rest -= one.bytes[uuid]
 
     def _total(self) -> int:
         return sum(sum(one.bytes.values()) for one in self._departed)

@@ -11,7 +11,8 @@ from collections import Counter
 
 OF_A_SESSION = 8  # connection, pidfd, mappings of three pages; while it is welcomed, the pages' descriptors instead
 OF_A_VISITOR = 2  # connection, pidfd
-OF_A_WATCH = 1  # pidfd of a process that left, whose loan is remembered
+OF_A_WATCH = 1  # pidfd of a process that left, whose loan or host copy is remembered
+OF_A_SEGMENT = 1  # of a host copy
 _OWN_FRACTION = 8  # an eighth is the agent's own: control connections, its log, its driver's
 _ALWAYS = 4 * OF_A_SESSION  # a kernel's first processes come in as long as there are any left
 
@@ -46,6 +47,10 @@ class Descriptors:
             return False
         self._taken[kernel_id] = wanted
         return True
+
+    def add(self, kernel_id: str, count: int) -> None:
+        """Count so many that take the place of what its kernel gave back a moment ago."""
+        self._taken[kernel_id] += count
 
     def give_back(self, kernel_id: str, count: int) -> None:
         """They are closed."""

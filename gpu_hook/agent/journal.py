@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,7 @@ def write_entry(folder: Path, entry: Entry) -> None:
     """Replace the file. Not synced: it is of use only while the processes live, so no power cut needs it."""
     new = folder / f"{_NAME}.new"
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-        file.write(json.dumps({"version": _VERSION, **asdict(entry)}))
+        file.write(json.dumps({"version": _VERSION, **vars(entry)}, default=vars))  # no copy of it all, as by asdict
     os.replace(new, folder / _NAME)
 
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from .descriptors import OF_A_WATCH, Descriptors
 from .processes import Process, WatchedProcesses
 from .segments import Segment, held_bytes
 
@@ -34,12 +35,18 @@ class _Outliving:
 class KeptCopies:
     """``empty`` frees what is behind a kernel's segment; ``close`` closes one that is open in no other process."""
 
-    def __init__(self, empty: Callable[[str, Segment], object], close: Callable[[Segment], object]) -> None:
+    def __init__(
+        self,
+        empty: Callable[[str, Segment], object],
+        close: Callable[[str, Segment], object],
+        descriptors: Descriptors,
+    ) -> None:
         self._empty = empty
         self._close = close
+        self._descriptors = descriptors
         self._kept: list[_Kept] = []
         self._outliving: list[_Outliving] = []
-        self._holders: dict[int, WatchedProcesses] = {}  # by pid
+        self._holders: dict[int, tuple[str, WatchedProcesses]] = {}  # pid -> kernel that its watch counts for
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -70,16 +77,20 @@ class KeptCopies:
         self._kept += [_Kept(kernel_id, holder, segment) for segment in segments]
         if not self.held_by(holder):
             return
-        watched = self._holders.setdefault(holder.pid, WatchedProcesses(lambda _: self.give_back(holder)))
-        if not watched.add(holder):
+        if holder.pid not in self._holders:
+            self._holders[holder.pid] = kernel_id, WatchedProcesses(lambda _: self.give_back(holder))
+            self._descriptors.add(kernel_id, OF_A_WATCH)
+        if not self._holders[holder.pid][1].add(holder):
             self.give_back(holder)
 
     def give_back(self, holder: Process) -> None:
         """The process ended, or has its bytes on its devices again: empty what it took with it."""
         gone = [item for item in self._kept if item.holder == holder]
         self._kept = [item for item in self._kept if item.holder != holder]
-        if (watched := self._holders.pop(holder.pid, None)) is not None:
+        if holder.pid in self._holders:
+            kernel_id, watched = self._holders.pop(holder.pid)
             watched.clear()
+            self._descriptors.give_back(kernel_id, OF_A_WATCH)
         for item in gone:
             self._empty(item.kernel_id, item.segment)
 
@@ -92,12 +103,13 @@ class KeptCopies:
         """The agent ends: what holds copies stays with the processes that have it."""
         if self._timer is not None:
             self._timer.cancel()
-        for watched in self._holders.values():
+        for _, watched in self._holders.values():
             watched.clear()
-        segments = [item.segment for item in self._kept] + [item.segment for item in self._outliving]
+        segments = [(item.kernel_id, item.segment) for item in self._kept]
+        segments += [(item.kernel_id, item.segment) for item in self._outliving]
         self._kept, self._outliving = [], []
-        for segment in segments:
-            self._close(segment)
+        for kernel_id, segment in segments:
+            self._close(kernel_id, segment)
 
     def _sum(self, is_spilled: bool, kernel_id: str | None = None) -> int:
         amounts = [(item.kernel_id, item.segment, item.segment.bytes) for item in self._kept]
@@ -118,7 +130,7 @@ class KeptCopies:
         for item in self._outliving:
             held = held_bytes(item.segment)
             if held is None:
-                self._close(item.segment)
+                self._close(item.kernel_id, item.segment)
             else:
                 item.bytes = held
                 still.append(item)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from aliquot.gpu_hook import protocol
@@ -245,13 +245,13 @@ class Kernel:
         self._ledger.count_contexts(self.kernel_id, processes_in(self._sessions.values()))
         return self.usage.sample(self._sessions.values(), self._all_accounts)
 
-    def add_look(self, uuid: str, busy_seconds: float, covered_seconds: float, residents: Iterable[int]) -> None:
-        """What a look at one device said of its processes."""
+    def add_look(self, uuid: str, busy_seconds: float, covered_seconds: float, seen: Mapping[int, int | None]) -> None:
+        """What a look at one device said of its processes: ``seen`` there, with their bytes."""
         if busy_seconds > 0:
             self.worked_at = time.monotonic()
         for device, part in enumerate(self.reservation.parts):
             if part.uuid == uuid:
-                self.usage.add_look(device, busy_seconds, covered_seconds, residents)
+                self.usage.add_look(device, busy_seconds, covered_seconds, seen)
 
     def resize(self, reservation: Reservation, host_quota_bytes: int | None) -> None:
         """Another size or class is in force, and in the ledger already: tell its processes."""

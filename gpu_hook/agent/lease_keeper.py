@@ -63,7 +63,8 @@ class LeaseKeeper:
     def add(self, kernel: Leased, residency: Movable) -> None:
         """A kernel was made, or found after a restart."""
         patience = Patience(silent_seconds=self._policy.silent_seconds)
-        self._records[kernel.kernel_id] = LeaseRecord(kernel, residency, self._clock().monotonic, patience)
+        now, answer = self._clock().monotonic, self._policy.answer_seconds
+        self._records[kernel.kernel_id] = LeaseRecord(kernel, residency, now, patience, answer)
         self.hurry()
 
     def remove(self, kernel_id: str) -> None:
@@ -210,7 +211,7 @@ class LeaseKeeper:
         left = {uuid: self.room.memory_bytes(uuid) - amount for uuid, amount in wanted.items()}
         has_silent = False
         for one in views:
-            may_answer = one is not view and self._may_answer(one.kernel_id, now)
+            may_answer = one is not view and self._may_answer(one.kernel_id, view, now)
             has_silent = has_silent or (may_answer and any(h.uuid in left for h in one.holdings))
             if one is view or (one.movable_at >= NEVER and not may_answer):
                 for h in one.holdings:
@@ -220,10 +221,18 @@ class LeaseKeeper:
             return False
         return has_silent or now - self._doubts.setdefault(view.kernel_id, now) < _SURE_SECONDS
 
-    def _may_answer(self, kernel_id: str, now: float) -> bool:
-        """True where it was told to move, a process of it does not answer, and the agent has not given that up."""
-        since = self._records[kernel_id].silent_since
-        return since is not None and now - since < self._policy.answer_seconds
+    def _may_answer(self, kernel_id: str, wanter: KernelView, now: float) -> bool:
+        """True where it was told to move, and has not, and the agent has not given that up for this wanter.
+
+        One that answers, but does not leave, may be at work that takes long: it is told again for longer.
+        """
+        record = self._records[kernel_id]
+        if (since := record.silent_since) is not None:
+            return now - since < self._policy.answer_seconds
+        refusal = record.facts.refusal if record.is_refusing(now) else None
+        if refusal is None:
+            return False
+        return refusal.at < wanter.wants_since or now - wanter.wants_since < self._policy.patience_seconds
 
     def _prepare(self, waits: dict[str, Wait]) -> None:
         """Who has to leave when its hold or turn is over then leaves without waiting for host memory."""

@@ -13,7 +13,7 @@ from typing import Protocol
 from .activity import Activity
 from .idleness import Moment, Patience, Telemetry, judge
 from .journal import Reservation
-from .lease_views import NEVER, Holding, KernelView, Out, State, Want
+from .lease_views import NEVER, Holding, KernelView, Out, Policy, State, Want
 from .residency_facts import Move, ResidencyFacts
 from .residency_table import KernelState
 
@@ -97,7 +97,14 @@ class Leased(Protocol):
 class LeaseRecord:
     """One kernel. Written by the keeper alone; times are monotonic."""
 
-    def __init__(self, kernel: Leased, residency: Movable, now: float, patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Leased,
+        residency: Movable,
+        now: float,
+        patience: Patience | None = None,
+        answer_seconds: float = Policy.answer_seconds,
+    ) -> None:
         self.kernel = kernel
         self.residency = residency
         self.facts = residency.facts()
@@ -118,6 +125,7 @@ class LeaseRecord:
         self.is_beginning: State | None = None  # a move that was decided, and shows in the facts in a moment
         self.is_postponed = False  # it failed to come in, and tries again later
         self.silent_since: float | None = None  # since when a process of it was seen not to answer; None: all do
+        self._answer_seconds = answer_seconds
         self._known_since = now
         self._patience = patience or Patience()
         self._was_idle = False
@@ -196,6 +204,13 @@ class LeaseRecord:
         refusal = self.facts.refusal
         return self.not_before if refusal is None else max(self.not_before, refusal.retry_at)
 
+    def is_refusing(self, now: float) -> bool:
+        """Whether it was told to leave for so long, each time in vain, and is not told again yet."""
+        refusal = self.facts.refusal
+        if refusal is None or not self.facts.is_swappable:
+            return False
+        return now < refusal.retry_at and now - refusal.since >= self._answer_seconds
+
     def _want(self, state: State, is_growing: bool, now: float) -> Want:
         if is_growing or self.facts.waits_since is not None:
             return Want.CALL
@@ -212,7 +227,7 @@ class LeaseRecord:
             return NEVER
         if self.kernel.is_expecting:
             return now + 1.0  # after the agent's restart its processes first say what they have
-        return self.retry_at
+        return NEVER if self.is_refusing(now) else self.retry_at
 
     def _holdings(self, wanted: Mapping[int, int]) -> tuple[Holding, ...]:
         parts = self.kernel.reservation.parts

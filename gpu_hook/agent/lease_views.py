@@ -41,9 +41,7 @@ class Reason(str, enum.Enum):
     BUSY = "busy"  # those that hold the room are busy, and it may not displace them
     HOST = "host"  # host memory for what would have to leave is full
     COMPUTE = "compute"  # production works on its device, and could not be protected while it was there
-    STUCK = (
-        "stuck"  # what holds the room cannot be swapped out or does not answer, or the device has less than it needs
-    )
+    STUCK = "stuck"  # what holds the room cannot leave, did not each time, or is silent; or the device has too little
 
 
 @dataclass(frozen=True, slots=True)

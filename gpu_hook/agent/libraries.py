@@ -14,7 +14,6 @@ import shutil
 import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from aliquot.gpu_hook.paths import Driver, PathError
@@ -76,7 +75,7 @@ def installed(native: Path) -> Libraries:
 
 def publish(native: Path, library_dir: Path) -> Libraries:
     """Copy them below ``library_dir``, unless the same are there. Raises PathError."""
-    folder = library_dir / f"{_version()}-{_digest(native)}"
+    folder = library_dir / _digest(native)
     try:
         library_dir.mkdir(parents=True, exist_ok=True)
         if not folder.exists():
@@ -135,10 +134,3 @@ def _digest(native: Path) -> str:
             found.update(f"{part}/{path.name}:{path.stat().st_size}\n".encode())
             found.update(path.read_bytes())
     return found.hexdigest()[:12]
-
-
-def _version() -> str:
-    try:
-        return version("aliquot")
-    except PackageNotFoundError:
-        return "0"

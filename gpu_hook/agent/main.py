@@ -281,7 +281,7 @@ class Agent:
     def _follow_departures(self, readings: Sequence[DeviceReading]) -> None:
         """Lend from now on the memory that the driver took back, and look again soon at the rest."""
         departures, now = self._leases.room.departures, time.monotonic()
-        if departures.look(readings, self._monitor.began, now):
+        if departures.look(readings, self._monitor.began, now, self._reservations.on_devices()):
             self._leases.hurry()
         if (pause := departures.next_look(now)) is not None:
             self._monitor.look_within(pause)

@@ -17,7 +17,6 @@ from aliquot.gpu_hook.placement import NEVER_FITS, Part, Refusal, over_limit, pl
 from .activity import Activity
 from .audit import KernelProcesses
 from .compute.loop import ComputeKeeper
-from .descriptors import Descriptors
 from .devices import DeviceReading
 from .journal import Entry, JournalError, Reservation, Tally, read_entry, remove_folder
 from .kernel import Kernel
@@ -25,8 +24,8 @@ from .lease_keeper import LeaseKeeper
 from .ledger import Ledger, LedgerError
 from .processes import read_boot_id
 from .residency import SwapTools
+from .residency_facts import swapped_by_device
 from .settings import AgentSettings
-from .status import bytes_on_devices
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +55,7 @@ class Reservations:
         self._leases = leases
         self._compute = compute
         self._swap = swap
-        self._descriptors = Descriptors.of_this_process()
+        self._descriptors = swap.arena.descriptors  # one count for sockets and host copies
         self._settings = settings
         self._changed = changed
         self._processes_changed = processes_changed
@@ -262,10 +261,12 @@ class Reservations:
                 kernel.sample()
 
     def on_devices(self) -> dict[str, int]:
-        """What processes of kernels say that they have on each device now."""
+        """Return the bytes that processes of kernels have on each device now, whatever their pages say."""
         total: Counter[str] = Counter()
         for kernel in self._kernels.values():
-            total.update(bytes_on_devices(kernel)[1])
+            away = swapped_by_device(kernel.residency.facts())
+            for part, use in zip(kernel.reservation.parts, kernel.report(), strict=True):
+                total[part.uuid] += max(0, use.there_bytes - away.get(part.uuid, 0))
         return total
 
     def processes(self) -> list[KernelProcesses]:
@@ -283,8 +284,8 @@ class Reservations:
                 gone = (pid for pid, kernel_id in departed.items() if kernel_id == kernel.kernel_id)
                 own = {*kernel.pids, *gone}
                 busy = sum(seconds for pid, seconds in reading.busy.items() if pid in own)
-                residents = own.intersection(reading.processes)
-                kernel.add_look(reading.facts.uuid, busy, reading.covered_seconds, residents)
+                seen = {pid: amount for pid, amount in reading.processes.items() if pid in own}
+                kernel.add_look(reading.facts.uuid, busy, reading.covered_seconds, seen)
         for kernel in self._kernels.values():
             if kernel.is_in_use:
                 kernel.sample()

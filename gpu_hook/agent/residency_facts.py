@@ -80,19 +80,24 @@ class Moving:
 
 @dataclass(frozen=True)
 class MoveRefusal:
-    """Why the last attempt came to nothing, and from when on another one makes sense."""
+    """Why the last attempt came to nothing, and from when on another one makes sense.
+
+    ``at``: when it did; ``since``: when the first in a row did.
+    """
 
     result: MoveResult
     text: str
     retry_at: float
     attempts: int = 1
+    at: float = float("inf")
+    since: float = float("inf")
 
     @classmethod
     def after(cls, before: MoveRefusal | None, move: Move, now: float) -> MoveRefusal:
         """Of a move that failed: each attempt in a row waits twice as long."""
         attempts = 1 if before is None else before.attempts + 1
         wait = min(_LONGEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2 ** min(attempts - 1, 10))
-        return cls(move.result, move.text, now + wait, attempts)
+        return cls(move.result, move.text, now + wait, attempts, now, now if before is None else before.since)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ _NO_STAYING = Staying(0)
 
 
 _RESULTS = {
-    MoveOutcome.DONE: MoveResult.DONE,
     MoveOutcome.BUSY: MoveResult.BUSY,
     MoveOutcome.NO_SPACE: MoveResult.HOST_FULL,
     MoveOutcome.NO_ROOM: MoveResult.NO_ROOM,
@@ -165,15 +164,17 @@ class ProcessResidency:
 def move_of(answer: Answer, wanted: Residency, accounts: Sequence[DeviceAccount]) -> Move:
     """What one process's answer says, as a Move: DONE when it is where it is wanted, or why not.
 
-    ``accounts`` bound its bytes. A process that was there already refuses, and is as good as moved.
+    ``accounts`` bound its bytes. A process that was there already refuses, and is as good as moved; one that says that
+    it did as it was told, and is not there, failed.
     """
     if answer is Absence.GONE:
         return Move(MoveResult.DONE)
     if isinstance(answer, Absence):
         return Move(MoveResult.SILENT, answer.value)
     most = sum(account.lent for account in accounts)
+    result = MoveResult.DONE if answer.residency is wanted else _RESULTS.get(answer.outcome, MoveResult.FAILED)
     return Move(
-        MoveResult.DONE if answer.residency is wanted else _RESULTS[answer.outcome],
+        result,
         answer.text or answer.outcome.name.lower().replace("_", " "),
         moved_bytes=min(most, sum(device.swapped_bytes for device in answer.devices)),
         drain_seconds=answer.drain_nanoseconds / 1e9,

@@ -5,7 +5,6 @@ From looks at the devices, which are old by up to a second; decides nothing. The
 
 from __future__ import annotations
 
-import statistics
 from collections import deque
 from collections.abc import Iterable, Mapping
 
@@ -56,7 +55,8 @@ class Room:
     def capacity_bytes(self, uuid: str) -> int:
         """Return the bytes that kernels may hold of it together, once departed ones have given back theirs."""
         others = self._others.get(uuid)
-        taken = (int(statistics.median_low(others)) if others else 0) + self.departures.staying_bytes(uuid)
+        median = sorted(others)[(len(others) - 1) // 2] if others else 0
+        taken = median + self.departures.staying_bytes(uuid)
         return max(0, self.memory_bytes(uuid) - taken)
 
     def present_bytes(self, uuid: str) -> int:

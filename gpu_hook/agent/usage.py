@@ -5,6 +5,7 @@ Samples the hooks' pages and writes the sampled words of ours; keeps what ended 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,12 +26,16 @@ _UNDECIDED_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """One kernel on one device, or of host memory, for the status."""
+    """One kernel on one device, or of host memory, for the status.
+
+    ``there_bytes``: what is on the device or in host copies, where a page says less than it has.
+    """
 
     charged_bytes: int
     peak_bytes: int
     busy_seconds: float
     refusals: int
+    there_bytes: int = 0
 
 
 class KernelUsage:
@@ -42,6 +47,7 @@ class KernelUsage:
         self._tallies = {**dict(enumerate(tallies)), HOST_MEMORY: host_tally}
         self._utilization = dict.fromkeys(range(len(tallies)), 0)
         self._residents: dict[int, frozenset[int]] = {}  # device -> pids that the driver saw there, in the last look
+        self._seen: dict[int, Mapping[int, int | None]] = {}  # the same with their bytes, as far as the driver tells
         self._short_at: dict[int, float] = {}  # device -> when a refusal stood that was the last, as far as was seen
         self._written: dict[int, object] = {}  # device -> what its words on our pages were made of
         self._shown_residents: dict[int, frozenset[int]] = {}
@@ -54,13 +60,19 @@ class KernelUsage:
     def host_tally(self) -> Tally:
         return self._tallies[HOST_MEMORY]
 
-    def add_look(self, device: int, busy_seconds: float, covered_seconds: float, residents: Iterable[int]) -> None:
-        """What one look at a device said of the kernel: its GPU time, of how much time, and who was there."""
+    def add_look(
+        self, device: int, busy_seconds: float, covered_seconds: float, residents: Mapping[int, int | None]
+    ) -> None:
+        """What one look at a device said of the kernel: its GPU time, of how much time, and who was there.
+
+        ``residents``: pids, with their bytes there (None: the driver does not tell).
+        """
         tally = self._tallies[device]
         self._tallies[device] = replace(tally, busy_seconds=tally.busy_seconds + busy_seconds)
         share = busy_seconds / covered_seconds if covered_seconds > 0 else 0.0
         self._utilization[device] = round(100 * min(1.0, share))
         self._residents[device] = frozenset(residents)
+        self._seen[device] = residents
 
     def sample(self, sessions: Iterable[HookSession], accounts: Mapping[int, Account]) -> bool:
         """Read what each process charged, and tell it what the others did. True when something changed."""
@@ -132,7 +144,24 @@ class KernelUsage:
                 refusals += words.refusals
             elif session.hook_side is not None:
                 refusals += session.hook_side.read(device).refusals
-        return DeviceUse(charged, max(peak, charged), tally.busy_seconds, min(_MAX_REFUSALS, refusals))
+        there = self._there_bytes(sessions, device, account)
+        return DeviceUse(charged, max(peak, charged), tally.busy_seconds, min(_MAX_REFUSALS, refusals), there)
+
+    def _there_bytes(self, sessions: Sequence[HookSession], device: int, account: Account) -> int:
+        """What its processes charged, or can take from the device, or what the driver last saw there if that is more.
+
+        The driver tells of contexts, too, which no process was lent: what they are counted with is left out, and the rest
+        is believed as far as a process was lent something.
+        """
+        said, lent = Counter[int](), Counter[int]()
+        for session in sessions:
+            loan = account.loans.get(session.number)
+            if session.hook_side is not None and loan is not None:
+                elastic = 0 if device == HOST_MEMORY else session.hook_side.elastic(device)
+                said[session.pid] += min(loan.bytes, max(session.hook_side.charged(device), elastic))
+                lent[session.pid] += loan.bytes
+        seen, context = self._seen.get(device, {}), account.context_bytes // max(1, len(lent))
+        return sum(max(said[pid], min(amount, (seen.get(pid) or 0) - context)) for pid, amount in lent.items())
 
     def needed_bytes(self, sessions: Iterable[HookSession], device: int, now: float) -> int | None:
         """The most that it would have used of a device had no quota refused it; None: nothing was refused.

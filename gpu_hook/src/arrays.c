@@ -3,6 +3,7 @@
 #include "activation.h"
 #include "charge.h"
 #include "devices.h"
+#include "retry.h"
 #include "sparse.h"
 #include "vmm.h"
 
@@ -182,7 +183,10 @@ static CUDA_ARRAY3D_DESCRIPTOR widen(const CUDA_ARRAY3D_DESCRIPTOR_v1 *narrow)
     CUresult result = begin(&charge, array ? shape : NULL, 0);                                             \
     if (result != CUDA_SUCCESS)                                                                            \
         return result;                                                                                     \
-    result = driver()->call;                                                                               \
+    struct retry retry = RETRY_NONE;                                                                       \
+    do                                                                                                     \
+        result = driver()->call;                                                                           \
+    while (retry_is_due(&retry, &charge, result, charge.bytes));                                           \
     if (end(&charge, result, result == CUDA_SUCCESS ? *array : NULL, shape, 0))                            \
         return result;                                                                                     \
     driver()->cuArrayDestroy(*array);                                                                      \
@@ -230,7 +234,10 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
     CUresult result = begin(&charge, array && levels ? descriptor : NULL, levels);
     if (result != CUDA_SUCCESS)
         return result;
-    result = driver()->cuMipmappedArrayCreate(array, descriptor, levels);
+    struct retry retry = RETRY_NONE;
+    do
+        result = driver()->cuMipmappedArrayCreate(array, descriptor, levels);
+    while (retry_is_due(&retry, &charge, result, charge.bytes));
     if (end(&charge, result, result == CUDA_SUCCESS ? *array : NULL, descriptor, levels))
         return result;
     driver()->cuMipmappedArrayDestroy(*array);

@@ -7,6 +7,7 @@
 #include "pacing.h"
 #include "pools.h"
 #include "residency.h"
+#include "retry.h"
 
 typedef CUresult (*capture_query)(CUstream, CUstreamCaptureStatus *);
 typedef CUresult (*allocation_call)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
@@ -18,16 +19,30 @@ static bool takes_nothing_now(CUstream stream, capture_query query)
     return query(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/* What a pool of ours has to grow by is lent already, as for any allocation. */
+static CUresult ask_driver(const struct pool_use *use, CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+                           CUstream stream, allocation_call allocate)
+{
+    struct charge charge = {.acts = use->pool, .is_on_device = residency_enter(), .device = use->device};
+    struct retry retry = RETRY_NONE;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!charge.is_on_device)
+        return result;
+    do
+        result = allocate(pointer, bytes, pool, stream);
+    while (retry_is_due(&retry, &charge, result, bytes));
+    if (charge.is_on_device)
+        residency_leave();
+    return result;
+}
+
 static CUresult allocate_inside(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream,
                                 allocation_call allocate)
 {
     struct pool_use use;
     if (!pools_take(&use, pool, stream, bytes))
         return charge_refusal();
-    bool has_entered = residency_enter();
-    CUresult result = has_entered ? allocate(pointer, bytes, pool, stream) : CUDA_ERROR_OUT_OF_MEMORY;
-    if (has_entered)
-        residency_leave();
+    CUresult result = ask_driver(&use, pointer, bytes, pool, stream, allocate);
     if (!use.pool)
         return result;
     if (result != CUDA_SUCCESS) {

@@ -23,9 +23,10 @@ from aliquot.gpu_hook.paths import KERNEL_ID, RuntimeDir
 
 from .clearing import remove_folder
 from .host_log import log
+from .left_kernels import folders_without_relay, kernels_of
 from .messages import Signer
 from .peer import Peer, Record, Refusal, accept
-from .process_facts import children, command_line, is_process
+from .process_facts import is_process
 from .protocol import ProtocolError
 from .records import (
     Ended,
@@ -326,6 +327,8 @@ class Host:
             elif _is_long_over(record) or _has_lost_owner(record):
                 log("removed", kernel=record.kernel_id, folder=record.folder)
                 remove_folder(record.folder)
+        for folder in folders_without_relay(self._runtime):
+            self._end_unreachable(folder)
 
     def _take_over(self, kernel_id: str) -> None:
         """A relay was killed: if its kernel may live, another one serves the same sockets."""
@@ -351,14 +354,13 @@ class Host:
         self._fork(own, None, is_new=False)
 
     def _end_unreachable(self, folder: Path) -> None:
-        """End what we inherited of a relay that left no record: no gateway could find it, or end it."""
+        """End the kernel of a relay that left no record: no gateway could find it, or end it."""
         if self._is_starting(folder.name):
             return
-        for pid in children() - set(self._children):
-            if f"{folder}{os.sep}" in command_line(pid):
-                log("unreachable", kernel=folder.name, pid=pid, reason="its relay was killed and left no record")
-                with contextlib.suppress(OSError):
-                    os.killpg(pid, signal.SIGKILL)
+        for pid in kernels_of(folder) - set(self._children):
+            log("unreachable", kernel=folder.name, pid=pid, reason="its relay was killed and left no record")
+            with contextlib.suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
 
 
 def _why_not(error: BaseException, runtime: RuntimeDir) -> str:

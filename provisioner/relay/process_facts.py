@@ -20,14 +20,6 @@ def is_process(pid: int, ticks: int) -> bool:
     return bool(fields) and fields[0] not in ("Z", "X") and int(fields[19]) == ticks
 
 
-def children() -> set[int]:
-    """The pids of this process's children; empty on a system that does not tell them."""
-    try:
-        return {int(pid) for task in (_PROC / "self/task").iterdir() for pid in (task / "children").read_text().split()}
-    except (OSError, ValueError):
-        return set()
-
-
 def command_line(pid: int) -> str:
     """The words of a process's command, joined by blanks; empty once it is gone."""
     try:

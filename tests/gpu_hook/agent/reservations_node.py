@@ -8,8 +8,10 @@ from __future__ import annotations
 import array
 import asyncio
 import contextlib
+import mmap
 import os
 import socket
+import struct
 import time
 from pathlib import Path
 
@@ -84,6 +86,10 @@ class AProcess:
     def send(self, message: Message | bytes) -> None:
         self.socket.send(message if isinstance(message, bytes) else protocol.pack(message))
 
+    def write_page(self, offset: int, value: int) -> None:
+        """Write a word of the first device to the page that a hook writes."""
+        struct.pack_into("<Q", self.page, protocol.HookPage.DEVICES + offset, value)
+
     async def receive(self) -> Message | None:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while True:
@@ -95,10 +101,13 @@ class AProcess:
                 await asyncio.sleep(0)
             except ConnectionResetError:
                 return None
-        for _, _, raw in ancillary:
-            for descriptor in array.array("i", raw):
-                os.close(descriptor)
-        return protocol.unpack(data) if data else None
+        descriptors = [descriptor for _, _, raw in ancillary for descriptor in array.array("i", raw)]
+        message = protocol.unpack(data) if data else None
+        if isinstance(message, protocol.Welcome):
+            self.page = mmap.mmap(descriptors[1], protocol.PAGE_BYTES)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return message
 
     def close(self) -> None:
         self.socket.close()
@@ -125,7 +134,8 @@ class AReservationsNode:
         policy, nobody = self.settings.leases.policy, ChosenActuators((), ())
         self.leases = LeaseKeeper(policy, read_moment, self.ledger.lent, lambda: CARD, lambda _: None)
         self._compute = ComputeKeeper(self.settings.compute, time.monotonic_ns, self.leases, Actuation(nobody))
-        self.leases.room.look([DeviceReading(facts, used_bytes=0)], {})
+        self._facts = facts
+        self.leases.room.look([DeviceReading(facts)], {})
         self.reservations = Reservations(
             self.ledger,
             self.settings,
@@ -137,6 +147,15 @@ class AReservationsNode:
         )
         self.reservations.restore()
         self._turns = asyncio.get_running_loop().create_task(self.leases.run())
+
+    def look(self, *, tells_processes: bool = True) -> None:
+        """Look at the device three times, where each process uses all that its kernel was lent; all have our pid."""
+        used = self.ledger.lent(UUID)
+        processes = {os.getpid(): used if tells_processes else None}
+        reading = DeviceReading(self._facts, used_bytes=used, processes=processes)
+        for _ in range(3):
+            self.reservations.book_looks([reading])
+            self.leases.room.look([reading], self.reservations.on_devices())
 
     async def end(self, *, is_killed: bool) -> None:
         """End as by a signal; ``is_killed``: what the journals say then is what they said before."""

@@ -12,7 +12,9 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -70,6 +72,33 @@ def test_a_segment_is_there_and_keeps_its_size() -> None:
             assert fcntl.fcntl(segment.descriptor, fcntl.F_GETFD) & fcntl.FD_CLOEXEC
 
     play(scenario, 16 * MIB)
+
+
+def test_an_end_while_segments_are_given_back_is_no_error() -> None:
+    async def scenario(arena: Arena) -> None:
+        problems: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+        is_busy, goes_on = Event(), Event()
+
+        def block() -> None:
+            is_busy.set()
+            goes_on.wait(60)
+
+        for number in range(4):
+            await arena.lend("k", number, SEGMENT)
+        arena._pool = ThreadPoolExecutor(1)
+        arena._pool.submit(block)
+        is_busy.wait(60)
+        for number in range(4):
+            arena.release("k", number)
+            arena.leave("k", number)
+        arena.close()
+        goes_on.set()
+        await asyncio.sleep(0)  # what the cancelled jobs left to the loop
+        await asyncio.sleep(0)
+        assert problems == []
+
+    play(scenario, 64 * MIB)
 
 
 def test_the_same_process_finds_its_segments_warm() -> None:

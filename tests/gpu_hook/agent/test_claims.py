@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from aliquot.gpu_hook import protocol
 from aliquot.gpu_hook.agent.entrance import MESSAGES_A_SECOND, MESSAGES_AT_ONCE, journal_tokens
-from aliquot.gpu_hook.protocol import Credit, HelloDevice, MessageType, Refuse, Residency, Role, Welcome
+from aliquot.gpu_hook.protocol import Credit, HelloDevice, HookPage, MessageType, Refuse, Residency, Role, Welcome
 from hypothesis import Phase, settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 if TYPE_CHECKING:
     from tests.gpu_hook.agent.reservations_node import CARD, MIB, RAW_UUID, AProcess, AReservationsNode, close_quietly
@@ -56,6 +56,28 @@ def test_a_lie_in_a_first_hello_takes_no_room_from_a_neighbour(a_folder: Path, l
         assert f"claims {CARD} bytes" in answer.text
         assert await victim.borrow(HALF - 100 * MIB) == HALF - 100 * MIB
         victim.close()
+
+    play(scenario, a_folder)
+
+
+@pytest.mark.parametrize("tells_processes", [True, False])
+def test_a_page_that_says_less_than_its_process_has_takes_no_room_from_a_neighbour(
+    a_folder: Path, tells_processes: bool
+) -> None:
+    async def scenario(node: AReservationsNode) -> None:
+        connection = node.a_connection()
+        node.reserve(connection, "victim", 50)
+        node.reserve(connection, "evil", 50)
+        victim, evil = AProcess(node.folder("victim")), AProcess(node.folder("evil"))
+        for process in (victim, evil):
+            await process.hello()
+        assert await evil.borrow(HALF) == HALF
+        evil.write_page(HookPage.CHARGED, 0)
+        evil.write_page(HookPage.ELASTIC, HALF)
+        node.look(tells_processes=tells_processes)
+        assert await victim.borrow(HALF) == HALF
+        for process in (victim, evil):
+            process.close()
 
     play(scenario, a_folder)
 
@@ -194,7 +216,7 @@ class TwoKernels(RuleBasedStateMachine):
         self.loop.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    @initialize(share=st.integers(1, 50), limit=st.sampled_from([None, CARD]))
+    @initialize(share=st.one_of(st.just(50), st.integers(1, 50)), limit=st.sampled_from([None, CARD]))
     def reserve(self, share: int, limit: int | None) -> None:
         """Burstable memory is lent from what others are guaranteed and do not use: then evil asks for none."""
         self.may_borrow, self.size = limit is None, (share, limit)
@@ -252,6 +274,25 @@ class TwoKernels(RuleBasedStateMachine):
             self.evil.remove(process)
             process.close()
         await asyncio.sleep(0.001)
+
+    @rule(
+        word=st.sampled_from([HookPage.CHARGED, HookPage.ELASTIC, HookPage.PEAK]),
+        said=st.one_of(st.integers(0, CARD), st.integers(0, (1 << 64) - 1)),
+    )
+    def write_anything(self, word: int, said: int) -> None:
+        for process in self.evil:
+            process.write_page(word, said)
+
+    @precondition(lambda self: self.evil and self.may_borrow)
+    @rule(hundredths=st.sampled_from([100, 90, 50]))
+    def borrow_of_what_is_left(self, hundredths: int) -> None:
+        """A look, and what the page says, matter where much is lent."""
+        amount = self.node.ledger.accounts("evil")[0].room * hundredths // 100
+        self.do(self.send(self.evil[0], protocol.pack(Credit(MessageType.CREDIT_REQUEST, 0, amount, 1, 1))))
+
+    @rule()
+    def look_at_the_device(self) -> None:
+        self.node.look()
 
     @rule()
     def close_one(self) -> None:

@@ -40,8 +40,19 @@ class TestDepartures:
     def test_it_has_what_the_driver_says_and_no_more_than_it_was_lent(self) -> None:
         departures = self.departed()
         for used, want in ((900 * MIB, 300 * MIB), (None, 300 * MIB), (120 * MIB, 120 * MIB), (200 * MIB, 120 * MIB)):
-            departures.look(a_look({7: used}), began=10.1, now=10.2)
+            departures.look(a_look({7: used}, used=CARD), began=10.1, now=10.2)
             assert departures.leaving_bytes("GPU-a") == want
+
+    def test_without_its_word_they_have_together_what_the_device_has_in_use_beside_the_others(self) -> None:
+        """Processes of one kernel borrow, free, leave and live: each would keep its loan for ever."""
+        departures, living = Departures(lambda pid: 100), range(7, 17)
+        for pid in living:
+            departures.left("k", Process(pid, 100), {"GPU-a": 300 * MIB}, now=10.0)
+        seen = {**dict.fromkeys(living), 7: 100 * MIB}
+        departures.look(a_look(seen, used=650 * MIB), began=10.1, now=10.2, on_device={"GPU-a": 200 * MIB})
+        assert departures.leaving_bytes("GPU-a") == 450 * MIB
+        departures.look(a_look(seen, used=250 * MIB), began=20.1, now=20.2, on_device={"GPU-a": 200 * MIB})
+        assert departures.staying_bytes("GPU-a") == 100 * MIB
 
     def test_a_pid_that_is_used_again_and_a_lost_device_hold_nothing(self) -> None:
         again = Departures(lambda pid: 222)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aliquot.gpu_hook.agent.arena import Arena, ArenaFullError, HostBudget
+from aliquot.gpu_hook.agent.descriptors import OF_A_WATCH, Descriptors
 from aliquot.gpu_hook.agent.processes import Process, start_time_ticks
 from aliquot.gpu_hook.agent.residency_facts import MoveResult
 from aliquot.gpu_hook.agent.segments import open_for_process
@@ -31,9 +32,13 @@ def process_of(pid: int) -> Process:
     return Process(pid, start_time_ticks(pid) or 0)
 
 
-def play(scenario: Callable[[Arena], Coroutine[Any, Any, None]], budget: int = 16 * MIB) -> None:
+def play(
+    scenario: Callable[[Arena], Coroutine[Any, Any, None]],
+    budget: int = 16 * MIB,
+    descriptors: Descriptors | None = None,
+) -> None:
     async def run() -> None:
-        arena = Arena(HostBudget(budget), 4 * MIB)
+        arena = Arena(HostBudget(budget), 4 * MIB, descriptors=descriptors)
         try:
             await asyncio.wait_for(scenario(arena), 60)
         finally:
@@ -123,6 +128,28 @@ class TestArena:
             await until(lambda: arena.use.used_bytes == 0)
 
         play(scenario)
+
+    def test_segments_cost_their_kernel_descriptors_until_they_are_closed(
+        self, a_process: subprocess.Popen[bytes], opened: list[int]
+    ) -> None:
+        async def scenario(arena: Arena) -> None:
+            descriptors = arena.descriptors
+            arena.enter("k", 1, process_of(a_process.pid))
+            for amount in range(2, 114, 2):
+                segments = await arena.lend("k", 1, amount * MIB)
+            with pytest.raises(ArenaFullError, match="has 56 of the 112 descriptors of all kernels"):
+                await arena.lend("k", 1, 114 * MIB)
+            assert descriptors.held("k") == len(segments) == 56
+            await arena.lend("other", 2, 2 * MIB)
+            opened.append(open_for_process(segments[0]))
+            arena.leave("k", 1)
+            assert descriptors.held("k") == 56 + OF_A_WATCH
+            a_process.kill()
+            await until(lambda: descriptors.held("k") == 1, 20)
+            os.close(opened.pop())
+            await until(lambda: descriptors.held("k") == 0)
+
+        play(scenario, 1024 * MIB, Descriptors(128))
 
 
 class TestKernel:

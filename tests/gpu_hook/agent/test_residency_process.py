@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aliquot.gpu_hook.agent.residency_process import Absence, Patience
+import pytest
+from aliquot.gpu_hook.agent.residency_facts import MoveResult
+from aliquot.gpu_hook.agent.residency_process import Absence, Patience, move_of
 from aliquot.gpu_hook.agent.segments import Segment
-from aliquot.gpu_hook.protocol import MessageType
+from aliquot.gpu_hook.protocol import MessageType, Moved, MoveOutcome, Residency, Staying
 
 if TYPE_CHECKING:
     from tests.gpu_hook.agent.residency_node import ANodeHere
@@ -35,3 +37,11 @@ def test_a_process_that_ended_a_moment_ago_is_gone_and_not_silent(a_folder: Path
             node.close()
 
     asyncio.run(asyncio.wait_for(scene(), 60))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_at"), [(Residency.SWAPPED, Residency.RESIDENT), (Residency.RESIDENT, Residency.SWAPPED)]
+)
+def test_one_that_says_that_it_moved_and_is_where_it_was_failed(wanted: Residency, is_at: Residency) -> None:
+    said = Moved(MoveOutcome.DONE, is_at, (), Staying(0), 0, 0, 0, 0, "", 1)
+    assert move_of(said, wanted, ()).result is MoveResult.FAILED

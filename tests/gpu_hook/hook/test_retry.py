@@ -13,7 +13,16 @@ from aliquot.gpu_hook.protocol import HookPage, ResidencyMode
 
 MIB = 1 << 20
 OUT_OF_MEMORY = 2
-CALLS = ("alloc(100 * MIB)", "alloc_pitch(MIB, 100)", "create(100 * MIB)")
+CALLS = (
+    "alloc(100 * MIB)",
+    "alloc_pitch(MIB, 100)",
+    "create(100 * MIB)",
+    "alloc_async(100 * MIB)",
+    "alloc_async(100 * MIB, '_ptsz')",
+    "new_array(5120, 5120)",
+    "new_flat_array(5120, 5120)",
+    "new_mipmapped(5120, 5120, 1)",
+)
 
 
 def a_kernel(node: Any, mode: ResidencyMode) -> tuple[Any, Any, Any]:

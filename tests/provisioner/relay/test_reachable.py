@@ -9,6 +9,7 @@ import signal
 
 import pytest
 from aliquot.provisioner.relay import client
+from aliquot.provisioner.relay.left_kernels import kernels_of
 from aliquot.provisioner.relay.process_facts import is_process
 from aliquot.provisioner.relay.records import keep_links
 from relay_house import Gateway, House, a_client, ipykernel, kill_and_wait, lives, until
@@ -118,5 +119,23 @@ def test_the_host_ends_a_kernel_whose_relay_was_killed_and_left_no_record(a_hous
         remove_name(record, "relay.json")
         kill_and_wait(record.pid)
         await until(lambda: not kernel_lives(record))
+
+    asyncio.run(scene())
+
+
+def test_a_new_host_ends_a_kernel_whose_relay_and_host_were_killed_and_left_no_record(a_house: House) -> None:
+    async def scene() -> None:
+        record = await a_house.kernel()
+        a_house.kill_host()
+        os.kill(record.pid, signal.SIGSTOP)
+        remove_name(record, "relay.json")
+        assert kernels_of(record.folder) == set(), "its relay lives"
+        kill_and_wait(record.pid)
+        assert kernel_lives(record)
+        assert record.kernel is not None
+        assert kernels_of(record.folder) == {record.kernel.pid}
+        await a_house.start()
+        await until(lambda: not kernel_lives(record))
+        assert f"event=unreachable kernel={record.kernel_id}" in a_house.runtime.relay_log.read_text()
 
     asyncio.run(scene())

@@ -1,0 +1,125 @@
+"""A kernel that answers each order to leave, and does not leave: at work that takes long, or out of malice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from aliquot.gpu_hook.agent.lease_views import Reason
+from aliquot.gpu_hook.agent.residency_facts import Move, MoveRefusal, MoveResult
+from aliquot.gpu_hook.agent.residency_table import KernelState
+from keeper_node import MIB, AKernel, ANode, call
+
+PATIENCE_SECONDS = 60  # of the node's policy
+Scenario = Callable[[ANode], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def play() -> Callable[[Scenario], None]:
+    def play(scenario: Scenario) -> None:
+        async def run() -> None:
+            node = ANode()
+            await scenario(node)
+            await node.keeper.close()
+
+        asyncio.run(run())
+
+    return play
+
+
+async def wait(node: ANode, wanter: AKernel, busy: AKernel, seconds: float, result: MoveResult) -> list[Reason | None]:
+    """Answer each order to leave in the same way, for so long or until the wanter has its answer: what it heard."""
+    heard: list[Reason | None] = []
+    until = node.now + seconds
+    while node.now < until and not wanter.desks.answers:
+        await node.turn(later=1)
+        if busy.residency.state is KernelState.SWAPPING_OUT:
+            refusal = MoveRefusal.after(busy.residency.refusal, Move(result, "busy"), node.now)
+            busy.residency.refusal = refusal
+            await node.finish(busy, result)
+        waits = node.keeper.wait(wanter.kernel_id)
+        heard.append(None if waits is None else waits.reason)
+    return heard
+
+
+@pytest.mark.parametrize("result", [MoveResult.BUSY, MoveResult.REFUSED, MoveResult.HOST_FULL, MoveResult.FAILED])
+def test_growth_behind_one_that_never_leaves_is_told_so_and_refused_after_the_patience(
+    play: Any, result: MoveResult
+) -> None:
+    async def scenario(node: ANode) -> None:
+        busy, grower = node.kernel("busy", 900), node.kernel("grower", 50)
+        grower.grow(300 * MIB)
+        began = node.now
+        heard = await wait(node, grower, busy, 20, result)
+        assert Reason.STUCK in heard
+        assert grower.desks.answers == []
+        await wait(node, grower, busy, 3 * PATIENCE_SECONDS, result)
+        assert grower.desks.answers == ["refused"]
+        assert PATIENCE_SECONDS <= node.now - began <= 2 * PATIENCE_SECONDS
+        assert busy.residency.refusal is not None
+        assert busy.residency.refusal.attempts >= 5
+        assert busy.residency.state is KernelState.RESIDENT
+
+    play(scenario)
+
+
+def test_each_new_call_has_it_told_again_before_it_is_refused(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        busy, grower = node.kernel("busy", 900), node.kernel("grower", 50)
+        for _ in range(3):
+            before = busy.residency.refusal
+            grower.desks.answers = []
+            await node.turn(later=1)  # nothing waits
+            grower.grow(300 * MIB)
+            await wait(node, grower, busy, 5 * PATIENCE_SECONDS, MoveResult.BUSY)
+            assert grower.desks.answers == ["refused"]
+            assert busy.residency.refusal is not before
+
+    play(scenario)
+
+
+def test_one_whose_work_ends_leaves_though_it_was_stuck(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        busy, grower = node.kernel("busy", 900), node.kernel("grower", 50)
+        grower.grow(300 * MIB)
+        heard = await wait(node, grower, busy, 25, MoveResult.BUSY)
+        assert Reason.STUCK in heard
+        while busy.residency.state is not KernelState.SWAPPING_OUT:
+            await node.turn(later=1)
+        await node.finish(busy)
+        assert grower.desks.answers == ["given"]
+
+    play(scenario)
+
+
+def test_a_swapped_kernel_waits_on_and_keeps_nobody_else_from_room(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        busy, waker = node.kernel("busy", 600), node.kernel("waker", 600, KernelState.SWAPPED)
+        other = node.kernel("other", 100)
+        call(waker, node)
+        await wait(node, waker, busy, 20, MoveResult.BUSY)
+        other.grow(200 * MIB)
+        heard = await wait(node, waker, busy, 5 * PATIENCE_SECONDS, MoveResult.BUSY)
+        assert heard[-1] is Reason.STUCK
+        assert other.desks.answers == ["given"]
+
+    play(scenario)
+
+
+def test_another_that_can_leave_leaves_instead(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        busy, grower = node.kernel("busy", 400), node.kernel("grower", 300)
+        node.kernel("stays", 300).residency.mode_reason = "its residency mode is off"
+        grower.grow(300 * MIB)
+        heard = await wait(node, grower, busy, 20, MoveResult.BUSY)
+        assert Reason.STUCK in heard
+        idle = next(kernel for kernel in node.kernels if kernel.kernel_id == "stays")
+        idle.residency.mode_reason = ""
+        while idle.residency.state is not KernelState.SWAPPING_OUT:
+            await node.turn(later=1)
+        await node.finish(idle)
+        assert grower.desks.answers == ["given"]
+
+    play(scenario)
