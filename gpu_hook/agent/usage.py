@@ -150,8 +150,8 @@ class KernelUsage:
     def _there_bytes(self, sessions: Sequence[HookSession], device: int, account: Account) -> int:
         """What its processes charged, or can take from the device, or what the driver last saw there if that is more.
 
-        The driver tells of contexts, too, which no process was lent: what they are counted with is left out, and the rest
-        is believed as far as a process was lent something.
+        The driver tells of contexts, too, which no process was lent: what they are counted with is left out, and the
+        rest is believed as far as a process was lent something.
         """
         said, lent = Counter[int](), Counter[int]()
         for session in sessions:
