@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from aliquot.gpu_hook.agent.compute.controllers import CONTROLLERS, MakeController, Wishes
-from aliquot.gpu_hook.agent.compute.views import Controller
-from aliquot.gpu_hook.agent.main import run_agent
-from aliquot.gpu_hook.agent.settings import AgentSettings, read_arguments
+from jupyter_aliquot.gpu_hook.agent.compute.controllers import CONTROLLERS, MakeController, Wishes
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Controller
+from jupyter_aliquot.gpu_hook.agent.main import run_agent
+from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings, read_arguments
 from compute.controllers import CONTENDERS
 
 

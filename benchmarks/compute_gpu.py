@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook import paths
 from gpu_loads.node import OPPORTUNISTIC, PRODUCTION, GpuNode, a_node
 from gpu_loads.outcome import Alone, Beside, harvest_percent, rows_of, slowdown_percent
 from gpu_loads.workers import Step, Worker, start_all

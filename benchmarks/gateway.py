@@ -38,7 +38,7 @@ STOCK = {
     "session_manager_class": "jupyter_server.services.sessions.sessionmanager.SessionManager",
     "identity_provider_class": "jupyter_server.auth.PasswordIdentityProvider",
     "authorizer_class": "jupyter_server.auth.AllowAllAuthorizer",
-    "jpserver_extensions": "{'aliquot.gateway': False}",
+    "jpserver_extensions": "{'jupyter_aliquot.gateway': False}",
 }
 DEADLINE_SECONDS = 60.0
 SMOKE = {"starts": 1, "executions": 5}

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook import paths
 from report import ROOT, Row, publish, read_arguments
 from sampling import LOG, Program, added
 from subjects import a_kernel, clean_environment, compile_c

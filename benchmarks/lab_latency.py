@@ -50,7 +50,7 @@ def latency_rows(browser: Browser, requests: int) -> list[Row]:
     server and its kernel have in the processor's caches is of this turn, not of the one before.
     """
     with (
-        LabProcess(with_aliquot=False, disabled=("@aliquot/lab",)) as plain,
+        LabProcess(with_aliquot=False, disabled=("@jupyter-aliquot/labextension",)) as plain,
         LabProcess(with_aliquot=True) as ours,
         browser.new_context() as plain_context,
         browser.new_context() as our_context,

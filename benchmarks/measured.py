@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import AgentPage, Credit, Gate, Hello, MessageType, Pace
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Credit, Gate, Hello, MessageType, Pace
 
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 QUOTA = 64 << 30

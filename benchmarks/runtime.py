@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from report import Row, at_least, at_most, publish, read_arguments
 from runtime import adoption, containers, output_over_websocket, zmq_kernels
 from runtime.output_over_websocket import BrowserKernel

@@ -17,7 +17,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from aliquot.gpu_hook import client, paths
+from jupyter_aliquot.gpu_hook.client import client
+from jupyter_aliquot.gpu_hook import paths
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 from gpu_headers import HeaderMissingError, header_folder

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook import paths
 from hook_gpu import describe
 from report import ROOT, Row, at_least, at_most, publish, read_arguments
 from sampling import LOG, Program, in_shuffled_rounds

@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-__version__ = version("aliquot")
+__version__ = version("jupyter-aliquot")
 
 
 def _jupyter_server_extension_points() -> list[dict[str, Any]]:
     """Called by Jupyter Server to find the extension; imported here, for the command line needs no server."""
-    from aliquot.gateway.extension import AliquotExtension
+    from .extension import AliquotExtension
 
-    return [{"module": "aliquot.gateway.extension", "app": AliquotExtension}]
+    return [{"module": "jupyter_aliquot.gateway.extension", "app": AliquotExtension}]

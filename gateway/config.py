@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from aliquot.gateway.cell_outputs import CellOutputs
-from aliquot.gateway.class_policy import ClassPolicy
-from aliquot.gateway.gateway_folder import GATEWAY_NAME
-from aliquot.gateway.gpu_caps import GpuCaps
-from aliquot.gateway.kernel_cells import Budget
-from aliquot.gateway.size_names import parse_size
-from aliquot.provisioner.errors import SizeNameError
-from aliquot.provisioner.grant_record import RESIDENCY_MODES
-from aliquot.provisioner.resources import Bytes, GpuShare, Request
+from jupyter_aliquot.gateway.replay.store import CellOutputs
+from jupyter_aliquot.gateway.auth.class_policy import ClassPolicy
+from jupyter_aliquot.gateway.state.state_dir import GATEWAY_NAME
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
+from jupyter_aliquot.gateway.replay.cells import Budget
+from jupyter_aliquot.gateway.sizes.grammar import parse_size
+from jupyter_aliquot.provisioner.errors import SizeNameError
+from jupyter_aliquot.provisioner.grants.codec import RESIDENCY_MODES
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request
 from traitlets import (
     Bool,
     Dict,

@@ -193,7 +193,7 @@ def softgpu_state_path(runtime: RuntimeDir) -> Path:
 
 
 def native_dir() -> Path:
-    """``aliquot/native``: beside the packages, not resolved, since an editable install is a folder of links."""
+    """``jupyter_aliquot/native``: beside the packages, not resolved, since an editable install is a folder of links."""
     return Path(__file__).absolute().parent.parent / "native"
 
 

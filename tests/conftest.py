@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-if importlib.util.find_spec("aliquot.gateway") is not None:  # a GPU machine has the hook and the agent alone
-    import aliquot.gateway.commands.late_grammar  # noqa: F401 (a second of each worker's start)
+if importlib.util.find_spec("jupyter_aliquot.gateway") is not None:  # a GPU machine has the hook and the agent alone
+    import jupyter_aliquot.gateway.serverapp.lazy_rfc3987  # noqa: F401 (a second of each worker's start)
 
 sys.path.insert(0, str(Path(__file__).parent))
 import left_out_table

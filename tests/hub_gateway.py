@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Mapping
 
-from aliquot.gateway.hub import HubSettings
+from jupyter_aliquot.gateway.hub import HubSettings
 from hub_process import HubProcess
 
 TOKEN = "a long random text of a test"

@@ -35,7 +35,7 @@ START_SECONDS = 120.0
 STOP_SECONDS = 60.0
 
 _CONFIG = """
-from aliquot.gateway.hub import configure
+from jupyter_aliquot.gateway.hub import configure
 
 c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
 c.JupyterHub.hub_bind_url = "http://127.0.0.1:{hub_port}"

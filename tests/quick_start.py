@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 
 _RUN = """
-import runpy, aliquot.gateway.commands.late_grammar
+import runpy, jupyter_aliquot.gateway.serverapp.lazy_rfc3987
 runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
 """
 

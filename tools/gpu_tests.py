@@ -49,7 +49,7 @@ class Run:
 
 
 def build() -> None:
-    """Native libraries into build/gpu, and a folder of links that makes aliquot.gpu_hook importable."""
+    """Native libraries into build/gpu, and a folder of links that makes jupyter_aliquot.gpu_hook importable."""
     if shutil.which("cmake") is None:
         raise SystemExit("the build needs CMake, and there is none: install it (pip install cmake)")
     try:
@@ -77,9 +77,9 @@ def build() -> None:
 
 
 def link_package(native: Path) -> None:
-    """Make aliquot.gpu_hook importable, with the native libraries of that folder."""
+    """Make jupyter_aliquot.gpu_hook importable, with the native libraries of that folder."""
     for name, target in {"gpu_hook": ROOT / "gpu_hook", "native": native.absolute()}.items():
-        link = FARM / "aliquot" / name
+        link = FARM / "jupyter_aliquot" / name
         link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(target)
@@ -108,12 +108,12 @@ def commit() -> str:
 
 
 def load_paths() -> ModuleType:
-    """The module aliquot.gpu_hook.paths, from its source: nothing is built yet."""
+    """The module jupyter_aliquot.gpu_hook.paths, from its source: nothing is built yet."""
     return load_source("paths")
 
 
 def load_source(name: str) -> ModuleType:
-    """A module of aliquot.gpu_hook that imports none of the others, from its source."""
+    """A module of jupyter_aliquot.gpu_hook that imports none of the others, from its source."""
     spec = importlib.util.spec_from_file_location(f"aliquot_{name}", ROOT / "gpu_hook" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from aliquot.gpu_hook.agent.compute.views import Interval
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Interval
 
 from compute.programs import GRAPH, HOST, LAUNCH, Workload
 

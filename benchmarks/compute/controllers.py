@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from aliquot.gpu_hook.agent.compute.measured import MeasuredController
-from aliquot.gpu_hook.agent.compute.no_control import NoControl
-from aliquot.gpu_hook.agent.compute.views import Controller
+from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
+from jupyter_aliquot.gpu_hook.agent.compute.no_control import NoControl
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Controller
 
 from compute.baselines.hami import HamiLike
 from compute.baselines.quanta import Quanta

@@ -26,7 +26,7 @@ class Op(ctypes.Structure):
 
 
 class PaceOrder(ctypes.Structure):
-    """struct pace_order of gpu_hook/src/pace_rule.h."""
+    """struct pace_order of gpu_hook/hook/compute/pace_rule.h."""
 
     _fields_ = [
         ("pace", U32), ("in_flight_cap", U32), ("allowed", U64), ("allowed_beside", U64),

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aliquot.gpu_hook.agent.compute.views import DeviceLook, Interval, Verdict
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import DeviceLook, Interval, Verdict
 
 from compute.clairvoyant import most_harvest
 from compute.controllers import CONTENDERS

@@ -11,19 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from aliquot.gpu_hook.agent.compute.views import (
-    MEASURED,
-    MILLISECOND,
-    NO_LIMIT,
-    OPEN,
-    Controller,
-    DeviceLook,
-    Interval,
-    Order,
-    ProcessLook,
-    Verdict,
-)  # fmt: skip
-from aliquot.gpu_hook.protocol import Gate
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (MEASURED, MILLISECOND, NO_LIMIT, OPEN, Controller, DeviceLook, Interval, Order, ProcessLook, Verdict,)
+from jupyter_aliquot.gpu_hook.protocol.codec import Gate
 
 from compute.core_library import NEVER, CoreLook, CoreSettings, Op, PaceOrder, core
 from compute.programs import Workload

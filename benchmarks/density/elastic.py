@@ -12,19 +12,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from aliquot.gpu_hook.agent.lease_views import (
-    NEVER,
-    DeviceView,
-    Holding,
-    KernelView,
-    Policy,
-    State,
-    Want,
-)
-from aliquot.gpu_hook.agent.leases import decide
-from aliquot.gpu_hook.host_room import host_room
-from aliquot.gpu_hook.oversubscription import Oversubscription, Reserved, device_state
-from aliquot.gpu_hook.placement import WHOLE, Part, place
+from jupyter_aliquot.gpu_hook.agent.scheduling.views import NEVER, DeviceView, Holding, KernelView, Policy, State, Want
+from jupyter_aliquot.gpu_hook.agent.scheduling.leases import decide
+from jupyter_aliquot.gpu_hook.placement.host_memory import host_room
+from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved, device_state
+from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, Part, place
 
 from .clockwork import Clockwork
 from .trace import Cell, Session

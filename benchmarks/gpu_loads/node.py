@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from aliquot.gpu_hook import client, paths
+from jupyter_aliquot.gpu_hook.client import client
+from jupyter_aliquot.gpu_hook import paths
 
 PRODUCTION, OPPORTUNISTIC = "production", "opportunistic"
 # It also offers the controllers of other systems.

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aliquot.gpu_hook.paths import RuntimeDir
-from aliquot.provisioner.relay.client import read_relay_records
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.relay.client.control import read_relay_records
 
 BASE, SIZE = "standin", "0.01"
 KERNEL = f"{BASE}.gpu-{SIZE}"
@@ -73,7 +73,7 @@ class Scene:
         return process
 
     def _start_gateway(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "aliquot.gateway.app", "serve", "--allow-root", "--ip=127.0.0.1"]
+        command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "serve", "--allow-root", "--ip=127.0.0.1"]
         command += [f"--port={self.port}", "--ServerApp.port_retries=0", f"--config={self.folder / 'config.py'}"]
         with (self.folder / "gateway.log").open("a") as log:
             return subprocess.Popen(

@@ -1,4 +1,4 @@
-"""One epoll loop for a thousand relays: the interface of provisioner/relay/loop.py, and timers. Knows no kernels."""
+"""One epoll loop for a thousand relays: the interface of provisioner/relay/server/poll_loop.py, and timers. Knows no kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from aliquot.provisioner.relay.loop import READ, WRITE, Loop
+from jupyter_aliquot.provisioner.relay.server.poll_loop import READ, WRITE, Loop
 
 _MOST_EVENTS = 512
 _MOST_SECONDS = 1.0

@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from aliquot.gpu_hook.paths import RuntimeDir
-from aliquot.provisioner.relay.client import read_relay_records
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.relay.client.control import read_relay_records
 
 from gateway import DEADLINE_SECONDS, TOKEN, Kernel, Server, wait_until_ready
 
@@ -63,7 +63,7 @@ class Gateway:
         }
         port = self.server.url.rpartition(":")[2]
         options = [f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}"]
-        command = [sys.executable, "-m", "aliquot.gateway.app", "serve", "--allow-root", "--ip=127.0.0.1", *options]
+        command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "serve", "--allow-root", "--ip=127.0.0.1", *options]
         with (self.folder / "gateway.log").open("a") as log:
             return subprocess.Popen([*command, f"--ServerApp.root_dir={self.folder}"], stdout=log, stderr=log, env=env)
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import docker
-from aliquot.gpu_hook.agent_process import start_agent
-from aliquot.gpu_hook.client import query
-from aliquot.provisioner.container_plan import ContainerLimits, ContainerPlan, Mount
-from aliquot.provisioner.resources import Bytes
-from aliquot.provisioner.runtime.container import ContainerRuntime
-from aliquot.provisioner.runtime.container_settings import ContainerSettings
+from jupyter_aliquot.gpu_hook.client.agent_process import start_agent
+from jupyter_aliquot.gpu_hook.client.client import query
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount
+from jupyter_aliquot.provisioner.resources import Bytes
+from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
+from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory

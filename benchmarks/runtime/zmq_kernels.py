@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty
 
-from aliquot.gpu_hook.paths import RuntimeDir
-from aliquot.provisioner.relay.client import read_relay_records
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.relay.client.control import read_relay_records
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory

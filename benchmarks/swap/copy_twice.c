@@ -1,7 +1,7 @@
 #include "copy_twice.h"
 
-#include "../../gpu_hook/src/contexts.h"
-#include "../../gpu_hook/src/stream_copy.h"
+#include "../../gpu_hook/hook/accounting/contexts.h"
+#include "../../gpu_hook/hook/base/stream_copy.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from aliquot.gpu_hook import client
+from jupyter_aliquot.gpu_hook.client import client
 from subjects import AKernel
 
 PATIENCE_SECONDS = 60.0

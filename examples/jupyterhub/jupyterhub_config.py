@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from aliquot.gateway.hub import configure
+from jupyter_aliquot.gateway.hub import configure
 
 c = get_config()  # noqa: F821 (JupyterHub defines it)
 folder = Path.cwd()

@@ -5,7 +5,7 @@ Runs in the Hub's process, so it imports nothing of a Jupyter server; it starts 
 
 from __future__ import annotations
 
-from aliquot.gateway.hub.configure import configure
-from aliquot.gateway.hub.settings import HubConfigError, HubSettings
+from .configure import configure
+from .settings import HubConfigError, HubSettings
 
 __all__ = ["HubConfigError", "HubSettings", "configure"]

@@ -6,27 +6,12 @@ import os
 from dataclasses import fields
 from typing import Any
 
-from aliquot.gateway.hub import sections, spawn
-from aliquot.gateway.hub.profiles import profile_list
-from aliquot.gateway.hub.scopes import (
-    ADMIN_ROLE,
-    ADMIN_SCOPE,
-    CUSTOM_SCOPES,
-    SERVICE_ROLE,
-    SERVICE_SCOPES,
-    USER_SCOPES,
-    access_scope,
-)
-from aliquot.gateway.hub.service import (
-    check_account,
-    check_command,
-    check_internal_tls,
-    check_reach,
-    server_environment,
-    server_token_scopes,
-    service_entry,
-)
-from aliquot.gateway.hub.settings import HubConfigError, HubSettings
+from . import config_merge as sections
+from . import spawn
+from .profiles import profile_list
+from .scopes import ADMIN_ROLE, ADMIN_SCOPE, CUSTOM_SCOPES, SERVICE_ROLE, SERVICE_SCOPES, USER_SCOPES, access_scope
+from .service import (check_account, check_command, check_internal_tls, check_reach, server_environment, server_token_scopes, service_entry,)
+from .settings import HubConfigError, HubSettings
 from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from aliquot.gateway.hub.size_choice import LONGEST_SIZE, SizeChoiceError, choice_label
+from .size_choice import LONGEST_SIZE, SizeChoiceError, choice_label
 
 FIELD = "gpu"
 CUSTOM_FIELD = "gpu-custom"

@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from aliquot.gateway.hub.options_form import CUSTOM_PATTERN, FIELD
-from aliquot.gateway.hub.settings import HubConfigError
-from aliquot.gateway.hub.size_choice import SizeChoice, choice_label
-from aliquot.gateway.hub.spawn import VARIABLE, teams_of
+from .options_form import CUSTOM_PATTERN, FIELD
+from .settings import HubConfigError
+from .size_choice import SizeChoice, choice_label
+from .spawn import VARIABLE, teams_of
 
 _ONLY_PROFILE = {"display_name": "JupyterLab", "slug": "jupyterlab", "default": True}
 

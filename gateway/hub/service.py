@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from aliquot.gateway.hub.scopes import ADMIN_SCOPE, SERVER_SCOPES, server_scopes
-from aliquot.gateway.hub.settings import HubConfigError, HubSettings
+from .scopes import ADMIN_SCOPE, SERVER_SCOPES, server_scopes
+from .settings import HubConfigError, HubSettings
 
 _START_SECONDS = 120
 _LOOPBACK = ("localhost", "127.", "::1")

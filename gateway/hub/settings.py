@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from aliquot.gateway.gpu_caps import GpuCaps
-from aliquot.gateway.hub.size_choice import NO_GPU, SizeChoice, SizeChoiceError
-from aliquot.provisioner.resources import GpuShare
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
+from .size_choice import NO_GPU, SizeChoice, SizeChoiceError
+from jupyter_aliquot.provisioner.resources import GpuShare
 
 KEEP_KERNELS = ("always", "auto", "never")
 _SERVICE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
@@ -133,7 +133,7 @@ class HubSettings:
         # An option that is there twice is an error: the administrator's own counts.
         theirs = {option.partition("=")[0] for option in self.gateway_options}
         ours = [option for option in options if option.partition("=")[0] not in theirs]
-        return [sys.executable, "-m", "aliquot.gateway.app", "serve", "--hub", *ours, *self.gateway_options]
+        return [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "serve", "--hub", *ours, *self.gateway_options]
 
 
 def _share(knob: str, gpus: float) -> GpuShare:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from aliquot.gateway.gpu_caps import GpuCaps, first_exceeded
-from aliquot.gateway.size_names import describe_grammar, parse_size, size_label, size_suffix
-from aliquot.provisioner.errors import SizeNameError
-from aliquot.provisioner.resources import GpuShare
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, first_exceeded
+from jupyter_aliquot.gateway.sizes.grammar import describe_grammar, parse_size, size_label, size_suffix
+from jupyter_aliquot.provisioner.errors import SizeNameError
+from jupyter_aliquot.provisioner.resources import GpuShare
 
 NO_GPU = "none"
 NO_GPU_LABEL = "No GPU"

@@ -9,9 +9,9 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from aliquot.gateway.hub.options_form import FIELD, read_form, rest_of, size_form
-from aliquot.gateway.hub.settings import HubSettings
-from aliquot.gateway.hub.size_choice import SizeChoice, SizeChoiceError
+from .options_form import FIELD, read_form, rest_of, size_form
+from .settings import HubSettings
+from .size_choice import SizeChoice, SizeChoiceError
 from tornado.web import HTTPError
 
 VARIABLE = "KERNEL_GPU"  # of the user's server, whose gateway mode sends it with each kernel it asks for

@@ -1,4 +1,4 @@
-"""``python -m aliquot.gpu_hook.agent``."""
+"""``python -m jupyter_aliquot.gpu_hook.agent``."""
 
 from __future__ import annotations
 

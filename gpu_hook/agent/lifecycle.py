@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from aliquot.gpu_hook.agent_process import answers
-from aliquot.gpu_hook.paths import RuntimeDir, private_opener
+from jupyter_aliquot.gpu_hook.client.agent_process import answers
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir, private_opener
 
 log = logging.getLogger(__name__)
 

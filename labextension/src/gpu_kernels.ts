@@ -12,6 +12,6 @@ export interface IGpuKernels {
 }
 
 export const IGpuKernels = new Token<IGpuKernels>(
-  '@aliquot/lab:IGpuKernels',
+  '@jupyter-aliquot/labextension:IGpuKernels',
   'The GPUs, the kernels that share them, and the way to ask for changes.'
 );

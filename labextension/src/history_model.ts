@@ -26,7 +26,7 @@ export class HistoryModel implements IDisposable {
       auto: false,
       factory: () => this._ask(),
       frequency: Private.frequency(10),
-      name: '@aliquot/lab:history',
+      name: '@jupyter-aliquot/labextension:history',
       standby: () => (this._isWatched ? 'when-hidden' : true)
     });
   }

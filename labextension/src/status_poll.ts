@@ -25,7 +25,7 @@ export class StatusPoll implements IDisposable {
       auto: false,
       factory: () => this._ask(),
       frequency: this._frequency(),
-      name: '@aliquot/lab:status',
+      name: '@jupyter-aliquot/labextension:status',
       standby: () => !_options.isNeeded()
     });
   }

@@ -6,7 +6,7 @@ import type { ISignal } from '@lumino/signaling';
 import type * as api from './api';
 
 /** The plugin's id; its settings live in schema/plugin.json. */
-export const PLUGIN_ID = '@aliquot/lab:plugin';
+export const PLUGIN_ID = '@jupyter-aliquot/labextension:plugin';
 
 /** The domain of our translatable strings. */
 export const TRANSLATION_DOMAIN = 'aliquot';
@@ -14,36 +14,36 @@ export const TRANSLATION_DOMAIN = 'aliquot';
 /** Ids of our plugins, each of which can be disabled alone. */
 export namespace PluginIDs {
   /** The model and the client; all others need it. */
-  export const kernels = '@aliquot/lab:kernels';
+  export const kernels = '@jupyter-aliquot/labextension:kernels';
   export const panel = PLUGIN_ID;
   /** Every size known to Lab by its name. */
-  export const kernelSpecs = '@aliquot/lab:kernel-specs';
+  export const kernelSpecs = '@jupyter-aliquot/labextension:kernel-specs';
   /** Notebooks start at the size that they name. */
-  export const sizedNotebooks = '@aliquot/lab:sized-notebooks';
+  export const sizedNotebooks = '@jupyter-aliquot/labextension:sized-notebooks';
   /** A kernel's name says the size that it has. */
-  export const kernelNames = '@aliquot/lab:kernel-names';
+  export const kernelNames = '@jupyter-aliquot/labextension:kernel-names';
   /** The dialog in which a kernel and its size are picked. */
-  export const picker = '@aliquot/lab:picker';
+  export const picker = '@jupyter-aliquot/labextension:picker';
   /** The commands about one kernel, which the buttons need. */
-  export const kernelCommands = '@aliquot/lab:kernel-commands';
-  export const history = '@aliquot/lab:history';
+  export const kernelCommands = '@jupyter-aliquot/labextension:kernel-commands';
+  export const history = '@jupyter-aliquot/labextension:history';
   /** What cells had shown when their page comes back. */
-  export const comingBack = '@aliquot/lab:coming-back';
+  export const comingBack = '@jupyter-aliquot/labextension:coming-back';
   /** Cells that wait for their kernel. */
-  export const cellExecutor = '@aliquot/lab:cell-executor';
+  export const cellExecutor = '@jupyter-aliquot/labextension:cell-executor';
   /** The kernel's line in the toolbar of its notebook; schema/toolbar.json has its place. */
-  export const toolbar = '@aliquot/lab:toolbar';
-  export const statusBar = '@aliquot/lab:status-bar';
+  export const toolbar = '@jupyter-aliquot/labextension:toolbar';
+  export const statusBar = '@jupyter-aliquot/labextension:status-bar';
   /** Badges of cells that wait for their kernel's GPU. */
-  export const cellWaits = '@aliquot/lab:cell-waits';
+  export const cellWaits = '@jupyter-aliquot/labextension:cell-waits';
   /** What a cell lacks that finds no CUDA device. */
-  export const missingSize = '@aliquot/lab:missing-size';
+  export const missingSize = '@jupyter-aliquot/labextension:missing-size';
   /** Tells the node that somebody turns to a kernel whose memory is swapped. */
-  export const wakeHints = '@aliquot/lab:wake-hints';
+  export const wakeHints = '@jupyter-aliquot/labextension:wake-hints';
   /** Connects kernels again whose gateway was away. */
-  export const reviving = '@aliquot/lab:reviving';
+  export const reviving = '@jupyter-aliquot/labextension:reviving';
   /** Tells what happens to one's kernels. */
-  export const notifications = '@aliquot/lab:notifications';
+  export const notifications = '@jupyter-aliquot/labextension:notifications';
 }
 
 export namespace CommandIDs {
@@ -85,7 +85,7 @@ export const ACTION_COMMANDS: Readonly<Record<CommandAction, string>> = {
   shutDown: CommandIDs.shutDown
 };
 
-// What the server says, by the names that we call it. The fields are the contract's (gateway/api.yaml).
+// What the server says, by the names that we call it. The fields are the contract's (gateway/api/openapi.yaml).
 export type ICompute = api.Compute;
 export type IComputeControl = api.ComputeControl;
 export type IDevice = api.Device;

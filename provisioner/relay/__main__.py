@@ -1,7 +1,7 @@
-"""``python -m aliquot.provisioner.relay``: the relay host in the foreground."""
+"""``python -m jupyter_aliquot.provisioner.relay``: the relay host in the foreground."""
 
 import sys
 
-from .host_main import main
+from jupyter_aliquot.provisioner.relay.host.main import main
 
 sys.exit(main())

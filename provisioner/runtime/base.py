@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from aliquot.provisioner.container_plan import ContainerLimits, ContainerPlan
-from aliquot.provisioner.endings import ProcessEnd
-from aliquot.provisioner.launch_spec import LaunchSpec
-from aliquot.provisioner.relay.records import RelayRecord
-from aliquot.provisioner.resources import Grant
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan
+from jupyter_aliquot.provisioner.terminations import ProcessEnd
+from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
+from jupyter_aliquot.provisioner.resources import Grant
 
-from .streams import PipeEnds
+from .stdio import PipeEnds
 
 # The exit status of a process that nobody could wait for.
 UNKNOWN_EXIT_STATUS = 255

@@ -10,15 +10,15 @@ import signal
 from pathlib import Path
 from subprocess import Popen
 
-from aliquot.provisioner.container_plan import ContainerLimits
-from aliquot.provisioner.endings import ProcessEnd
-from aliquot.provisioner.errors import LaunchError
-from aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, LaunchSpec
-from aliquot.provisioner.relay.process_facts import is_process, start_time_ticks, stat_fields
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
+from jupyter_aliquot.provisioner.terminations import ProcessEnd
+from jupyter_aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, LaunchSpec
+from jupyter_aliquot.provisioner.relay.wire.proc import is_process, start_time_ticks, stat_fields
 from jupyter_client.launcher import launch_kernel
 
 from .base import UNKNOWN_EXIT_STATUS, KernelProcess, Launch
-from .streams import PipeEnds
+from .stdio import PipeEnds
 
 _PROC = Path("/proc")
 _POLL_SECONDS = 0.1

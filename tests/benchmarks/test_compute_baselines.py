@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from aliquot.gpu_hook.agent.compute.no_control import NoControl
-from aliquot.gpu_hook.agent.compute.views import MEASURED, MILLISECOND, SECOND, DeviceLook, ProcessLook
-from aliquot.gpu_hook.protocol import NO_LIMIT, Gate, Pace
+from jupyter_aliquot.gpu_hook.agent.compute.no_control import NoControl
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (MEASURED, MILLISECOND, SECOND, DeviceLook, ProcessLook,)
+from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
 from compute.baselines.hami import HamiLike, Part, refill
 from compute.baselines.quanta import Quanta, nvshare
 from compute.baselines.tgs import Limit, Phase, Statics, Tgs, window_rate

@@ -10,8 +10,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from aliquot.gpu_hook.agent.compute.measured import MeasuredController
-from aliquot.gpu_hook.agent.compute.views import DeviceLook, Verdict
+from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import DeviceLook, Verdict
 from compute.dynamics import convergence, recovery
 from compute.fairness import beside_busy, capped_alone, jain
 from compute.opportunistic import OPPORTUNISTIC

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from aliquot.gpu_hook.agent.compute.views import Interval
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Interval
 from compute import tables
 from compute.clairvoyant import most_harvest
 from compute.controllers import OURS, TGS

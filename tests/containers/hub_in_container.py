@@ -33,7 +33,7 @@ SECONDS = 240.0
 ANSWER_SECONDS = 40.0
 
 _BEFORE = """
-import aliquot.gateway.hub as hub
+import jupyter_aliquot.gateway.hub as hub
 
 def configure(c, **settings):
     return hub.configure(c, **settings, user_limits={{"alice": 0.5}}, gateway_options=[

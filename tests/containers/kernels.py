@@ -15,13 +15,13 @@ from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING, Any
 
-from aliquot.provisioner.container_plan import ContainerPlan, Mount
-from aliquot.provisioner.endings import ProcessEnd
-from aliquot.provisioner.launch_spec import LaunchSpec
-from aliquot.provisioner.relay.records import RelayRecord
-from aliquot.provisioner.runtime.base import KernelProcess, Launch
-from aliquot.provisioner.runtime.container import ContainerRuntime
-from aliquot.provisioner.runtime.container_settings import ContainerSettings
+from jupyter_aliquot.provisioner.containers.plan import ContainerPlan, Mount
+from jupyter_aliquot.provisioner.terminations import ProcessEnd
+from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
+from jupyter_aliquot.provisioner.runtime.base import KernelProcess, Launch
+from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
+from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 from jupyter_client.blocking.client import BlockingKernelClient
 
 if TYPE_CHECKING:

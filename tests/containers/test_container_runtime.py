@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from aliquot.provisioner.errors import EngineError, InterceptionError, LaunchError
-from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
-from aliquot.provisioner.runtime.base import KernelProcess, exit_status
-from aliquot.provisioner.runtime.container import ContainerRuntime
-from aliquot.provisioner.runtime.container_settings import ContainerSettings
+from jupyter_aliquot.provisioner.errors import EngineError, InterceptionError, LaunchError
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
+from jupyter_aliquot.provisioner.runtime.base import KernelProcess, exit_status
+from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
+from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 
 if TYPE_CHECKING:
     from tests.containers.container_engines import Engine
@@ -166,7 +166,7 @@ def test_a_start_that_is_given_up_leaves_no_container(kernels: ContainerKernels)
 
 
 def test_a_mount_whose_source_is_missing_is_refused_and_not_made(kernels: ContainerKernels, tmp_path: Path) -> None:
-    from aliquot.provisioner.container_plan import Mount
+    from jupyter_aliquot.provisioner.containers.plan import Mount
 
     missing = tmp_path / "missing"
     plan = a_plan(kernels.engine, more_mounts=(Mount(str(missing), "/data"),))

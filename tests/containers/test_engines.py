@@ -19,7 +19,7 @@ else:
 def test_the_skeleton_image_runs_this_python_with_aliquot(an_engine: Engine) -> None:
     output = an_engine.client().containers.run(
         an_engine.image,
-        [sys.executable, "-c", "import aliquot.provisioner.resources, zmq; print('ready')"],
+        [sys.executable, "-c", "import jupyter_aliquot.provisioner.resources, zmq; print('ready')"],
         network_mode="none",
         remove=True,
         volumes={folder: {"bind": folder, "mode": "ro"} for folder in HOST_FOLDERS},

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aliquot.provisioner.container_plan import ContainerLimits, Mount
-from aliquot.provisioner.errors import LaunchError
-from aliquot.provisioner.resources import Bytes
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, Mount
+from jupyter_aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.provisioner.resources import Bytes
 
 if TYPE_CHECKING:
     from tests.containers.container_engines import Engine

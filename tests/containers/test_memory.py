@@ -6,9 +6,9 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from aliquot.provisioner.container_plan import ContainerLimits
-from aliquot.provisioner.endings import EndingCode, read_ending
-from aliquot.provisioner.resources import Bytes
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
+from jupyter_aliquot.provisioner.terminations import EndingCode, read_ending
+from jupyter_aliquot.provisioner.resources import Bytes
 
 if TYPE_CHECKING:
     from tests.containers.kernels import ContainerKernels, StartedKernel, a_plan
@@ -58,8 +58,8 @@ def test_a_kill_by_hand_is_no_lack_of_memory_even_where_a_child_lacked_it_before
 
 def test_a_runtime_that_found_the_kernel_running_sees_its_lack_of_memory_too(kernels: ContainerKernels) -> None:
     """As a gateway that came after the one that started it."""
-    from aliquot.provisioner.runtime.container import ContainerRuntime
-    from aliquot.provisioner.runtime.container_settings import ContainerSettings
+    from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
+    from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 
     kernel = a_small_kernel(kernels)
     another = ContainerRuntime(ContainerSettings(kernels.engine.url))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aliquot.provisioner.runtime.container_relay import RELAY_HOST_LABEL, relay_host_name
+from jupyter_aliquot.provisioner.engine.relay_host import RELAY_HOST_LABEL, relay_host_name
 
 if TYPE_CHECKING:
     from tests.containers.container_engines import WHOLE_IMAGE

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from aliquot.gateway.auth import User
-from aliquot.gateway.folders import Folders, working_folder
-from aliquot.gateway.shared_folder import SharedFolders
-from aliquot.provisioner.errors import FolderError
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.folders.registry import Folders, working_folder
+from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
+from jupyter_aliquot.provisioner.errors import FolderError
 from traitlets.config import Config
 
 if TYPE_CHECKING:

@@ -30,9 +30,9 @@ RUN = (
     " print(t, hashlib.sha256(t.encode()).hexdigest())'",
     'echo "ALIQUOT_TOKEN=$(openssl rand -hex 32)" > .env && chmod 600 .env',
     "jupyter --data-dir",
-    "jupyter labextension disable @aliquot/lab:picker",
+    "jupyter labextension disable @jupyter-aliquot/labextension:picker",
     "jupyter labextension enable @jupyterlab/apputils-extension:sessionDialogs",
-    ".venv/bin/python -m aliquot.gateway.cli_reference > docs/reference/cli.md",
+    ".venv/bin/python -m jupyter_aliquot.gateway.cli.reference > docs/reference/cli.md",
     "aliquot sizes --install",
     "aliquot sizes --install --user",
     "aliquot sizes --install --sys-prefix",
@@ -66,7 +66,7 @@ RUN_ALONE = (
 
 # Run as one script, for each line needs the one before it.
 RUN_TOGETHER = (
-    "LINK=.venv/share/jupyter/labextensions/@aliquot/lab",
+    "LINK=.venv/share/jupyter/labextensions/@jupyter-aliquot/labextension",
     'rm -rf "$LINK" && mkdir -p "$(dirname "$LINK")" && ln -s "$PWD/labextension/dist" "$LINK"',
 )
 
@@ -79,7 +79,7 @@ PARSED = {
     "jupyter lab --GatewayClient.url=https://gpu-machine:8890 --GatewayClient.auth_token=TOKEN": _SERVER,
     "jupyter lab --gateway-url=https://gpu.example.org:8890 --GatewayClient.auth_token=THEIR_TOKEN": _SERVER,
     "aliquot lab --debug": _SERVER,
-    "aliquot serve --debug": "aliquot.gateway.commands.server:GatewayServerApp",
+    "aliquot serve --debug": "jupyter_aliquot.gateway.serverapp.app:GatewayServerApp",
 }
 
 _COMPOSE = "tests/containers/deploy/test_compose.py::test_the_composed_services_run_a_cell_on_a_quarter_of_a_gpu"
@@ -183,7 +183,7 @@ LISTED = {
     'make test-gpu ARGS="-k pytorch"': _MACHINE,
     "make bench-gpu": _MACHINE,
     'make bench-gpu ARGS="--bench compute_gpu"': _MACHINE,
-    "sudo /opt/aliquot/bin/pip install --upgrade dist/aliquot-*.whl": _SYSTEMD,
+    "sudo /opt/aliquot/bin/pip install --upgrade dist/jupyter_aliquot-*.whl": _SYSTEMD,
     "systemctl restart aliquot-gateway": _SYSTEMD,
     "sudo systemctl restart aliquot-gateway": _SYSTEMD,
     "sudo systemctl restart aliquot-relay": _SYSTEMD,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from aliquot.gpu_hook.agent.settings import add_arguments
+from jupyter_aliquot.gpu_hook.agent.settings import add_arguments
 
 sys.path.insert(0, str(Path(__file__).parent))
 if TYPE_CHECKING:

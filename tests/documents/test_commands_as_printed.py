@@ -80,16 +80,16 @@ WRITES = {
         r"^[a-z_]+,[a-z_]+",
     ),
     'echo "ALIQUOT_TOKEN=$(openssl rand -hex 32)" > .env && chmod 600 .env': (".env", r"^ALIQUOT_TOKEN=[0-9a-f]{64}$"),
-    ".venv/bin/python -m aliquot.gateway.cli_reference > docs/reference/cli.md": (
+    ".venv/bin/python -m jupyter_aliquot.gateway.cli.reference > docs/reference/cli.md": (
         "docs/reference/cli.md",
         re.escape((ROOT / "docs/reference/cli.md").read_text()),
     ),
     "jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb": ("notebook.ipynb", "nbformat"),
     "papermill -k python3.gpu-0.5-8g in.ipynb out.ipynb": ("out.ipynb", r'"1\\n"'),
     "papermill --kernel python3.gpu-0.5 --start-timeout 120 in.ipynb out.ipynb -p epochs 3": ("out.ipynb", r'"3\\n"'),
-    "jupyter labextension disable @aliquot/lab:picker": (
+    "jupyter labextension disable @jupyter-aliquot/labextension:picker": (
         "venv/etc/jupyter/labconfig/page_config.json",
-        r'"@aliquot/lab:picker": true',
+        r'"@jupyter-aliquot/labextension:picker": true',
     ),
     "aliquot sizes --install --user": (
         ".local/share/jupyter/kernels/python3.gpu-0.25/kernel.json",
@@ -295,7 +295,7 @@ def test_the_command_of_the_environment_is_the_one_that_the_path_finds(scene: Sc
 def test_lines_that_need_each_other_work_as_one_script(scene: Scene) -> None:
     done = scene.run("\n".join(("set -e", *RUN_TOGETHER)))
     assert done.returncode == 0, done.stderr
-    link = scene.folder / "venv/share/jupyter/labextensions/@aliquot/lab"
+    link = scene.folder / "venv/share/jupyter/labextensions/@jupyter-aliquot/labextension"
     assert link.resolve() == (scene.folder / "labextension/dist").resolve()
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from aliquot.gateway.auth import AliquotIdentityProvider
-from aliquot.gateway.catalogue import ImageCatalogue
-from aliquot.gateway.config import Aliquot
-from aliquot.gateway.culling import Culling
-from aliquot.gateway.shared_folder import SharedFolders
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
+from jupyter_aliquot.gateway.containers.images import ImageCatalogue
+from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gateway.culling.config import Culling
+from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
 from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 from traitlets import TraitError

@@ -124,7 +124,8 @@ class Node:
     """A node agent in a folder of its own."""
 
     def __init__(self, kind: str, folder: Path) -> None:
-        from aliquot.gpu_hook import client, paths
+        from jupyter_aliquot.gpu_hook.client import client
+        from jupyter_aliquot.gpu_hook import paths
 
         self.kind, self.folder = kind, folder
         self.driver = paths.choose_driver(kind)

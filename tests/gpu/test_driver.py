@@ -38,7 +38,7 @@ def largest(program: Any, allocate: str, free: str, most: int) -> int:
 
 
 def test_the_self_check_holds(a_kernel: Any) -> None:
-    from aliquot.gpu_hook import paths
+    from jupyter_aliquot.gpu_hook import paths
 
     start = paths.native_dir() / "bin" / "aliquot-kernel-start"
     subprocess.run([str(start), "--", "true"], env=a_kernel.env, check=True, timeout=60)

@@ -86,7 +86,7 @@ def wait_for(claim: Callable[[], bool], what: str) -> None:
 
 def swap_out(kernel: Any) -> None:
     """Nothing is open in it, and it is asked out until it is idle enough to go."""
-    from aliquot.gpu_hook.client import AgentClientError
+    from jupyter_aliquot.gpu_hook.client.client import AgentClientError
 
     kernel.node.ask("activity", kernel_id=kernel.id, open=0, work=0, since=None, input=None)
 
@@ -104,7 +104,7 @@ def swap_out(kernel: Any) -> None:
 
 def begin_swap(kernel: Any) -> None:
     """Order the kernel out, and do not wait for it."""
-    from aliquot.gpu_hook.client import AgentClientError
+    from jupyter_aliquot.gpu_hook.client.client import AgentClientError
 
     kernel.node.ask("activity", kernel_id=kernel.id, open=0, work=0, since=None, input=None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from aliquot.gpu_hook.placement import GRAIN_BYTES, WHOLE, DeviceState, Part, Refusal, place
+from jupyter_aliquot.gpu_hook.placement.placement import GRAIN_BYTES, WHOLE, DeviceState, Part, Refusal, place
 from hypothesis import given, strategies as st
 
 GIB = 1 << 30

@@ -9,23 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from aliquot.gpu_hook import placement, protocol
-from aliquot.gpu_hook.protocol import (
-    AgentPage,
-    Board,
-    BoardNotice,
-    Credit,
-    Hello,
-    HelloDevice,
-    HookPage,
-    MessageType,
-    Moved,
-    MovedDevice,
-    Role,
-    Segment,
-    Swap,
-    Wake,
-)
+from jupyter_aliquot.gpu_hook.placement import placement
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import (AgentPage, Board, BoardNotice, Credit, Hello, HelloDevice, HookPage, MessageType, Moved, MovedDevice, Role, Segment, Swap, Wake,)
 from hypothesis import given, strategies as st
 
 HEADER = Path(__file__).parents[2] / "gpu_hook" / "include" / "aliquot_protocol.h"

@@ -6,7 +6,7 @@ import asyncio
 from contextvars import ContextVar
 
 import pytest
-from aliquot.gpu_hook.waiting import end_task, outlasting, outlasting_task, until_first, within
+from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting, outlasting_task, until_first, within
 
 
 def test_a_result_and_an_error_come_through() -> None:

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-import aliquot.gateway
+import jupyter_aliquot.gateway
 import pytest
 import yaml
 
@@ -43,8 +43,8 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
 def test_all_parts_have_one_version_and_the_gateway_no_copy_of_it() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     package = json.loads((ROOT / "package.json").read_text())
-    contract = yaml.safe_load((ROOT / "gateway/api.yaml").read_text())["info"]
-    assert {package["version"], contract["version"], aliquot.gateway.__version__} == {project["version"]}
+    contract = yaml.safe_load((ROOT / "gateway/api/openapi.yaml").read_text())["info"]
+    assert {package["version"], contract["version"], jupyter_aliquot.gateway.__version__} == {project["version"]}
     literals = re.compile(r"^__version__ = [\"']", re.MULTILINE)
     assert [str(p) for p in (ROOT / "gateway").rglob("*.py") if literals.search(p.read_text())] == []
 
@@ -90,7 +90,7 @@ def test_no_text_installs_another_projects_package() -> None:
         ("`pip install 'aliquot[hub,lab]'`.", True),
         ("sudo /opt/bin/pip install --upgrade aliquot", True),
         ("pip install '.[lab]' in a checkout", False),
-        ("pip install --upgrade dist/aliquot-*.whl", False),
+        ("pip install --upgrade dist/jupyter_aliquot-*.whl", False),
     ],
 )
 def test_an_installation_by_name_is_recognised(text: str, want: bool) -> None:

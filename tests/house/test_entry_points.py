@@ -26,7 +26,7 @@ def load(path: str) -> ModuleType:
     return module
 
 
-table = load("gpu_hook/src/entry_points_table.py")
+table = load("gpu_hook/hook/interpose/entry_points_table.py")
 checks = load("tools/entry_point_checks.py")
 headers = load("tools/cuda_headers.py")
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
-from aliquot.gateway.hub import HubConfigError, HubSettings, configure
-from aliquot.gateway.hub.scopes import ADMIN_SCOPE
+from jupyter_aliquot.gateway.hub import HubConfigError, HubSettings
+from jupyter_aliquot.gateway.hub import configure
+from jupyter_aliquot.gateway.hub.scopes import ADMIN_SCOPE
 from guide_blocks import HUB_GUIDE, blocks_of
 from traitlets.config import Config
 
@@ -40,7 +41,7 @@ def test_one_line_adds_the_service_its_scopes_and_what_a_server_needs() -> None:
     c = Config()
     c.Authenticator.admin_users = {"ada"}
     configure(c)
-    assert service(c)["command"][1:5] == ["-m", "aliquot.gateway.app", "serve", "--hub"]
+    assert service(c)["command"][1:5] == ["-m", "jupyter_aliquot.gateway.cli.app", "serve", "--hub"]
     assert role(c, "user") == {"name": "user", "scopes": ["self", ACCESS]}
     assert role(c, "aliquot-admin") == {"name": "aliquot-admin", "scopes": [ADMIN_SCOPE], "users": ["ada"]}
     assert ADMIN_SCOPE in c.JupyterHub.custom_scopes
@@ -241,7 +242,7 @@ def test_without_sizes_the_spawn_page_stays_as_it_is() -> None:
 
 def test_the_hubs_process_is_given_no_jupyter_server() -> None:
     """It would cost the Hub its memory, and its event loop the import."""
-    code = "import sys, aliquot.gateway.hub; print(sorted({name.split('.')[0] for name in sys.modules}))"
+    code = "import sys, jupyter_aliquot.gateway.hub; print(sorted({name.split('.')[0] for name in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "aliquot" in loaded
     assert not [name for name in ("jupyter_server", "jupyter_client", "zmq", "docker") if f"'{name}'" in loaded]

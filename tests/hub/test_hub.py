@@ -90,7 +90,7 @@ def test_a_servers_kernels_outlive_it_and_have_the_size_of_the_spawn_page(a_hub:
 def commands_work_in_a_terminal(hub: HubProcess, token: str, kernel_id: str) -> None:
     """Each asks the gateway as the terminal's user, without being told where it is."""
     terminal = hub.server("alice", "api/terminals", "POST", {}, token=token)["name"]
-    ours = shlex.join(python_m("aliquot.gateway.app"))
+    ours = shlex.join(python_m("jupyter_aliquot.gateway.cli.app"))
 
     def typed(words: str) -> str:
         return run_line(f"{hub.url}/user/alice", token, terminal, f"{ours} {words} | cat")

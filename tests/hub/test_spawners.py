@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
-from aliquot.gateway.hub import HubConfigError, configure
+from jupyter_aliquot.gateway.hub import HubConfigError
+from jupyter_aliquot.gateway.hub import configure
 from guide_blocks import HUB_GUIDE, blocks_of
 from jupyterhub.utils import maybe_future
 from tornado.web import HTTPError

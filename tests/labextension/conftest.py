@@ -33,7 +33,7 @@ else:
     from status_script import StatusScript
 
 # A look every quarter of a second: tests wait for what they claim, and never long.
-_FAST: dict[str, dict[str, Any]] = {"@aliquot/lab:plugin": {"refreshInterval": 0.5}}
+_FAST: dict[str, dict[str, Any]] = {"@jupyter-aliquot/labextension:plugin": {"refreshInterval": 0.5}}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -31,7 +31,7 @@ _WITH_ALIQUOT = REPOSITORY / "jupyter-config" / "server-config" / "aliquot.json"
 # Where the package is installed, its configuration is in force everywhere: to be without it is to undo it.
 _WITHOUT_ALIQUOT = {
     "ServerApp": {
-        "jpserver_extensions": {"aliquot.gateway": False},
+        "jpserver_extensions": {"jupyter_aliquot.gateway": False},
         "kernel_manager_class": "jupyter_server.services.kernels.kernelmanager.AsyncMappingKernelManager",
         "kernel_spec_manager_class": "jupyter_client.kernelspec.KernelSpecManager",
         "session_manager_class": "jupyter_server.services.sessions.sessionmanager.SessionManager",

@@ -68,7 +68,7 @@ class GatewayProcess(LabProcess):
         (self._home / "serve.py").write_text(text)
 
     def _words(self) -> list[str]:
-        return ["aliquot.gateway.app", "serve", f"--config={self._home / 'serve.py'}"]
+        return ["jupyter_aliquot.gateway.cli.app", "serve", f"--config={self._home / 'serve.py'}"]
 
     def lab_of(
         self, user: str, settings: dict[str, dict[str, Any]] | None = None, more: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ class ScreenshotError(RuntimeError):
 
 def take_pictures(images: Path) -> None:
     """Start the servers, play the scenes, save the pictures."""
-    settings = {"@aliquot/lab:plugin": {"refreshInterval": 0.5}}
+    settings = {"@jupyter-aliquot/labextension:plugin": {"refreshInterval": 0.5}}
     with _a_browser() as new_page:
         with LabProcess(with_aliquot=True, settings=settings) as lab:
             gallery.play(LabPage(new_page()).open(lab.lab_url), lab.notebooks, images)

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from aliquot.gateway.size_names import PATTERN
+from jupyter_aliquot.gateway.sizes.grammar import PATTERN
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _TSC = _REPOSITORY / "node_modules" / ".bin" / "tsc"

@@ -118,7 +118,7 @@ def test_an_open_notebook_runs_cells_again_after_its_server_had_given_the_gatewa
     a_mortal_gateway: GatewayProcess, a_page: Page
 ) -> None:
     """A cell that is run while the gateway is away waits in the page, and runs once."""
-    few = {"@aliquot/lab:plugin": {"refreshInterval": 0.5}}
+    few = {"@jupyter-aliquot/labextension:plugin": {"refreshInterval": 0.5}}
     knobs = ("--GatewayClient.gateway_retry_max=1", "--GatewayClient.gateway_retry_interval=0.25")
     with a_mortal_gateway.lab_of("bob", few, knobs) as server:
         bob = Person(a_page, "bob")

@@ -6,11 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from aliquot.gpu_hook.agent.devices import DeviceReading
-from aliquot.gpu_hook.agent.ledger import DeviceFacts
-from aliquot.gpu_hook.agent.main import run_agent
-from aliquot.gpu_hook.agent.settings import AgentSettings
-from aliquot.gpu_hook.paths import Driver, RuntimeDir
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
+from jupyter_aliquot.gpu_hook.agent.main import run_agent
+from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings
+from jupyter_aliquot.gpu_hook.paths import Driver, RuntimeDir
 
 
 class StubDevices:

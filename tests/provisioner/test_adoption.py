@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 

@@ -10,23 +10,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from aliquot.provisioner.endings import (
-    Asked,
-    Ending,
-    EndingCode,
-    ProcessEnd,
-    asked_by_rule,
-    asked_by_stop,
-    asked_by_user,
-    container_end,
-    ending_record,
-    failed_start,
-    node_lost,
-    read_ending,
-    read_ending_record,
-    relay_end,
-    status_end,
-)
+from jupyter_aliquot.provisioner.terminations import (Asked, Ending, EndingCode, ProcessEnd, asked_by_rule, asked_by_stop, asked_by_user, container_end, ending_record, failed_start, node_lost, read_ending, read_ending_record, relay_end, status_end,)
 from hypothesis import given, strategies as st
 
 NOW = 1_700_000_000.0

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.provisioner.front import curve_keys, keep_links, lead_clients, reason_against
-from aliquot.provisioner.relay.records import RelayRecord, RelayRequest, connection_info
+from jupyter_aliquot.provisioner.relay.client.connection_info import (curve_keys, keep_links, lead_clients, reason_against,)
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, RelayRequest, connection_info
 from jupyter_client.manager import KernelManager
 
 

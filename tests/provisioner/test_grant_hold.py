@@ -8,8 +8,8 @@ import sys
 _A_PROCESS = """
 import asyncio, logging
 from pathlib import Path
-from aliquot.provisioner.grant_hold import GrantHold, Names
-from aliquot.provisioner.resources import Grant, GpuShare, Request, WorkloadClass
+from jupyter_aliquot.provisioner.grants.reservation import GrantHold, Names
+from jupyter_aliquot.provisioner.resources import Grant, GpuShare, Request, WorkloadClass
 
 class Held:
     async def lost(self): await asyncio.Event().wait()

@@ -4,17 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from aliquot.provisioner import errors
-from aliquot.provisioner.gateway_door import error_record, read_error
-from aliquot.provisioner.grant_record import (
-    grant_record,
-    parse_request,
-    read_grant,
-    read_request,
-    request_record,
-    stanza_request,
-)
-from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
+from jupyter_aliquot.provisioner import errors
+from jupyter_aliquot.provisioner.grants.gateway_client import error_record, read_error
+from jupyter_aliquot.provisioner.grants.codec import (grant_record, parse_request, read_grant, read_request, request_record, stanza_request,)
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
 
 LOW = Request(GpuShare(250), Bytes(8 << 30), WorkloadClass.OPPORTUNISTIC)
 GRANT = Grant(

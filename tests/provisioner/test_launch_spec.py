@@ -3,8 +3,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aliquot.provisioner.launch_spec import LaunchSettings, LaunchSpec, launch_spec
-from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
+from jupyter_aliquot.provisioner.launch_spec import LaunchSettings, LaunchSpec, launch_spec
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
 SHIM = "/opt/aliquot/native/shim"
 COMMAND = ["python", "-m", "ipykernel_launcher", "-f", "connection.json"]

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 import zmq
-from aliquot.gpu_hook.paths import RuntimeDir
-from aliquot.provisioner.endings import ProcessEnd
-from aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.terminations import ProcessEnd
+from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 from traitlets.config import Config

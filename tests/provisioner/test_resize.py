@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from aliquot.provisioner.errors import RequestError
-from aliquot.provisioner.grant_record import grant_record
-from aliquot.provisioner.relay.client import read_relay_record
-from aliquot.provisioner.resources import Bytes, GpuShare, Quota
+from jupyter_aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.provisioner.grants.codec import grant_record
+from jupyter_aliquot.provisioner.relay.client.control import read_relay_record
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Quota
 from jupyter_client.manager import KernelManager
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.provisioner.errors import LaunchError
-from aliquot.provisioner.runtime.streams import Streams
+from jupyter_aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.provisioner.runtime.stdio import Streams
 
 
 def test_without_a_wish_a_client_gives_its_own_output_and_a_gateway_none() -> None:

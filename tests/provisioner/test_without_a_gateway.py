@@ -13,9 +13,9 @@ from typing import Any
 
 import nbformat
 import pytest
-from aliquot.gpu_hook.client import AgentClient, KernelGrant
-from aliquot.provisioner import errors
-from aliquot.provisioner.granting import user_name
+from jupyter_aliquot.gpu_hook.client.client import AgentClient, KernelGrant
+from jupyter_aliquot.provisioner import errors
+from jupyter_aliquot.provisioner.grants.acquire import user_name
 from jupyter_client.manager import AsyncKernelManager, KernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from nbclient import NotebookClient
@@ -35,7 +35,7 @@ def a_notebook(code: str, name: str) -> Any:
 
 def test_nbclient_alone_runs_a_notebook_within_a_grant(a_node: Any, kernelspecs: Any) -> None:
     code = (
-        "import json, os\nfrom aliquot.gpu_hook.client import query\n"
+        "import json, os\nfrom jupyter_aliquot.gpu_hook.client.client import query\n"
         "print(json.dumps([os.environ['CUDA_VISIBLE_DEVICES'], query('status')['kernels']]))"
     )
     notebook = a_notebook(code, "python3.gpu-0.5")

@@ -105,7 +105,7 @@ def test_the_command_line_asks_the_gateway(a_server, a_folder: Path, an_environm
     environment = {**an_environment, "JUPYTER_RUNTIME_DIR": str(a_folder / "jupyter-server")}
 
     def aliquot(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "aliquot.gateway.app", *words]
+        command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", *words]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
 
     grown = aliquot("resize", kernel.id[:8], "0.5")

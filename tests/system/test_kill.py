@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.paths import softgpu_driver
+from jupyter_aliquot.gpu_hook.paths import softgpu_driver
 
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 KILLS = 200 if SOAK == 1 else 50 * SOAK

@@ -1,4 +1,4 @@
-"""Requests made from gateway/api.yaml, right ones and wrong ones, to a real gateway with real kernels: what it answers
+"""Requests made from gateway/api/openapi.yaml, right ones and wrong ones, to a real gateway with real kernels: what it answers
 is what the document says, and never a defect. Asked as the owner, as another user and as an administrator."""
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import requests
 import schemathesis
 import schemathesis.checks as checks
 import yaml
-from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
-from aliquot.gpu_hook.client import AgentClientError, query
-from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
+from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 from compute_node import until
 from hypothesis import HealthCheck, Phase, given, settings, strategies as some
 from ports import free_port
@@ -70,13 +70,13 @@ class Gateway:
         aliquot = {"start_agent": False, "keep_kernels": "never", "folder_roots": [str(self.folder / "shared")]}
         config.write_text(json.dumps({"AliquotIdentityProvider": {"users": users}, "Aliquot": aliquot}))
         (self.folder / "shared" / "data").mkdir(parents=True)
-        self._run(stack, "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "4GiB")
+        self._run(stack, "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "4GiB")
         stack.callback(remove_state, softgpu_state_path(RuntimeDir(self.folder / "run")))
         until(self._has_agent)
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         options = [f"--port={port}", "--ServerApp.port_retries=0", "--ip=127.0.0.1", "--allow-root"]
-        self._run(stack, "aliquot.gateway.app", "serve", *options, f"--config={config}")
+        self._run(stack, "jupyter_aliquot.gateway.cli.app", "serve", *options, f"--config={config}")
         for name, token in TOKENS.items():
             self.sessions[name] = stack.enter_context(requests.Session())
             self.sessions[name].cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # a login is the token's

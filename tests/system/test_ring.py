@@ -156,7 +156,7 @@ def test_a_stopped_server_leaves_no_kernel_and_no_reservation(
     pid = int(kernel.run("import os; print(os.getpid())").text)
     a_server.stop()
     eventually(lambda: not Path(f"/proc/{pid}").exists())
-    command = [sys.executable, "-m", "aliquot.gateway.app", "status", "--json"]
+    command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "status", "--json"]
 
     def is_empty() -> bool:
         shown = subprocess.run(command, env=an_environment, capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aliquot.provisioner.relay import kernel_side
+from jupyter_aliquot.provisioner.relay.agent import ipykernel_trim as kernel_side
 
 MIB = 1 << 20
 QUOTA = 512 * MIB

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
 UPSTREAM = Path(__file__).resolve().parents[2] / "build" / "upstream"
 # Upstream turns warnings into errors; this one is tornado's about jupyter_server's own tests.

@@ -119,13 +119,13 @@ class Context:
         return self.paths().choose_driver(self.gpu)
 
     def paths(self) -> Any:
-        """The module aliquot.gpu_hook.paths of the tree, whose native libraries the build phase linked."""
+        """The module jupyter_aliquot.gpu_hook.paths of the tree, whose native libraries the build phase linked."""
         if str(gpu_tests.FARM) not in sys.path:
             sys.path.insert(0, str(gpu_tests.FARM))
             os.environ["PYTHONPATH"] = self.environment()[
                 "PYTHONPATH"
             ]  # an agent that the phase starts imports it, too
-        from aliquot.gpu_hook import paths
+        from jupyter_aliquot.gpu_hook import paths
 
         return paths
 

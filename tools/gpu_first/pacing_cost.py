@@ -92,7 +92,7 @@ def _compare(
 @contextmanager
 def _watched(runtime: Path, kernel_id: str, paces: set[str]) -> Iterator[None]:
     """Note how the agent paces a kernel meanwhile."""
-    from aliquot.gpu_hook import client
+    from jupyter_aliquot.gpu_hook.client import client
 
     is_over = threading.Event()
 

@@ -20,7 +20,7 @@ CONFORMANCE = "tests/gpu_hook/conformance"
 WORKERS = 12
 SOFTGPU_SECONDS = 200.0
 NEWEST_RISK = "vmm or elastic or linear or contexts or pools or streams or events or graphs"
-_IMPORT_AGENT = "import json; from aliquot.gpu_hook.agent import main; print(json.dumps(main.__name__))"
+_IMPORT_AGENT = "import json; from jupyter_aliquot.gpu_hook.agent import main; print(json.dumps(main.__name__))"
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,6 @@ def choose(only: Sequence[str] | None) -> tuple[Phase, ...]:
     """The phases that were named, in their order, after a build where there is none yet; or all but the optional."""
     if not only:
         return tuple(phase for phase in PHASES if not phase.is_optional)
-    is_built = (Path(gpu_tests.FARM) / "aliquot" / "native").exists() and PROBE.exists()
+    is_built = (Path(gpu_tests.FARM) / "jupyter_aliquot" / "native").exists() and PROBE.exists()
     wanted = {*only, *(() if is_built else ("build",))}
     return tuple(phase for phase in PHASES if phase.name in wanted)

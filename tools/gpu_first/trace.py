@@ -124,7 +124,8 @@ class _Recorder:
 
     def __init__(self, context: Context, runtime: Path, nvml: _Nvml) -> None:
         self._path, self._runtime, self._nvml = context.work / "trace.jsonl", runtime, nvml
-        from aliquot.gpu_hook import client, protocol
+        from jupyter_aliquot.gpu_hook.client import client
+        from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 
         self._client, self._protocol = client, protocol
 

@@ -7,15 +7,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
-from aliquot.gpu_hook.agent.compute.views import (
-    MEASURED,
-    MILLISECOND,
-    SECOND,
-    DeviceLook,
-    ProcessLook,
-    Verdict,
-)  # fmt: skip
-from aliquot.gpu_hook.protocol import Gate
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (MEASURED, MILLISECOND, SECOND, DeviceLook, ProcessLook, Verdict,)
+from jupyter_aliquot.gpu_hook.protocol.codec import Gate
 
 GEMINI_QUOTA, GEMINI_WINDOW = 250 * MILLISECOND, 10 * SECOND
 NVSHARE_QUANTUM, NVSHARE_IDLE = 30 * SECOND, 5 * SECOND

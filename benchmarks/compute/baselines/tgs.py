@@ -12,16 +12,8 @@ import itertools
 from dataclasses import dataclass
 from enum import Enum
 
-from aliquot.gpu_hook.agent.compute.views import (
-    MEASURED,
-    MILLISECOND,
-    SECOND,
-    DeviceLook,
-    Order,
-    ProcessLook,
-    Verdict,
-)  # fmt: skip
-from aliquot.gpu_hook.protocol import Gate, Pace
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (MEASURED, MILLISECOND, SECOND, DeviceLook, Order, ProcessLook, Verdict,)
+from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
 
 SAMPLE = 5 * SECOND
 WINDOW = 50 * MILLISECOND

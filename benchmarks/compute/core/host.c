@@ -7,7 +7,7 @@
 
 #define OVERSLEEP 60000ull /* of a thread that sleeps for a short time */
 #define STALE_LEAST 500000ull
-#define PATIENCE 10000000ull /* after which a launch that waits looks less often, as in gpu_hook/src/pacing.c */
+#define PATIENCE 10000000ull /* after which a launch that waits looks less often, as in gpu_hook/hook/compute/pacing.c */
 #define STALE_MOST 1000000ull /* after which the hook closes a burst that nothing more comes to */
 
 static void record_step(struct plant *plant, struct process *process, uint32_t kind)

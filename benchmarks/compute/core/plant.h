@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../../../gpu_hook/src/pace_rule.h"
+#include "../../../gpu_hook/hook/compute/pace_rule.h"
 
 #define MOST_PROCESSES 64
 #define MOST_FUNCTIONS 16

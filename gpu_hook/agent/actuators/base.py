@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from aliquot.gpu_hook.placement import Part
-from aliquot.gpu_hook.protocol import Actuators
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol.codec import Actuators
 
 NO_BITS = Actuators(0)
 

@@ -10,8 +10,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from aliquot.gpu_hook.placement import WHOLE
-from aliquot.gpu_hook.protocol import Actuators
+from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
+from jupyter_aliquot.gpu_hook.protocol.codec import Actuators
 
 from .base import KernelCompute, Setting
 

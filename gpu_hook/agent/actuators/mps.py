@@ -9,8 +9,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from aliquot.gpu_hook.agent.mps_daemon import PERCENTAGE, PIPE_DIRECTORY, MpsDaemon, environment_of
-from aliquot.gpu_hook.placement import WHOLE
+from jupyter_aliquot.gpu_hook.agent.devices.mps_daemon import PERCENTAGE, PIPE_DIRECTORY, MpsDaemon, environment_of
+from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
 
 from .base import KernelCompute, Setting
 

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aliquot.gpu_hook.agent.mps_daemon import default_pipe_directory
+from jupyter_aliquot.gpu_hook.agent.devices.mps_daemon import default_pipe_directory
 
 from .choice import ACTUATORS, AUTO, read_actuators
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aliquot.gpu_hook.protocol import Actuators
+from jupyter_aliquot.gpu_hook.protocol.codec import Actuators
 
 from .base import KernelCompute, Setting
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from .measured import MeasuredController
+from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
 from .no_control import NoControl
-from .policy import Policy
-from .views import Controller
+from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import Policy
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Controller
 
 
 class Wishes(Protocol):

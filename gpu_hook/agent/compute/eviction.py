@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from .facts import Leases
-from .views import SECOND
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import SECOND
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aliquot.gpu_hook.agent.compute.views import MEASURED, MILLISECOND, DeviceLook, Verdict
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MEASURED, MILLISECOND, DeviceLook, Verdict
 
 
 class NoControl:

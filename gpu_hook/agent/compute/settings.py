@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 
 from .controllers import CONTROLLERS
-from .views import MILLISECOND
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND
 
 CAPS = ("none", "opportunistic", "all")
 LEAST_PERIOD, MOST_PERIOD = 5, 1000  # milliseconds

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.placement import Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 
 class EnforcerError(Exception):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from aliquot.gpu_hook.agent.process_facts import Families, read_cgroup
+from jupyter_aliquot.gpu_hook.agent.base.process_facts import Families, read_cgroup
 
 from .base import EnforcerError
 

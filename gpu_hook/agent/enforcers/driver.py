@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pynvml  # type: ignore[import-untyped, unused-ignore]
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.placement import Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 from .base import EnforcerError, KernelLimits
 from .cgroups import CgroupHierarchy

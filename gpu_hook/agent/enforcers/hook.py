@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.placement import Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 from .base import KernelLimits
 

@@ -9,15 +9,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.agent.mps_daemon import (
-    PERCENTAGE,
-    PIPE_DIRECTORY,
-    MpsDaemon,
-    default_pipe_directory,
-    environment_of,
-)
-from aliquot.gpu_hook.placement import Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.agent.devices.mps_daemon import (PERCENTAGE, PIPE_DIRECTORY, MpsDaemon, default_pipe_directory, environment_of,)
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 from .base import KernelLimits
 

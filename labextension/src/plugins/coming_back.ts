@@ -126,7 +126,7 @@ class Follower {
         }
       },
       frequency: { interval: LOOK_MS, backoff: true, max: LONGEST_LOOK_MS },
-      name: `@aliquot/lab:coming-back:${kernel.id}`,
+      name: `@jupyter-aliquot/labextension:coming-back:${kernel.id}`,
       standby: () => !story.isWaiting || document.hidden
     });
     poll.ticked.connect(() => void (isHere() && story.isWaiting ? undefined : poll.dispose()));

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from aliquot.gateway.admission import Admission
-from aliquot.gateway.gpu_caps import GpuCaps
-from aliquot.gateway.ledger import Asker
-from aliquot.provisioner import errors
-from aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
+from jupyter_aliquot.gateway.scheduling.admission import Admission
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
+from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.provisioner import errors
+from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
 
 Scene = Callable[[Admission, Any, Any], Awaitable[None]]
 

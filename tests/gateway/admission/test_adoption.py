@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from aliquot.gateway.admission import Admission, AdmissionSettings
-from aliquot.gateway.ledger import Asker, Holding
-from aliquot.provisioner.errors import QueueTimeoutError
-from aliquot.provisioner.resources import GpuShare, Request
+from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
+from jupyter_aliquot.gateway.scheduling.ledger import Asker, Holding
+from jupyter_aliquot.provisioner.errors import QueueTimeoutError
+from jupyter_aliquot.provisioner.resources import GpuShare, Request
 
 Scene = Callable[[Admission, Any, Any], Awaitable[None]]
 

@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from aliquot.gateway.admission import Admission, AdmissionSettings
-from aliquot.gateway.first_word import FirstWord
-from aliquot.gateway.ledger import Asker
-from aliquot.provisioner.errors import NeverFitsError
-from aliquot.provisioner.resources import GpuShare, Request
+from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
+from jupyter_aliquot.gateway.scheduling.first_word import FirstWord
+from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.provisioner.errors import NeverFitsError
+from jupyter_aliquot.provisioner.resources import GpuShare, Request
 
 ASKER = Asker("", "ada", "", "python3")
 LARGE = Request(GpuShare(300))

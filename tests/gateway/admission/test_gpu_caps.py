@@ -6,13 +6,13 @@ import contextlib
 from typing import Any
 
 import pytest
-from aliquot.gateway.admission import Admission
-from aliquot.gateway.gpu_caps import GpuCaps, claims_of
-from aliquot.gateway.ledger import Asker, Holding, LedgerSnapshot
-from aliquot.gateway.planner import Pending
-from aliquot.gateway.user_quota import quota_report
-from aliquot.provisioner import errors
-from aliquot.provisioner.resources import GpuShare, Grant, Request
+from jupyter_aliquot.gateway.scheduling.admission import Admission
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, claims_of
+from jupyter_aliquot.gateway.scheduling.ledger import Asker, Holding, LedgerSnapshot
+from jupyter_aliquot.gateway.scheduling.planner import Pending
+from jupyter_aliquot.gateway.scheduling.user_quota import quota_report
+from jupyter_aliquot.provisioner import errors
+from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 TEAMS = {"ada": frozenset({"vision", "speech"}), "bob": frozenset({"vision"}), "cy": frozenset({"hikers"})}

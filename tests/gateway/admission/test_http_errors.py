@@ -3,8 +3,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from aliquot.gateway.http_errors import HTTP_STATUS, http_error
-from aliquot.provisioner import errors
+from jupyter_aliquot.gateway.base.http_errors import HTTP_STATUS, http_error
+from jupyter_aliquot.provisioner import errors
 
 
 def tree(kind: type[errors.AliquotError]) -> set[type[errors.AliquotError]]:

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from aliquot.gateway.admission import Admission
-from aliquot.gateway.gpu_caps import GpuCaps
-from aliquot.gateway.ledger import Asker, Device, LedgerSnapshot, Node
-from aliquot.gateway.outlook import LARGEST, Moment, Outcome, Outlook, Question, foresee
-from aliquot.gateway.planner import Pending
-from aliquot.gateway.room import Room, RoomDevice
-from aliquot.gateway.room_limits import alone, largest_share, most_memory
-from aliquot.provisioner import errors
-from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
+from jupyter_aliquot.gateway.scheduling.admission import Admission
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
+from jupyter_aliquot.gateway.scheduling.ledger import Asker, Device, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, Moment, Outcome, Outlook, Question, foresee
+from jupyter_aliquot.gateway.scheduling.planner import Pending
+from jupyter_aliquot.gateway.scheduling.capacity import Room, RoomDevice
+from jupyter_aliquot.gateway.scheduling.room_limits import alone, largest_share, most_memory
+from jupyter_aliquot.provisioner import errors
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 GIB = 1 << 30

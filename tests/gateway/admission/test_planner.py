@@ -3,15 +3,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from aliquot.gateway.ledger import Device, LedgerSnapshot, Node
-from aliquot.gateway.planner import Pending, Plan, plan
-from aliquot.gateway.room import Held
-from aliquot.gateway.wait_reason import WaitCode
-from aliquot.gpu_hook.host_room import HostShortage
-from aliquot.gpu_hook.oversubscription import Oversubscription
-from aliquot.gpu_hook.placement import Part
-from aliquot.provisioner import errors
-from aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
+from jupyter_aliquot.gateway.scheduling.ledger import Device, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.planner import Pending, Plan, plan
+from jupyter_aliquot.gateway.scheduling.capacity import Held
+from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
+from jupyter_aliquot.gpu_hook.placement.host_memory import HostShortage
+from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.provisioner import errors
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
 
 GIB = 1 << 30
 

@@ -6,13 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
-from aliquot.gateway.admission import Admission
-from aliquot.gateway.gpu_caps import GpuCaps
-from aliquot.gateway.ledger import Asker
-from aliquot.gateway.request_queue import QueueEntry
-from aliquot.gateway.wait_reason import WaitCode
-from aliquot.provisioner import errors
-from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
+from jupyter_aliquot.gateway.scheduling.admission import Admission
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
+from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
+from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
+from jupyter_aliquot.provisioner import errors
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
 
 
 def size(hundredths: int, **rest: Any) -> Request:

@@ -9,18 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aliquot.gateway.access import Access, may_do, may_reach
-from aliquot.gateway.auth import (
-    NOBODY,
-    AliquotIdentityProvider,
-    AliquotUser,
-    User,
-    access_of,
-    current_user,
-    require_access,
-    user_of,
-)
-from aliquot.gateway.kernel_shares import Share, Shares
+from jupyter_aliquot.gateway.auth.access import Access, may_do, may_reach
+from jupyter_aliquot.gateway.auth.identity import (NOBODY, AliquotIdentityProvider, AliquotUser, User, access_of, current_user, require_access, user_of,)
+from jupyter_aliquot.gateway.auth.shares import Share, Shares
 from jupyter_server import CallContext
 from jupyter_server.auth import IdentityProvider, PasswordIdentityProvider, User as JupyterUser
 from tornado.web import HTTPError

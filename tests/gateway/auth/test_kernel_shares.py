@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from aliquot.gateway.access import Access
-from aliquot.gateway.kernel_shares import MOST_SHARES, UNSHARED, Share, Shares, read_share, read_shares
-from aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.auth.shares import MOST_SHARES, UNSHARED, Share, Shares, read_share, read_shares
+from jupyter_aliquot.provisioner.errors import RequestError
 
 BOB = Share("user", "bob", Access.READ)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from aliquot.gpu_hook.client import AgentClientError, query
+from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 
 START_SECONDS = 90.0
 
@@ -39,7 +39,7 @@ def an_environment(a_runtime_folder: Path) -> dict[str, str]:
 @pytest.fixture
 def run_aliquot(an_environment: dict[str, str]) -> RunAliquot:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "aliquot.gateway.app", *words]
+        command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", *words]
         return subprocess.run(
             command,
             env=an_environment,
@@ -56,7 +56,7 @@ def run_aliquot(an_environment: dict[str, str]) -> RunAliquot:
 @pytest.fixture
 def an_agent(an_environment: dict[str, str], a_runtime_folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A node agent on the software GPU, started by the command."""
-    command = [sys.executable, "-m", "aliquot.gateway.app", "agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
+    command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
     with (a_runtime_folder / "agent.out").open("wb") as log:
         agent = subprocess.Popen(command, env=an_environment, stdout=log, stderr=log)
     deadline = time.monotonic() + START_SECONDS

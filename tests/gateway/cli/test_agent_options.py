@@ -7,11 +7,11 @@ import logging
 from functools import partial
 
 import pytest
-from aliquot.gateway.agent_link import AgentLink
-from aliquot.gateway.agent_options import differences
-from aliquot.gateway.clock import SystemClock
-from aliquot.gateway.private_ring import Ring, RingSettings
-from aliquot.gpu_hook.agent.settings import read_arguments
+from jupyter_aliquot.gateway.node.connection import AgentLink
+from jupyter_aliquot.gateway.node.agent_options import differences
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring, RingSettings
+from jupyter_aliquot.gpu_hook.agent.settings import read_arguments
 
 IN_FORCE = read_arguments(["--oversubscribe", "1", "--driver", "softgpu"]).options
 

@@ -6,21 +6,21 @@ import importlib
 from pathlib import Path
 
 import pytest
-from aliquot.gateway.app import COMMANDS
-from aliquot.gateway.cli_reference import reference_page
+from jupyter_aliquot.gateway.cli.app import COMMANDS
+from jupyter_aliquot.gateway.cli.reference import reference_page
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs/reference/cli.md"
 
 
 def test_the_reference_is_what_the_commands_say() -> None:
-    assert PAGE.read_text() == reference_page(), "python -m aliquot.gateway.cli_reference > docs/reference/cli.md"
+    assert PAGE.read_text() == reference_page(), "python -m jupyter_aliquot.gateway.cli.reference > docs/reference/cli.md"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_of_every_command_is_documented(name: str) -> None:
     module, _, cls = COMMANDS[name][0].partition(".")
-    command = getattr(importlib.import_module(f"aliquot.gateway.commands.{module}"), cls)
+    command = getattr(importlib.import_module(f"jupyter_aliquot.gateway.commands.{module}"), cls)
     section = PAGE.read_text().split(f"\n## aliquot {name}\n", 1)[1].split("\n## ", 1)[0]
     missing = [option for option in [*command.flags, *command.aliases] if f"--{option}" not in section]
     assert not missing or name in ("agent", "relay")
@@ -30,7 +30,7 @@ def test_every_option_of_every_command_is_documented(name: str) -> None:
 def test_every_option_of_the_agent_is_documented() -> None:
     import argparse
 
-    from aliquot.gpu_hook.agent.settings import add_arguments
+    from jupyter_aliquot.gpu_hook.agent.settings import add_arguments
 
     parser = argparse.ArgumentParser()
     add_arguments(parser)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from aliquot.gateway.app import COMMANDS
-from aliquot.gpu_hook.paths import nvidia_driver
+from jupyter_aliquot.gateway.cli.app import COMMANDS
+from jupyter_aliquot.gpu_hook.paths import nvidia_driver
 
 WRONG_LINES = [
     (["frobnicate"], 2, "no command 'frobnicate'"),

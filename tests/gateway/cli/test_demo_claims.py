@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from aliquot.gateway.demo_claims import Claim, Reclaim, Seen, check_claims
-from aliquot.gateway.demo_pauses import Pauses
-from aliquot.gateway.demo_turns import Owner, Turns
-from aliquot.gpu_hook.agent_reports import KernelDeviceStatus, KernelStatus
-from aliquot.provisioner.resources import Bytes
+from jupyter_aliquot.gateway.demo.claims import Claim, Reclaim, Seen, check_claims
+from jupyter_aliquot.gateway.demo.two_classes import Pauses
+from jupyter_aliquot.gateway.demo.oversubscription import Owner, Turns
+from jupyter_aliquot.gpu_hook.client.reports import KernelDeviceStatus, KernelStatus
+from jupyter_aliquot.provisioner.resources import Bytes
 
 GIB, MIB = 1 << 30, 1 << 20
 HELD = Bytes(256 * MIB)

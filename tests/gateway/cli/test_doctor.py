@@ -12,10 +12,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aliquot.gateway import doctor_host, doctor_jupyter, doctor_node
-from aliquot.gateway.doctor import FAIL, OK, WARN, Finding, all_well, examine
-from aliquot.gpu_hook.paths import RuntimeDir
-from aliquot.gpu_hook.residency_reports import MODE_IS_OFF, ResidencyStatus
+from jupyter_aliquot.gateway.doctor import host as doctor_host
+from jupyter_aliquot.gateway.doctor import jupyter as doctor_jupyter
+from jupyter_aliquot.gateway.doctor import node as doctor_node
+from jupyter_aliquot.gateway.doctor.runner import FAIL, OK, WARN, Finding, all_well, examine
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF, ResidencyStatus
 
 
 def a_check_that_breaks() -> list[Finding]:
@@ -158,7 +160,7 @@ def test_an_engine_is_reached_by_docker_host(tmp_path: Path, monkeypatch: pytest
 def test_another_kernel_manager_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     lines = ["c.ServerApp.kernel_manager_class = 'their.KernelManager'"]
     (tmp_path / "jupyter_server_config.py").write_text("\n".join(lines))
-    enabled = {"ServerApp": {"jpserver_extensions": {"aliquot.gateway": True}}}
+    enabled = {"ServerApp": {"jpserver_extensions": {"jupyter_aliquot.gateway": True}}}
     (tmp_path / "jupyter_server_config.json").write_text(json.dumps(enabled))
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
     by_name = {finding.about: finding for finding in doctor_jupyter.look_at_server()}
@@ -169,14 +171,14 @@ def test_another_kernel_manager_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_a_disabled_lab_extension_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    extension = tmp_path / "data/labextensions/@aliquot/lab"
+    extension = tmp_path / "data/labextensions/@jupyter-aliquot/labextension"
     extension.mkdir(parents=True)
     (extension / "package.json").write_text(json.dumps({"version": "0.1.0"}))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "data"))
     monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path))
     assert doctor_jupyter.look_at_lab_extension()[0].state == OK
     (tmp_path / "labconfig").mkdir()
-    settings = {"disabledExtensions": {"@aliquot/lab": True}}
+    settings = {"disabledExtensions": {"@jupyter-aliquot/labextension": True}}
     (tmp_path / "labconfig/page_config.json").write_text(json.dumps(settings))
     (found,) = doctor_jupyter.look_at_lab_extension()
     assert found.state == WARN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aliquot.gateway.history_table import gpu_seconds, history_table, mean, sparkline
+from jupyter_aliquot.gateway.terminal.history_table import gpu_seconds, history_table, mean, sparkline
 from rich.console import Console
 
 from .conftest import RunAliquot

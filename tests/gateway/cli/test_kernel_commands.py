@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.app import main
-from aliquot.gateway.kernel_rows import ended_kernels, ended_rows, queue_rows, waiting_kernels
-from aliquot.gateway.residency_view import residency_text
-from aliquot.gateway.running_kernel import NoSuchKernelError, pick_kernel
-from aliquot.gpu_hook.residency_reports import MODE_IS_OFF, read_residency
+from jupyter_aliquot.gateway.cli.app import main
+from jupyter_aliquot.gateway.terminal.kernel_rows import ended_kernels, ended_rows, queue_rows, waiting_kernels
+from jupyter_aliquot.gateway.status.residency import residency_text
+from jupyter_aliquot.gateway.terminal.kernel_client import NoSuchKernelError, pick_kernel
+from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF, read_residency
 
 
 def told(kernel_id: str, label: str = "", state: str = "resident", **more: Any) -> dict[str, Any]:

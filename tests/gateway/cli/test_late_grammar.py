@@ -7,11 +7,11 @@ import sys
 
 _PROGRAM = """
 import sys
-import aliquot.gateway.app
+import jupyter_aliquot.gateway.cli.app
 from traitlets.utils.importstring import import_item
-for path, _ in aliquot.gateway.app.COMMANDS.values():
-    import_item(f"aliquot.gateway.commands.{path}")
-import aliquot.gateway.commands.server
+for path, _ in jupyter_aliquot.gateway.cli.app.COMMANDS.values():
+    import_item(f"jupyter_aliquot.gateway.commands.{path}")
+import jupyter_aliquot.gateway.serverapp.app
 import jsonschema
 assert "lark" not in sys.modules
 checker = jsonschema.FormatChecker()
@@ -26,7 +26,7 @@ assert rfc3987_syntax.__file__ and rfc3987_syntax.RFC3987_SYNTAX_TERMS
 _MODULES = """
 import importlib.util
 import sys
-import aliquot.gateway.commands.late_grammar
+import jupyter_aliquot.gateway.serverapp.lazy_rfc3987
 assert importlib.util.find_spec("rfc3987_syntax").name == "rfc3987_syntax"
 import rfc3987_syntax.utils
 assert "lark" not in sys.modules, "one of its modules needs no grammar"

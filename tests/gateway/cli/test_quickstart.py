@@ -6,10 +6,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from aliquot.gateway.commands.demo import find_notebook
-from aliquot.gateway.demo import LONG_CELL, PARTS
-from aliquot.gateway.demo_pauses import NOTEBOOK as PAUSES, PARTS as CLASSES
-from aliquot.gateway.demo_turns import NOTEBOOK, PARTS as TURNS
+from jupyter_aliquot.gateway.cli.commands.demo import find_notebook
+from jupyter_aliquot.gateway.demo.runner import LONG_CELL, PARTS
+from jupyter_aliquot.gateway.demo.two_classes import NOTEBOOK as PAUSES, PARTS as CLASSES
+from jupyter_aliquot.gateway.demo.oversubscription import NOTEBOOK, PARTS as TURNS
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def a_gateway_process() -> Iterator[Gateway]:
     options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={free_port()}", "--ServerApp.port_retries=0"]
     options += [f"--ServerApp.root_dir={folder}", "--allow-root", "--Aliquot.keep_kernels=never"]
     log = (folder / "serve.log").open("wb")
-    command = [sys.executable, "-m", "aliquot.gateway.app", "serve", *options, "--Aliquot.driver=softgpu"]
+    command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "serve", *options, "--Aliquot.driver=softgpu"]
     # Tests that a shell runs in the background inherit an ignored SIGINT, which a server would respect.
     process = subprocess.Popen(
         command,
@@ -108,7 +108,7 @@ def test_ctrl_c_without_a_terminal_ends_its_kernels() -> None:
 def test_a_wrong_knob_in_the_servers_configuration_ends_it_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "jupyter_server_config.py").write_text('c.SharedFolders.roots = ["/etc"]\n')
     environment = {**os.environ, "JUPYTER_CONFIG_DIR": str(tmp_path), "ALIQUOT_RUNTIME_DIR": str(tmp_path / "run")}
-    command = [sys.executable, "-m", "aliquot.gateway.app", "serve", "--port=0", "--allow-root"]
+    command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "serve", "--port=0", "--allow-root"]
     command += [f"--Aliquot.state_dir={tmp_path / 'state'}", f"--ServerApp.root_dir={tmp_path}"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=START_SECONDS, check=False)
     assert ended.returncode == 1
@@ -158,7 +158,7 @@ def test_the_status_command_shows_who_waits(a_gateway: Gateway) -> None:
         code, answer = a_gateway.get("/api/kernels", method="POST", body={"name": "python3.gpu-0.25"})
         assert code == 201, answer
         ids.append(json.loads(answer)["id"])
-    command = [sys.executable, "-m", "aliquot.gateway.app", "status"]
+    command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "status"]
     deadline = time.monotonic() + START_SECONDS
     waiting: list[dict[str, object]] = []
     complaint = ""

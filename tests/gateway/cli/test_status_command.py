@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aliquot.gateway.tables import warnings
-from aliquot.gpu_hook.client import read_status
+from jupyter_aliquot.gateway.terminal.tables import warnings
+from jupyter_aliquot.gpu_hook.client.client import read_status
 
 
 def test_without_an_agent_it_says_how_to_start_one(run_aliquot) -> None:

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.auth import User
-from aliquot.gateway.own_gateway import Gateways
-from aliquot.gateway.status import NodeView, Scene, status_report
-from aliquot.gateway.tables import kernels_table, warnings
-from aliquot.gateway.top_source import Look, TopSource
-from aliquot.gateway.top_view import Screen, rows_of, share_bar, top_view
-from aliquot.gpu_hook.client import read_status
-from aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.terminal.rest_client import Gateways
+from jupyter_aliquot.gateway.status.report import NodeView, Scene, status_report
+from jupyter_aliquot.gateway.terminal.tables import kernels_table, warnings
+from jupyter_aliquot.gateway.terminal.top_source import Look, TopSource
+from jupyter_aliquot.gateway.terminal.top_view import Screen, rows_of, share_bar, top_view
+from jupyter_aliquot.gpu_hook.client.client import read_status
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from ports import free_port
 from rich.console import Console
 
@@ -236,7 +236,7 @@ def a_top(an_environment: dict[str, str]) -> Iterator[Callable[..., Terminal]]:
     opened: list[Terminal] = []
 
     def start(*words: str) -> Terminal:
-        command = [sys.executable, "-m", "aliquot.gateway.app", "top", "--interval", "0.2", *words]
+        command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "top", "--interval", "0.2", *words]
         opened.append(Terminal(command, an_environment))
         return opened[-1]
 
@@ -310,7 +310,7 @@ def a_gateway(
     options += [getattr(request, "param", "--log-level=WARN")]
     with (a_runtime_folder / "serve.out").open("wb") as log:
         gateway = subprocess.Popen(
-            [sys.executable, "-m", "aliquot.gateway.app", "serve", *options],
+            [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "serve", *options],
             env={**an_environment, "JUPYTER_RUNTIME_DIR": jupyter},
             cwd=a_runtime_folder,
             stdin=subprocess.DEVNULL,

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aliquot.gateway.activity import Activity
-from aliquot.gateway.culler import Culler
-from aliquot.gateway.culling import Policy
-from aliquot.gateway.status import NodeView
-from aliquot.gpu_hook.client import read_status
-from aliquot.provisioner.endings import Asked
+from jupyter_aliquot.gateway.relays.activity import Activity
+from jupyter_aliquot.gateway.culling.culler import Culler
+from jupyter_aliquot.gateway.culling.config import Policy
+from jupyter_aliquot.gateway.status.report import NodeView
+from jupyter_aliquot.gpu_hook.client.client import read_status
+from jupyter_aliquot.provisioner.terminations import Asked
 
 LOG = logging.getLogger("test")
 POLICY = Policy(idle=100.0, opportunistic_idle=100.0, warning=10.0)

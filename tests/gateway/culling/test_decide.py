@@ -8,17 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aliquot.gateway.culling import (
-    LEAST_WARNING_SECONDS,
-    Announcement,
-    Culling,
-    Decision,
-    KernelFacts,
-    Policy,
-    decide,
-    duration_text,
-    read_policy,
-)
+from jupyter_aliquot.gateway.culling.config import (LEAST_WARNING_SECONDS, Announcement, Culling, Decision, KernelFacts, Policy, decide, duration_text, read_policy,)
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from traitlets import TraitError

@@ -6,8 +6,8 @@ import asyncio
 import logging
 
 import pytest
-from aliquot.gateway.clock import SystemClock
-from aliquot.gateway.recurring import Recurring
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.base.recurring import Recurring
 
 LOG = logging.getLogger("test.recurring")
 

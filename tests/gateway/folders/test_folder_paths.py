@@ -7,9 +7,9 @@ import stat
 from pathlib import Path
 
 import pytest
-from aliquot.gateway.folder_paths import look_at, make_home
-from aliquot.provisioner.container_plan import FolderIdentity
-from aliquot.provisioner.errors import FolderError
+from jupyter_aliquot.gateway.folders.safe_open import look_at, make_home
+from jupyter_aliquot.provisioner.containers.plan import FolderIdentity
+from jupyter_aliquot.provisioner.errors import FolderError
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 

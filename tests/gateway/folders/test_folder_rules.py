@@ -5,9 +5,9 @@ from __future__ import annotations
 import os.path
 
 import pytest
-from aliquot.gateway import folder_rules as rules
-from aliquot.provisioner.container_plan import Mount
-from aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.gateway.folders import rules
+from jupyter_aliquot.provisioner.containers.plan import Mount
+from jupyter_aliquot.provisioner.errors import RequestError
 from hypothesis import given, strategies as st
 
 ROOTS = ("/srv/homes", "/srv/data")

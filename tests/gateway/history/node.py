@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aliquot.gateway.history_samples import FIGURES, Figure
-from aliquot.gpu_hook.agent_reports import DeviceStatus, KernelDeviceStatus, KernelStatus, NodeStatus
-from aliquot.gpu_hook.compute_reports import ComputeStatus
+from jupyter_aliquot.gateway.history.samples import FIGURES, Figure
+from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelDeviceStatus, KernelStatus, NodeStatus
+from jupyter_aliquot.gpu_hook.client.compute_reports import ComputeStatus
 
 UUID = "GPU-1"
 GIB = 1 << 30

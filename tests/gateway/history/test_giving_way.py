@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 
-from aliquot.gateway.giving_way import giving_way
+from jupyter_aliquot.gateway.base.gil import giving_way
 
 
 def test_the_items_are_the_same() -> None:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.history import HistoryKeeper, HistorySettings
-from aliquot.gateway.history_file import Limits
-from aliquot.gateway.history_query import Question
-from aliquot.gateway.history_reports import csv_report, json_report
-from aliquot.gateway.history_samples import Look
-from aliquot.gateway.history_steps import DAY, HOUR, WEEK, Range
-from aliquot.gpu_hook.agent_reports import NodeStatus
+from jupyter_aliquot.gateway.history.recorder import HistoryKeeper, HistorySettings
+from jupyter_aliquot.gateway.history.database import Limits
+from jupyter_aliquot.gateway.history.query import Question
+from jupyter_aliquot.gateway.history.export import csv_report, json_report
+from jupyter_aliquot.gateway.history.samples import Look
+from jupyter_aliquot.gateway.history.buckets import DAY, HOUR, WEEK, Range
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 
 from .node import GIB, node
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from aliquot.gateway.history_samples import FIGURES, Look, Sample, Subject, is_gap, samples
-from aliquot.gateway.history_steps import DAY, HOUR, WEEK, OpenSteps, parts
+from jupyter_aliquot.gateway.history.samples import FIGURES, Look, Sample, Subject, is_gap, samples
+from jupyter_aliquot.gateway.history.buckets import DAY, HOUR, WEEK, OpenSteps, parts
 
 from .node import UUID, figure, node
 

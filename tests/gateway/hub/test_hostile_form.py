@@ -5,10 +5,10 @@ from __future__ import annotations
 from html.parser import HTMLParser
 
 import pytest
-from aliquot.gateway.hub import HubSettings
-from aliquot.gateway.hub.options_form import read_form, size_form
-from aliquot.gateway.hub.size_choice import SizeChoiceError
-from aliquot.provisioner.errors import SizeNameError
+from jupyter_aliquot.gateway.hub import HubSettings
+from jupyter_aliquot.gateway.hub.options_form import read_form, size_form
+from jupyter_aliquot.gateway.hub.size_choice import SizeChoiceError
+from jupyter_aliquot.provisioner.errors import SizeNameError
 
 MARKUP = "\"'><img src=x onerror=alert(1)><script>alert(2)</script>"
 

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from aliquot.gateway.clock import SystemClock
-from aliquot.gateway.hub_addresses import believe_the_proxy
-from aliquot.gateway.hub_identity import HubTokens
-from aliquot.gateway.hub_login import HubCallbackHandler
-from aliquot.gateway.token_checks import CheckLimits, TokenChecks
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.hub_service.proxy_headers import believe_the_proxy
+from jupyter_aliquot.gateway.hub_service.identity import HubTokens
+from jupyter_aliquot.gateway.hub_service.login import HubCallbackHandler
+from jupyter_aliquot.gateway.hub_service.token_cache import CheckLimits, TokenChecks
 from ports import free_port
 from tornado.httpclient import AsyncHTTPClient
 from tornado.httpserver import HTTPServer

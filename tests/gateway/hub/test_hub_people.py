@@ -7,8 +7,8 @@ import logging
 from pathlib import Path
 
 import pytest
-from aliquot.gateway.auth import User
-from aliquot.gateway.hub_people import HubPeople
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.hub_service.user_cache import HubPeople
 
 LOG = logging.getLogger(__name__)
 ALICE = User("alice", "admin", frozenset({"vision"}))

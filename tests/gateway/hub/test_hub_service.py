@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from aliquot.gateway.commands.command import UsageError
-from aliquot.gateway.commands.hub_server import HubGatewayServerApp
-from aliquot.gateway.hub_service import read_hub_service
+from jupyter_aliquot.gateway.cli.commands.base import UsageError
+from jupyter_aliquot.gateway.serverapp.hub_app import HubGatewayServerApp
+from jupyter_aliquot.gateway.hub_service.environment import read_hub_service
 
 ENVIRONMENT = {
     "JUPYTERHUB_API_TOKEN": "a-secret",

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from aliquot.gateway.hub_identity import HubIdentityProvider, HubTokens
-from aliquot.gateway.hub_service import HubService
-from aliquot.provisioner.errors import HubAwayError
+from jupyter_aliquot.gateway.hub_service.identity import HubIdentityProvider, HubTokens
+from jupyter_aliquot.gateway.hub_service.environment import HubService
+from jupyter_aliquot.provisioner.errors import HubAwayError
 from ports import free_port
 from tornado.httpclient import AsyncHTTPClient
 from tornado.httpserver import HTTPServer
@@ -108,7 +108,7 @@ def test_nothing_that_blocks_the_loop_is_called() -> None:
 
 
 def test_logins_that_somebody_begins_without_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aliquot.gateway.hub_identity._MOST_LOGINS", 3)
+    monkeypatch.setattr("jupyter_aliquot.gateway.hub_service.identity._MOST_LOGINS", 3)
     tokens = HubTokens(api_url="http://127.0.0.1:1/hub/api", api_token="t", oauth_client_id="service-aliquot")
     first = tokens.generate_state("/services/aliquot/first")
     assert tokens.get_next_url(first) == "/services/aliquot/first"

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from aliquot.gateway.token_checks import CheckLimits, TokenChecks
-from aliquot.provisioner.errors import HubAwayError, TooManyTokensError
+from jupyter_aliquot.gateway.hub_service.token_cache import CheckLimits, TokenChecks
+from jupyter_aliquot.provisioner.errors import HubAwayError, TooManyTokensError
 
 ALICE = {"name": "alice"}
 

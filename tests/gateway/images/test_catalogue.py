@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.auth import User
-from aliquot.gateway.catalogue import ImageCatalogue, read_image
-from aliquot.gateway.kernelspec_files import install_sizes
-from aliquot.gateway.sizes import SizedKernelSpecManager
-from aliquot.provisioner.container_plan import ContainerLimits, Pull
-from aliquot.provisioner.resources import Bytes
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.containers.images import ImageCatalogue, read_image
+from jupyter_aliquot.gateway.kernelspecs.installed import install_sizes
+from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, Pull
+from jupyter_aliquot.provisioner.resources import Bytes
 from traitlets import TraitError
 from traitlets.config import Config
 

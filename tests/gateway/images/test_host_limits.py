@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aliquot.gateway.catalogue import read_image
-from aliquot.gateway.container_plans import image_limits
-from aliquot.gateway.host_limits import HostLimits, node_totals
-from aliquot.provisioner.container_limits import limits_for
-from aliquot.provisioner.container_plan import ContainerLimits
-from aliquot.provisioner.resources import Bytes, GpuShare
+from jupyter_aliquot.gateway.containers.images import read_image
+from jupyter_aliquot.gateway.containers.planner import image_limits
+from jupyter_aliquot.gateway.containers.host_limits import HostLimits, node_totals
+from jupyter_aliquot.provisioner.containers.limits import limits_for
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare
 from traitlets import TraitError
 from traitlets.config import Config
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.admission import Admission, AdmissionSettings
-from aliquot.gateway.agent_link import AgentLink
-from aliquot.gateway.clock import SystemClock
-from aliquot.gateway.local_socket import LocalSocket
-from aliquot.gpu_hook.client import AgentUnreachable, query
-from aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
+from jupyter_aliquot.gateway.node.connection import AgentLink
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.node.grant_server import LocalSocket
+from jupyter_aliquot.gpu_hook.client.client import AgentUnreachable, query
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from traitlets.config import Config
 
 AGENT = Path(__file__).parents[2] / "provisioner" / "agent_with_stub_devices.py"
@@ -56,7 +56,7 @@ class Node:
     def reserve_elsewhere(self, kernel_id: str, hundredths: int) -> subprocess.Popen[bytes]:
         """Another program of this node that holds a share until it is killed."""
         code = (
-            "import asyncio, sys\nfrom aliquot.gpu_hook.client import AgentClient\n"
+            "import asyncio, sys\nfrom jupyter_aliquot.gpu_hook.client.client import AgentClient\n"
             "async def main():\n"
             "    client = await AgentClient.connect(sys.argv[1])\n"
             "    await client.reserve(sys.argv[2], owner='else', hundredths=int(sys.argv[3]))\n"
@@ -117,7 +117,7 @@ def write_spec(folder: Path, name: str, argv: list[str], gpus: str = "") -> None
 
 @pytest.fixture
 def jp_server_config() -> Config:
-    kernel_manager = "aliquot.gateway.kernel_manager.AliquotKernelManager"
+    kernel_manager = "jupyter_aliquot.gateway.kernels.manager.AliquotKernelManager"
     return Config({"ServerApp": {"jpserver_extensions": {}, "kernel_manager_class": kernel_manager}})
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway import kernel_manager
-from aliquot.gateway.auth import User
-from aliquot.gateway.clock import SystemClock
-from aliquot.gateway.endings import EndedKernel, Endings
-from aliquot.gateway.kernel_endings import KernelEndings
-from aliquot.provisioner.endings import EndingCode, asked_by_rule
+from jupyter_aliquot.gateway.kernels import manager as kernel_manager
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.terminations.store import EndedKernel, Endings
+from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
+from jupyter_aliquot.provisioner.terminations import EndingCode, asked_by_rule
 
 from .conftest import write_spec
 

@@ -8,8 +8,9 @@ import signal
 from typing import Any
 
 import pytest
-from aliquot.gateway import kernel_manager, shared_kernels
-from aliquot.gateway.auth import User
+from jupyter_aliquot.gateway.kernels import manager as kernel_manager
+from jupyter_aliquot.gateway.kernels import sharing as shared_kernels
+from jupyter_aliquot.gateway.auth.identity import User
 from tornado.httpclient import HTTPClientError
 
 

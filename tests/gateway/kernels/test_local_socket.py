@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.local_socket import LocalSocket
-from aliquot.gpu_hook.paths import RuntimeDir
-from aliquot.provisioner import errors
-from aliquot.provisioner.gateway_door import GatewayConnection
-from aliquot.provisioner.granting import user_name
-from aliquot.provisioner.relay.process_facts import start_time_ticks
-from aliquot.provisioner.resources import GpuShare, Request
+from jupyter_aliquot.gateway.node.grant_server import LocalSocket
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner import errors
+from jupyter_aliquot.provisioner.grants.gateway_client import GatewayConnection
+from jupyter_aliquot.provisioner.grants.acquire import user_name
+from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
+from jupyter_aliquot.provisioner.resources import GpuShare, Request
 from jupyter_client.manager import AsyncKernelManager
 from traitlets.config import Config
 

@@ -37,7 +37,7 @@ def more_config(request: pytest.FixtureRequest) -> dict[str, Any]:
 def jp_server_config(a_node: Node, more_config: dict[str, Any]) -> Config:
     return Config(
         {
-            "ServerApp": {"jpserver_extensions": {"aliquot.gateway": True}},
+            "ServerApp": {"jpserver_extensions": {"jupyter_aliquot.gateway": True}},
             "Aliquot": {"runtime_dir": str(a_node.folder), "start_agent": False},
             "AliquotIdentityProvider": {"users": USERS},
             **more_config,

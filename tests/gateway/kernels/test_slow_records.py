@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.kernel_memory import KernelMemory
-from aliquot.gateway.kernel_records import KernelRecords, KernelState
-from aliquot.gateway.record_queue import RecordQueue
-from aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.gateway.state.persistence import KernelMemory
+from jupyter_aliquot.gateway.state.records import KernelRecords, KernelState
+from jupyter_aliquot.gateway.state.record_queue import RecordQueue
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from slow_disk import PATIENCE_SECONDS, SlowDisk
 
 LOG = logging.getLogger("test")

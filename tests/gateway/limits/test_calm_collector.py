@@ -8,8 +8,8 @@ import weakref
 from collections.abc import Iterator
 
 import pytest
-from aliquot.gateway.calm_collector import LONGEST_SECONDS, WHOLE_SECONDS, CalmCollector, is_known_collector
-from aliquot.gateway.commands import server
+from jupyter_aliquot.gateway.serverapp.gc_policy import (LONGEST_SECONDS, WHOLE_SECONDS, CalmCollector, is_known_collector,)
+from jupyter_aliquot.gateway.serverapp import app as server
 from jupyter_server.serverapp import ServerApp
 
 

@@ -11,7 +11,7 @@ import pytest
 _PROGRAM = """
 import ctypes, os, re, resource, tempfile, threading
 from pathlib import Path
-from aliquot.gateway.freed_memory import give_back, keep_little
+from jupyter_aliquot.gateway.serverapp.freed_memory import give_back, keep_little
 
 def resident_mib():
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20

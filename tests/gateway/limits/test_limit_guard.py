@@ -6,13 +6,13 @@ import logging
 from typing import Any
 
 import pytest
-from aliquot.gateway.ledger import Asker
-from aliquot.gateway.limit_guard import LimitGuard
-from aliquot.gateway.limits import Limits
-from aliquot.gateway.planner import Pending
-from aliquot.gateway.room import Held
-from aliquot.provisioner.errors import LimitError
-from aliquot.provisioner.resources import GpuShare, Request, WorkloadClass
+from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from jupyter_aliquot.gateway.limits.guard import LimitGuard
+from jupyter_aliquot.gateway.limits.config import Limits
+from jupyter_aliquot.gateway.scheduling.planner import Pending
+from jupyter_aliquot.gateway.scheduling.capacity import Held
+from jupyter_aliquot.provisioner.errors import LimitError
+from jupyter_aliquot.provisioner.resources import GpuShare, Request, WorkloadClass
 from traitlets import TraitError
 from traitlets.config import Config
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from aliquot.gateway.token_buckets import TokenBuckets
+from jupyter_aliquot.gateway.limits.token_bucket import TokenBuckets
 from hypothesis import given, strategies as st
 
 waits = st.floats(0, 3, allow_nan=False)

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.relay_link import KernelLink
-from aliquot.gpu_hook.paths import RuntimeDir
-from aliquot.provisioner.relay.client import read_relay_records, stop_relay
+from jupyter_aliquot.gateway.relays.link import KernelLink
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.relay.client.control import read_relay_records, stop_relay
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
@@ -56,7 +56,7 @@ def jp_server_config(a_runtime: RuntimeDir, more_config: dict[str, Any]) -> Conf
     return Config(
         {
             "ServerApp": {
-                "jpserver_extensions": {"aliquot.gateway": True},
+                "jpserver_extensions": {"jupyter_aliquot.gateway": True},
                 "tornado_settings": {"websocket_max_message_size": 256 << 20},
                 **more_config.pop("ServerApp", {}),
             },

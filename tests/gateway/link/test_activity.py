@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from aliquot.gateway.activity import Activity, execution_state, moment, read_activity
-from aliquot.provisioner.relay.link import Activity as RelayActivity, KernelState
+from jupyter_aliquot.gateway.relays.activity import Activity, execution_state, moment, read_activity
+from jupyter_aliquot.provisioner.relay.client.link import Activity as RelayActivity, KernelState
 
 IDLE = Activity(open=0, work=0, busy_since=None, idle_since=100.0, last_activity=100.0)
 BUSY = Activity(open=1, work=1, busy_since=110.0, idle_since=None, last_activity=110.0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import zmq
-from aliquot.gateway.bounded_channel import BoundedChannel, StockUnread
+from jupyter_aliquot.gateway.channels.backpressure import BoundedChannel, StockUnread
 from jupyter_client.session import Session
 from zmq.eventloop.zmqstream import ZMQStream
 

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aliquot.gateway.remote_sockets import RemoteWebsocketConnection
-from aliquot.gateway.stock_channels import StockWebsocketConnection
-from aliquot.gateway.stock_handlers import ChannelsHandler
-from aliquot.gateway.websocket import KernelWebsocketConnection
+from jupyter_aliquot.gateway.remote.channels import RemoteWebsocketConnection
+from jupyter_aliquot.gateway.channels.zmq_connection import StockWebsocketConnection
+from jupyter_aliquot.gateway.api.jupyter import ChannelsHandler
+from jupyter_aliquot.gateway.channels.relay_connection import KernelWebsocketConnection
 
 
 class FullLink:

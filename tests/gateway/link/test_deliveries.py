@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 
-from aliquot.gateway.relay_deliveries import Deliveries, Leaving, Numbers
+from jupyter_aliquot.gateway.relays.acks import Deliveries, Leaving, Numbers
 
 
 def test_numbers_are_a_set_in_few_ranges() -> None:

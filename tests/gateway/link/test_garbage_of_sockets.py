@@ -9,7 +9,7 @@ import weakref
 from typing import Any
 
 import pytest
-from aliquot.gateway.event_handlers import EventsHandler
+from jupyter_aliquot.gateway.api.events import EventsHandler
 from jupyter_server import CallContext
 from tornado.httpclient import HTTPClientError
 from tornado.web import RequestHandler

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from aliquot.gateway.browser_frames import V1, why_unreadable
+from jupyter_aliquot.gateway.channels.frame_check import V1, why_unreadable
 from jupyter_server.services.kernels.connection.base import serialize_binary_message, serialize_msg_to_ws_v1
 
 from .conftest import House

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aliquot.gateway.cell_outputs import CellOutputs
-from aliquot.gateway.kernel_cells import Budget, KernelCells
-from aliquot.gateway.seen_messages import SeenMessages
-from aliquot.provisioner.relay.link import KnownCell
-from aliquot.provisioner.relay.messages import Signer
+from jupyter_aliquot.gateway.replay.store import CellOutputs
+from jupyter_aliquot.gateway.replay.cells import Budget, KernelCells
+from jupyter_aliquot.gateway.replay.seen_ids import SeenMessages
+from jupyter_aliquot.provisioner.relay.client.link import KnownCell
+from jupyter_aliquot.provisioner.relay.wire.messages import Signer
 
 SIGNER = Signer("key", "hmac-sha256", "kernel")
 

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from aliquot.gateway.event_handlers import EventsHandler
-from aliquot.gateway.handler_base import SETTING
-from aliquot.gateway.relay_link import KernelLink
-from aliquot.gateway.stock_handlers import ChannelsHandler
+from jupyter_aliquot.gateway.api.events import EventsHandler
+from jupyter_aliquot.gateway.api.base import SETTING
+from jupyter_aliquot.gateway.relays.link import KernelLink
+from jupyter_aliquot.gateway.api.jupyter import ChannelsHandler
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from tornado.httpclient import HTTPClientError
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.websocket import KernelWebsocketConnection
-from aliquot.provisioner.relay.client import read_relay_record
+from jupyter_aliquot.gateway.channels.relay_connection import KernelWebsocketConnection
+from jupyter_aliquot.provisioner.relay.client.control import read_relay_record
 
 from .browser import Message, text_of
 from .conftest import House

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aliquot.gateway.access import Access
-from aliquot.gateway.read_only import Allowance, answers, question, refusal
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.channels.read_only import Allowance, answers, question, refusal
 
 
 def header(msg_type: str, **more: Any) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aliquot.gateway.relay_link import KernelLink
-from aliquot.provisioner.errors import RelayUnavailableError
-from aliquot.provisioner.relay.link import Activity, Attached, LinkListener, LinkMessage, SentRequest
+from jupyter_aliquot.gateway.relays.link import KernelLink
+from jupyter_aliquot.provisioner.errors import RelayUnavailableError
+from jupyter_aliquot.provisioner.relay.client.link import Activity, Attached, LinkListener, LinkMessage, SentRequest
 from tornado.websocket import WebSocketClosedError
 
 

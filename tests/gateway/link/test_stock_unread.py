@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from aliquot.gateway.bounded_channel import StockUnread
+from jupyter_aliquot.gateway.channels.backpressure import StockUnread
 from started import stopped
 
 from .browser import Browser, Message, text_of, widgets_are_told_of_once

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from aliquot.provisioner.relay import client
+from jupyter_aliquot.provisioner.relay.client import control as client
 from started import stopped
 
 from .browser import Browser, Message, text_of, widgets_are_told_of_once

@@ -151,7 +151,7 @@ def serving(keep_kernels: str = "never") -> Iterator[Server]:
             f"c.Aliquot.runtime_dir = {str(folder / 'run')!r}\n"
         )
         (folder / "run").mkdir(mode=0o700)
-        server = Server(folder, ["aliquot.gateway.app", "serve", f"--config={config}"], TOKENS["ada"])
+        server = Server(folder, ["jupyter_aliquot.gateway.cli.app", "serve", f"--config={config}"], TOKENS["ada"])
         try:
             yield server.start()
             end_kernels(server)
@@ -190,7 +190,7 @@ def a_lasting_gateway() -> Iterator[Server]:
 def a_stock_gateway() -> Iterator[Server]:
     """A gateway as Jupyter Server alone makes it."""
     with a_folder() as folder:
-        off = dict.fromkeys(("aliquot.gateway", "jupyterlab", "jupyter_lsp", "jupyter_server_terminals"), False)
+        off = dict.fromkeys(("jupyter_aliquot.gateway", "jupyterlab", "jupyter_lsp", "jupyter_server_terminals"), False)
         words = ["jupyter_server", f"--ServerApp.jpserver_extensions={off}"]
         server = Server(folder, [*words, f"--IdentityProvider.token={TOKENS['alice']}"], TOKENS["alice"])
         try:
@@ -209,7 +209,7 @@ def own_servers(request: pytest.FixtureRequest) -> Iterator[Callable[..., list[S
     def make(user: str, gateway: Server, more: Sequence[str]) -> Server:
         folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
         words = ["jupyter_server", f"--gateway-url={gateway.url}", f"--GatewayClient.auth_token={TOKENS[user]}", *more]
-        on = {"aliquot.gateway": True, "jupyterlab": False, "jupyter_lsp": False, "jupyter_server_terminals": False}
+        on = {"jupyter_aliquot.gateway": True, "jupyterlab": False, "jupyter_lsp": False, "jupyter_server_terminals": False}
         made.append(
             Server(folder, [*words, f"--ServerApp.jpserver_extensions={on}", "--IdentityProvider.token=own"], "own")
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aliquot.gateway.app import main
+from jupyter_aliquot.gateway.cli.app import main
 from ports import free_port
 
 from .conftest import TOKENS, Server

@@ -7,8 +7,8 @@ import logging
 from typing import Any
 
 import pytest
-from aliquot.gateway import event_handlers
-from aliquot.gateway.auth import AliquotUser
+from jupyter_aliquot.gateway.api import events as event_handlers
+from jupyter_aliquot.gateway.auth.identity import AliquotUser
 from jupyter_server.auth import AllowAllAuthorizer
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port

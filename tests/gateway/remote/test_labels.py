@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aliquot.gateway.remote_status import relabel
+from jupyter_aliquot.gateway.remote.proxy import relabel
 
 
 def test_own_kernels_have_the_labels_of_this_server_and_shared_ones_their_owners() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from aliquot.gateway.mixed_kernels import is_own_id, new_own_id
+from jupyter_aliquot.gateway.remote.mixed_kernels import is_own_id, new_own_id
 
 from .conftest import Server
 from .test_remote_kernels import a_session

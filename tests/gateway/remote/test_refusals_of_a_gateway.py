@@ -8,9 +8,9 @@ import json
 from typing import Any
 
 import pytest
-from aliquot.gateway import gateway_questions
-from aliquot.gateway.remote_kernels import AliquotRemoteKernelManager
-from aliquot.gateway.stock_handlers import with_cause
+from jupyter_aliquot.gateway.remote import client as gateway_questions
+from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
+from jupyter_aliquot.gateway.api.jupyter import with_cause
 from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
 from tornado.web import HTTPError
 

@@ -181,7 +181,7 @@ def test_a_kernel_that_is_shared_is_used_from_another_users_server_and_outlives_
     told = {"JUPYTER_GATEWAY_URL": a_gateway.url, "JUPYTER_GATEWAY_AUTH_TOKEN": TOKENS["alice"]}
     hers_in_a_hub = {"JUPYTERHUB_USER": "alice", "JUPYTERHUB_SERVICE_URL": hers.url, "JUPYTERHUB_API_TOKEN": hers.token}
     for word, more in ((kernel_id, {}), ("a.ipynb", hers_in_a_hub)):
-        command = [*python_m("aliquot.gateway.app", "share", word), "--user", "bob", "--write"]
+        command = [*python_m("jupyter_aliquot.gateway.cli.app", "share", word), "--user", "bob", "--write"]
         done = subprocess.run(command, env={**os.environ, **told, **more}, capture_output=True, text=True, timeout=90)
         assert (done.returncode, done.stdout) == (0, f"{word} is shared with user bob (write)\n"), done.stderr
     assert his.kernels() == [kernel_id], "what is shared with its user is in the server's list"

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aliquot.gateway.message_limits import fitting
-from aliquot.gateway.remote_requests import SentRequests
-from aliquot.gateway.remote_sockets import SETTING, Refusals, RemoteWebsocketConnection
+from jupyter_aliquot.gateway.limits.websocket import fitting
+from jupyter_aliquot.gateway.remote.resend import SentRequests
+from jupyter_aliquot.gateway.remote.channels import SETTING, Refusals, RemoteWebsocketConnection
 from jupyter_server.gateway.gateway_client import GatewayClient
 from tornado.httpclient import HTTPClientError
 from tornado.web import HTTPError

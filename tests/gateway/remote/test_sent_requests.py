@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from aliquot.gateway import remote_requests
-from aliquot.gateway.remote_requests import SentRequests, dated, unmarked
+from jupyter_aliquot.gateway.remote import resend as remote_requests
+from jupyter_aliquot.gateway.remote.resend import SentRequests, dated, unmarked
 
 KERNEL, PAGE = "k", "page"
 

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Any
 
-from aliquot.gateway.remote_sockets import RemoteWebsocketConnection
-from aliquot.gateway.stock_handlers import ChannelsHandler
-from aliquot.gateway.unsent import Unsent
+from jupyter_aliquot.gateway.remote.channels import RemoteWebsocketConnection
+from jupyter_aliquot.gateway.api.jupyter import ChannelsHandler
+from jupyter_aliquot.gateway.channels.write_buffer import Unsent
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import Application

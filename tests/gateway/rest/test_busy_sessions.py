@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway import busy_table
+from jupyter_aliquot.gateway.kernels import busy_table
 from jupyter_server.serverapp import ServerApp
 
 from .conftest import Ask

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.auth import User
-from aliquot.gateway.class_policy import ClassPolicy
-from aliquot.gateway.size_names import parse_size
-from aliquot.gpu_hook.paths import RuntimeDir
-from aliquot.provisioner.errors import LimitError
-from aliquot.provisioner.gateway_door import GatewayConnection
-from aliquot.provisioner.resources import GpuShare, Request, WorkloadClass
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.class_policy import ClassPolicy
+from jupyter_aliquot.gateway.sizes.grammar import parse_size
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.errors import LimitError
+from jupyter_aliquot.provisioner.grants.gateway_client import GatewayConnection
+from jupyter_aliquot.provisioner.resources import GpuShare, Request, WorkloadClass
 from traitlets.config import Config
 
 from .conftest import USERS, Ask

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from aliquot.gateway.auth import User
-from aliquot.gateway.kernel_news import by_id, kernel_news
-from aliquot.gateway.status import NodeView, Scene, kernel_reports
-from aliquot.gpu_hook.client import read_status
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.events.diff import by_id, kernel_news
+from jupyter_aliquot.gateway.status.report import NodeView, Scene, kernel_reports
+from jupyter_aliquot.gpu_hook.client.client import read_status
 from prometheus_client.parser import text_string_to_metric_families
 
 from .conftest import Ask

@@ -1,4 +1,4 @@
-"""What the API answers is what gateway/api.yaml says, and the other way round."""
+"""What the API answers is what gateway/api/openapi.yaml says, and the other way round."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from aliquot.gateway.handlers import HANDLERS
-from aliquot.gateway.http_errors import HTTP_STATUS
+from jupyter_aliquot.gateway.api.routes import HANDLERS
+from jupyter_aliquot.gateway.base.http_errors import HTTP_STATUS
 from jsonschema import Draft202012Validator, FormatChecker
 from prometheus_client.parser import text_string_to_metric_families
 from traitlets.config import Config

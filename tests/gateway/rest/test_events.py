@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aliquot.gateway.access import Access
-from aliquot.gateway.auth import User
-from aliquot.gateway.kernel_events import _LONGEST_QUEUE, KernelEvents, Listener
-from aliquot.gateway.kernel_news import by_id, kernel_news
-from aliquot.gateway.kernel_shares import Share, Shares
-from aliquot.gateway.status import PLAIN, LocalKernel, NodeView, Scene, kernel_reports
-from aliquot.gpu_hook.client import read_status
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.events.stream import _LONGEST_QUEUE, KernelEvents, Listener
+from jupyter_aliquot.gateway.events.diff import by_id, kernel_news
+from jupyter_aliquot.gateway.auth.shares import Share, Shares
+from jupyter_aliquot.gateway.status.report import PLAIN, LocalKernel, NodeView, Scene, kernel_reports
+from jupyter_aliquot.gpu_hook.client.client import read_status
 from jupyter_server.serverapp import ServerApp
 
 from .conftest import TOKENS, Ask

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.agent_start import agent_arguments
-from aliquot.gateway.auth import AliquotIdentityProvider
-from aliquot.gateway.config import Aliquot
-from aliquot.gateway.kernel_manager import AliquotKernelManager
-from aliquot.gateway.remarks import gateway_mode
-from aliquot.provisioner.provisioner import AliquotProvisioner
+from jupyter_aliquot.gateway.node.launcher import agent_arguments
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
+from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
+from jupyter_aliquot.gateway.serverapp.config_warnings import gateway_mode
+from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from jupyter_server.auth import IdentityProvider, User as JupyterUser
 from jupyter_server.gateway.gateway_client import GatewayClient
@@ -161,7 +161,7 @@ async def test_a_start_that_fails_leaves_no_request_waiting(
     def fail_now(server: ServerApp) -> None:
         raise RuntimeError("asked for")
 
-    [extension] = a_server.extension_manager.extension_apps["aliquot.gateway"]
+    [extension] = a_server.extension_manager.extension_apps["jupyter_aliquot.gateway"]
     await extension.stop_extension()
     if step == "identity":
         monkeypatch.setattr(a_server.identity_provider, "start", fail)

@@ -7,10 +7,10 @@ import json
 from typing import Any
 
 import pytest
-from aliquot.gateway.container_plans import ContainerStart
-from aliquot.gateway.remarks import engine_within_reach
-from aliquot.provisioner.container_plan import ContainerPlan
-from aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.gateway.containers.planner import ContainerStart
+from jupyter_aliquot.gateway.serverapp.config_warnings import engine_within_reach
+from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
+from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 

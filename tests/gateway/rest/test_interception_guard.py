@@ -6,10 +6,10 @@ import logging
 from typing import Any
 
 import pytest
-from aliquot.gateway.interception_guard import GuardRules, InterceptionGuard
-from aliquot.gateway.status import NodeView
-from aliquot.gpu_hook.client import NodeStatus, read_status
-from aliquot.provisioner.endings import Asked, EndingCode
+from jupyter_aliquot.gateway.culling.interception import GuardRules, InterceptionGuard
+from jupyter_aliquot.gateway.status.report import NodeView
+from jupyter_aliquot.gpu_hook.client.client import NodeStatus, read_status
+from jupyter_aliquot.provisioner.terminations import Asked, EndingCode
 
 from .fake_agent import escaped, kernel
 

@@ -139,7 +139,7 @@ async def test_a_body_of_unknown_length_is_read_up_to_the_limit(ask: Ask) -> Non
 
 async def test_sessions_of_a_kernel_and_their_names_are_bounded(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody's are read for each who lists his own, and all of them are kept on disk."""
-    monkeypatch.setattr("aliquot.gateway.sessions._MOST_SESSIONS", 2)
+    monkeypatch.setattr("jupyter_aliquot.gateway.kernels.sessions._MOST_SESSIONS", 2)
     kernel = (await ask("alice", "POST", "api/kernels", body={"name": "python3"})).json["id"]
 
     async def begin(who: str, path: str) -> Any:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aliquot.gateway.clock import SystemClock
-from aliquot.gateway.node_watch import NodeWatch
-from aliquot.gateway.status import NodeView
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.node.watcher import NodeWatch
+from jupyter_aliquot.gateway.status.report import NodeView
 
 from .fake_agent import GIB, FakeAgent, kernel
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from aliquot.gateway.handler_base import SETTING
-from aliquot.gateway.report_memo import ReportMemo
-from aliquot.gateway.status import Scene
+from jupyter_aliquot.gateway.api.base import SETTING
+from jupyter_aliquot.gateway.status.report_cache import ReportMemo
+from jupyter_aliquot.gateway.status.report import Scene
 from jupyter_server.serverapp import ServerApp
 
 from .conftest import Ask

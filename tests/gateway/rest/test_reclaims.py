@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aliquot.gateway.auth import User
-from aliquot.gateway.kernel_news import by_id, kernel_news
-from aliquot.gateway.reclaims import reclaim
-from aliquot.gateway.status import NodeView, Scene, kernel_reports
-from aliquot.gpu_hook.client import read_status
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.events.diff import by_id, kernel_news
+from jupyter_aliquot.gateway.events.evictions import reclaim
+from jupyter_aliquot.gateway.status.report import NodeView, Scene, kernel_reports
+from jupyter_aliquot.gpu_hook.client.client import read_status
 
 from .conftest import TOKENS, Ask
 from .fake_agent import GIB, FakeAgent, device, kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aliquot.provisioner.endings import asked_by_user
+from jupyter_aliquot.provisioner.terminations import asked_by_user
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 

@@ -8,18 +8,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aliquot.gateway.access import Access
-from aliquot.gateway.admission_values import AdmissionSnapshot
-from aliquot.gateway.auth import User
-from aliquot.gateway.kernel_owners import KernelOwners
-from aliquot.gateway.kernel_shares import Share, Shares
-from aliquot.gateway.local_kernels import KernelMemo, local_kernels
-from aliquot.gateway.report_memo import ReportMemo
-from aliquot.gateway.shared_kernels import SharedKernelManager
-from aliquot.gateway.status import PLAIN, LocalKernel, NodeView, Scene, status_report, status_text
-from aliquot.gpu_hook.agent_reports import NodeStatus
-from aliquot.gpu_hook.status_reader import StatusReader
-from aliquot.provisioner.resources import GpuShare, Request
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.kernels.owners import KernelOwners
+from jupyter_aliquot.gateway.auth.shares import Share, Shares
+from jupyter_aliquot.gateway.status.collector import KernelMemo, local_kernels
+from jupyter_aliquot.gateway.status.report_cache import ReportMemo
+from jupyter_aliquot.gateway.kernels.sharing import SharedKernelManager
+from jupyter_aliquot.gateway.status.report import PLAIN, LocalKernel, NodeView, Scene, status_report, status_text
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
+from jupyter_aliquot.gpu_hook.client.status_reader import StatusReader
+from jupyter_aliquot.provisioner.resources import GpuShare, Request
 
 from .fake_agent import device, kernel
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.kernel_environment import allowed_env, without_servers_own
-from aliquot.gateway.managed_kernel import ManagedKernel
+from jupyter_aliquot.gateway.containers.environment import allowed_env, without_servers_own
+from jupyter_aliquot.gateway.kernels.kernel import ManagedKernel
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 

@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from aliquot.gateway.requested_size import default_size, with_size
-from aliquot.gateway.size_names import GRAMMAR
-from aliquot.provisioner.container_plan import ContainerPlan
-from aliquot.provisioner.errors import LaunchError, RequestError
-from aliquot.provisioner.resources import GpuShare
+from jupyter_aliquot.gateway.sizes.environment import default_size, with_size
+from jupyter_aliquot.gateway.sizes.grammar import GRAMMAR
+from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
+from jupyter_aliquot.provisioner.errors import LaunchError, RequestError
+from jupyter_aliquot.provisioner.resources import GpuShare
 from hypothesis import given, strategies as st
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config

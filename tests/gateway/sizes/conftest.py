@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.sizes import SizedKernelSpecManager
+from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from traitlets.config import Config
 
 WriteKernelSpec = Callable[..., Path]

@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.auth import AliquotIdentityProvider, User
-from aliquot.gateway.catalogue import ImageCatalogue
-from aliquot.gateway.config import Aliquot, configuration_page
-from aliquot.gateway.culling import Culling
-from aliquot.gateway.gpu_caps import GpuCaps
-from aliquot.gateway.history_settings import History
-from aliquot.gateway.host_limits import HostLimits
-from aliquot.gateway.hub_identity import HubIdentityProvider
-from aliquot.gateway.kernel_containers import KernelContainers
-from aliquot.gateway.limits import Limits
-from aliquot.gateway.shared_folder import SharedFolders
-from aliquot.provisioner.provisioner import AliquotProvisioner
-from aliquot.provisioner.resources import GpuShare
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, User
+from jupyter_aliquot.gateway.containers.images import ImageCatalogue
+from jupyter_aliquot.gateway.config import Aliquot, configuration_page
+from jupyter_aliquot.gateway.culling.config import Culling
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
+from jupyter_aliquot.gateway.history.config import History
+from jupyter_aliquot.gateway.containers.host_limits import HostLimits
+from jupyter_aliquot.gateway.hub_service.identity import HubIdentityProvider
+from jupyter_aliquot.gateway.containers.config import KernelContainers
+from jupyter_aliquot.gateway.limits.config import Limits
+from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
+from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
+from jupyter_aliquot.provisioner.resources import GpuShare
 from traitlets import TraitError
 from traitlets.config import Application, Config
 

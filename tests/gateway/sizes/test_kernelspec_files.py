@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from aliquot.gateway.kernelspec_files import KernelSpecFileError, install_sizes
-from aliquot.gateway.sizes import SizedKernelSpecManager
+from jupyter_aliquot.gateway.kernelspecs.installed import KernelSpecFileError, install_sizes
+from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_client.kernelspec import KernelSpecManager
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from aliquot.gateway.sizes import NoSuchBase, NoSuchSize, SizedKernelSpecManager
-from aliquot.provisioner.errors import SizeNameError
-from aliquot.provisioner.grant_record import stanza_request
+from jupyter_aliquot.gateway.kernelspecs.manager import NoSuchBase, NoSuchSize, SizedKernelSpecManager
+from jupyter_aliquot.provisioner.errors import SizeNameError
+from jupyter_aliquot.provisioner.grants.codec import stanza_request
 from jupyter_client.kernelspec import NoSuchKernel
 
 from .conftest import Make, WriteKernelSpec

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from aliquot.gateway.adoption_plan import Fate, Remains, plan_adoption
-from aliquot.gateway.kernel_records import KernelRecord, KernelState
-from aliquot.provisioner.endings import EndingCode, ProcessEnd
-from aliquot.provisioner.relay.records import ProcessId, RelayRecord
-from aliquot.provisioner.runtime.base import KernelProcess
+from jupyter_aliquot.gateway.recovery.plan import Fate, Remains, plan_adoption
+from jupyter_aliquot.gateway.state.records import KernelRecord, KernelState
+from jupyter_aliquot.provisioner.terminations import EndingCode, ProcessEnd
+from jupyter_aliquot.provisioner.relay.wire.files import ProcessId, RelayRecord
+from jupyter_aliquot.provisioner.runtime.base import KernelProcess
 
 BOOT, NOW = "this boot", 1e9
 PROCESS = KernelProcess("k", 10, 5, 10)

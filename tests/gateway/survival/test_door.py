@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import tornado.httpserver
 import tornado.testing
 import tornado.web
-from aliquot.gateway.door import Door
+from jupyter_aliquot.gateway.recovery.door import Door
 from tornado.httpclient import AsyncHTTPClient
 
 

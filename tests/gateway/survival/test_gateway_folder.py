@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aliquot.gateway.gateway_folder import GATEWAY_NAME, NameTakenError, claim_folder, default_name
-from aliquot.provisioner.errors import StateError
+from jupyter_aliquot.gateway.state.state_dir import GATEWAY_NAME, NameTakenError, claim_folder, default_name
+from jupyter_aliquot.provisioner.errors import StateError
 
 HOLDER = """
 import sys, pathlib
-from aliquot.gateway.gateway_folder import claim_folder
+from jupyter_aliquot.gateway.state.state_dir import claim_folder
 folder = claim_folder(pathlib.Path(sys.argv[1]), "g", is_chosen=False)
 print(folder.name, flush=True)
 for line in sys.stdin:
@@ -63,7 +63,7 @@ def test_a_successor_waits_for_a_server_that_is_stopping(a_holder: subprocess.Po
     a_holder.stdin.write("stop\n")
     a_holder.stdin.flush()
     assert a_holder.stdout.readline() == "told\n"
-    claim = "import sys, pathlib\nfrom aliquot.gateway.gateway_folder import claim_folder\nprint('asked', flush=True)\n"
+    claim = "import sys, pathlib\nfrom jupyter_aliquot.gateway.state.state_dir import claim_folder\nprint('asked', flush=True)\n"
     claim += "print(claim_folder(pathlib.Path(sys.argv[1]), 'g', is_chosen=False).name)"
     command = [sys.executable, "-c", claim, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as successor:

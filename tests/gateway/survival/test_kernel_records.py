@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.kernel_records import KernelRecord, KernelRecords, KernelState
-from aliquot.provisioner.endings import Ending, EndingCode
+from jupyter_aliquot.gateway.state.records import KernelRecord, KernelRecords, KernelState
+from jupyter_aliquot.provisioner.terminations import Ending, EndingCode
 
 LOG = logging.getLogger("test")
 RECORD = KernelRecord(

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from aliquot.gateway.kernel_records import KernelRecord, KernelRecords, KernelState
-from aliquot.gateway.record_queue import RecordQueue
+from jupyter_aliquot.gateway.state.records import KernelRecord, KernelRecords, KernelState
+from jupyter_aliquot.gateway.state.record_queue import RecordQueue
 from slow_disk import PATIENCE_SECONDS, SlowDisk
 
 LOG = logging.getLogger("test")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gateway.busy_table import TableBusyError
-from aliquot.gateway.sessions import OwnedSessionManager, usable_database
+from jupyter_aliquot.gateway.kernels.busy_table import TableBusyError
+from jupyter_aliquot.gateway.kernels.sessions import OwnedSessionManager, usable_database
 from jupyter_server.services.contents.manager import ContentsManager
 from jupyter_server.services.kernels.kernelmanager import MappingKernelManager
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aliquot.gateway.stop_policy import StopPolicy
+from jupyter_aliquot.gateway.state.stop_policy import StopPolicy
 
 
 class Server:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.agent.processes import start_time_ticks
-from aliquot.gpu_hook.client import AgentClientError, AgentUnreachable, query
-from aliquot.gpu_hook.protocol import Credit, HookPage, Message, MessageType, Role
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
+from jupyter_aliquot.gpu_hook.client.client import AgentClientError, AgentUnreachable, query
+from jupyter_aliquot.gpu_hook.protocol.codec import Credit, HookPage, Message, MessageType, Role
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))  # for what several files of this folder share

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger
-from aliquot.gpu_hook.placement import Part
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 QUOTA = 1000
 MEMORY = 2500

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aliquot.gpu_hook.agent.activity import Activity
-from aliquot.gpu_hook.agent.devices import DeviceReading
-from aliquot.gpu_hook.agent.idleness import Moment, Telemetry
-from aliquot.gpu_hook.agent.journal import Reservation
-from aliquot.gpu_hook.agent.lease_keeper import LeaseKeeper
-from aliquot.gpu_hook.agent.lease_views import Policy
-from aliquot.gpu_hook.agent.ledger import DeviceFacts
-from aliquot.gpu_hook.agent.residency_facts import DeviceBytes, Move, MoveRefusal, MoveResult, ResidencyFacts
-from aliquot.gpu_hook.agent.residency_table import KernelState
-from aliquot.gpu_hook.placement import Part
-from aliquot.gpu_hook.protocol import ResidencyMode, Staying
+from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Telemetry
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
+from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
+from jupyter_aliquot.gpu_hook.agent.scheduling.views import Policy
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
+from jupyter_aliquot.gpu_hook.agent.swap.facts import DeviceBytes, Move, MoveRefusal, MoveResult, ResidencyFacts
+from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode, Staying
 
 MIB = 1 << 20
 CARD = 1000 * MIB

@@ -15,23 +15,23 @@ import struct
 import time
 from pathlib import Path
 
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.agent.actuation import Actuation
-from aliquot.gpu_hook.agent.actuators.choice import ChosenActuators
-from aliquot.gpu_hook.agent.arena import Arena, HostBudget
-from aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
-from aliquot.gpu_hook.agent.devices import DeviceReading
-from aliquot.gpu_hook.agent.journal import Reservation
-from aliquot.gpu_hook.agent.kernel import Kernel
-from aliquot.gpu_hook.agent.lease_keeper import LeaseKeeper
-from aliquot.gpu_hook.agent.lease_records import read_moment
-from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger
-from aliquot.gpu_hook.agent.reservations import Reservations
-from aliquot.gpu_hook.agent.residency import SwapTools
-from aliquot.gpu_hook.agent.settings import AgentSettings
-from aliquot.gpu_hook.paths import RuntimeDir
-from aliquot.gpu_hook.protocol import Credit, Message, MessageType, Role
-from aliquot.gpu_hook.waiting import end_task
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
+from jupyter_aliquot.gpu_hook.agent.actuators.choice import ChosenActuators
+from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, HostBudget
+from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
+from jupyter_aliquot.gpu_hook.agent.scheduling.records import read_moment
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
+from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
+from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
+from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.gpu_hook.protocol.codec import Credit, Message, MessageType, Role
+from jupyter_aliquot.gpu_hook.waiting import end_task
 
 MIB = 1 << 20
 CARD = 1024 * MIB

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pynvml
-from aliquot.gpu_hook.agent.enforcers.base import EnforcerError, KernelLimits
-from aliquot.gpu_hook.agent.enforcers.cgroups import CgroupHierarchy
-from aliquot.gpu_hook.agent.enforcers.driver import DriverEnforcer
-from aliquot.gpu_hook.paths import softgpu_driver
-from aliquot.gpu_hook.placement import Part
+from jupyter_aliquot.gpu_hook.agent.enforcers.base import EnforcerError, KernelLimits
+from jupyter_aliquot.gpu_hook.agent.enforcers.cgroups import CgroupHierarchy
+from jupyter_aliquot.gpu_hook.agent.enforcers.driver import DriverEnforcer
+from jupyter_aliquot.gpu_hook.paths import softgpu_driver
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 MIB = 1 << 20
 

@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aliquot.gpu_hook.agent.devices import DeviceReading, DriverError
-from aliquot.gpu_hook.agent.ledger import DeviceFacts
-from aliquot.gpu_hook.agent.main import run_agent
-from aliquot.gpu_hook.agent.settings import read_arguments
-from aliquot.gpu_hook.paths import Driver
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading, DriverError
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
+from jupyter_aliquot.gpu_hook.agent.main import run_agent
+from jupyter_aliquot.gpu_hook.agent.settings import read_arguments
+from jupyter_aliquot.gpu_hook.paths import Driver
 
 
 def read_devices(file: Path) -> dict[str, Any]:

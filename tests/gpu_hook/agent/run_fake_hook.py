@@ -13,8 +13,8 @@ import socket
 import sys
 import time
 
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import Credit, MessageType
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import Credit, MessageType
 
 UUID = protocol.device_uuid_bytes("GPU-00000000-0000-0000-0000-0000000000a0")
 

@@ -13,26 +13,8 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import (
-    AgentPage,
-    Credit,
-    HookPage,
-    Lease,
-    Message,
-    MessageType,
-    Moved,
-    MovedDevice,
-    MoveOutcome,
-    Refuse,
-    Residency,
-    Role,
-    Segment,
-    Staying,
-    Swap,
-    Wake,
-    Welcome,
-)
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import (AgentPage, Credit, HookPage, Lease, Message, MessageType, Moved, MovedDevice, MoveOutcome, Refuse, Residency, Role, Segment, Staying, Swap, Wake, Welcome,)
 from shared_words import load_half, store, store_half
 
 MIB = 1 << 20

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.actuators.base import ActuatorError, KernelCompute
-from aliquot.gpu_hook.agent.actuators.choice import ACTUATORS, AUTO, ChosenActuators, choose_actuators, read_actuators
-from aliquot.gpu_hook.agent.actuators.green_contexts import GreenContexts
-from aliquot.gpu_hook.agent.actuators.mps import Mps
-from aliquot.gpu_hook.agent.actuators.pacing import Pacing
-from aliquot.gpu_hook.agent.actuators.stream_priority import StreamPriority
-from aliquot.gpu_hook.placement import Part
-from aliquot.gpu_hook.protocol import Actuators, AgentPage
+from jupyter_aliquot.gpu_hook.agent.actuators.base import ActuatorError, KernelCompute
+from jupyter_aliquot.gpu_hook.agent.actuators.choice import (ACTUATORS, AUTO, ChosenActuators, choose_actuators, read_actuators,)
+from jupyter_aliquot.gpu_hook.agent.actuators.green_contexts import GreenContexts
+from jupyter_aliquot.gpu_hook.agent.actuators.mps import Mps
+from jupyter_aliquot.gpu_hook.agent.actuators.pacing import Pacing
+from jupyter_aliquot.gpu_hook.agent.actuators.stream_priority import StreamPriority
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol.codec import Actuators, AgentPage
 
 MIB = 1 << 20
 PARTS = (Part("GPU-a0", 3, 100, 4096 * MIB), Part("GPU-a1", 5, 25, 1024 * MIB))

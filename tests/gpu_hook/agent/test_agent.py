@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.processes import start_time_ticks
+from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
 
 MIB = 1 << 20
 QUOTA = 512 * MIB

@@ -18,9 +18,9 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
-from aliquot.gpu_hook.agent.arena import Arena, ArenaFullError, HostBudget
-from aliquot.gpu_hook.agent.processes import Process, start_time_ticks
-from aliquot.gpu_hook.agent.segments import Segment
+from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, ArenaFullError, HostBudget
+from jupyter_aliquot.gpu_hook.agent.base.processes import Process, start_time_ticks
+from jupyter_aliquot.gpu_hook.agent.host_copies.segments import Segment
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -245,7 +245,7 @@ class TestSpill:
 _FILL = """
 import asyncio, sys
 from pathlib import Path
-from aliquot.gpu_hook.agent.arena import Arena, ArenaFullError, HostBudget
+from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, ArenaFullError, HostBudget
 async def fill():
     arena = Arena(HostBudget(0), 4 << 20, Path(sys.argv[1]))
     await arena.lend("k", 1, 16 << 20)

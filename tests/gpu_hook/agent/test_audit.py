@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.audit import NOT_REGISTERED, PAST_ITS_CHARGE, Audit, Auditor, Holding, KernelProcesses
-from aliquot.gpu_hook.agent.devices import DeviceReading
-from aliquot.gpu_hook.agent.ledger import DeviceFacts
-from aliquot.gpu_hook.agent.process_facts import Families, read_facts
+from jupyter_aliquot.gpu_hook.agent.devices.audit import (NOT_REGISTERED, PAST_ITS_CHARGE, Audit, Auditor, Holding, KernelProcesses,)
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
+from jupyter_aliquot.gpu_hook.agent.base.process_facts import Families, read_facts
 
 MIB = 1 << 20
 GPU = DeviceFacts("GPU-a0", 0, "Fake", 1 << 30)

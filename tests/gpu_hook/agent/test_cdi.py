@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.cdi import HOOK_KIND, SOFTGPU_KIND, hook_spec, softgpu_spec, write_specs
-from aliquot.gpu_hook.agent.libraries import Libraries, installed, mounted_folders, prune, publish
-from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
-from aliquot.gpu_hook.paths import Driver, PathError, RuntimeDir, native_dir, softgpu_state_path
+from jupyter_aliquot.gpu_hook.agent.devices.cdi import HOOK_KIND, SOFTGPU_KIND, hook_spec, softgpu_spec, write_specs
+from jupyter_aliquot.gpu_hook.agent.devices.libraries import Libraries, installed, mounted_folders, prune, publish
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
+from jupyter_aliquot.gpu_hook.paths import Driver, PathError, RuntimeDir, native_dir, softgpu_state_path
 
 # The JSON schema of CDI 0.5.0, as far as we use it: unknown keys make engines refuse the whole file.
 SPEC_KEYS = {"cdiVersion", "kind", "devices", "containerEdits"}
@@ -140,7 +140,7 @@ class TestAgent:
             pytest.skip(f"no software GPU in {native_dir()}")
 
         def start_one(*arguments: str) -> None:
-            command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir"]
+            command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir"]
             log = ["--log-file", str(an_idle_node.folder / "agent.log")]
             an_idle_node.process = subprocess.Popen([*command, str(an_idle_node.folder), *log, *arguments])
             an_idle_node.until(an_idle_node.answers)

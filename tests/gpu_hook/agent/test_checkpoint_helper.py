@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aliquot.gpu_hook.agent.checkpoint_helper import CheckpointError, CheckpointHelper, ProcessState
-from aliquot.gpu_hook.paths import native_dir
+from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_helper import CheckpointError, CheckpointHelper, ProcessState
+from jupyter_aliquot.gpu_hook.paths import native_dir
 
 _CLIENT = """
 import ctypes, os, sys

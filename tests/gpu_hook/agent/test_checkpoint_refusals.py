@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from aliquot.gpu_hook.agent.checkpoint_refusals import Circumstances, why_not
-from aliquot.gpu_hook.agent.residency_facts import DeviceBytes, MoveRefusal, MoveResult, ResidencyFacts
-from aliquot.gpu_hook.agent.residency_table import KernelState
-from aliquot.gpu_hook.protocol import Enforcer, ResidencyMode, Staying
+from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_refusals import Circumstances, why_not
+from jupyter_aliquot.gpu_hook.agent.swap.facts import DeviceBytes, MoveRefusal, MoveResult, ResidencyFacts
+from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
+from jupyter_aliquot.gpu_hook.protocol.codec import Enforcer, ResidencyMode, Staying
 
 PLAIN = ResidencyFacts(
     kernel_id="k",

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
-from aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
 
 MIB = 1 << 20
 # A large block that is swapped, and a small one that only a checkpoint takes off the device.
@@ -58,7 +58,7 @@ class ARing:
 
     def start(self) -> None:
         """An agent, and somebody who holds the kernel."""
-        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
+        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
         log = self.node.folder / "agent.log"
         command += ["--runtime-dir", str(self.node.folder), "--log-file", str(log), "--checkpoint-after", "0.1"]
         self.node.process = subprocess.Popen(command)

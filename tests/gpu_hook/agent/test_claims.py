@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.agent.entrance import MESSAGES_A_SECOND, MESSAGES_AT_ONCE, journal_tokens
-from aliquot.gpu_hook.protocol import Credit, HelloDevice, HookPage, MessageType, Refuse, Residency, Role, Welcome
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import MESSAGES_A_SECOND, MESSAGES_AT_ONCE, journal_tokens
+from jupyter_aliquot.gpu_hook.protocol.codec import (Credit, HelloDevice, HookPage, MessageType, Refuse, Residency, Role, Welcome,)
 from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 

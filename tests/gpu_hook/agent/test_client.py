@@ -14,18 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.client import (
-    AgentClient,
-    AgentRefused,
-    AgentStartError,
-    AgentUnreachable,
-    AgentUnreadable,
-    KernelActivity,
-    find_agent,
-    query,
-    start_agent,
-)
-from aliquot.gpu_hook.paths import PathError
+from jupyter_aliquot.gpu_hook.client.client import (AgentClient, AgentRefused, AgentStartError, AgentUnreachable, AgentUnreadable, KernelActivity, find_agent, query, start_agent,)
+from jupyter_aliquot.gpu_hook.paths import PathError
 
 FAKE_AGENT = (sys.executable, str(Path(__file__).parent / "run_fake_agent.py"))
 
@@ -244,7 +234,7 @@ def test_an_agent_that_never_answers_is_ended(a_folder: Path) -> None:
 
 def test_a_started_agent_outlives_its_starter(an_idle_node: Any) -> None:
     call = f"start_agent({str(an_idle_node.folder)!r}, command={FAKE_AGENT!r}, seconds=60)"
-    code = f"from aliquot.gpu_hook.client import start_agent; {call}"
+    code = f"from jupyter_aliquot.gpu_hook.client.client import start_agent; {call}"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=90)
     assert query("shutdown", runtime_dir=an_idle_node.folder)["ok"]
     an_idle_node.until(lambda: find_agent(an_idle_node.folder).pid is None)

@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aliquot.gpu_hook.agent.compute.views import (
-    MILLISECOND,
-    SECOND,
-    DeviceLook,
-    Order,
-    Verdict,
-)
-from aliquot.gpu_hook.protocol import (
-    NO_LIMIT,
-    AgentPage,
-    Gate,
-    HookPage,
-    Pace,
-)
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, DeviceLook, Order, Verdict
+from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, AgentPage, Gate, HookPage, Pace
 from compute_world import HARVEST, PRODUCTION, AKernel, AWorld, hold_all, in_a_loop, neighbours, uuid_of
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aliquot.gpu_hook.agent.board_page import BoardWords
-from aliquot.gpu_hook.agent.compute.reading import LONGEST, MOST_BURSTS, NO_WORK, Reader, Who
-from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND, Interval, ProcessLook
-from aliquot.gpu_hook.agent.hook_page import ComputeWords
-from aliquot.gpu_hook.protocol import BOARD_INTERVALS, NO_LIMIT
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardWords
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.reading import LONGEST, MOST_BURSTS, NO_WORK, Reader, Who
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval, ProcessLook
+from jupyter_aliquot.gpu_hook.agent.pages.hook_page import ComputeWords
+from jupyter_aliquot.gpu_hook.protocol.codec import BOARD_INTERVALS, NO_LIMIT
 from hypothesis import given, settings, strategies as some
 
 WHO = Who(1, "k", True, 50)

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import AgentPage, Gate
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Gate
 
 
 def gate_of(hook: Any) -> Gate:

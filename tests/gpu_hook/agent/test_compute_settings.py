@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from aliquot.gpu_hook.agent.compute.controllers import CONTROLLERS
-from aliquot.gpu_hook.agent.compute.settings import ComputeSettings
-from aliquot.gpu_hook.agent.compute.views import MILLISECOND, DeviceLook, ProcessLook
-from aliquot.gpu_hook.agent.settings import read_arguments
+from jupyter_aliquot.gpu_hook.agent.compute.controllers import CONTROLLERS
+from jupyter_aliquot.gpu_hook.agent.compute.settings import ComputeSettings
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, DeviceLook, ProcessLook
+from jupyter_aliquot.gpu_hook.agent.settings import read_arguments
 
 
 def test_what_is_asked_is_what_is_in_force() -> None:

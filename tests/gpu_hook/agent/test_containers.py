@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import RefusalReason
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import RefusalReason
 
 MIB = 1 << 20
 HERE = Path(__file__).parent

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.contexts import ContextCosts
-from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
-from aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
-from aliquot.gpu_hook.placement import Part
+from jupyter_aliquot.gpu_hook.agent.ledger.contexts import ContextCosts
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 MIB, GIB = 1 << 20, 1 << 30
 # Makes a context, says what is free of how much, then obeys: takes so many MiB and says the driver's answer.
@@ -40,7 +40,7 @@ class ANodeWithContexts:
         self._environ = {name: value for name, value in os.environ.items() if name != "ALIQUOT_SOFTGPU_CONTEXT"}
 
     def start(self, memory: str) -> None:
-        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", memory]
+        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", memory]
         command += ["--runtime-dir", str(self.node.folder), "--log-file", str(self.node.folder / "agent.log")]
         self.node.process = subprocess.Popen(command, env=self._environ)
         self.node.until(self.node.answers)

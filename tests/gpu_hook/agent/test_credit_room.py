@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aliquot.gpu_hook.agent.credit import CreditDesk
-from aliquot.gpu_hook.agent.ledger import Ledger
-from aliquot.gpu_hook.placement import Part
+from jupyter_aliquot.gpu_hook.agent.ledger.credit import CreditDesk
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 try:
     from tests.gpu_hook.agent.desk_world import QUOTA, FakeClock, FakeProcess, Mail, a_ledger

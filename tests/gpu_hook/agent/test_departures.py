@@ -6,13 +6,13 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from aliquot.gpu_hook.agent.departures import Departures
-from aliquot.gpu_hook.agent.devices import DeviceMonitor, DeviceReading
-from aliquot.gpu_hook.agent.lease_views import DeviceView, Holding, KernelView, Policy, Reason, Want
-from aliquot.gpu_hook.agent.leases import decide
-from aliquot.gpu_hook.agent.ledger import DeviceFacts
-from aliquot.gpu_hook.agent.processes import Process
-from aliquot.gpu_hook.agent.room import Room
+from jupyter_aliquot.gpu_hook.agent.ledger.departures import Departures
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceMonitor, DeviceReading
+from jupyter_aliquot.gpu_hook.agent.scheduling.views import DeviceView, Holding, KernelView, Policy, Reason, Want
+from jupyter_aliquot.gpu_hook.agent.scheduling.leases import decide
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
+from jupyter_aliquot.gpu_hook.agent.base.processes import Process
+from jupyter_aliquot.gpu_hook.agent.scheduling.room import Room
 
 MIB = 1 << 20
 CARD = 1000 * MIB

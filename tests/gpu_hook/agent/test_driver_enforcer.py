@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.agent.pages import AgentSide
-from aliquot.gpu_hook.paths import PathError, softgpu_driver
-from aliquot.gpu_hook.placement import Part
-from aliquot.gpu_hook.protocol import AgentPage
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
+from jupyter_aliquot.gpu_hook.paths import PathError, softgpu_driver
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage
 
 MIB = 1 << 20
 NONE = 2**64 - 1

@@ -9,16 +9,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.agent.enforcement import Enforcement
-from aliquot.gpu_hook.agent.enforcers.base import EnforcerError, KernelLimits
-from aliquot.gpu_hook.agent.enforcers.cgroups import CgroupHierarchy
-from aliquot.gpu_hook.agent.enforcers.choice import Choice
-from aliquot.gpu_hook.agent.enforcers.driver import DriverEnforcer, DriverLimit
-from aliquot.gpu_hook.agent.enforcers.hook import HookEnforcer
-from aliquot.gpu_hook.agent.enforcers.mps import MpsEnforcer
-from aliquot.gpu_hook.agent.kernel import Kernel
-from aliquot.gpu_hook.placement import Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
+from jupyter_aliquot.gpu_hook.agent.enforcers.base import EnforcerError, KernelLimits
+from jupyter_aliquot.gpu_hook.agent.enforcers.cgroups import CgroupHierarchy
+from jupyter_aliquot.gpu_hook.agent.enforcers.choice import Choice
+from jupyter_aliquot.gpu_hook.agent.enforcers.driver import DriverEnforcer, DriverLimit
+from jupyter_aliquot.gpu_hook.agent.enforcers.hook import HookEnforcer
+from jupyter_aliquot.gpu_hook.agent.enforcers.mps import MpsEnforcer
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 
 class AMachine:

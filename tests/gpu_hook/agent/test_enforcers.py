@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.agent.enforcers.base import EnforcerError, KernelLimits
-from aliquot.gpu_hook.agent.enforcers.cgroups import CgroupHierarchy, find_hierarchy
-from aliquot.gpu_hook.agent.enforcers.choice import choose
-from aliquot.gpu_hook.agent.enforcers.driver import DriverEnforcer
-from aliquot.gpu_hook.agent.enforcers.hook import HookEnforcer
-from aliquot.gpu_hook.agent.enforcers.mps import MpsEnforcer
-from aliquot.gpu_hook.placement import Part
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.agent.enforcers.base import EnforcerError, KernelLimits
+from jupyter_aliquot.gpu_hook.agent.enforcers.cgroups import CgroupHierarchy, find_hierarchy
+from jupyter_aliquot.gpu_hook.agent.enforcers.choice import choose
+from jupyter_aliquot.gpu_hook.agent.enforcers.driver import DriverEnforcer
+from jupyter_aliquot.gpu_hook.agent.enforcers.hook import HookEnforcer
+from jupyter_aliquot.gpu_hook.agent.enforcers.mps import MpsEnforcer
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 MIB = 1 << 20
 PARTS = (Part("GPU-a0", 3, 100, 4096 * MIB), Part("GPU-a1", 5, 50, 2048 * MIB))

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent_process import AgentStartError, start_agent
-from aliquot.gpu_hook.client import AgentClientError, query
+from jupyter_aliquot.gpu_hook.client.agent_process import AgentStartError, start_agent
+from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 from test_client import FAKE_AGENT
 
 LONG = 600.0  # seconds: a test that waits for this deadline fails

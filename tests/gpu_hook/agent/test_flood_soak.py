@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import Credit, MessageType
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import Credit, MessageType
 
 MIB = 1 << 20
 SECONDS = float(os.environ.get("FLOOD_SECONDS", "3"))

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.agent.audit import Holding
-from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger
-from aliquot.gpu_hook.agent.session import HookSession
-from aliquot.gpu_hook.agent.usage import KernelUsage
-from aliquot.gpu_hook.placement import Part
-from aliquot.gpu_hook.protocol import HelloDevice, HookPage
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.agent.devices.audit import Holding
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
+from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
+from jupyter_aliquot.gpu_hook.agent.ledger.usage import KernelUsage
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol.codec import HelloDevice, HookPage
 
 MIB = 1 << 20
 ME = os.getpid()

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.agent import record
-from aliquot.gpu_hook.agent.journal import Entry, read_entry
-from aliquot.gpu_hook.protocol import Role, Welcome
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.agent.ledger import record
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, read_entry
+from jupyter_aliquot.gpu_hook.protocol.codec import Role, Welcome
 from reservations_node import CARD, MIB, AProcess, AReservationsNode
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aliquot.gpu_hook.agent.arena import Arena, ArenaFullError, HostBudget
-from aliquot.gpu_hook.agent.descriptors import OF_A_WATCH, Descriptors
-from aliquot.gpu_hook.agent.processes import Process, start_time_ticks
-from aliquot.gpu_hook.agent.residency_facts import MoveResult
-from aliquot.gpu_hook.agent.segments import open_for_process
+from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, ArenaFullError, HostBudget
+from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_WATCH, Descriptors
+from jupyter_aliquot.gpu_hook.agent.base.processes import Process, start_time_ticks
+from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveResult
+from jupyter_aliquot.gpu_hook.agent.host_copies.segments import open_for_process
 
 if TYPE_CHECKING:
     from tests.gpu_hook.agent.residency_node import ANodeHere, until

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from aliquot.gpu_hook.agent.lease_views import Reason
-from aliquot.gpu_hook.agent.residency_table import KernelState
+from jupyter_aliquot.gpu_hook.agent.scheduling.views import Reason
+from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 from keeper_node import MIB, ANode, call
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.activity import Activity
-from aliquot.gpu_hook.agent.idleness import Telemetry
-from aliquot.gpu_hook.agent.lease_views import Reason
-from aliquot.gpu_hook.agent.residency_facts import MoveRefusal, MoveResult
-from aliquot.gpu_hook.agent.residency_table import KernelState
+from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Telemetry
+from jupyter_aliquot.gpu_hook.agent.scheduling.views import Reason
+from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveRefusal, MoveResult
+from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 from keeper_node import MIB, UUID, ANode, call
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from aliquot.gpu_hook.agent.leases import DeviceView, Policy, State, Want, decide
+from jupyter_aliquot.gpu_hook.agent.scheduling.leases import DeviceView, Policy, State, Want, decide
 from hypothesis import given, settings, strategies as st
 
 try:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.lease_views import Reason
-from aliquot.gpu_hook.agent.residency_facts import Move, MoveRefusal, MoveResult
-from aliquot.gpu_hook.agent.residency_table import KernelState
+from jupyter_aliquot.gpu_hook.agent.scheduling.views import Reason
+from jupyter_aliquot.gpu_hook.agent.swap.facts import Move, MoveRefusal, MoveResult
+from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 from keeper_node import MIB, AKernel, ANode, call
 
 PATIENCE_SECONDS = 60  # of the node's policy

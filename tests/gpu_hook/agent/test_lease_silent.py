@@ -7,9 +7,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.lease_views import Policy, Reason
-from aliquot.gpu_hook.agent.residency_facts import MoveResult
-from aliquot.gpu_hook.agent.residency_table import KernelState
+from jupyter_aliquot.gpu_hook.agent.scheduling.views import Policy, Reason
+from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveResult
+from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 from keeper_node import MIB, AKernel, ANode, call
 
 Scenario = Callable[[ANode], Coroutine[Any, Any, None]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from aliquot.gpu_hook.agent.credit import CreditDesk
-from aliquot.gpu_hook.agent.ledger import LedgerError
-from aliquot.gpu_hook.oversubscription import Reserved
-from aliquot.gpu_hook.placement import Part
+from jupyter_aliquot.gpu_hook.agent.ledger.credit import CreditDesk
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import LedgerError
+from jupyter_aliquot.gpu_hook.placement.overcommit import Reserved
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 

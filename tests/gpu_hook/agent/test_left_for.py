@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from aliquot.gpu_hook.agent.activity import Activity
-from aliquot.gpu_hook.agent.lease_records import LeftFor
-from aliquot.gpu_hook.agent.residency_facts import MoveResult
-from aliquot.gpu_hook.agent.residency_table import KernelState
+from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.scheduling.records import LeftFor
+from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveResult
+from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 from keeper_node import ANode, call
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pynvml
 import pytest
-from aliquot.gpu_hook.agent import libraries, nvml
-from aliquot.gpu_hook.agent.devices import DeviceMonitor, DeviceReading
-from aliquot.gpu_hook.agent.ledger import DeviceFacts
+from jupyter_aliquot.gpu_hook.agent.devices import libraries
+from jupyter_aliquot.gpu_hook.agent.devices import nvml
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceMonitor, DeviceReading
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
 
 GIB = 1 << 30
 FACTS = DeviceFacts(uuid="GPU-a", index=0, name="H", memory_bytes=GIB)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from aliquot.gpu_hook.agent.ledger import DeviceAccount
-from aliquot.gpu_hook.agent.notices import StatusNotices
-from aliquot.gpu_hook.agent.usage import DeviceUse
-from aliquot.gpu_hook.placement import Part
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
+from jupyter_aliquot.gpu_hook.agent.server.notifier import StatusNotices
+from jupyter_aliquot.gpu_hook.agent.ledger.usage import DeviceUse
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 PART = Part("GPU-00000000-0000-0000-0000-0000000000a0", 0, 50, 100)
 

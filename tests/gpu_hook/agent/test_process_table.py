@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import AgentPage, HookPage, Role
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, HookPage, Role
 
 MIB = 1 << 20
 

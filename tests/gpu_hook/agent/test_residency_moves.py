@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aliquot.gpu_hook.agent.journal import read_entry
-from aliquot.gpu_hook.agent.residency_facts import MoveResult
-from aliquot.gpu_hook.agent.residency_table import KernelState
-from aliquot.gpu_hook.protocol import HookPage, Lease, MessageType, Moved, MoveOutcome, Residency
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import read_entry
+from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveResult
+from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, Lease, MessageType, Moved, MoveOutcome, Residency
 
 if TYPE_CHECKING:
     from tests.gpu_hook.agent.residency_node import SETTINGS, ANodeHere, until

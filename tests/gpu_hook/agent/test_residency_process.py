@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from aliquot.gpu_hook.agent.residency_facts import MoveResult
-from aliquot.gpu_hook.agent.residency_process import Absence, Patience, move_of
-from aliquot.gpu_hook.agent.segments import Segment
-from aliquot.gpu_hook.protocol import MessageType, Moved, MoveOutcome, Residency, Staying
+from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveResult
+from jupyter_aliquot.gpu_hook.agent.swap.process import Absence, Patience, move_of
+from jupyter_aliquot.gpu_hook.agent.host_copies.segments import Segment
+from jupyter_aliquot.gpu_hook.protocol.codec import MessageType, Moved, MoveOutcome, Residency, Staying
 
 if TYPE_CHECKING:
     from tests.gpu_hook.agent.residency_node import ANodeHere

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
-from aliquot.gpu_hook.agent.ledger import DeviceAccount
-from aliquot.gpu_hook.agent.residency_facts import Moving
-from aliquot.gpu_hook.agent.residency_process import ProcessResidency
-from aliquot.gpu_hook.agent.residency_progress import MoveProgress
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
+from jupyter_aliquot.gpu_hook.agent.swap.facts import Moving
+from jupyter_aliquot.gpu_hook.agent.swap.process import ProcessResidency
+from jupyter_aliquot.gpu_hook.agent.swap.progress import MoveProgress
 
 ACCOUNTS = cast("list[DeviceAccount]", [None])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Any
 
-from aliquot.gpu_hook.protocol import AgentPage
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage
 
 MIB = 1 << 20
 

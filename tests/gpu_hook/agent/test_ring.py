@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
-from aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
 
 MIB = 1 << 20
 # Allocates what it is told, line by line, and says what came of it; "spin N" keeps the GPU busy for N milliseconds.
@@ -66,7 +66,7 @@ def a_ring(an_idle_node: Any) -> Iterator[Any]:
         pytest.skip(f"no hook at {shim_dir()}")
 
     def start_agent() -> None:
-        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
+        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
         log = an_idle_node.folder / "agent.log"
         command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(log)]
         an_idle_node.process = subprocess.Popen(command)

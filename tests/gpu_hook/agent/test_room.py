@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from aliquot.gpu_hook.agent.devices import DeviceReading
-from aliquot.gpu_hook.agent.ledger import DeviceFacts
-from aliquot.gpu_hook.agent.processes import Process
-from aliquot.gpu_hook.agent.room import Room
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
+from jupyter_aliquot.gpu_hook.agent.base.processes import Process
+from jupyter_aliquot.gpu_hook.agent.scheduling.room import Room
 
 GIB = 1 << 30
 CARD = DeviceFacts("GPU-a", 0, "a", 16 * GIB)

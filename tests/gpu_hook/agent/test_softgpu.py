@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.processes import start_time_ticks
-from aliquot.gpu_hook.agent.softgpu_state import is_in_use, prepare, remove as remove_state
-from aliquot.gpu_hook.client import query
-from aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
+from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import is_in_use, prepare, remove as remove_state
+from jupyter_aliquot.gpu_hook.client.client import query
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
 
 # Joins the software GPU, takes memory, tells it, and waits for its stdin to end.
 CLIENT = """
@@ -66,7 +66,7 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 @pytest.fixture
 def start(an_idle_node: Any, a_state: Path) -> Start:
     def start_one(*arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu"]
+        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu"]
         log = an_idle_node.folder / "agent.log"
         command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(log), *arguments]
         an_idle_node.process = subprocess.Popen(command)
@@ -144,7 +144,7 @@ def test_the_machine_goes_with_its_agent(an_idle_node: Any, start: Start, a_stat
 def an_abandoned_folder(an_idle_node: Any) -> Iterator[Path]:
     """The runtime folder of an agent that was killed. Its machine is there, until any agent of this user starts."""
     node = type(an_idle_node)(Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp")))
-    command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir", str(node.folder)]
+    command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir", str(node.folder)]
     node.process = subprocess.Popen([*command, "--log-file", str(node.folder / "agent.log")])
     node.until(node.answers)
     node.end(9)
@@ -198,7 +198,7 @@ def test_a_new_agent_makes_a_machine_of_its_own_settings(an_idle_node: Any, star
 
 def test_a_machine_that_cannot_be_made_ends_the_agent_with_one_line(a_folder: Path, a_state: Path) -> None:
     a_state.mkdir(parents=True)
-    command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir", str(a_folder)]
+    command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir", str(a_folder)]
     result = subprocess.run(
         [*command, "--log-file", os.devnull], capture_output=True, text=True, timeout=90, check=False
     )
@@ -212,7 +212,7 @@ def test_a_machine_that_cannot_be_made_ends_the_agent_with_one_line(a_folder: Pa
 def test_a_full_dev_shm_ends_the_agent_with_a_clear_line(a_folder: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small /dev/shm")
-    agent = f"{sys.executable} -m aliquot.gpu_hook.agent --driver softgpu --runtime-dir {a_folder} --log-file /dev/null"
+    agent = f"{sys.executable} -m jupyter_aliquot.gpu_hook.agent --driver softgpu --runtime-dir {a_folder} --log-file /dev/null"
     script = f"mount -t tmpfs -o size=64k tmpfs /dev/shm && exec {agent}"
     result = subprocess.run(
         ["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, timeout=90, check=False

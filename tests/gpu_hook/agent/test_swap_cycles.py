@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aliquot.gpu_hook.agent.arena import Arena, HostBudget
-from aliquot.gpu_hook.agent.descriptors import Descriptors
-from aliquot.gpu_hook.agent.journal import Entry, Reservation, Tally, read_entry
-from aliquot.gpu_hook.agent.kernel import Kernel
-from aliquot.gpu_hook.agent.ledger import DeviceFacts, Ledger
-from aliquot.gpu_hook.agent.nvml import softgpu_environment
-from aliquot.gpu_hook.agent.residency import SwapTools
-from aliquot.gpu_hook.agent.residency_facts import Move, MoveResult
-from aliquot.gpu_hook.agent.residency_table import LEASE_HELD, KernelState
-from aliquot.gpu_hook.agent.settings import SoftGpuSettings
-from aliquot.gpu_hook.agent.swap_settings import SwapSettings
-from aliquot.gpu_hook.paths import PathError, shim_dir, softgpu_driver
-from aliquot.gpu_hook.placement import Part
+from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, HostBudget
+from jupyter_aliquot.gpu_hook.agent.base.descriptors import Descriptors
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, Reservation, Tally, read_entry
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
+from jupyter_aliquot.gpu_hook.agent.devices.nvml import softgpu_environment
+from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
+from jupyter_aliquot.gpu_hook.agent.swap.facts import Move, MoveResult
+from jupyter_aliquot.gpu_hook.agent.swap.table import LEASE_HELD, KernelState
+from jupyter_aliquot.gpu_hook.agent.settings import SoftGpuSettings
+from jupyter_aliquot.gpu_hook.agent.swap.settings import SwapSettings
+from jupyter_aliquot.gpu_hook.paths import PathError, shim_dir, softgpu_driver
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 if TYPE_CHECKING:
     from tests.gpu_hook.agent.residency_node import until

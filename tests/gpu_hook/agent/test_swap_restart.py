@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
-from aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
 
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 HERE = Path(__file__).parent
@@ -31,7 +31,7 @@ def a_ring(an_idle_node: Any) -> Iterator[Any]:
         pytest.skip(f"no hook at {shim_dir()}")
 
     def start_agent() -> None:
-        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", *OPTIONS]
+        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", *OPTIONS]
         command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(an_idle_node.folder / "agent.log")]
         an_idle_node.process = subprocess.Popen(command)
         an_idle_node.until(an_idle_node.answers, 60)

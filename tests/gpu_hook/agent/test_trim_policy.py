@@ -6,9 +6,9 @@ import argparse
 from dataclasses import replace
 
 import pytest
-from aliquot.gpu_hook.agent.activity import Activity
-from aliquot.gpu_hook.agent.residency_table import KernelState
-from aliquot.gpu_hook.agent.trim_policy import TrimPolicy, TrimView, add_trim_arguments, is_trim_due
+from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
+from jupyter_aliquot.gpu_hook.agent.trimming.policy import TrimPolicy, TrimView, add_trim_arguments, is_trim_due
 
 POLICY = TrimPolicy(idle_seconds=20.0, least_bytes=100)
 QUIET = Activity(open=0, work=0, since=1_700_000_000.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aliquot.gpu_hook.agent.residency_facts import MoveResult
+from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveResult
 
 if TYPE_CHECKING:
     from tests.gpu_hook.agent.residency_node import SETTINGS, ANodeHere, until

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import AgentPage, Credit, Hello, MessageType, RefusalReason, Role
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Credit, Hello, MessageType, RefusalReason, Role
 
 MIB = 1 << 20
 QUOTA = 512 * MIB

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
-from aliquot.gpu_hook.client import AgentClientError, query
-from aliquot.gpu_hook.paths import Driver, PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
+from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
+from jupyter_aliquot.gpu_hook.paths import Driver, PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
 
 MIB = 1 << 20
 DEVICE_BYTES = 1024 * MIB
@@ -105,7 +105,7 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir", str(folder)]
+        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--runtime-dir", str(folder)]
         command += ["--softgpu-memory", str(DEVICE_BYTES), "--softgpu-devices", "2"]
         self.agent = subprocess.Popen([*command, "--log-file", str(folder / "agent.log")], env=clean_environment())
         until(self._answers)

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from aliquot.gpu_hook import paths
-from aliquot.gpu_hook.protocol import ResidencyMode
+from jupyter_aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[2] / "tools"))

@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import paths
-from aliquot.gpu_hook.protocol import HookPage
+from jupyter_aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 
 HERE = Path(__file__).parent
 MIB = 1 << 20

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import AgentPage, Credit, Hello, HookPage, MessageType, ResidencyMode, Role
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Credit, Hello, HookPage, MessageType, ResidencyMode, Role
 from shared_words import load, load_half, store, store_half
 
 MIB = 1 << 20

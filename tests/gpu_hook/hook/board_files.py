@@ -10,8 +10,8 @@ import socket
 import struct
 from typing import Any
 
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import Board, BoardKind, BoardNotice
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import Board, BoardKind, BoardNotice
 from shared_words import load, load_half, store, store_half
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW

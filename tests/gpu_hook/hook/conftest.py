@@ -19,7 +19,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook import paths
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[2] / "tools"))

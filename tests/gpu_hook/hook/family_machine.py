@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 from typing import Any
 
-from aliquot.gpu_hook.protocol import HookPage
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 

@@ -8,8 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from aliquot.gpu_hook import paths
-from aliquot.gpu_hook.protocol import AgentPage, HookPage
+from jupyter_aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, HookPage
 
 SOURCES = Path(paths.__file__).resolve().parent / "src"
 U64, U32 = ctypes.c_uint64, ctypes.c_uint32

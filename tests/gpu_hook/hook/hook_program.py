@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook import paths
 
 HERE = Path(__file__).parent
 SOURCES = Path(paths.__file__).resolve().parent / "src"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aliquot.gpu_hook.protocol import AgentPage, Gate, HookPage, Pace
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Gate, HookPage, Pace
 from shared_words import load_half
 
 MIB = 1 << 20

@@ -7,8 +7,8 @@ import os
 import socket
 from typing import Any
 
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import MessageType, Moved, MoveOutcome, Segment, Swap, Wake
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import MessageType, Moved, MoveOutcome, Segment, Swap, Wake
 
 MIB = 1 << 20
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW

@@ -6,18 +6,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import (
-    AgentPage,
-    HookPage,
-    Lease,
-    MessageType,
-    MoveOutcome,
-    Residency,
-    ResidencyMode,
-    Swap,
-    Wake,
-)
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import (AgentPage, HookPage, Lease, MessageType, MoveOutcome, Residency, ResidencyMode, Swap, Wake,)
 from shared_words import load_half, store_half
 
 MIB = 1 << 20

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook import paths
 
 NEWEST_GLIBC = (2, 28)
 SOURCES = Path(paths.__file__).resolve().parent / "src"

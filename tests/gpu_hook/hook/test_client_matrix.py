@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook import paths
 
 MIB = 1 << 20
 CLIENTS = Path(__file__).parent / "clients"

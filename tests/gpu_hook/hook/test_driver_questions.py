@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import HookPage, MoveOutcome, Pace, ResidencyMode
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, MoveOutcome, Pace, ResidencyMode
 
 MIB = 1 << 20
 CAPTURE_FORBIDS = 900

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import HookPage, Moved, MoveOutcome, ResidencyMode, Staying, Wake
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, Moved, MoveOutcome, ResidencyMode, Staying, Wake
 
 MIB = 1 << 20
 QUOTA = 128 * MIB

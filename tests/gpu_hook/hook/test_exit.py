@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import paths
-from aliquot.gpu_hook.protocol import HookPage, MoveOutcome, Pace, Residency, ResidencyMode
+from jupyter_aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, MoveOutcome, Pace, Residency, ResidencyMode
 from shared_words import load
 
 MIB = 1 << 20

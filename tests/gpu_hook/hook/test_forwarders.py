@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import MoveOutcome, ResidencyMode
+from jupyter_aliquot.gpu_hook.protocol.codec import MoveOutcome, ResidencyMode
 
 MIB = 1 << 20
 SOURCE = Path(__file__).parent / "clients" / "forwarded.c"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import MoveOutcome
+from jupyter_aliquot.gpu_hook.protocol.codec import MoveOutcome
 
 MIB = 1 << 20
 OUT_OF_MEMORY = 2

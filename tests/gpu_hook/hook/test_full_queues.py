@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import HookPage, Pace
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, Pace
 
 MIB = 1 << 20
 MS = 1_000_000

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import HookPage
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 
 MIB = 1 << 20
 COPY = "call('cuMemcpyDtoDAsync_v2{}', U64(1), U64(2), SIZE(3), U64(4))"

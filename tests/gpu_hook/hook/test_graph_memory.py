@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import HookPage, Staying
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, Staying
 
 MIB = 1 << 20
 UPLOAD = 2

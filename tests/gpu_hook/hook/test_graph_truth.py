@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import HookPage
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 
 MIB = 1 << 20
 QUOTA = 200 * MIB

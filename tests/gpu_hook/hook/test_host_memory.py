@@ -6,8 +6,8 @@ import mmap
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import AgentPage, HookPage, MessageType
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, HookPage, MessageType
 
 MIB = 1 << 20
 PAGE = mmap.PAGESIZE

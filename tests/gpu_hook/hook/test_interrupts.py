@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import AgentPage, Gate, HookPage, Lease, MessageType, Residency, Wake
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Gate, HookPage, Lease, MessageType, Residency, Wake
 from shared_words import load_half, store_half
 
 MIB = 1 << 20

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import Hello, HookPage, Role
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import Hello, HookPage, Role
 
 MIB = 1 << 20
 OUT_OF_MEMORY = 2

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from aliquot.gpu_hook.agent.libraries import installed
-from aliquot.gpu_hook.paths import native_dir
+from jupyter_aliquot.gpu_hook.agent.devices.libraries import installed
+from jupyter_aliquot.gpu_hook.paths import native_dir
 
 LIBRARIES = installed(native_dir())
 # An /etc of its own in a mount namespace of its own, then the command.

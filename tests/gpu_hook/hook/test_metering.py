@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import AgentPage, Board, Gate, HookPage, Pace
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Board, Gate, HookPage, Pace
 
 MS = 1_000_000
 KINDS = ("kernel", "kernel_ptsz", "ex", "ex_ptsz", "cooperative", "graph", "graph_ptsz", "old", "old_stream")

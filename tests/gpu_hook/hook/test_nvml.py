@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import AgentPage, Enforcer, Hello, Role
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Enforcer, Hello, Role
 
 MIB = 1 << 20
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook import paths
 
 ROOT = Path(paths.__file__).resolve().parents[1]
 CLIENTS = Path(__file__).parent / "clients"
@@ -70,7 +70,7 @@ print(json.dumps([ask(hook), ask(ctypes.CDLL(sys.argv[1]))]))
 
 
 def read_table() -> dict[str, Any]:
-    path = ROOT / "gpu_hook/src/entry_points_table.py"
+    path = ROOT / "gpu_hook/hook/interpose/entry_points_table.py"
     spec = importlib.util.spec_from_file_location("entry_points_table", path)
     assert spec is not None
     assert spec.loader is not None

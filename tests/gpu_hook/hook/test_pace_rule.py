@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import NO_LIMIT, Pace
+from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Pace
 
 SOURCES = Path(__file__).parents[3] / "gpu_hook"
 U32, U64 = ctypes.c_uint32, ctypes.c_uint64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import HookPage, Pace
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, Pace
 
 MS = 1_000_000
 

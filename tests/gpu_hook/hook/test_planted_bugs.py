@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook import paths
 
 MIB = 1 << 20
 SOURCES = Path(paths.__file__).resolve().parent / "src"

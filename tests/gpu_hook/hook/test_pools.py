@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import HookPage
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 
 MIB = 1 << 20
 KEEP_ALL = (1 << 64) - 1

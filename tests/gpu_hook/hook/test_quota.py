@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import protocol
-from aliquot.gpu_hook.protocol import AgentPage, HookPage, MessageType
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, HookPage, MessageType
 
 MIB = 1 << 20
 OUT_OF_MEMORY = 2

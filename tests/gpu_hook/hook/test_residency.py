@@ -9,17 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import (
-    AgentPage,
-    HookPage,
-    Lease,
-    MessageType,
-    Moved,
-    MoveOutcome,
-    Residency,
-    ResidencyMode,
-    WorkloadClass,
-)
+from jupyter_aliquot.gpu_hook.protocol.codec import (AgentPage, HookPage, Lease, MessageType, Moved, MoveOutcome, Residency, ResidencyMode, WorkloadClass,)
 from shared_words import load_half, store_half
 
 MIB = 1 << 20

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook import paths
 
 CLIENTS = Path(__file__).parent / "clients"
 SHIM = paths.shim_dir()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import HookPage, ResidencyMode
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, ResidencyMode
 
 MIB = 1 << 20
 OUT_OF_MEMORY = 2

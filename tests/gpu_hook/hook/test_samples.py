@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import GRID_CLASSES, AgentPage, HookPage
+from jupyter_aliquot.gpu_hook.protocol.codec import GRID_CLASSES, AgentPage, HookPage
 
 MS = 1_000_000
 SECOND = 1000 * MS

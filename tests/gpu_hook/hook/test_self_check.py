@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from aliquot.gpu_hook import paths
-from aliquot.gpu_hook.protocol import Role, SelfCheck, SelfCheckResult
+from jupyter_aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook.protocol.codec import Role, SelfCheck, SelfCheckResult
 
 MIB = 1 << 20
 START = paths.native_dir() / "bin" / "aliquot-kernel-start"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import paths
-from aliquot.gpu_hook.protocol import Actuators, AgentPage, WorkloadClass
+from jupyter_aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook.protocol.codec import Actuators, AgentPage, WorkloadClass
 from shared_words import store_half
 
 MIB = 1 << 20

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import paths
-from aliquot.gpu_hook.protocol import MoveOutcome, Residency, ResidencyMode
+from jupyter_aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook.protocol.codec import MoveOutcome, Residency, ResidencyMode
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import paths
-from aliquot.gpu_hook.protocol import HookPage, MoveOutcome, ResidencyMode
+from jupyter_aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage, MoveOutcome, ResidencyMode
 
 MIB = 1 << 20
 ILLEGAL_STATE = 401

@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import paths
-from aliquot.gpu_hook.protocol import VERSION, Hello, HookPage, Role, SelfCheck, SelfCheckResult
+from jupyter_aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook.protocol.codec import VERSION, Hello, HookPage, Role, SelfCheck, SelfCheckResult
 
 MIB = 1 << 20
 UUID = "10" * 16

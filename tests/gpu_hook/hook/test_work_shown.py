@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import paths
-from aliquot.gpu_hook.protocol import AgentPage, Board, Gate, HookPage, Pace, WorkloadClass
+from jupyter_aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Board, Gate, HookPage, Pace, WorkloadClass
 from gpu_load import GpuLoad, Load, compile_load
 
 MIB = 1 << 20

@@ -10,7 +10,7 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from aliquot.gpu_hook.protocol import Actuators, AgentPage, Gate, HookPage, Pace
+from jupyter_aliquot.gpu_hook.protocol.codec import Actuators, AgentPage, Gate, HookPage, Pace
 from shared_words import load_half, store, store_half
 
 PAUSE_SECONDS = 0.002

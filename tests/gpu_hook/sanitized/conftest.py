@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook import paths
+from jupyter_aliquot.gpu_hook import paths
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import HookPage
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 
 HERE = Path(__file__).parent
 ROUNDS, DEVICES = 4 * int(os.environ.get("ALIQUOT_SOAK", "1")), 2

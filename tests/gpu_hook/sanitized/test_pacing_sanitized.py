@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import AgentPage, Gate, HookPage, Pace
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage, Gate, HookPage, Pace
 
 HERE = Path(__file__).parent
 MIB = 1 << 20

@@ -134,9 +134,9 @@ def native() -> Path:
     override = os.environ.get("ALIQUOT_NATIVE")
     if override:
         return Path(override)
-    import aliquot.gpu_hook
+    import jupyter_aliquot.gpu_hook
 
-    return Path(aliquot.gpu_hook.__file__).parent.parent / "native"
+    return Path(jupyter_aliquot.gpu_hook.__file__).parent.parent / "native"
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from aliquot.provisioner.endings import ProcessEnd
-from aliquot.provisioner.resources import Bytes
-from aliquot.provisioner.runtime.container_memory import MemoryFacts, MemoryWatch, judge_memory
+from jupyter_aliquot.provisioner.terminations import ProcessEnd
+from jupyter_aliquot.provisioner.resources import Bytes
+from jupyter_aliquot.provisioner.engine.oom_watch import MemoryFacts, MemoryWatch, judge_memory
 
 GIB = 1 << 30
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aliquot.provisioner.container_limits import LimitRules, NodeTotals, limits_for
-from aliquot.provisioner.container_plan import ContainerLimits, ContainerPlan, Mount, Pull
-from aliquot.provisioner.errors import RequestError
-from aliquot.provisioner.resources import Bytes, GpuShare
+from jupyter_aliquot.provisioner.containers.limits import LimitRules, NodeTotals, limits_for
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount, Pull
+from jupyter_aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare
 
 _GIB = 1 << 30
 A_NODE = NodeTotals(Bytes(100 * _GIB), 40, 4)

@@ -9,9 +9,9 @@ from typing import Any
 
 import docker
 import pytest
-from aliquot.provisioner.container_plan import ContainerLimits
-from aliquot.provisioner.resources import Bytes
-from aliquot.provisioner.runtime.container_resize import resize_container
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
+from jupyter_aliquot.provisioner.resources import Bytes
+from jupyter_aliquot.provisioner.engine.update import resize_container
 from lame_engine import Asked, LameEngine
 
 GIB = 1 << 30

@@ -8,18 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.provisioner.cdi import Edits, device_names, edits_for, load_specs, read_spec
-from aliquot.provisioner.container_plan import ContainerLimits, ContainerPlan, Mount
-from aliquot.provisioner.container_spec import (
-    ContainerLaunch,
-    ContainerSpec,
-    Devices,
-    ImageFacts,
-    container_spec,
-    container_user,
-)
-from aliquot.provisioner.errors import LaunchError
-from aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
+from jupyter_aliquot.provisioner.containers.cdi import Edits, device_names, edits_for, load_specs, read_spec
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount
+from jupyter_aliquot.provisioner.containers.spec import (ContainerLaunch, ContainerSpec, Devices, ImageFacts, container_spec, container_user,)
+from jupyter_aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
 LIB = "/var/lib/aliquot/lib"
 A_GRANT = Grant(

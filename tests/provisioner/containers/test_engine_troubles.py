@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
-from aliquot.provisioner.container_plan import ContainerPlan
-from aliquot.provisioner.container_spec import KERNEL_LABEL, container_name
-from aliquot.provisioner.errors import LaunchError
-from aliquot.provisioner.launch_spec import LaunchSpec
-from aliquot.provisioner.runtime.base import KernelProcess, Launch
-from aliquot.provisioner.runtime.container import ContainerRuntime
-from aliquot.provisioner.runtime.container_settings import ContainerSettings
+from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
+from jupyter_aliquot.provisioner.containers.spec import KERNEL_LABEL, container_name
+from jupyter_aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
+from jupyter_aliquot.provisioner.runtime.base import KernelProcess, Launch
+from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
+from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
 from lame_engine import SECONDS, Asked, LameEngine
 
 IMAGE = "registry.example/large:1"

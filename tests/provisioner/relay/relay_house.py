@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from aliquot.gpu_hook.paths import RuntimeDir
-from aliquot.provisioner.relay import client
-from aliquot.provisioner.relay.clearing import remove_folder
-from aliquot.provisioner.relay.client import KernelLaunch, LinkMessage, RelayLink, RelayRecord, RelayRequest
-from aliquot.provisioner.relay.process_facts import is_process
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.relay.client import control as client
+from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
+from jupyter_aliquot.provisioner.relay.client.control import (KernelLaunch, LinkMessage, RelayLink, RelayRecord, RelayRequest,)
+from jupyter_aliquot.provisioner.relay.wire.proc import is_process
 from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.session import Session
 

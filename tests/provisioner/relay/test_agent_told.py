@@ -7,8 +7,8 @@ import os
 import signal
 from typing import Any
 
-from aliquot.gpu_hook.client import AgentClient
-from aliquot.provisioner.relay.client import read_relay_record, spawn
+from jupyter_aliquot.gpu_hook.client.client import AgentClient
+from jupyter_aliquot.provisioner.relay.client.control import read_relay_record, spawn
 from relay_house import Gateway, House, ipykernel, until
 from scripted_agent import Agent
 

@@ -8,7 +8,7 @@ import os
 import signal
 from typing import Any
 
-from aliquot.provisioner.relay import client
+from jupyter_aliquot.provisioner.relay.client import control as client
 from relay_house import Gateway, House, a_client, ipykernel, parent, soon, until
 
 

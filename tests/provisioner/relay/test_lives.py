@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from aliquot.provisioner.errors import RelayRefusedError, RelayUnavailableError
-from aliquot.provisioner.relay import client
-from aliquot.provisioner.relay.process_facts import is_process, start_time_ticks
+from jupyter_aliquot.provisioner.errors import RelayRefusedError, RelayUnavailableError
+from jupyter_aliquot.provisioner.relay.client import control as client
+from jupyter_aliquot.provisioner.relay.wire.proc import is_process, start_time_ticks
 from relay_house import Gateway, House, a_client, ipykernel, kill_and_wait, lives, until
 
 
@@ -296,7 +296,7 @@ def test_starters_at_the_same_time_start_one_host(a_house: House) -> None:
         assert sum(started) == 1
 
     asyncio.run(scene())
-    command = [sys.executable, "-m", "aliquot.provisioner.relay", "--runtime-dir", str(a_house.runtime.path)]
+    command = [sys.executable, "-m", "jupyter_aliquot.provisioner.relay", "--runtime-dir", str(a_house.runtime.path)]
     second = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert second.returncode == 1
     assert f"a relay host runs on {a_house.runtime.path} already (pid {a_house.host_pid})" in second.stderr

@@ -8,8 +8,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from aliquot.provisioner.relay import client
-from aliquot.provisioner.relay.process_facts import is_process
+from jupyter_aliquot.provisioner.relay.client import control as client
+from jupyter_aliquot.provisioner.relay.wire.proc import is_process
 from relay_house import Gateway, House, Stranger, ipykernel, kill_and_wait, until
 
 PORTS = range(1, 6)

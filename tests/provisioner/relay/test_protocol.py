@@ -6,17 +6,7 @@ import json
 import struct
 
 import pytest
-from aliquot.provisioner.relay.protocol import (
-    LONGEST_GREETING,
-    LONGEST_HEADER,
-    LONGEST_RECORD,
-    MAGIC,
-    ProtocolError,
-    Record,
-    RecordReader,
-    encode,
-    encode_whole,
-)
+from jupyter_aliquot.provisioner.relay.wire.protocol import (LONGEST_GREETING, LONGEST_HEADER, LONGEST_RECORD, MAGIC, ProtocolError, Record, RecordReader, encode, encode_whole,)
 from hypothesis import given, strategies as st
 
 texts = st.text(max_size=20)

@@ -8,10 +8,10 @@ import shutil
 import signal
 
 import pytest
-from aliquot.provisioner.relay import client
-from aliquot.provisioner.relay.left_kernels import kernels_of
-from aliquot.provisioner.relay.process_facts import is_process
-from aliquot.provisioner.relay.records import keep_links
+from jupyter_aliquot.provisioner.relay.client import control as client
+from jupyter_aliquot.provisioner.relay.host.left_kernels import kernels_of
+from jupyter_aliquot.provisioner.relay.wire.proc import is_process
+from jupyter_aliquot.provisioner.relay.wire.files import keep_links
 from relay_house import Gateway, House, a_client, ipykernel, kill_and_wait, lives, until
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from aliquot.provisioner.relay import spill_room
-from aliquot.provisioner.relay.spill import Spill
-from aliquot.provisioner.relay.spill_room import RoomBounds, SpillFullError, SpillRoom, choose_spill_dir, sweep
+from jupyter_aliquot.provisioner.relay.store import spill_room
+from jupyter_aliquot.provisioner.relay.store.segments import Spill
+from jupyter_aliquot.provisioner.relay.store.spill_room import (RoomBounds, SpillFullError, SpillRoom, choose_spill_dir, sweep,)
 from relay_house import kill_and_wait
 
 KB = 1000
@@ -113,8 +113,8 @@ def test_what_a_killed_relay_left_is_counted_no_more_and_removed(tmp_path: Path)
 def test_a_full_disk_keeps_a_tenth_free_for_others(tmp_path: Path) -> None:
     script = "mount -t tmpfs -o size=2m none {top} && exec {python} -c '{code}'"
     code = (
-        "from aliquot.provisioner.relay.spill import Spill; "
-        "from aliquot.provisioner.relay.spill_room import RoomBounds, SpillRoom; import os; from pathlib import Path; "
+        "from jupyter_aliquot.provisioner.relay.store.segments import Spill; "
+        "from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom; import os; from pathlib import Path; "
         'top = Path("{top}"); spill = Spill(SpillRoom(top, "u", "k", RoomBounds(0))); spill.write([bytes(1 << 20)])\n'
         "try: spill.write([bytes(1 << 20)])\n"
         "except OSError as error: found = os.statvfs(top); print(error.why, found.f_bavail >= found.f_blocks // 10 - 4)"

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.provisioner.relay import client, kernel_side
-from aliquot.provisioner.relay.client import KernelLaunch, RelayRecord
+from jupyter_aliquot.provisioner.relay.client import control as client
+from jupyter_aliquot.provisioner.relay.agent import ipykernel_trim as kernel_side
+from jupyter_aliquot.provisioner.relay.client.control import KernelLaunch, RelayRecord
 from relay_house import SECONDS, Gateway, House, a_client, ipykernel, parent, until
 from scripted_agent import Agent
 

@@ -10,8 +10,8 @@ import signal
 from typing import Any
 
 import zmq
-from aliquot.provisioner.relay import client
-from aliquot.provisioner.relay.again import MARK
+from jupyter_aliquot.provisioner.relay.client import control as client
+from jupyter_aliquot.provisioner.relay.wire.resend import MARK
 from relay_house import Gateway, House, a_client, ipykernel, parent, soon, until, until_true
 from started import stopped
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aliquot.provisioner.relay import unread
-from aliquot.provisioner.relay.messages import Request
-from aliquot.provisioner.relay.unread import CHANNELS, Unread
+from jupyter_aliquot.provisioner.relay.server import backlog as unread
+from jupyter_aliquot.provisioner.relay.wire.messages import Request
+from jupyter_aliquot.provisioner.relay.server.backlog import CHANNELS, Unread
 
 MOST = 4 << 20
 LARGE = [b"x" * (3 << 20)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aliquot.provisioner.relay.activity import RunningCell
-from aliquot.provisioner.relay.waiting import WaitingNotices
+from jupyter_aliquot.provisioner.relay.server.activity_tracker import RunningCell
+from jupyter_aliquot.provisioner.relay.agent.wait_notices import WaitingNotices
 
 
 def cell(name: str = "cell", began: float = 0.0) -> RunningCell:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from aliquot.gpu_hook.agent.processes import start_time_ticks
-from aliquot.gpu_hook.agent.softgpu_state import remove as remove_state
-from aliquot.gpu_hook.client import AgentClientError, query
-from aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
+from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
+from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 
 MIB = 1 << 20
 DEADLINE_SECONDS = 90.0
@@ -46,7 +46,7 @@ class AgentNode:
         self._closers: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "4GiB"]
+        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "4GiB"]
         command += ["--runtime-dir", str(self.folder), "--log-file", str(self.folder / "agent.log"), *self._options]
         self._agent = subprocess.Popen(command)
         until(self._answers)

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 import websocket
-from aliquot.gpu_hook.client import AgentUnreachable, query
-from aliquot.gpu_hook.paths import RuntimeDir
-from aliquot.provisioner.relay.process_facts import is_process
-from aliquot.provisioner.relay.records import RelayRecord, read_relay_records
+from jupyter_aliquot.gpu_hook.client.client import AgentUnreachable, query
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.relay.wire.proc import is_process
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, read_relay_records
 from ports import free_port
 
 TOKEN = "survival-test-token"
@@ -210,7 +210,7 @@ class Node:
     # ---- the agent
 
     def start_agent(self, memory: str = "4GiB", *options: str) -> None:
-        command = [sys.executable, "-m", "aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", memory]
+        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", memory]
         command += options
         with (self.folder / "agent.log").open("a") as log:
             self._agent = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
@@ -240,7 +240,7 @@ class Node:
 
     def serve(self, *options: str, port: int = 0, name: str = "test", program: str = "") -> Gateway:
         """A gateway. ``program``: Python that starts it in its own way, in the place of `aliquot serve`."""
-        start = ["-c", program] if program else ["-m", "aliquot.gateway.app", "serve"]
+        start = ["-c", program] if program else ["-m", "jupyter_aliquot.gateway.cli.app", "serve"]
         port = port or free_port()
         command = [sys.executable, *start, f"--port={port}", "--ServerApp.port_retries=0", "--ip=127.0.0.1"]
         command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={self.root}", "--allow-root"]

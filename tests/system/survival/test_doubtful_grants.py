@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from aliquot.gpu_hook.client import query
-from aliquot.provisioner.relay.process_facts import start_time_ticks
+from jupyter_aliquot.gpu_hook.client.client import query
+from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
 
 
 def report(gateway: Any, kernel_id: str) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def test_a_kernel_whose_gpu_went_to_a_third_party_is_said_to_be_doubtful_until_i
         assert "asked 0.5 of gpu0" in report(after, kernel_id)["reason"]
         assert a_node.held() == {"third": 75}
         shown = subprocess.run(
-            [sys.executable, "-m", "aliquot.gateway.app", "status"],
+            [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "status"],
             env=a_node.environment,
             capture_output=True,
             text=True,

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from aliquot.gpu_hook.client import query
+from jupyter_aliquot.gpu_hook.client.client import query
 
 
 def resize(gateway: Any, kernel_id: str, gpus: float) -> Any:

@@ -13,7 +13,7 @@ import pytest
 # Plain Jupyter programs, with Aliquot enabled by its installation alone.
 # `python -m jupyter_server`, and of JupyterLab, without the grammar that is half of their start.
 JUPYTER = """
-import runpy, sys, aliquot.gateway.commands.late_grammar
+import runpy, sys, jupyter_aliquot.gateway.serverapp.lazy_rfc3987
 sys.argv[1:1] = ["--no-browser"]
 runpy.run_module("{module}", run_name="__main__", alter_sys=True)
 """

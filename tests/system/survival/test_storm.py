@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.client import query
+from jupyter_aliquot.gpu_hook.client.client import query
 from storm_cells import Blow, Browser, Prober, count
 
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.client import query
+from jupyter_aliquot.gpu_hook.client.client import query
 
 COUNT = """
 import time

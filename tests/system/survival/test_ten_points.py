@@ -13,7 +13,7 @@ import pytest
 # `aliquot serve`, whose process kills itself when it is about to do a named thing for the nth time.
 PROGRAM = """
 import os, signal, sys
-from aliquot.gateway.commands.server import GatewayServerApp
+from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
 from {module} import {owner} as owner
 
 real, calls = owner.{method}, []
@@ -45,8 +45,8 @@ class Point:
         return PROGRAM.format(**vars(self))
 
 
-KERNEL, RECORDS = "aliquot.gateway.managed_kernel", "aliquot.gateway.kernel_records"
-PROVISIONER = "aliquot.provisioner.provisioner"
+KERNEL, RECORDS = "jupyter_aliquot.gateway.kernels.kernel", "jupyter_aliquot.gateway.state.records"
+PROVISIONER = "jupyter_aliquot.provisioner.provisioner"
 STARTS = {
     "granted, not launched": Point(KERNEL, "ManagedKernel", "_async_pre_start_kernel"),
     "relay started, kernel not spawned": Point(PROVISIONER, "AliquotProvisioner", "launch_kernel"),

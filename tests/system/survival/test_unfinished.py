@@ -14,8 +14,8 @@ ALICE, ADA = "a-token-of-alice", "a-token-of-ada"
 # `aliquot serve`, which kills itself when a plain kernel runs whose start was to replace another.
 DYING = """
 import os, signal, sys
-from aliquot.gateway.commands.server import GatewayServerApp
-from aliquot.gateway.kernel_manager import AliquotKernelManager
+from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
+from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 
 {method}
 GatewayServerApp.launch_instance(argv=sys.argv[1:])
@@ -29,7 +29,7 @@ AliquotKernelManager.replace_now = dying
 """
 # Once its session has the new kernel.
 AFTER_THE_SESSION = """
-from aliquot.gateway.sessions import OwnedSessionManager
+from jupyter_aliquot.gateway.kernels.sessions import OwnedSessionManager
 real = OwnedSessionManager.update_session
 async def dying(self, session_id, **kwargs):
     await real(self, session_id, **kwargs)
@@ -39,8 +39,8 @@ OwnedSessionManager.update_session = dying
 """
 FAILING = """
 import sys
-from aliquot.gateway.commands.server import GatewayServerApp
-from aliquot.gateway.managed_kernel import ManagedKernel
+from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
+from jupyter_aliquot.gateway.kernels.kernel import ManagedKernel
 
 async def adopt(self, *_):
     raise OSError("no room for its files")

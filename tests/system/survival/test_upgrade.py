@@ -11,10 +11,10 @@ from typing import Any
 PROGRAM = """
 import sys
 from aliquot import gateway
-from aliquot.provisioner.relay import client, link
+from jupyter_aliquot.provisioner.relay import client, link
 gateway.__version__ = "99.0"
 client.VERSIONS = link.VERSIONS = {versions}
-from aliquot.gateway.commands.server import GatewayServerApp
+from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
 GatewayServerApp.launch_instance(argv=sys.argv[1:])
 """
 

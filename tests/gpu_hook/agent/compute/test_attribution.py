@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from aliquot.gpu_hook.agent.compute.attribution import MEMORY, Attribution, merged, sweep, sweep_turns
-from aliquot.gpu_hook.agent.compute.slices import SLICE
-from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND, DeviceLook, Interval, ProcessLook
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.attribution import (MEMORY, Attribution, merged, sweep, sweep_turns,)
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.slices import SLICE
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (MILLISECOND, SECOND, DeviceLook, Interval, ProcessLook,)
 from hypothesis import given, strategies as st
 
 START = 1000 * SECOND

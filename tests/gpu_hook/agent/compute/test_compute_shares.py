@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from aliquot.gpu_hook.agent.compute.shares import MOST_CREDIT, FairQueue, Member, split
-from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND, Interval
+from jupyter_aliquot.gpu_hook.agent.compute.policy.shares import MOST_CREDIT, FairQueue, Member, split
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval
 from hypothesis import given, strategies as st
 
 STEP, HORIZON = 20 * MILLISECOND, 30 * MILLISECOND

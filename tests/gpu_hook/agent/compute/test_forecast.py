@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from aliquot.gpu_hook.agent.compute.forecast import FEW, Gaps, PauseHistory, Risk
-from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND, Interval
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.forecast import FEW, Gaps, PauseHistory, Risk
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND, Interval
 from hypothesis import given, strategies as st
 
 AGAIN = 40 * MILLISECOND

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from aliquot.gpu_hook.agent.compute.measured import MeasuredController
-from aliquot.gpu_hook.agent.compute.policy import Policy
-from aliquot.gpu_hook.agent.compute.views import MILLISECOND, NO_LIMIT, OPEN, SECOND, DeviceLook, Interval, ProcessLook
-from aliquot.gpu_hook.protocol import Gate, Pace
+from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
+from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import Policy
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (MILLISECOND, NO_LIMIT, OPEN, SECOND, DeviceLook, Interval, ProcessLook,)
+from jupyter_aliquot.gpu_hook.protocol.codec import Gate, Pace
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "benchmarks"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from aliquot.gpu_hook.agent.compute.forecast import PauseHistory
-from aliquot.gpu_hook.agent.compute.measured import MeasuredController
-from aliquot.gpu_hook.agent.compute.policy import NEVER, Policy
-from aliquot.gpu_hook.agent.compute.protection import Protection, Seen, beside_interval, room
-from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND, DeviceLook, Interval, ProcessLook
-from aliquot.gpu_hook.protocol import Gate
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.forecast import PauseHistory
+from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
+from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import NEVER, Policy
+from jupyter_aliquot.gpu_hook.agent.compute.policy.protection import Protection, Seen, beside_interval, room
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (MILLISECOND, SECOND, DeviceLook, Interval, ProcessLook,)
+from jupyter_aliquot.gpu_hook.protocol.codec import Gate
 
 POLICY = Policy()
 STEP = 20 * MILLISECOND

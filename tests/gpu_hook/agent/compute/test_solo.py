@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aliquot.gpu_hook.agent.compute.policy import Policy
-from aliquot.gpu_hook.agent.compute.solo import SoloNeed, SoloWindows, Stage
-from aliquot.gpu_hook.agent.compute.views import MILLISECOND, SECOND
+from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import Policy
+from jupyter_aliquot.gpu_hook.agent.compute.policy.solo import SoloNeed, SoloWindows, Stage
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND, SECOND
 
 POLICY = Policy()
 STEP = 20 * MILLISECOND

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import HookPage
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 
 PROGRAMS = Path(__file__).parent / "programs"
 CLIENTS = Path(__file__).parents[4] / "build" / "clients"

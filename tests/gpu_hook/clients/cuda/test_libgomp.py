@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aliquot.gpu_hook.protocol import HookPage
+from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 
 MIB = 1 << 20
 PROGRAM = Path(__file__).parent / "programs" / "offload.c"

@@ -1,0 +1,160 @@
+"""REST of /aliquot/api/outlook: reads what is asked, and answers what would happen. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.auth.identity import access_of
+from jupyter_aliquot.gateway.kernels.operations import Wish, read_wish
+from .kernels import OneKernelHandler, told_as_http
+from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, Outlook
+from jupyter_aliquot.gateway.scheduling.dry_run_service import Outlooks
+from jupyter_aliquot.gateway.sizes.grammar import parse_size, size_suffix
+from jupyter_aliquot.provisioner.errors import RequestError, SizeNameError
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
+from jupyter_server.auth.decorator import authorized
+from tornado.web import HTTPError, authenticated
+
+_NAMES = ("gpus", "memory", "class", "kernel", "replaces")
+# Of sizes in one question: each costs a plan of the whole queue.
+_MOST_SIZES = 64
+_SIZE_MARK = "gpu-"
+_GIB = 1 << 30
+_MOST_GIB = 99_999  # what size_names.PATTERN reads
+
+
+class _OutlookHandlerBase(OneKernelHandler):
+    """The part of a question that one size and several sizes have in common."""
+
+    async def outlooks_of(self, wishes: Sequence[Wish], kernel_id: str | None, replaces: str | None) -> list[Outlook]:
+        """Return one outlook for each wish. Raises HTTPError."""
+        if kernel_id is not None and replaces is not None:
+            raise HTTPError(400, "asked kernel and replaces; ask one of them: a change of it, or what takes its place")
+        with told_as_http():
+            if kernel_id is not None:
+                self.changes_of(kernel_id)
+                return await self._outlooks().of_kernel(self.asker, kernel_id, wishes)
+            if replaces is not None:
+                self.state(replaces)
+                if access_of(self.asker, self.kernel_manager, replaces) < Access.OWN:
+                    # A guest's notebook leaves it as it is, and its room with it.
+                    replaces = None
+            return await self._outlooks().of_new(self.asker, [_new_request(wish) for wish in wishes], replaces)
+
+    def asked(self) -> dict[str, str]:
+        """The query. Raises HTTPError 400."""
+        return self.asked_once(_NAMES)
+
+    def asked_once(self, names: Sequence[str]) -> dict[str, str]:
+        """Return these arguments of the query, as far as it has them. Raises HTTPError 400 for one that it repeats."""
+        found = {name: self.get_query_arguments(name) for name in names}
+        for name, values in found.items():
+            if len(values) > 1:
+                raise HTTPError(400, f"asked {name} {len(values)} times; ask it once")
+        return {name: values[0] for name, values in found.items() if values}
+
+    def _outlooks(self) -> Outlooks:
+        if self.sources.outlooks is None:
+            raise HTTPError(503, "This server grants nothing itself, for its kernels are a gateway's: ask that one")
+        return self.sources.outlooks
+
+
+class OutlookHandler(_OutlookHandlerBase):
+    """A dry run of a request for this size now; with `kernel`, of a resize of that kernel.
+
+    `replaces`: a kernel that ends when this one is asked for, as the one of a notebook that gets another.
+    """
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        asked = wanted(self.asked())
+        kernel_id, replaces = asked.pop("kernel", None), asked.pop("replaces", None)
+        with told_as_http():
+            wish = read_wish(asked, LARGEST, "the query")
+        (found,) = await self.outlooks_of([wish], kernel_id, replaces)
+        self.answer(outlook_report(found))
+
+
+class OutlooksHandler(_OutlookHandlerBase):
+    """Dry runs of requests for several sizes, each by itself: one answer for a picker."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        asked, sizes = self.asked_of_sizes()
+        with told_as_http():
+            wishes = [_wish_of(size) for size in sizes]
+        found = await self.outlooks_of(wishes, asked.get("kernel"), asked.get("replaces"))
+        self.answer({"outlooks": [outlook_report(one) for one in found]})
+
+    def asked_of_sizes(self) -> tuple[dict[str, str], list[str]]:
+        """Return the query: the kernel, if it names one, and the sizes. Raises HTTPError 400."""
+        sizes = self.get_query_arguments("size")
+        if not 1 <= len(sizes) <= _MOST_SIZES:
+            raise HTTPError(400, f"Requested {len(sizes)} sizes. Request 1 to {_MOST_SIZES}, such as size=gpu-0.25")
+        return self.asked_once(("kernel", "replaces")), sizes
+
+
+def wanted(query: Mapping[str, str]) -> dict[str, Any]:
+    """The query, as the body of a change would say it. Raises HTTPError 400."""
+    found: dict[str, Any] = dict(query)
+    try:
+        if "gpus" in found:
+            found["gpus"] = float(found["gpus"])
+    except ValueError:
+        asked = found["gpus"][:20]
+        raise HTTPError(400, f"asked gpus {asked!r}; found no number; write one such as 0.25") from None
+    if found.get("memory") in ("", "null"):
+        found["memory"] = None
+    return found
+
+
+def _wish_of(size: str) -> Wish:
+    """Read ``gpu-0.25-4g-low`` as all that a kernel is to have. Raises RequestError."""
+    text = size.lower()
+    if not text.startswith(_SIZE_MARK):
+        raise RequestError(
+            f"Requested the size {size[:40]!r}. Write a size as a kernelspec's name ends, such as gpu-0.25"
+        )
+    try:
+        request = parse_size(text.removeprefix(_SIZE_MARK), LARGEST)
+    except SizeNameError as error:
+        raise RequestError(str(error)) from None
+    return Wish(request.gpus, request.memory_limit or Bytes(0), request.workload_class)
+
+
+def outlook_report(outlook: Outlook) -> dict[str, Any]:
+    """As api.yaml has it."""
+    request = outlook.request
+    return {
+        "suffix": size_suffix(_named(request)),
+        "gpus": float(request.gpus),
+        "memory_limit_bytes": None if request.memory_limit is None else int(request.memory_limit),
+        "quota_bytes": outlook.quota_bytes,
+        "workload_class": request.workload_class.value,
+        "outcome": outlook.outcome.value,
+        "position": outlook.position,
+        "message": outlook.message,
+    }
+
+
+def _new_request(wish: Wish) -> Request:
+    """A size that a kernelspec's name can carry. Raises RequestError."""
+    if wish.gpus is None:
+        raise RequestError("asked no share; write one such as gpus=0.25, or kernel= for a kernel that runs")
+    request = wish.applied_to(Request(GpuShare(0), None, WorkloadClass.PRODUCTION))
+    asked = request.memory_limit
+    if request != _named(request) or (asked is not None and asked > _MOST_GIB * _GIB):
+        raise RequestError(f"asked memory of {asked}; a kernelspec's name carries whole GiB, up to {_MOST_GIB}")
+    return request
+
+
+def _named(request: Request) -> Request:
+    """The nearest size that has a name and holds this one; only of a running kernel may it be another."""
+    if request.memory_limit is None:
+        return request
+    whole = -(-int(request.memory_limit) // _GIB) * _GIB
+    return Request(request.gpus, Bytes(whole), request.workload_class)

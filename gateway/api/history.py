@@ -1,0 +1,65 @@
+"""REST of the history: one's own kernels, administrators all, devices everybody. Parses, asks, answers."""
+
+from __future__ import annotations
+
+from .base import AliquotHandler
+from jupyter_aliquot.gateway.history.query import Question
+from jupyter_aliquot.gateway.history.export import csv_report, json_report
+from jupyter_aliquot.gateway.history.buckets import RANGES
+from jupyter_aliquot.provisioner.errors import StateError
+from jupyter_server.auth.decorator import authorized
+from tornado.web import HTTPError, authenticated
+
+_FORMATS = ("json", "csv")
+_MOST_IDS = 100
+
+
+class HistoryHandler(AliquotHandler):
+    """How much of devices was used, and by which kernels, over the last hour, day or week."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        question, is_csv = self.question(), self.wants_csv()
+        history = self.sources.history
+        if history is None:
+            raise HTTPError(503, "This server keeps no history, for its kernels are a gateway's: ask that one")
+        asker = self.asker
+        labels = {
+            (kernel.id, kernel.owner): kernel.label for kernel in self.sources.scene(asker).kernels if kernel.label
+        }
+        report = csv_report if is_csv else json_report
+        try:
+            text = await history.ask(question, lambda answer: report(answer, labels))
+        except StateError as error:
+            raise HTTPError(503, str(error)) from error
+        self.send(text, is_csv, question.range.name)
+
+    def question(self) -> Question:
+        """What the request asks for. Raises HTTPError, 400."""
+        name = self.get_query_argument("range", "hour")
+        if name not in RANGES:
+            raise HTTPError(400, _refusal("range", name, tuple(RANGES)))
+        kernels, devices = self.get_query_arguments("kernel"), self.get_query_arguments("device")
+        if (named := len(kernels) + len(devices)) > _MOST_IDS:
+            raise HTTPError(400, f"asked {named} kernels and devices; ask for {_MOST_IDS} or fewer")
+        asker = self.asker
+        return Question(RANGES[name], asker.name, asker.is_admin, tuple(kernels), tuple(devices))
+
+    def wants_csv(self) -> bool:
+        """By `format`, else by the header Accept. Raises HTTPError, 400."""
+        name = self.get_query_argument("format", "")
+        if name and name not in _FORMATS:
+            raise HTTPError(400, _refusal("format", name, _FORMATS))
+        accepted = self.request.headers.get("Accept", "").partition(",")[0].partition(";")[0].strip()
+        return name == "csv" or (not name and accepted == "text/csv")
+
+    def send(self, text: str, is_csv: bool, name: str) -> None:
+        self.set_header("Cache-Control", "no-store")
+        if is_csv:
+            self.set_header("Content-Disposition", f'attachment; filename="aliquot-history-{name}.csv"')
+        self.finish(text, set_content_type="text/csv; charset=utf-8" if is_csv else "application/json")
+
+
+def _refusal(what: str, asked: str, wanted: tuple[str, ...]) -> str:
+    return f"asked {what} {asked[:40]!r}; wanted one of {', '.join(wanted)}"

@@ -1,0 +1,324 @@
+"""Jupyter's own handlers where they would hide our errors: they turn every failure of a start into a bare 500.
+
+Each does exactly what its parent does, and then lets the cause speak. They take the place of their parents' routes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+from urllib.parse import quote
+
+from jupyter_aliquot.gateway.auth.identity import user_of
+from jupyter_aliquot.gateway.channels.frame_check import why_unreadable
+from jupyter_aliquot.gateway.remote.client import gateway_words
+from .base import ErrorsAsWritten
+from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.limits.websocket import MessagePace, SocketEnding, explain_large_messages, message_pace
+from jupyter_aliquot.gateway.remote.kernels import OWN_KERNELS, OWNER_HEADER, AliquotRemoteKernelManager
+from jupyter_aliquot.gateway.remote.channels import SETTING as REFUSED_SOCKETS, RemoteWebsocketConnection
+from jupyter_aliquot.gateway.kernels.replaced_kernel import replace
+from jupyter_aliquot.gateway.channels.keepalive import begin_pings, end_pings, only_jupyters
+from jupyter_aliquot.gateway.channels.zmq_connection import StockWebsocketConnection
+from jupyter_aliquot.provisioner.errors import AliquotError
+from jupyter_client.jsonutil import json_default
+from jupyter_client.kernelspec import NoSuchKernel
+from jupyter_server import CallContext
+from jupyter_server.auth.decorator import authorized, ws_authenticated
+from jupyter_server.services.kernels import handlers as kernels, websocket
+from jupyter_server.services.kernelspecs import handlers as kernelspecs
+from jupyter_server.services.sessions import handlers as sessions
+from tornado.web import Finish, HTTPError, RequestHandler, authenticated
+
+# What these handlers read of a body: strings, in the body itself and in these parts of it.
+_STRINGS = ("name", "kernel_id", "id", "path", "type")
+_PARTS = ("kernel", "notebook")
+_SESSION_PARTS = ("path", "name", "type")
+# Connections whose disconnect bears that they were never open; Jupyter's own takes each for one that it counted.
+_OURS = (StockWebsocketConnection, RemoteWebsocketConnection)
+
+
+async def with_cause(serve: Callable[..., Awaitable[None] | None], *args: Any) -> None:
+    """Serve the request; an error of ours, or one that was wrapped as a defect, is answered as what it is."""
+    try:
+        if (answer := serve(*args)) is not None:
+            await answer
+    except (AliquotError, NoSuchKernel) as error:
+        raise told(error) from error
+    except HTTPError as error:
+        cause = error.__cause__
+        if isinstance(cause, (AliquotError, NoSuchKernel)):
+            raise told(cause) from error
+        found = cause if error.status_code == 500 and isinstance(cause, HTTPError) else error
+        try:
+            if said := gateway_words(found.__cause__):
+                raise HTTPError(found.status_code, said) from error
+            if found.log_message and found.args:
+                # Filled in here: Jupyter would answer with the template, and so hide what was said.
+                raise HTTPError(found.status_code, found.log_message % found.args) from error
+            raise found from None
+        finally:
+            del cause, found  # its frames would know the error, and the error its frames: all of the request
+
+
+def told(error: BaseException) -> HTTPError:
+    """The HTTPError whose message is this error's own."""
+    if isinstance(error, AliquotError):
+        return http_error(error)
+    return HTTPError(404, str(error))
+
+
+def read_body(read: Callable[[], Any]) -> dict[str, Any] | None:
+    """What Jupyter's handlers and our authorizer take for granted of a body. Raises HTTPError 400 for another one."""
+    try:
+        body = read()
+    except UnicodeDecodeError as error:
+        raise HTTPError(400, f"asked with a body that is not UTF-8: {error.reason}") from error
+    if body is None:
+        return None
+    if not isinstance(body, dict):
+        raise HTTPError(400, "asked with a body that is no JSON object")
+    parts = {part: body[part] for part in _PARTS if body.get(part) is not None}
+    for name, part in {"body": body, **parts}.items():
+        if not isinstance(part, dict):
+            raise HTTPError(400, f"asked with {name} = {part!r}; it has to be a JSON object")
+        for field in _STRINGS:
+            if not isinstance(part.get(field), (str, type(None))):
+                raise HTTPError(400, f"asked with {field} = {part[field]!r}; it has to be a string")
+    env = body.get("env")
+    if env is not None and not (isinstance(env, dict) and all(isinstance(value, str) for value in env.values())):
+        raise HTTPError(400, "asked with an env that is no JSON object of strings")
+    return {name: value for name, value in body.items() if name in parts or name not in _PARTS}
+
+
+def requested_env() -> dict[str, str]:
+    """The variables in the body of the request for a kernel that is being served: this request's, and nobody else's."""
+    handler = CallContext.get(CallContext.JUPYTER_HANDLER)
+    body = handler.get_json_body() if isinstance(handler, KernelsHandler) else None
+    return dict((body or {}).get("env") or {})
+
+
+class KernelsHandler(ErrorsAsWritten, kernels.MainKernelHandler):
+    """GET and POST /api/kernels."""
+
+    def get_json_body(self) -> dict[str, Any] | None:
+        """Called by Jupyter's handler, and by the authorizer before it."""
+        return read_body(super().get_json_body)
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        """With `?owner=me` those of the asker and shared with him: what the servers in gateway mode of a user ask."""
+        manager: Any = self.kernel_manager
+        if not hasattr(manager, "concerns") or self.get_query_argument("owner", "") != OWN_KERNELS["owner"]:
+            await with_cause(super().get)
+            return
+        user, owner = user_of(self), user_of(self).name
+        listed = [model for model in manager.list_kernels() if manager.concerns(user, model["id"])]
+        self.set_header(OWNER_HEADER, quote(owner))
+        self.finish(json.dumps(listed, default=json_default))
+
+    @authenticated
+    async def post(self) -> None:
+        await with_cause(super().post)
+
+
+class KernelHandler(ErrorsAsWritten, kernels.KernelHandler):
+    """GET and DELETE /api/kernels/{id}."""
+
+    @authenticated
+    @authorized
+    async def get(self, kernel_id: str) -> None:
+        """A page whose socket was refused decides by it whether it comes again: the gateway itself is asked."""
+        manager: Any = self.kernel_manager
+        if isinstance(manager, AliquotRemoteKernelManager) and manager.is_remote(kernel_id):
+            await manager.ask_for_kernel(kernel_id)
+        await with_cause(super().get, kernel_id)
+
+    @authenticated
+    async def delete(self, kernel_id: str) -> None:
+        await with_cause(super().delete, kernel_id)
+
+
+class KernelActionHandler(ErrorsAsWritten, kernels.KernelActionHandler):
+    """POST /api/kernels/{id}/restart and /interrupt."""
+
+    @authenticated
+    async def post(self, kernel_id: str, action: str) -> None:
+        await with_cause(super().post, kernel_id, action)
+
+
+class KernelSpecHandler(ErrorsAsWritten, kernelspecs.KernelSpecHandler):
+    """GET /api/kernelspecs/{name}."""
+
+    @authenticated
+    async def get(self, kernel_name: str) -> None:
+        await with_cause(super().get, kernel_name)
+
+
+class SessionsHandler(ErrorsAsWritten, sessions.SessionRootHandler):
+    """GET and POST /api/sessions."""
+
+    def get_json_body(self) -> dict[str, Any] | None:
+        """Called by Jupyter's handler."""
+        return read_body(super().get_json_body)
+
+    @authenticated
+    async def post(self) -> None:
+        await with_cause(super().post)
+
+
+class SessionHandler(ErrorsAsWritten, sessions.SessionHandler):
+    """GET, PATCH and DELETE /api/sessions/{id}."""
+
+    _started: str | None = None
+
+    def get_json_body(self) -> dict[str, Any] | None:
+        """Called by Jupyter's handler. A kernel that was asked for by its name is there already, under its id."""
+        body = read_body(super().get_json_body)
+        return body if body is None or self._started is None else {**body, "kernel": {"id": self._started}}
+
+    @authenticated
+    @authorized
+    async def patch(self, session_id: str) -> None:
+        """With the name of a kernelspec it starts a kernel in the place of the session's: Jupyter's handler answers
+        every failure of that with a 501.
+        """
+        await with_cause(self._patch, session_id)
+
+    async def _patch(self, session_id: str) -> None:
+        body, table = self.get_json_body() or {}, cast(Any, self.session_manager)
+        kernel = body.get("kernel") or {}
+        if kernel.get("id") is None and kernel.get("name") is not None:
+            # What else it wants comes first: nothing is started, or ended, for a request that is refused.
+            await table.update_session(session_id, **{what: body[what] for what in _SESSION_PARTS if what in body})
+            before = await table.get_session(session_id=session_id)
+            replace(before["kernel"]["id"])
+            told = {what: before[what] for what in _SESSION_PARTS}
+            self._started = await table.start_kernel_for_session(session_id, kernel_name=kernel["name"], **told)
+        await cast(Any, super()).patch(session_id)
+
+
+class ChannelsHandler(websocket.KernelWebsocketHandler):
+    """The WebSocket /api/kernels/{id}/channels: one that waits with its kernel hears why the kernel never started."""
+
+    _pace: MessagePace | None = None
+    _ending: SocketEnding | None = None
+    # Whether its browser left, or has none to wait for; and whether it was opened, for then tornado tells its end.
+    is_gone = False
+    _has_opened = False
+    _left: Any = None
+
+    @ws_authenticated
+    async def get(self, kernel_id: str) -> None:
+        refusals = self.settings.get(REFUSED_SOCKETS)
+        if refusals is not None:
+            refusals.check(kernel_id)
+        try:
+            await with_cause(super().get, kernel_id)
+        finally:
+            begun = self._left or getattr(self, "connection", None)
+            if not self._has_opened and isinstance(begun, _OURS):
+                self.on_close()
+            self._left = None
+
+    async def pre_get(self) -> None:
+        """Called by get. Whoever left while the kernel was waited for has no socket to be opened."""
+        await super().pre_get()  # type: ignore[no-untyped-call]
+        if self.is_gone:
+            raise Finish
+
+    async def open(self, kernel_id: str) -> None:
+        """Called by tornado."""
+        self._pace = message_pace(self, user_of(self).name)
+        await super().open(kernel_id)  # type: ignore[no-untyped-call]
+        self._has_opened = True
+        begin_pings(self)
+
+    def on_close(self) -> None:
+        """Called by tornado, perhaps before there is a connection, and by get where it was never opened. Idempotent."""
+        self.is_gone = True
+        if (connection := getattr(self, "connection", None)) is not None:
+            self._left = None if self._has_opened else connection
+            super().on_close()  # type: ignore[no-untyped-call]
+        elif isinstance(self._left, _OURS):
+            self._left.disconnect()  # what was begun for it since
+        end_pings(self)
+        ending, self._ending = self._ending, None
+        if ending is not None:
+            ending.closed()
+
+    def revoke(self) -> None:
+        """Called by HubSockets before it closes this websocket: its token may open it no more."""
+        if isinstance(self.connection, StockWebsocketConnection):
+            self.connection.revoke()
+
+    def on_message(self, ws_message: str | bytes) -> Awaitable[None] | None:
+        """Called by tornado, which reads no more of the socket until what is returned is done."""
+        if self.ws_connection is None:
+            self._handle_late(self.connection, ws_message)
+            return None
+        seconds = 0.0 if self._pace is None else self._pace.delay()
+        waiting = self._until_room()  # for what others sent: sockets that wait, and such as closed since
+        if seconds or waiting is not None:
+            return self._handle_later(seconds, waiting, ws_message)
+        self._handle(ws_message)
+        return self._until_room()
+
+    async def _handle_later(self, seconds: float, waiting: Awaitable[None] | None, ws_message: str | bytes) -> None:
+        connection = self.connection
+        if self._pace is not None and seconds:
+            await self._pace.wait(seconds)
+        if waiting is not None:
+            await waiting
+        if self.connection is None or self.ws_connection is None:
+            self._handle_late(connection, ws_message)
+        else:
+            self._handle(ws_message)
+            if (more := self._until_room()) is not None:
+                await more
+
+    def _handle_late(self, connection: object, ws_message: str | bytes) -> None:
+        """It came when we had closed the socket, and the browser had not heard of it: its next one may have it sent."""
+        if isinstance(connection, RemoteWebsocketConnection) and isinstance(ws_message, str):
+            connection.keep(ws_message)
+
+    def _until_room(self) -> Awaitable[None] | None:
+        """What has to pass before more is read of this socket: a relay, or a gateway, may have much to take yet."""
+        connection = self.connection
+        return connection.until_room() if isinstance(connection, _OURS) else None
+
+    def _handle(self, ws_message: str | bytes) -> None:
+        """What the browser sent. What is no message ends its socket, and nothing else."""
+        why = why_unreadable(ws_message, self.selected_subprotocol)
+        if not why:
+            try:
+                super().on_message(ws_message)  # type: ignore[no-untyped-call]
+            except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+                why = f"it cannot be read: {type(error).__name__}"
+                self.log.debug("websocket=closing", exc_info=True)
+        if why:
+            self.log.warning("kernel=%s websocket=closed reason=no message of Jupyter's: %s", self.kernel_id, why)
+            self.close(1007, f"no Jupyter message: {why}"[:120])
+
+    def get_websocket_protocol(self) -> Any:
+        """Called by tornado: a message that is too large closes the socket, and the reason says what is."""
+        protocol = only_jupyters(super().get_websocket_protocol())
+        self._ending = explain_large_messages(protocol, self, user_of(self).name)
+        return protocol
+
+
+def replacements() -> list[tuple[str, type[RequestHandler]]]:
+    """Route and handler, the routes as Jupyter wrote them."""
+    ours = (
+        KernelsHandler,
+        KernelHandler,
+        KernelActionHandler,
+        ChannelsHandler,
+        KernelSpecHandler,
+        SessionsHandler,
+        SessionHandler,
+    )
+    routes = [*kernels.default_handlers, *kernelspecs.default_handlers, *sessions.default_handlers]
+    return [(route, handler) for route, stock in routes for handler in ours if stock in handler.__bases__]

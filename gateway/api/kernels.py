@@ -1,0 +1,223 @@
+"""REST for one kernel under /aliquot/api: what it has, and what may be asked of it while it runs, and by whom.
+
+What each of them needs is checked here: a kernel that the asker may not see answers as one that does not exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.auth.identity import require_access
+from .base import AliquotHandler
+from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.replay.cells import NOTHING
+from jupyter_aliquot.gateway.kernels.operations import KernelChanges, read_wish
+from jupyter_aliquot.gateway.channels.pending_kernels import PendingKernels
+from jupyter_aliquot.gateway.channels.pending_messages import reports
+from jupyter_aliquot.gateway.relays.pool import RelayLinks
+from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
+from jupyter_aliquot.gateway.status.report import OneKernel, Report, find_kernel, kernel_reports
+from .jupyter import read_body
+from jupyter_aliquot.provisioner.errors import AliquotError
+from jupyter_server.auth.decorator import authorized
+from tornado.web import HTTPError, RequestHandler, authenticated
+
+# For websockets that were opened just now.
+_ATTACH_SECONDS = 1.0
+_RUNNING = ("resident", "swapped", "waking", "checkpointed")
+
+
+class OneKernelHandler(AliquotHandler):
+    """What those share that are asked about one kernel."""
+
+    def report(self, kernel_id: str) -> Report:
+        """What is told of the kernel. Raises HTTPError 404 for one that the asker may not see."""
+        return self._find(kernel_id).report()
+
+    def state(self, kernel_id: str) -> str:
+        """The kernel's state alone, with no report made. Raises HTTPError 404 as report does."""
+        return self._find(kernel_id).state
+
+    def _find(self, kernel_id: str) -> OneKernel:
+        found = find_kernel(self.sources.scene(self.asker, kernel_id), self.asker, kernel_id)
+        if found is None:
+            raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+        return found
+
+    def changes_of(self, kernel_id: str, needed: Access = Access.OWN) -> KernelChanges:
+        """What changes this kernel. Raises HTTPError: 404 as report does, 403 for who may not, 409 where none runs."""
+        if kernel_id in self.kernel_manager:
+            require_access(self.asker, self.kernel_manager, kernel_id, needed)
+        try:
+            state = self.state(kernel_id)
+        except HTTPError:
+            # A plain kernel is not told of, and has an owner all the same: he hears that it has no GPU.
+            if kernel_id not in self.kernel_manager:
+                raise
+            state = "resident"
+        if state not in _RUNNING:
+            told = "end it, and start one of another size" if state == "pending" else "wait until it runs"
+            told = "start another one" if state == "ended" else told
+            raise HTTPError(409, f"asked a change of kernel {kernel_id}; it is {state}: {told}")
+        if self.sources.changes is None:
+            raise HTTPError(409, "asked a change of a kernel; this server's kernels are another gateway's: ask there")
+        return self.sources.changes
+
+    def need(self, kernel_id: str, access: Access) -> None:
+        """Of a kernel of this server. Raises HTTPError 404, or 403 for who may see it and no more."""
+        if kernel_id not in self.kernel_manager:
+            raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+        require_access(self.asker, self.kernel_manager, kernel_id, access)
+
+    def asking(self, kernel_id: str) -> AbstractContextManager[None]:
+        """Around what the asker wants of it: events say whose doing it is."""
+        events = self.sources.events
+        return contextlib.nullcontext() if events is None else events.asked(kernel_id, self.asker.name)
+
+
+@contextlib.contextmanager
+def told_as_http() -> Iterator[None]:
+    """Errors of ours, as those of HTTP."""
+    try:
+        yield
+    except AliquotError as error:
+        raise http_error(error) from error
+
+
+class KernelsHandler(AliquotHandler):
+    """The kernels that the asker may see."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        self.answer({"kernels": kernel_reports(self.sources.scene(self.asker), self.asker)})
+
+
+class KernelHandler(OneKernelHandler):
+    """One kernel, and another size or class for it."""
+
+    @authenticated
+    @authorized
+    async def get(self, kernel_id: str) -> None:
+        self.answer(self.report(kernel_id))
+
+    @authenticated
+    @authorized
+    async def patch(self, kernel_id: str) -> None:
+        changes = self.changes_of(kernel_id)
+        with told_as_http(), self.asking(kernel_id):
+            wish = read_wish(read_body(self.get_json_body), self.sources.largest, here=self.sources.largest_here())
+            outcome = await changes.resize(self.asker, kernel_id, wish)
+        self.set_status(202 if isinstance(outcome, QueueEntry) else 200)
+        self.answer(self.report(kernel_id))
+
+
+class ResizeHandler(OneKernelHandler):
+    """A change of size that waits for room."""
+
+    @authenticated
+    @authorized
+    async def delete(self, kernel_id: str) -> None:
+        with told_as_http():
+            withdrawn = await self.changes_of(kernel_id).withdraw_resize(kernel_id)
+        if not withdrawn:
+            raise HTTPError(404, f"asked to withdraw a change of kernel {kernel_id}'s size; none waits for room")
+        self.set_status(204)
+        self.finish()
+
+
+class SwapOutHandler(OneKernelHandler):
+    """Its memory is to leave its devices."""
+
+    @authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        with told_as_http(), self.asking(kernel_id):
+            await self.changes_of(kernel_id).swap_out(kernel_id)
+        self.set_status(202)
+        self.answer(self.report(kernel_id))
+
+
+class WakeHandler(OneKernelHandler):
+    """Its memory is to come back."""
+
+    @authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        with told_as_http():
+            await self.changes_of(kernel_id, Access.WRITE).wake(kernel_id)
+        self.set_status(202)
+        self.answer(self.report(kernel_id))
+
+
+class HintHandler(OneKernelHandler):
+    """It will be used soon."""
+
+    @authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        with told_as_http():
+            await self.changes_of(kernel_id, Access.WRITE).hint(kernel_id)
+        self.set_status(204)
+        self.finish()
+
+
+class KeepHandler(OneKernelHandler):
+    """A kernel that would be ended for want of use is to stay. Somebody else's is not there."""
+
+    @authenticated
+    @authorized
+    async def post(self, kernel_id: str) -> None:
+        self.need(kernel_id, Access.OWN)
+        refusal = None if self.sources.keep is None else self.sources.keep(kernel_id)
+        if refusal is not None:
+            raise HTTPError(409, refusal)
+        self.set_status(204)
+        self.finish()
+
+
+class CellsHandler(OneKernelHandler):
+    """What its cells showed that run, or ended a short while ago. Somebody else's kernel is not there."""
+
+    @authenticated
+    @authorized
+    async def get(self, kernel_id: str) -> None:
+        self.need(kernel_id, Access.READ)
+        links: RelayLinks | None = getattr(self.kernel_manager, "links", None)
+        pending: PendingKernels | None = getattr(self.kernel_manager, "pending", None)
+        waiting = [] if pending is None else pending.cells(kernel_id)
+        link = None if links is None else links.get(kernel_id)
+        report = NOTHING if link is None else await link.cells(_ATTACH_SECONDS)
+        owner_of = getattr(self.kernel_manager, "owner_of", None)
+        is_own = owner_of is None or owner_of(kernel_id) == self.asker.name
+        is_brief = self.is_brief()
+
+        def written() -> str:
+            return report.with_cells(reports(waiting)).text(is_brief=is_brief, is_own=is_own)
+
+        self.answer_text(await asyncio.to_thread(written))  # off the loop: it may be much
+
+    def is_brief(self) -> bool:
+        """Whether the messages are to be left out. Raises HTTPError."""
+        wish = self.get_query_argument("messages", "yes")
+        if wish not in ("yes", "no"):
+            raise HTTPError(400, f"asked messages={wish!r}: use yes or no")
+        return wish == "no"
+
+
+KERNEL = r"/aliquot/api/kernels/(?P<kernel_id>[A-Za-z0-9][A-Za-z0-9_.-]*)"
+
+KERNEL_HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
+    (r"/aliquot/api/kernels", KernelsHandler),
+    (KERNEL, KernelHandler),
+    (f"{KERNEL}/cells", CellsHandler),
+    (f"{KERNEL}/keep", KeepHandler),
+    (f"{KERNEL}/resize", ResizeHandler),
+    (f"{KERNEL}/swap-out", SwapOutHandler),
+    (f"{KERNEL}/wake", WakeHandler),
+    (f"{KERNEL}/hint", HintHandler),
+)

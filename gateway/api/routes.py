@@ -1,0 +1,162 @@
+"""REST under /aliquot/api: parse, ask, serialise. status.py decides what may be seen; api.yaml is the contract."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from .events import EventsHandler
+from jupyter_aliquot.gateway.folders.report import folder_report, folder_reports
+from .base import SETTING, AliquotHandler, Sources
+from .history import HistoryHandler
+from jupyter_aliquot.gateway.base.http_errors import http_error
+from .kernels import KERNEL_HANDLERS
+from .dry_run import OutlookHandler, OutlooksHandler
+from .shares import SHARE_HANDLERS
+from jupyter_aliquot.gateway.folders.shared_folder import read_folder
+from jupyter_aliquot.gateway.sizes.grammar import PATTERN, STEP, describe_grammar
+from jupyter_aliquot.gateway.kernelspecs.manager import OfferedSize, SizedKernelSpecManager
+from jupyter_aliquot.gateway.status.report import status_text
+from .jupyter import read_body
+from jupyter_aliquot.provisioner.errors import AliquotError
+from jupyter_server.auth.decorator import authorized
+from prometheus_client import CONTENT_TYPE_LATEST
+from tornado.web import HTTPError, RequestHandler, authenticated
+
+__all__ = ["HANDLERS", "SETTING", "AliquotHandler", "Sources"]
+
+
+class StatusHandler(AliquotHandler):
+    """The node, its devices, and the kernels that the asker may see."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        scene = self.sources.scene(self.asker)
+        if self.asker.is_admin:
+            await asyncio.sleep(0)  # of a thousand kernels, perhaps: between the two halves others have their turn
+        self.answer_text(status_text(scene, self.asker))
+
+
+class SizesHandler(AliquotHandler):
+    """The sizes that are listed, and the grammar of all others."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        manager = self.kernel_spec_manager
+        offered, may_have_production, largest = [], True, self.sources.largest_here()
+        if isinstance(manager, SizedKernelSpecManager):
+            offered = manager.offered_sizes()
+            may_have_production = manager.settings.class_policy().may_have_production(self.asker)
+        self.answer(
+            {
+                "may_have_production": may_have_production,
+                "sizes": [_size(size) for size in offered],
+                "grammar": describe_grammar(largest),
+                "largest_gpus": float(largest),
+                "step": float(STEP),
+                "pattern": PATTERN,
+                "device_memory_bytes": self._smallest_device(),
+                "default_size": None,
+            }
+        )
+
+    def _smallest_device(self) -> int | None:
+        status = self.sources.scene(self.asker).node.status  # of the node alone: no need to gather everybody's kernels
+        sizes = [device.memory_bytes for device in status.devices if not device.lost] if status else []
+        return min(sizes, default=None)
+
+
+class FoldersHandler(AliquotHandler):
+    """The folders that the asker's kernels get; for an administrator, all that are shared."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        self.answer({"folders": folder_reports(self.sources.folders, self.asker)})
+
+
+class FolderHandler(AliquotHandler):
+    """One shared folder, for administrators to add, change and take back."""
+
+    @authenticated
+    @authorized
+    async def put(self, name: str) -> None:
+        self._refuse_users()
+        try:
+            folder = read_folder(read_body(self.get_json_body), "the body", name)
+            # Off the loop: a folder may lie on a network's disk.
+            listed = await asyncio.to_thread(self.sources.folders.put, folder)
+        except AliquotError as error:
+            raise http_error(error) from error
+        self.answer(folder_report(listed, self.asker))
+
+    @authenticated
+    @authorized
+    async def delete(self, name: str) -> None:
+        self._refuse_users()
+        try:
+            listed = await asyncio.to_thread(self.sources.folders.remove, name)
+        except AliquotError as error:
+            raise http_error(error) from error
+        if listed is None:
+            raise HTTPError(404, f"asked to stop sharing {name!r}; found no folder of that name")
+        self.answer(folder_report(listed, self.asker))
+
+    def _refuse_users(self) -> None:
+        if not self.asker.is_admin:
+            raise HTTPError(403, "Folders are shared, and taken back, by administrators")
+
+
+class MetricsHandler(AliquotHandler):
+    """Prometheus text. For administrators: it names every kernel and its owner."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        if not self.asker.is_admin:
+            raise HTTPError(403, "The metrics name everybody's kernels: they are for administrators")
+        self.finish(self.sources.metrics.text(), set_content_type=CONTENT_TYPE_LATEST)
+
+
+class NothingHandler(AliquotHandler):
+    """What is no path of ours, in JSON like all that is: Jupyter answers it with a page."""
+
+    async def prepare(self, **how: Any) -> None:
+        """Called by tornado, before any method."""
+        await super().prepare(**how)
+        if not self.current_user:
+            raise HTTPError(403)
+        raise HTTPError(404, f"asked {self.request.path}; found no such path: docs/reference/rest-api.md has them all")
+
+
+HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
+    (r"/aliquot/api/status", StatusHandler),
+    (r"/aliquot/api/sizes", SizesHandler),
+    (r"/aliquot/api/outlook", OutlookHandler),
+    (r"/aliquot/api/outlooks", OutlooksHandler),
+    *KERNEL_HANDLERS,
+    *SHARE_HANDLERS,
+    (r"/aliquot/api/events", EventsHandler),
+    (r"/aliquot/api/history", HistoryHandler),
+    (r"/aliquot/api/folders", FoldersHandler),
+    (r"/aliquot/api/folders/(?P<name>[^/]+)", FolderHandler),
+    (r"/aliquot/api/metrics", MetricsHandler),
+    (r"/aliquot/api(?:/.*)?", NothingHandler),  # the last: it takes what no other does
+)
+
+
+def _size(size: OfferedSize) -> dict[str, Any]:
+    limit = size.request.memory_limit
+    return {
+        "name": size.name,
+        "base": size.base,
+        "display_name": size.display_name,
+        "gpus": float(size.request.gpus),
+        "memory_limit_bytes": None if limit is None else int(limit),
+        "workload_class": size.request.workload_class.value,
+        "image": size.image.container.image if size.image else None,
+        "description": size.image.description if size.image else "",
+        "is_default": size.is_default,
+    }

@@ -1,0 +1,107 @@
+"""REST of one kernel's shares under /aliquot/api: with whom it is shared, and giving and taking back. For its owner.
+
+What a name has to be, kernel_shares.py decides.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.auth.identity import require_access, tells_people_apart
+from .kernels import KERNEL, OneKernelHandler, told_as_http
+from jupyter_aliquot.gateway.auth.shares import Shares, check_name, read_share
+from jupyter_aliquot.gateway.kernels.sharing import SharedKernelManager
+from .jupyter import read_body
+from jupyter_server.auth.decorator import authorized
+from tornado.web import HTTPError, RequestHandler, authenticated
+
+_KINDS = {"users": "user", "teams": "team"}
+
+
+class _KernelSharesHandler(OneKernelHandler):
+    """What both have in common, and no method of HTTP."""
+
+    def shares(self, kernel_id: str) -> Shares:
+        """Raises HTTPError: 404 and 403 as for every kernel, 409 for one that nobody here can share."""
+        if kernel_id not in self.kernel_manager:
+            if self.state(kernel_id) == "ended":
+                raise HTTPError(409, f"asked the shares of kernel {kernel_id}; it has ended, and they with it")
+            raise HTTPError(
+                409, f"asked the shares of kernel {kernel_id}; another program started it, which has no users"
+            )
+        require_access(self.asker, self.kernel_manager, kernel_id, Access.OWN)
+        return self.manager.shares_of(kernel_id)
+
+    @property
+    def manager(self) -> SharedKernelManager:
+        """Raises HTTPError 409 where Jupyter's own kernels are in its place."""
+        manager = self.kernel_manager
+        if not isinstance(manager, SharedKernelManager):
+            raise HTTPError(
+                409, "asked the shares of a kernel; this server's kernels have no owners, and are not shared"
+            )
+        return manager
+
+    def share(self, kernel_id: str, shares: Shares) -> None:
+        """From now on, and say so to whoever listens."""
+        self.manager.share(kernel_id, shares)
+        if self.sources.events is not None:
+            self.sources.events.tell()
+        self.answer({"shares": shares.report()})
+
+
+class SharesHandler(_KernelSharesHandler):
+    """With whom a kernel is shared."""
+
+    @authenticated
+    @authorized
+    async def get(self, kernel_id: str) -> None:
+        self.answer({"shares": self.shares(kernel_id).report()})
+
+
+class ShareHandler(_KernelSharesHandler):
+    """One user or team."""
+
+    @authenticated
+    @authorized
+    async def put(self, kernel_id: str, kind: str, name: str) -> None:
+        before = self.shares(kernel_id)
+        if not tells_people_apart(self.identity_provider):
+            raise HTTPError(
+                409,
+                f"Requested to share a kernel with {_KINDS[kind]} {name[:40]!r}, but this server has one user, so no "
+                "other could open it. Name the users of this server first (c.AliquotIdentityProvider.users).",
+            )
+        with told_as_http():
+            wish = read_wish(read_body(self.get_json_body))
+            share = read_share(_KINDS[kind], name, wish, self.manager.owner_of(kernel_id) or "")
+            shares = before.with_one(share)
+        self.share(kernel_id, shares)
+
+    @authenticated
+    @authorized
+    async def delete(self, kernel_id: str, kind: str, name: str) -> None:
+        before, one = self.shares(kernel_id), _KINDS[kind]
+        with told_as_http():
+            check_name(one, name)
+        if before.find(one, name) is None:
+            found = ", ".join(f"{share.kind} {share.name}" for share in before.given) or "nobody"
+            raise HTTPError(404, f"asked to take back what {one} {name} was given; it is shared with {found}")
+        self.share(kernel_id, before.without(one, name))
+
+
+def read_wish(body: dict[str, Any] | None) -> object:
+    """The access that a body asks for. Raises HTTPError 400."""
+    if body is None or set(body) != {"access"}:
+        found = ", ".join(sorted(body or {})) or "nothing"
+        raise HTTPError(400, f'asked to share a kernel with {found[:80]}; write {{"access": "read"}} or "write"')
+    return body["access"]
+
+
+_SHARES = f"{KERNEL}/shares"
+
+SHARE_HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
+    (_SHARES, SharesHandler),
+    (f"{_SHARES}/(?P<kind>users|teams)/(?P<name>[^/]+)", ShareHandler),
+)

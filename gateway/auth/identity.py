@@ -1,0 +1,345 @@
+"""Who asks, and what is theirs: one IdentityProvider and one Authorizer in front of every path of the server.
+
+Identity comes from a token that the administrator configured, or the login it led to; never from what a client says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import pwd
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from .access import REFUSAL, Access, may_do, may_reach
+from jupyter_aliquot.gateway.kernels.busy_table import TableBusyError
+from .shares import Shares, too_little
+from jupyter_aliquot.gateway.limits.http import admit
+from jupyter_server import CallContext
+from jupyter_server.auth import Authorizer, IdentityProvider, PasswordIdentityProvider, User as JupyterUser
+from jupyter_server.base.handlers import JupyterHandler
+from tornado.web import HTTPError, RequestHandler
+from traitlets import Dict, TraitError, default, validate
+
+ROLES = ("user", "admin")
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class User:
+    """Who asks: a name, unique on this server, a role ("user" or "admin"), and teams by name."""
+
+    name: str
+    role: str
+    teams: frozenset[str] = frozenset()
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether everything on this server is theirs to see and end."""
+        return self.role == "admin"
+
+
+# Owns nothing and reaches nothing: what a request is before, or without, authentication.
+NOBODY = User("", "user")
+
+
+@dataclass
+class AliquotUser(JupyterUser):
+    """Jupyter's user with a role and teams. Only our identity providers make one, from what they know by themselves."""
+
+    role: str = "user"
+    # A tuple, for Jupyter answers /api/me with it as JSON.
+    teams: tuple[str, ...] = ()
+
+
+class KernelOwners(Protocol):
+    """The part of a kernel manager that knows whose kernel it is, and with whom it is shared."""
+
+    def owner_of(self, kernel_id: str) -> str | None:
+        """The owner's name; None for a kernel that is not there."""
+        ...
+
+    def shares_of(self, kernel_id: str) -> Shares:
+        """None for a kernel that is not there, or not shared."""
+        ...
+
+
+def operating_system_user() -> User:
+    """The account that this server runs as: the one user of a server without configured users."""
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = str(os.getuid())
+    return User(name, "admin")
+
+
+def current_user() -> User:
+    """Who made the request that is being served; the server's own account outside of any request."""
+    handler = CallContext.get(CallContext.JUPYTER_HANDLER)
+    return operating_system_user() if handler is None else user_of(handler)
+
+
+def user_of(handler: JupyterHandler) -> User:
+    """Who made this request, by the identity provider's answer."""
+    found: JupyterUser | None = getattr(handler, "_jupyter_current_user", None)
+    if found is None:
+        return NOBODY
+    if isinstance(found, AliquotUser):
+        return User(found.username, found.role, frozenset(found.teams))
+    provider = handler.identity_provider
+    # These invent a new name for each browser: behind them stands one person, the account's owner.
+    if isinstance(provider, AliquotIdentityProvider) or type(provider) in (IdentityProvider, PasswordIdentityProvider):
+        return operating_system_user()
+    return User(found.username, "admin")
+
+
+def tells_people_apart(provider: IdentityProvider) -> bool:
+    """Whether this server has several users, and so is nobody's own."""
+    return isinstance(provider, AliquotIdentityProvider) and provider.has_users
+
+
+def users_by_name(provider: IdentityProvider) -> Callable[[str], User]:
+    """How to find a user who is not asking just now. Only our own provider knows roles and teams by name."""
+    if isinstance(provider, AliquotIdentityProvider):
+        return provider.user_named
+    return lambda name: User(name, "user")
+
+
+def askers_by_name(provider: IdentityProvider) -> Callable[[str], User]:
+    """Who somebody of this name would be, had they asked over HTTP: without configured users, the server's own user.
+
+    For what is granted to a name that is not asking just now, or that asks by the local socket.
+    """
+    if isinstance(provider, AliquotIdentityProvider) and provider.has_users:
+        return provider.user_named
+    return lambda name: User(name, "admin")
+
+
+class AliquotIdentityProvider(PasswordIdentityProvider):
+    """Jupyter's own identity provider, and, once `users` are configured, one token and one role for each of them."""
+
+    users = Dict(
+        help=(
+            "Users of this server: name to a table of `token` (or `token_hash`, its SHA-256 in hex), `role` "
+            "(user or admin; user if not given) and `teams` (a list of names). Empty: the server has one user, as "
+            "Jupyter does by itself."
+        ),
+    ).tag(config=True)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if self.users:
+            if self.hashed_password or (self.token and not self.token_generated):
+                self.log.warning("users are configured: the server's own token and password are not accepted")
+            self.token, self.hashed_password, self.token_generated = "", "", False
+
+    @property
+    def has_users(self) -> bool:
+        """Whether this server tells several people apart."""
+        return bool(self.users)
+
+    @property
+    def auth_enabled(self) -> bool:
+        """Called by Jupyter Server; without it an empty server token would mean access for everybody."""
+        return self.has_users or bool(super().auth_enabled)
+
+    @default("cookie_options")
+    def _own_cookie_options(self) -> dict[str, Any]:
+        """Not sent along with what other sites ask for: some browsers would, unless told."""
+        return {"samesite": "Lax"} if self.has_users else {}
+
+    @default("updatable_fields")
+    def _own_updatable_fields(self) -> list[str]:
+        fields: list[str] = [] if self.has_users else self._default_updatable_fields()
+        return fields
+
+    @validate("users")
+    def _users_are_complete(self, proposal: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        users: dict[str, dict[str, Any]] = proposal["value"]
+        for name, entry in users.items():
+            _check_user(name, entry)
+        if len({_digest_of(entry) for entry in users.values()}) < len(users):
+            raise TraitError("c.AliquotIdentityProvider.users: two users have the same token; give each their own")
+        return users
+
+    async def get_user(self, handler: RequestHandler) -> JupyterUser | None:
+        """Who asks. Called by JupyterHandler.prepare for every request: the place of the outer gate, too."""
+        user = await self._get_user(handler)
+        refuse_unreachable(user, cast(JupyterHandler, handler))
+        return user
+
+    async def get_user_token(self, handler: RequestHandler) -> JupyterUser | None:
+        """The user of the token in the request. Called by `_get_user`."""
+        if not self.has_users:
+            return await super().get_user_token(handler)
+        return self._user_with_token(self.get_token(handler) or "")
+
+    def process_login_form(self, handler: RequestHandler) -> JupyterUser | None:
+        """The user whose token was typed into the login page. Called by the login handler."""
+        if not self.has_users:
+            return super().process_login_form(handler)
+        return self._user_with_token(handler.get_argument("password", default="") or "")
+
+    def user_to_cookie(self, user: JupyterUser) -> str:
+        """A cookie names the user and the token that led to it, so that a withdrawn token ends its logins."""
+        if not isinstance(user, AliquotUser):
+            return str(super().user_to_cookie(user))
+        return json.dumps({"username": user.username, "login": self._login_mark(user.username)})
+
+    def user_from_cookie(self, cookie_value: str) -> JupyterUser | None:
+        """Inverse of `user_to_cookie`; the role is read from the configuration of today."""
+        if not self.has_users:
+            return super().user_from_cookie(cookie_value)
+        cookie = json.loads(cookie_value)
+        name = cookie.get("username", "")
+        if name not in self.users or not hmac.compare_digest(cookie.get("login", ""), self._login_mark(name)):
+            return None
+        return self._user_named(name)
+
+    def _user_with_token(self, token: str) -> AliquotUser | None:
+        presented = hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
+        found = None
+        # All are compared, so that the time taken tells nothing about which one came close.
+        for name, entry in self.users.items():
+            if hmac.compare_digest(presented, _digest_of(entry)):
+                found = name
+        return None if found is None else self._user_named(found)
+
+    def remember_in(self, folder: Path) -> None:
+        """Called by the extension: where this gateway keeps what it knows. Who is configured needs no memory."""
+
+    async def start(self) -> None:
+        """Called by the extension once the server's loop runs. Users of the configuration change with a restart."""
+
+    async def stop(self) -> None:
+        """Called by the extension."""
+
+    def user_named(self, name: str) -> User:
+        """A configured user by name; somebody without role and teams where there is none of that name."""
+        entry = self.users.get(name, {})
+        return User(name, entry.get("role", "user"), frozenset(entry.get("teams", ())))
+
+    def _user_named(self, name: str) -> AliquotUser:
+        known = self.user_named(name)
+        return AliquotUser(name, role=known.role, teams=tuple(sorted(known.teams)))
+
+    def _login_mark(self, name: str) -> str:
+        return hashlib.sha256(f"login:{name}:{_digest_of(self.users[name])}".encode()).hexdigest()
+
+
+def refuse_unreachable(user: JupyterUser | None, handler: JupyterHandler) -> None:
+    """The outer gate: nobody comes too fast, and users come to the paths of kernels, and to no other."""
+    if user is None or (isinstance(user, AliquotUser) and user.role != "admin"):
+        admit(handler, "" if user is None else user.username)
+    if not isinstance(user, AliquotUser) or user.role == "admin":
+        return
+    if not may_reach(handler.request.path, handler.base_url):
+        # Set as prepare does when it refuses a host: the page of the error asks who is logged in.
+        handler.current_user = handler._jupyter_current_user = None
+        raise HTTPError(403, REFUSAL)
+
+
+class AliquotAuthorizer(Authorizer):
+    """Users reach their own kernels and sessions; administrators, and a server's only user, reach everything.
+
+    Somebody else's kernel answers exactly as one that does not exist.
+    """
+
+    async def is_authorized(self, handler: JupyterHandler, user: JupyterUser, action: str, resource: str) -> bool:
+        """Called by Jupyter's `authorized` decorator and its WebSocket handlers, after authentication."""
+        asker = user_of(handler)
+        if asker.is_admin:
+            return True
+        if not asker.name or not may_do(action, resource):
+            return False
+        if resource == "aliquot":
+            # Its answers are made for the asker, and know kernels that this server did not start.
+            return True
+        kernel_id = handler.path_kwargs.get("kernel_id")
+        if kernel_id is not None:
+            # POST interrupts and restarts; the websocket, a GET, is told its own limits.
+            needed = _NEEDED.get(handler.request.method or "", Access.OWN)
+            require_access(asker, handler.kernel_manager, kernel_id, needed)
+        session_id = handler.path_kwargs.get("session_id")
+        if session_id is not None and not await _has_session(handler, session_id):
+            raise HTTPError(404, f"Session not found: session_id={session_id!r}")
+        if resource == "kernels" and handler.request.method == "POST" and kernel_id is None:
+            self._refuse_taken_id(asker, handler)
+        return True
+
+    def _refuse_taken_id(self, asker: User, handler: JupyterHandler) -> None:
+        """A start at an id of the client's choice must not hand out the kernel that already has it."""
+        wanted = (handler.get_json_body() or {}).get("kernel_id")
+        if wanted is None or wanted not in handler.kernel_manager:
+            return
+        if access_of(asker, handler.kernel_manager, wanted) is Access.NONE:
+            raise HTTPError(409, f"Kernel already exists: {wanted}")
+
+
+def access_of(asker: User, kernel_manager: object, kernel_id: str) -> Access:
+    """What the asker may do with this kernel. A kernel manager that knows no owners gives users nothing."""
+    if asker.is_admin:
+        return Access.OWN
+    if not asker.name or not hasattr(kernel_manager, "owner_of"):
+        return Access.NONE
+    manager = cast(KernelOwners, kernel_manager)
+    return manager.shares_of(kernel_id).access(asker.name, asker.teams, manager.owner_of(kernel_id))
+
+
+def require_access(asker: User, kernel_manager: object, kernel_id: str, needed: Access) -> Access:
+    """What the asker may do. Raises HTTPError: 404 for what he may not see, 403 for what he may not do with it."""
+    access = access_of(asker, kernel_manager, kernel_id)
+    if access is Access.NONE:
+        raise HTTPError(404, f"Kernel does not exist: {kernel_id}")
+    if access < needed:
+        owner = cast(KernelOwners, kernel_manager).owner_of(kernel_id) or ""
+        raise HTTPError(403, too_little(access, needed, owner, kernel_id))
+    return access
+
+
+# By the method of a request for one kernel; all others are the owner's.
+_NEEDED = {"GET": Access.READ, "HEAD": Access.READ, "POST": Access.WRITE}
+
+
+async def _has_session(handler: JupyterHandler, session_id: str) -> bool:
+    """The session manager knows whose it is."""
+    try:
+        await handler.session_manager.get_session(session_id=session_id)  # type: ignore[no-untyped-call]
+    except TableBusyError:
+        raise
+    except HTTPError:
+        return False
+    return True
+
+
+def _check_user(name: object, entry: object) -> None:
+    knob = "c.AliquotIdentityProvider.users"
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise TraitError(f"{knob}: found {name!r} as a user's name; wanted printable text")
+    if not isinstance(entry, dict) or not all(isinstance(entry[field], str) for field in set(entry) - {"teams"}):
+        raise TraitError(f"{knob}: found no table of texts for {name!r}; wanted {{'token': …, 'role': …}}")
+    if unknown := set(entry) - {"token", "token_hash", "role", "teams"}:
+        raise TraitError(f"{knob}: found {sorted(unknown)} for {name!r}; wanted token or token_hash, role and teams")
+    teams = entry.get("teams", ())
+    if not isinstance(teams, (list, tuple, set, frozenset)) or not all(
+        isinstance(team, str) and team.strip() and team.isprintable() for team in teams
+    ):
+        raise TraitError(f"{knob}: found the teams {teams!r} for {name!r}; wanted a list of names, such as ['vision']")
+    if ("token" in entry) == ("token_hash" in entry) or not entry.get("token", entry.get("token_hash")):
+        raise TraitError(f"{knob}: wanted exactly one of token and token_hash for {name!r}, and not an empty one")
+    if "token_hash" in entry and not _SHA256.fullmatch(entry["token_hash"].lower()):
+        raise TraitError(f"{knob}: the token_hash of {name!r} is no SHA-256 in hex (64 digits)")
+    if entry.get("role", "user") not in ROLES:
+        raise TraitError(f"{knob}: found the role {entry['role']!r} for {name!r}; wanted one of {', '.join(ROLES)}")
+
+
+def _digest_of(entry: dict[str, Any]) -> str:
+    if "token_hash" in entry:
+        return str(entry["token_hash"]).lower()
+    return hashlib.sha256(entry["token"].encode()).hexdigest()

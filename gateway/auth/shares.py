@@ -1,0 +1,128 @@
+"""With whom a kernel is shared, and what they may do with it: frozen values, and their form as JSON.
+
+Nobody is asked here whether a user or a team exists: the Hub's users come and go, and a name is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .access import Access
+from jupyter_aliquot.provisioner.errors import RequestError
+
+KINDS = ("user", "team")
+MOST_SHARES = 50
+_LONGEST_NAME = 200
+_GIVEN = {"read": Access.READ, "write": Access.WRITE}
+_MAY = {Access.READ: "may see it and its output", Access.WRITE: "may use it as its owner does"}
+_NEEDS = {
+    Access.READ: "to see it",
+    Access.WRITE: "the right to use it (write access)",
+    Access.OWN: "to be its owner or an administrator",
+}
+
+
+@dataclass(frozen=True)
+class Share:
+    """``kind`` is one of KINDS; ``access`` READ or WRITE."""
+
+    kind: str
+    name: str
+    access: Access
+
+    def report(self) -> dict[str, str]:
+        """As REST and the kernel's record have it."""
+        return {"kind": self.kind, "name": self.name, "access": self.access.word}
+
+
+@dataclass(frozen=True)
+class Shares:
+    """One share for each user or team, in the order in which they were given."""
+
+    given: tuple[Share, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.given)
+
+    def access(self, name: str, teams: Iterable[str], owner: str | None) -> Access:
+        """What somebody of this name and these teams may do; ``owner`` None: the kernel is not there."""
+        if not name or owner is None:
+            return Access.NONE
+        if name == owner:
+            return Access.OWN
+        if not self.given:
+            return Access.NONE
+        his = {("user", name), *(("team", team) for team in teams)}
+        granted = (share.access for share in self.given if (share.kind, share.name) in his)
+        return max(granted, default=Access.NONE)
+
+    def find(self, kind: str, name: str) -> Share | None:
+        """What this user or team was given by name."""
+        return next((share for share in self.given if (share.kind, share.name) == (kind, name)), None)
+
+    def with_one(self, share: Share) -> Shares:
+        """One more; given again it has the new access, at its place. Raises RequestError when there are too many."""
+        if (before := self.find(share.kind, share.name)) is not None:
+            return Shares(tuple(share if one is before else one for one in self.given))
+        if len(self.given) >= MOST_SHARES:
+            raise RequestError(
+                f"asked to share a kernel once more; it is shared {MOST_SHARES} times already, which is the most: "
+                "share it with a team"
+            )
+        return Shares((*self.given, share))
+
+    def without(self, kind: str, name: str) -> Shares:
+        """One less, if it was there."""
+        return Shares(tuple(share for share in self.given if (share.kind, share.name) != (kind, name)))
+
+    def report(self) -> list[dict[str, str]]:
+        """As REST and the kernel's record have it."""
+        return [share.report() for share in self.given]
+
+
+UNSHARED = Shares()
+
+
+def read_share(kind: str, name: str, access: object, owner: str) -> Share:
+    """A share that somebody asks for. Raises RequestError."""
+    check_name(kind, name)
+    if kind == "user" and name == owner:
+        raise RequestError(f"asked to share a kernel with {name!r}, who owns it and may do everything with it")
+    found = _GIVEN.get(access) if isinstance(access, str) else None
+    if found is None:
+        raise RequestError(f"asked the access {str(access)[:40]!r}; write read or write")
+    return Share(kind, name, found)
+
+
+def check_name(kind: str, name: str) -> None:
+    """Whether somebody could be called so. Raises RequestError."""
+    if name == "*":
+        raise RequestError("asked to share a kernel with everybody ('*'); name users, or a team")
+    if name in (".", ".."):
+        raise RequestError(f"asked to share a kernel with the {kind} {name!r}, which no address can say; name another")
+    if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > _LONGEST_NAME:
+        raise RequestError(
+            f"asked to share a kernel with the {kind} {name[:40]!r}; a name is printable text of 1 to {_LONGEST_NAME} "
+            "characters, without spaces around it"
+        )
+
+
+def read_shares(record: Iterable[Mapping[str, Any]]) -> Shares:
+    """The inverse of Shares.report. Raises ValueError for what it cannot have written."""
+    shares = Shares()
+    for entry in record:
+        share = Share(str(entry["kind"]), str(entry["name"]), _GIVEN[str(entry["access"])])
+        if share.kind not in KINDS:
+            raise ValueError(f"it is shared with a {share.kind!r}")
+        shares = shares.with_one(share)
+    return shares
+
+
+def too_little(access: Access, needed: Access, owner: str, kernel_id: str) -> str:
+    """What is said to who sees a kernel, and asks for more than he has."""
+    how = "read-only" if access is Access.READ else "to use"
+    return (
+        f"asked what needs {_NEEDS[needed]}; kernel {kernel_id} is shared with you {how} by {owner}: you {_MAY[access]}"
+    )

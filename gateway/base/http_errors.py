@@ -1,0 +1,42 @@
+"""The exception tree on the wire: one table from AliquotError to HTTP status. Nothing else translates."""
+
+from __future__ import annotations
+
+from jupyter_aliquot.provisioner import errors
+from tornado.web import HTTPError
+
+HTTP_STATUS: dict[type[errors.AliquotError], int] = {
+    errors.AliquotError: 500,
+    errors.RequestError: 400,
+    errors.SizeNameError: 404,
+    errors.TakenError: 409,
+    errors.NeverFitsError: 409,
+    errors.GrantError: 409,
+    errors.NoRoomError: 503,
+    errors.QueueTimeoutError: 503,
+    errors.WithdrawnError: 410,
+    errors.LimitError: 403,
+    errors.GrantLostError: 409,
+    errors.AgentError: 503,
+    errors.AgentUnavailableError: 503,
+    errors.AgentProtocolError: 502,
+    errors.DeviceLostError: 503,
+    errors.RelayError: 500,
+    errors.RelayUnavailableError: 503,
+    errors.RelayProtocolError: 502,
+    errors.RelayRefusedError: 500,
+    errors.EngineError: 503,
+    errors.LaunchError: 500,
+    errors.FolderError: 409,
+    errors.InterceptionError: 500,
+    errors.HubError: 503,
+    errors.HubAwayError: 503,
+    errors.TooManyTokensError: 429,
+    errors.StateError: 500,
+}
+
+
+def http_error(error: errors.AliquotError) -> HTTPError:
+    """The same message as an HTTPError, with the status of the narrowest class in the table."""
+    status = next(HTTP_STATUS[kind] for kind in type(error).__mro__ if kind in HTTP_STATUS)
+    return HTTPError(status, str(error))

@@ -1,0 +1,162 @@
+"""Kernels that are not there yet, and what pages sent to them: kept until the kernel has started, then handed on.
+
+A kernel is pending while it waits for its grant, while it starts, and while it is restarted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
+from jupyter_aliquot.provisioner.errors import WithdrawnError
+from jupyter_aliquot.provisioner.relay.wire.messages import CONTENT, HEADER, SIGNATURE
+
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.auth.identity import access_of
+from .backpressure import StockUnread
+from .pending_messages import RESTARTED_WORDS, STOPPED_WORDS, PendingMessage, PendingMessages, Port
+from .read_only import ASKABLE
+from jupyter_aliquot.gateway.relays.pool import RelayLinks
+
+NOT_YOURS = "This was not run: before its kernel had started, your right to run code in the kernel ended."
+_STOPPING = "the server stops. The kernel keeps its place in the queue; run the cell again when the server is back"
+
+
+class Kernels(Protocol):
+    """The kernel manager, as far as it matters here."""
+
+    links: RelayLinks | None
+
+    def __contains__(self, kernel_id: str, /) -> bool: ...
+
+    def get_kernel(self, kernel_id: str) -> Any: ...
+
+    async def until_there(self, kernel_id: str) -> None:
+        """Wait until a kernel has started, and its link is made. Raises what its start failed with."""
+        ...
+
+
+class PendingKernels:
+    """Made by the kernel manager. A kernel has messages here from its first websocket on, until they are handed on."""
+
+    def __init__(self, kernels: Kernels, log: logging.Logger) -> None:
+        self._kernels = kernels
+        self._log = log
+        self._messages: dict[str, PendingMessages] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def is_pending(self, kernel_id: str) -> bool:
+        """Tell websockets that wait here: the kernel is not there, or earlier messages are not handed on yet."""
+        ready = self._kernels.get_kernel(kernel_id).ready
+        return kernel_id in self._messages or not ready.done()
+
+    def open(self, kernel_id: str, unread: Callable[[], StockUnread]) -> PendingMessages:
+        """Return the messages of a kernel, made on the first call. ``unread`` counts them."""
+        found = self._messages.get(kernel_id)
+        if found is None:
+            found = self._messages[kernel_id] = PendingMessages(unread(), self._log)
+            name = f"aliquot-pending-{kernel_id}"
+            self._tasks[kernel_id] = outlasting_task(self._see_through(kernel_id, found), name=name)
+        return found
+
+    def cells(self, kernel_id: str) -> list[PendingMessage]:
+        """Return the cells that wait for a kernel: `reports` has them in the form of `CellsReport.cells`."""
+        found = self._messages.get(kernel_id)
+        return [] if found is None else found.cells()
+
+    def interrupt(self, kernel_id: str) -> None:
+        """Let the cells that wait for this kernel leave the queue."""
+        if (found := self._messages.get(kernel_id)) is not None:
+            found.stop(STOPPED_WORDS)
+
+    def restart(self, kernel_id: str) -> None:
+        """The same, as for a kernel that begins anew."""
+        if (found := self._messages.get(kernel_id)) is not None:
+            found.stop(RESTARTED_WORDS)
+
+    def end(self, kernel_id: str) -> None:
+        """Called when a kernel is removed. Idempotent."""
+        if (found := self._messages.get(kernel_id)) is not None:
+            found.end()
+
+    def look_again(self, kernel_id: str) -> None:
+        """Drop what guests may not ask this kernel any more. Called after a change of its shares."""
+        if (found := self._messages.get(kernel_id)) is not None:
+            found.drop(lambda each: not self._may_reach(kernel_id, each), NOT_YOURS)
+
+    def drop_guest(self, kernel_id: str, name: str) -> None:
+        """Drop what this guest asked this kernel. Called when the guest's token is accepted no longer."""
+        if (found := self._messages.get(kernel_id)) is not None:
+            found.drop(lambda each: each.is_guest and each.user.name == name, NOT_YOURS)
+
+    async def stop(self) -> None:
+        """At the server's end: tell pages that nothing of what they sent was run."""
+        tasks, self._tasks = list(self._tasks.values()), {}
+        messages, self._messages = list(self._messages.values()), {}
+        for task in tasks:
+            await end_task(task)
+        for each in messages:
+            await each.give_up(_STOPPING)
+
+    async def _see_through(self, kernel_id: str, messages: PendingMessages) -> None:
+        """Owned by _tasks. Ends with the messages handed on, or given up, and no websocket left that waits."""
+        try:
+            await self._kernels.until_there(kernel_id)
+            await self._pass(kernel_id, messages)
+            while messages.has_ports:  # such as came meanwhile, or are not connected yet
+                await messages.until_moved()
+                await self._pass(kernel_id, messages)
+        except Exception as error:
+            self._forget(kernel_id, messages)
+            self._log.info("kernel=%s pending_messages=given_up reason=%s", kernel_id, error)
+            await messages.give_up(str(error))
+        else:
+            self._forget(kernel_id, messages)
+
+    async def _pass(self, kernel_id: str, messages: PendingMessages) -> None:
+        """Connect the websockets that wait now, and hand on what is kept."""
+        await messages.connect()
+        while self._link(kernel_id, is_guest=False) is None and messages.lack_ports:
+            self._need(kernel_id)
+            await messages.until_moved()  # without a relay the websockets alone lead to the kernel
+            await messages.connect()
+        self._need(kernel_id)
+        messages.hand_on(partial(self._send, kernel_id))
+
+    def _need(self, kernel_id: str) -> None:
+        """Raises WithdrawnError where the kernel is gone."""
+        if kernel_id not in self._kernels:
+            raise WithdrawnError("the kernel was ended")
+
+    def _forget(self, kernel_id: str, messages: PendingMessages) -> None:
+        if self._messages.get(kernel_id) is messages:
+            del self._messages[kernel_id]
+            del self._tasks[kernel_id]
+
+    def _send(self, kernel_id: str, message: PendingMessage, port: Port | None) -> None:
+        if not self._may_reach(kernel_id, message):
+            raise WithdrawnError(NOT_YOURS)
+        frames = list(message.frames)
+        session = self._kernels.get_kernel(kernel_id).session
+        frames[SIGNATURE] = session.sign(frames[HEADER : CONTENT + 1])
+        link = self._link(kernel_id, is_guest=message.is_guest)
+        if link is not None:
+            link.send(message.channel, message.session, frames)
+        elif port is not None:
+            port.send_now(message.channel, frames)
+
+    def _may_reach(self, kernel_id: str, message: PendingMessage) -> bool:
+        """Allow or refuse a sender's message. A reader may ask what every page asks of a kernel, and run nothing."""
+        access = access_of(message.user, self._kernels, kernel_id)
+        is_question = message.request is not None and message.request.msg_type in ASKABLE
+        return access >= (Access.READ if is_question else Access.WRITE)
+
+    def _link(self, kernel_id: str, *, is_guest: bool) -> Any:
+        links = self._kernels.links
+        if links is None:
+            return None
+        return links.of_guests(kernel_id) if is_guest else links.get(kernel_id)

@@ -1,0 +1,181 @@
+"""What all subcommands share: strict arguments, one-line errors, exit codes. Owns no behaviour of any command.
+
+Exit codes: 0 done, 1 it did not work, 2 the command line was wrong, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.metadata
+import logging
+import textwrap
+from collections.abc import Generator, Iterator
+from typing import Any
+
+from jupyter_aliquot.provisioner.errors import AliquotError
+from traitlets import Bool, Float, Integer, TraitType, Unicode
+from traitlets.config import Application
+
+# In the help of each command that asks a gateway.
+WHICH_GATEWAY = """
+    In a terminal of a server of a Hub that server is asked; else, where JUPYTER_GATEWAY_URL and
+    JUPYTER_GATEWAY_AUTH_TOKEN are set, their gateway; without them the gateway of this machine."""
+
+
+class UsageError(AliquotError):
+    """The command line itself is wrong."""
+
+
+class CommandError(AliquotError):
+    """A command could not do its work; the message is all that its user sees."""
+
+
+def installed_version() -> str:
+    """The version of the installed distribution."""
+    try:
+        return importlib.metadata.version("jupyter-aliquot")
+    except importlib.metadata.PackageNotFoundError:
+        return "0 (not installed)"
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """A hint for a mistyped word, or nothing."""
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_whole_number(word: str) -> bool:
+    try:
+        int(word)
+    except ValueError:
+        return False
+    return True
+
+
+def metavar(trait: str) -> str:
+    """What stands for an option's value in a help text: ``runtime_dir`` is a FOLDER."""
+    kinds = {"dir": "FOLDER", "prefix": "FOLDER", "memory": "BYTES", "notebook": "FILE"}
+    return kinds.get(trait.rpartition("_")[2], trait.upper())
+
+
+class Command(Application):
+    """A traitlets application that refuses what it does not know."""
+
+    version = Unicode(installed_version())
+    log_format = Unicode("aliquot: %(message)s")
+    json_output = Bool(False, help="Print JSON instead of text.").tag(config=True)
+
+    usage = ""
+    flags = {"debug": ({"Application": {"log_level": logging.DEBUG}}, "Log what is done, in detail.")}
+    aliases = {}
+    accepts_arguments = False
+
+    def parse_command_line(self, argv: list[str] | None = None) -> None:
+        """Called by Application.initialize. Unknown words end here, before traitlets would pass them over."""
+        if argv is not None:
+            self.refuse_unknown(argv)
+        super().parse_command_line(argv)
+
+    def refuse_unknown(self, argv: list[str]) -> None:
+        """Raise UsageError for the first word that this command does not understand."""
+        if {"-h", "--help", "--help-all", "-V", "--version"} & set(argv):
+            return
+        options = self._option_names()
+        waits = ""  # the option whose value comes next
+        for word in argv:
+            if waits and word.startswith("-") and not _is_number(word):
+                break
+            if waits:
+                self._refuse_value(waits, word)
+                waits = ""
+            elif word.startswith("-"):
+                name, _, value = word.lstrip("-").partition("=")
+                if name not in options:
+                    hint = nearest(f"--{name}", [f"--{option}" for option in options if "." not in option])
+                    raise UsageError(f"no option {word.partition('=')[0]}{hint} (see {self.name} --help)")
+                waits = word if options[name] and not value else ""
+                if value:
+                    self._refuse_value(word.partition("=")[0], value)
+            elif not self.accepts_arguments:
+                raise UsageError(f"{word!r} was not expected: {self.name} takes options only (see {self.name} --help)")
+        if waits:
+            raise UsageError(f"option {waits} needs a value (see {self.name} --help)")
+
+    def _refuse_value(self, option: str, value: str) -> None:
+        """Raise UsageError for a word where the option takes a number."""
+        trait = self._trait_of(option.lstrip("-"))
+        if isinstance(trait, Float) and not _is_number(value):
+            raise UsageError(f"{option} {value!r} is not a number (see {self.name} --help)")
+        if isinstance(trait, Integer) and not _is_whole_number(value):
+            raise UsageError(f"{option} {value!r} is not a whole number (see {self.name} --help)")
+
+    def _trait_of(self, option: str) -> TraitType[Any, Any] | None:
+        owner, _, name = self.aliases.get(option, option).rpartition(".")
+        cls = next((cls for cls in self._classes_with_config_traits() if cls.__name__ == owner), None)
+        return None if cls is None else cls.class_traits().get(name)
+
+    def emit_help(self, classes: bool = False) -> Generator[str, None, None]:
+        """Called by Application.print_help. The whole of a command on one screen; --help-all adds all settings."""
+        yield f"usage: {self.usage or self.name + ' [options]'}"
+        yield ""
+        yield textwrap.dedent("    " + self.description).strip()
+        if self.subcommands:
+            yield "\ncommands:"
+            yield from (f"  {name:<8} {text}" for name, (_, text) in self.subcommands.items())
+        yield "\noptions:"
+        yield from self._emit_option_lines()
+        if self.examples:
+            yield "\nexamples:"
+            yield textwrap.indent(textwrap.dedent(str(self.examples)).strip(), "  ")
+        if classes:
+            yield "\nsettings:"
+            for cls in self._classes_with_config_traits():
+                yield cls.class_get_help()
+
+    def _emit_option_lines(self) -> Iterator[str]:
+        lines = [(f"--{key}", str(text)) for key, (_, text) in self.flags.items()]
+        for key, target in self.aliases.items():
+            owner, _, trait = target.partition(".")
+            cls = next(cls for cls in self._classes_with_config_traits() if cls.__name__ == owner)
+            lines.append((f"--{key} {metavar(trait)}", str(cls.class_traits()[trait].help)))
+        lines += [("--help", "Show this."), ("--version", "Show the version.")]
+        for option, text in sorted(lines):
+            yield textwrap.fill(text, 110, initial_indent=f"  {option:<24} ", subsequent_indent=" " * 27)
+
+    def _option_names(self) -> dict[str, bool]:
+        """Each option's name, and whether a value follows it."""
+        names: dict[str, bool] = {}
+        for keys in self.flags:
+            names.update(dict.fromkeys(keys if isinstance(keys, tuple) else (keys,), False))
+        for keys in self.aliases:
+            names.update(dict.fromkeys(keys if isinstance(keys, tuple) else (keys,), True))
+        for cls in self._classes_with_config_traits():
+            names.update({f"{cls.__name__}.{trait}": True for trait in cls.class_own_traits(config=True)})
+        return names
+
+
+JSON_FLAG: dict[str, Any] = {"json": ({"Command": {"json_output": True}}, "Print JSON instead of text.")}
+
+
+class PassThroughCommand(Command):
+    """A command whose arguments belong to the program that it starts."""
+
+    def parse_command_line(self, argv: list[str] | None = None) -> None:
+        """Called by Application.initialize. Only help and version are ours."""
+        words = list(argv or [])
+        interpreted = words[: words.index("--")] if "--" in words else words
+        if {"-h", "--help"} & set(interpreted):
+            self.print_help()
+            self.exit(0)
+        if {"-V", "--version"} & set(interpreted):
+            self.print_version()
+            self.exit(0)
+        self.extra_args = words

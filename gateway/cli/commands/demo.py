@@ -1,0 +1,139 @@
+"""`aliquot demo`: runs the demonstration in a ring of its own, and ends with 0 only when every claim held."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .base import Command, CommandError
+from jupyter_aliquot.provisioner.resources import Bytes
+from traitlets import Unicode, validate
+
+if TYPE_CHECKING:
+    from jupyter_aliquot.gateway.demo.runner import Result
+    from rich.console import Console
+
+_NEEDED = {"nbclient": "nbclient", "cuda.bindings": "cuda-bindings", "cuda.core": "cuda-core", "ipykernel": "ipykernel"}
+_SMALLEST_BYTES = 64 << 20
+NOTEBOOK = "quickstart.ipynb"
+
+
+class DemoCommand(Command):
+    """Three kernels, one GPU."""
+
+    name = "aliquot demo"
+    description = """Three notebooks of different sizes share one GPU: NVIDIA's if there is one, else the software GPU.
+
+    One asks for more than its share and gets CUDA's out-of-memory error; one is killed with SIGKILL in the middle of a
+    cell, and its memory is back at once; the others notice nothing. Then an opportunistic notebook fills the pauses of
+    a production one, which is not slowed. Then two own the whole GPU each, hold more than it has together, and take
+    turns. Each of these is checked. It runs an agent and a gateway of its own, touches no other, and removes them at
+    the end."""
+    examples = """
+    aliquot demo
+    aliquot demo --driver softgpu
+    """
+    aliases = {
+        "driver": "DemoCommand.driver",
+        "softgpu-memory": "DemoCommand.softgpu_memory",
+        "notebook": "DemoCommand.notebook",
+    }
+
+    driver = Unicode("auto", help="nvidia, softgpu, or auto: nvidia where there is one (the default).").tag(config=True)
+    softgpu_memory = Unicode("1GiB", help="Memory of the software GPU (default 1GiB).").tag(config=True)
+    notebook = Unicode("", help="The notebook to run, with the quickstart's cell ids (default: the quickstart).").tag(
+        config=True
+    )
+
+    def start(self) -> None:
+        """Called by Application.start."""
+        for module, distribution in _NEEDED.items():
+            if not _is_installed(module):
+                raise CommandError(f"the demo needs {distribution}: pip install {distribution}")
+        notebook = Path(self.notebook) if self.notebook else find_notebook()
+        if not notebook.is_file():
+            raise CommandError(f"asked the notebook {notebook}; there is no such file")
+        from jupyter_aliquot.gateway.demo.view import print_result
+        from jupyter_aliquot.gateway.terminal.tables import console
+
+        screen = console()
+        result = asyncio.run(self._run(notebook, screen))
+        print_result(screen, result)
+        failed = [claim for claim in result.claims if not claim.holds]
+        if failed:
+            raise CommandError(f"{len(failed)} of {len(result.claims)} claims do not hold: {failed[0].text}")
+        screen.print(f"all {len(result.claims)} claims hold, in {result.seconds:.0f} s")
+
+    async def _run(self, notebook: Path, screen: Console) -> Result:
+        from jupyter_aliquot.gateway.demo.runner import hold_demo, provide_kernelspecs
+        from jupyter_aliquot.gateway.demo.oversubscription import AGENT_OPTIONS
+        from jupyter_aliquot.gateway.demo.view import DemoView
+        from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring, RingSettings
+
+        with DemoView(screen) as view:
+            _cancel_on_signals(view.say)
+            ring = Ring(RingSettings(self.driver, self.softgpu_memory, AGENT_OPTIONS))
+            # The kernels are started from this process: it must find this ring and no other.
+            os.environ.update(ring.environment)
+            view.say("starting a node agent and a gateway")
+            try:
+                async with ring:
+                    provide_kernelspecs(ring)
+                    view.say(f"the gateway listens at {ring.gateway_address()}; starting three kernels")
+                    more = None if self.notebook else find_notebook().parent
+                    return await hold_demo(ring, notebook, more, view.report, view.say)
+            except asyncio.CancelledError:
+                raise KeyboardInterrupt from None
+
+    @validate("driver")
+    def _driver_is_known(self, proposal: dict[str, str]) -> str:
+        if proposal["value"] not in ("auto", "nvidia", "softgpu"):
+            raise CommandError(f"asked --driver {proposal['value']!r}; choose auto, nvidia or softgpu")
+        return proposal["value"]
+
+    @validate("softgpu_memory")
+    def _memory_is_an_amount(self, proposal: dict[str, str]) -> str:
+        try:
+            if Bytes.parse(proposal["value"]) >= _SMALLEST_BYTES:
+                return proposal["value"]
+            problem = f"it needs {Bytes(_SMALLEST_BYTES)} or more"
+        except ValueError:
+            problem = "write it like 4GiB"
+        raise CommandError(f"asked --softgpu-memory {proposal['value']!r}; {problem}")
+
+
+def find_notebook() -> Path:
+    """The quickstart of this checkout, else the one that was installed."""
+    checkout = Path(__file__).resolve().parents[2]
+    if (checkout / "pyproject.toml").is_file():
+        return checkout / "examples" / NOTEBOOK
+    return Path(sys.prefix) / "share" / "aliquot" / "examples" / NOTEBOOK
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _cancel_on_signals(say: Callable[[str], None]) -> None:
+    """The first SIGINT or SIGTERM ends the demo in order; while it cleans up, further ones change nothing."""
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    pending = [task]
+
+    def cancel() -> None:
+        if pending:
+            say("interrupted: ending what was started")
+            pending.pop().cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, cancel)

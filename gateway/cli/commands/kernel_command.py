@@ -1,0 +1,57 @@
+"""What the commands share that change one running kernel: how it is named, and where it is looked for."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .base import JSON_FLAG, Command, UsageError
+from jupyter_aliquot.gateway.terminal.rest_client import Gateways
+from jupyter_aliquot.gateway.terminal.kernel_client import RunningKernel
+from jupyter_aliquot.gateway.terminal.tables import printable
+from traitlets import Unicode
+
+_LOOK_SECONDS = 0.2
+
+
+class KernelCommand(Command):
+    """A command whose first word names a running kernel."""
+
+    accepts_arguments = True
+    flags = {**Command.flags, **JSON_FLAG}
+    aliases = {"runtime-dir": "KernelCommand.runtime_dir"}
+    runtime_dir = Unicode("", help="Folder of the node agent's sockets (default: the usual one).").tag(config=True)
+
+    def words(self, least: int, most: int) -> list[str]:
+        """The words that are no options. Raises UsageError."""
+        if not least <= len(self.extra_args) <= most:
+            what = "name a kernel" if not self.extra_args else f"{' '.join(self.extra_args[most:])!r} was not expected"
+            raise UsageError(f"{what}; usage: {self.usage} (aliquot status lists the kernels)")
+        return list(self.extra_args)
+
+    def kernel(self, word: str, *, takes_ids: bool = False) -> RunningKernel:
+        """``takes_ids``: those of kernels without a GPU are meant, too. Raises AliquotError."""
+        return RunningKernel.find(Gateways.of(self.runtime_dir), word, takes_ids=takes_ids)
+
+    def tell(self, report: dict[str, Any], text: str) -> None:
+        """One line for people, or the kernel's report for programs."""
+        print(json.dumps(report, indent=2, ensure_ascii=False) if self.json_output else text)
+
+
+def title(report: dict[str, Any]) -> str:
+    """What people call a kernel."""
+    return printable(str(report["label"] or report["id"][:8]))
+
+
+def look_until(
+    kernel: RunningKernel, is_done: Callable[[dict[str, Any]], bool], seconds: float
+) -> tuple[dict[str, Any], bool]:
+    """Its last report, and whether it came to be so in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        report = kernel.report()
+        if is_done(report) or time.monotonic() >= deadline:
+            return report, is_done(report)
+        time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,96 @@
+"""`aliquot resize`: another size or class for a kernel that runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import WHICH_GATEWAY, UsageError
+from .kernel_command import KernelCommand, title
+from jupyter_aliquot.gateway.terminal.tables import size_text
+from jupyter_aliquot.provisioner.resources import Bytes, WorkloadClass
+from traitlets import Bool, Unicode
+
+_SHARE = "share"
+_CLASSES = tuple(one.value for one in WorkloadClass)
+
+
+class ResizeCommand(KernelCommand):
+    """Asks the gateway, or the node agent where no gateway runs."""
+
+    name = "aliquot resize"
+    usage = "aliquot resize KERNEL [GPUS] [options]"
+    description = (
+        """Another size or class for a kernel that runs, without a restart.
+
+    KERNEL is its id, the first letters of it, or its notebook's name. A kernel that shrinks does so at once; one that
+    grows waits for room where there is none, and runs on meanwhile.
+    """
+        + WHICH_GATEWAY
+    )
+    examples = """
+    aliquot resize train.ipynb 0.5
+    aliquot resize train.ipynb --memory 12GiB --class opportunistic
+    aliquot resize train.ipynb --withdraw
+    """
+    flags = {
+        **KernelCommand.flags,
+        "withdraw": ({"ResizeCommand": {"withdraw": True}}, "Give up a change that waits for room."),
+    }
+    aliases = {
+        **KernelCommand.aliases,
+        "memory": "ResizeCommand.memory",
+        "class": "ResizeCommand.workload_class",
+    }
+    memory = Unicode("", help="Memory limit, as 12GiB; 'share' for the share's part of each device.").tag(config=True)
+    workload_class = Unicode("", help="production or opportunistic.").tag(config=True)
+    withdraw = Bool(False, help="Give up a change that waits for room.").tag(config=True)
+
+    def start(self) -> None:
+        """Called by Application.start."""
+        words = self.words(1, 2)
+        body = self._body(words[1:])
+        if self.workload_class and self.workload_class not in _CLASSES:
+            raise UsageError(f"--class {self.workload_class!r} is not a class; write {' or '.join(_CLASSES)}")
+        if bool(body) == self.withdraw:
+            raise UsageError(f"say what to change: GPUS, --memory, --class, or --withdraw alone; write: {self.usage}")
+        kernel = self.kernel(words[0])
+        if self.withdraw:
+            kernel.withdraw_resize()
+            report = kernel.report()
+            self.tell(report, f"{title(report)} waits no more, and keeps {_size(report)}")
+            return
+        report = kernel.resize(body)
+        waits = report["resize"]
+        text = f"{title(report)} has {_size(report)}"
+        if waits:
+            text = f"{title(report)} runs on with {_size(report)}; {waits['reason']}"
+        elif report["over_quota_bytes"]:
+            text += f"; it uses {Bytes(report['over_quota_bytes'])} more, and gets no new memory until it is below"
+        self.tell(report, text)
+
+    def _memory_limit(self) -> str:
+        try:
+            Bytes.parse(self.memory)
+        except ValueError:
+            raise UsageError(
+                f"--memory {self.memory!r} is no amount of memory; write one such as 12GiB, or '{_SHARE}'"
+            ) from None
+        return self.memory
+
+    def _body(self, words: list[str]) -> dict[str, Any]:
+        body: dict[str, Any] = {}
+        for word in words:
+            try:
+                body["gpus"] = float(word)
+            except ValueError:
+                raise UsageError(f"{word!r} is not a number of GPUs; write one such as 0.5") from None
+        if self.memory:
+            body["memory"] = None if self.memory == _SHARE else self._memory_limit()
+        if self.workload_class:
+            body["class"] = self.workload_class
+        return body
+
+
+def _size(report: dict[str, Any]) -> str:
+    size = size_text(round(report["gpus"] * 100), report["workload_class"])
+    return f"{size}, {Bytes(report['quota_bytes'])}"

@@ -1,0 +1,59 @@
+"""`aliquot share`: show a kernel that runs to other users, or let them use it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import WHICH_GATEWAY, UsageError
+from .kernel_command import KernelCommand
+from jupyter_aliquot.gateway.terminal.tables import printable
+from traitlets import Bool, Unicode
+
+
+class ShareCommand(KernelCommand):
+    """Asks the gateway, which alone knows users."""
+
+    name = "aliquot share"
+    usage = "aliquot share KERNEL [--user NAME | --team NAME] [--write | --stop]"
+    description = (
+        """Share a running kernel with a user or a team, or take it back; without a name: with whom it is.
+
+    KERNEL is its id, the first letters of it, or its notebook's name. Others see it and its output; with --write they
+    run code in it, too. It stays its owner's, who alone ends it and changes its size.
+    """
+        + WHICH_GATEWAY
+    )
+    examples = """
+    aliquot share train.ipynb --user bob
+    aliquot share train.ipynb --team vision --write
+    aliquot share train.ipynb --user bob --stop
+    aliquot share train.ipynb
+    """
+    flags = {
+        **KernelCommand.flags,
+        "write": ({"ShareCommand": {"write": True}}, "To use it: run code, interrupt, restart."),
+        "stop": ({"ShareCommand": {"stop": True}}, "Take it back."),
+    }
+    aliases = {**KernelCommand.aliases, "user": "ShareCommand.user", "team": "ShareCommand.team"}
+    user = Unicode("", help="A user of the gateway, by name.").tag(config=True)
+    team = Unicode("", help="A team, by name.").tag(config=True)
+    write = Bool(False, help="To use it: run code, interrupt, restart.").tag(config=True)
+    stop = Bool(False, help="Take it back.").tag(config=True)
+
+    def start(self) -> None:
+        """Called by Application.start."""
+        word = self.words(1, 1)[0]
+        if (self.user and self.team) or (self.write and self.stop):
+            raise UsageError(f"name a user or a team, and write or stop; write: {self.usage}")
+        if (self.write or self.stop) and not (self.user or self.team):
+            raise UsageError(f"say with whom: --user NAME or --team NAME; write: {self.usage}")
+        kernel = self.kernel(word, takes_ids=True)
+        kind, name = ("teams", self.team) if self.team else ("users", self.user)
+        access = None if self.stop else "write" if self.write else "read"
+        report = kernel.share(kind, name, access) if name else kernel.shares()
+        self.tell(report, _text(printable(word), report["shares"]))
+
+
+def _text(kernel: str, shares: list[dict[str, Any]]) -> str:
+    with_whom = ", ".join(f"{share['kind']} {printable(share['name'])} ({share['access']})" for share in shares)
+    return f"{kernel} is shared with {with_whom or 'nobody'}"

@@ -1,0 +1,93 @@
+"""`aliquot swap` and `aliquot wake`: a kernel's memory leaves its GPU, and comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import WHICH_GATEWAY, CommandError, UsageError
+from .kernel_command import KernelCommand, look_until, title
+from jupyter_aliquot.gateway.terminal.kernel_client import RunningKernel
+from jupyter_aliquot.provisioner.resources import Bytes
+from traitlets import Float
+
+_MOST_SECONDS = 86400.0
+_OUT = ("swapped", "checkpointed")
+
+
+class MoveCommand(KernelCommand):
+    """What both have: how long they wait for the move."""
+
+    aliases = {**KernelCommand.aliases, "seconds": "MoveCommand.seconds"}
+    seconds = Float(60.0, help="How long to wait for it; 0 to only ask.").tag(config=True)
+
+    def one_kernel(self) -> RunningKernel:
+        """The kernel that the command line names. Raises AliquotError."""
+        if not 0 <= self.seconds <= _MOST_SECONDS:
+            raise UsageError(f"--seconds {self.seconds:g} is out of range; write a number from 0 to {_MOST_SECONDS:g}")
+        return self.kernel(self.words(1, 1)[0])
+
+
+class SwapCommand(MoveCommand):
+    """Asks the gateway, or the node agent where no gateway runs."""
+
+    name = "aliquot swap"
+    usage = "aliquot swap KERNEL [options]"
+    description = (
+        """A kernel's memory leaves its GPU for the host's RAM, now. It comes back with its next cell.
+
+    KERNEL is its id, the first letters of it, or its notebook's name. Without this, idle kernels are swapped out when
+    somebody needs the room.
+    """
+        + WHICH_GATEWAY
+    )
+    examples = """
+    aliquot swap train.ipynb
+    """
+
+    def start(self) -> None:
+        """Called by Application.start."""
+        kernel = self.one_kernel()
+        kernel.move("swap-out")
+        report, is_out = look_until(kernel, lambda report: report["state"] in _OUT, self.seconds)
+        if not is_out and self.seconds:
+            raise CommandError(
+                f"{title(report)} was asked to leave, and has not within {self.seconds:g} s{_why(report)}"
+            )
+        moved = Bytes((report["residency"] or {}).get("swapped_bytes", 0))
+        self.tell(
+            report, f"{title(report)}: {moved} in host memory" if is_out else f"{title(report)} was asked to leave"
+        )
+
+
+class WakeCommand(MoveCommand):
+    """Asks the gateway, or the node agent where no gateway runs."""
+
+    name = "aliquot wake"
+    usage = "aliquot wake KERNEL [options]"
+    description = (
+        """A kernel's memory comes back to its GPU, ahead of its next cell.
+
+    KERNEL is its id, the first letters of it, or its notebook's name. Where there is no room it waits for it.
+    """
+        + WHICH_GATEWAY
+    )
+    examples = """
+    aliquot wake train.ipynb
+    """
+
+    def start(self) -> None:
+        """Called by Application.start."""
+        kernel = self.one_kernel()
+        kernel.move("wake")
+        report, is_in = look_until(kernel, lambda report: report["state"] == "resident", self.seconds)
+        if not is_in and self.seconds:
+            raise CommandError(f"{title(report)} is not back within {self.seconds:g} s{_why(report)}")
+        self.tell(report, f"{title(report)} is resident" if is_in else f"{title(report)} was asked to come back")
+
+
+def _why(report: dict[str, Any]) -> str:
+    residency = report["residency"]
+    if residency is None:
+        return ": its node agent tells nothing of swaps"
+    why = report["reason"] or residency["refusal"]
+    return f": {why}" if why else f"; it is {report['state']}"

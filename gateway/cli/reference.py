@@ -1,0 +1,40 @@
+"""docs/reference/cli.md, written from the commands' own help texts: `python -m jupyter_aliquot.gateway.cli.reference`.
+
+A test holds the page equal to what this prints.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from .app import COMMANDS, AliquotApp
+from jupyter_aliquot.gateway.cli.commands.base import Command
+
+_HEAD = """\
+# The command line
+
+Generated from the commands' own help texts by `python -m jupyter_aliquot.gateway.cli.reference`; do not edit.
+
+Every command ends with 0 when it did its work, 1 when it could not (one line on standard error says why), 2 when the
+command line was wrong, 130 when it was interrupted. `--json` prints JSON for programs; its fields may be added to, and
+are not renamed. A command that ends with 1 then prints the reason there, too: `{"message": "…"}`.
+"""
+
+
+def reference_page() -> str:
+    """The whole page."""
+    parts = [_HEAD, _section("aliquot", AliquotApp)]
+    for name, (path, _) in COMMANDS.items():
+        module, _, cls = path.partition(".")
+        found = getattr(importlib.import_module(f"jupyter_aliquot.gateway.commands.{module}"), cls)
+        parts.append(_section(f"aliquot {name}", found))
+    return "\n".join(parts)
+
+
+def _section(title: str, command: type[Command]) -> str:
+    help_text = "\n".join(line.rstrip() for line in "\n".join(command().emit_help()).splitlines())
+    return f"## {title}\n\n```\n{help_text}\n```\n"
+
+
+if __name__ == "__main__":
+    print(reference_page(), end="")

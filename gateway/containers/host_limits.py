@@ -1,0 +1,88 @@
+"""The knobs of a container's part of its host: memory and CPUs in proportion to the GPU share, and what this host has.
+
+container_limits decides what comes of them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from jupyter_aliquot.provisioner.containers.limits import LimitRules, NodeTotals
+from jupyter_aliquot.provisioner.containers.plan import SMALLEST_MEMORY
+from jupyter_aliquot.provisioner.resources import Bytes
+from traitlets import Float, Int, TraitError, Unicode, validate
+from traitlets.config import Configurable
+
+
+class HostLimits(Configurable):
+    """What kernels in containers may take of their host, unless their image's entry says otherwise."""
+
+    memory_fraction = Float(
+        0.8, help="Part of the host's memory that kernels have together when all GPUs are handed out; each its share."
+    ).tag(config=True)
+    cpu_fraction = Float(0.9, help="The same for the host's CPUs.").tag(config=True)
+    floor_memory = Unicode("1GiB", help="The least memory of a kernel, and what one without a GPU gets.").tag(
+        config=True
+    )
+    floor_cpus = Float(0.5, help="The least number of CPUs, and what one without a GPU gets.").tag(config=True)
+    fixed_memory = Unicode("", help="Memory of every kernel, whatever its share; empty for the proportion.").tag(
+        config=True
+    )
+    fixed_cpus = Float(0.0, help="CPUs of every kernel, whatever its share; 0 for the proportion.").tag(config=True)
+    pids = Int(1024, help="How many processes and threads a kernel may have.").tag(config=True)
+    shm = Unicode("64MiB", help="Size of /dev/shm of a kernel.").tag(config=True)
+
+    def rules(self) -> LimitRules:
+        """The knobs as one value."""
+        return LimitRules(
+            memory_fraction=self.memory_fraction,
+            cpu_fraction=self.cpu_fraction,
+            floor_memory=Bytes.parse(self.floor_memory),
+            floor_cpus=self.floor_cpus,
+            fixed_memory=Bytes.parse(self.fixed_memory) if self.fixed_memory else Bytes(0),
+            fixed_cpus=self.fixed_cpus,
+            pids=self.pids,
+            shm=Bytes.parse(self.shm),
+        )
+
+    @validate("memory_fraction", "cpu_fraction")
+    def _is_a_fraction(self, proposal: dict[str, Any]) -> float:
+        if not 0 < proposal["value"] <= 1:
+            raise _refused(proposal, "a number above 0 and at most 1")
+        return float(proposal["value"])
+
+    @validate("floor_memory", "fixed_memory", "shm")
+    def _is_an_amount(self, proposal: dict[str, Any]) -> str:
+        name, text = proposal["trait"].name, str(proposal["value"])
+        least = Bytes(1 << 20) if name == "shm" else SMALLEST_MEMORY
+        try:
+            enough = (name == "fixed_memory" and not text) or Bytes.parse(text) >= least
+        except ValueError:
+            enough = False
+        if not enough:
+            raise _refused(proposal, f"an amount of memory of {least} or more, such as 4GiB")
+        return text
+
+    @validate("floor_cpus", "fixed_cpus")
+    def _are_cpus(self, proposal: dict[str, Any]) -> float:
+        none_is_right = proposal["trait"].name == "fixed_cpus" and proposal["value"] == 0
+        if not none_is_right and not 0.01 <= proposal["value"] < 100_000:
+            raise _refused(proposal, "a number of CPUs of 0.01 or more")
+        return float(proposal["value"])
+
+    @validate("pids")
+    def _are_processes(self, proposal: dict[str, Any]) -> int:
+        if proposal["value"] < 16:
+            raise _refused(proposal, "16 or more: a kernel alone has about 10 threads")
+        return int(proposal["value"])
+
+
+def node_totals(gpus: int) -> NodeTotals:
+    """What this machine has, with as many GPUs as the agent says."""
+    memory = Bytes(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return NodeTotals(memory, os.cpu_count() or 1, gpus)
+
+
+def _refused(proposal: dict[str, Any], wanted: str) -> TraitError:
+    return TraitError(f"c.HostLimits.{proposal['trait'].name}: asked {proposal['value']!r}; wanted {wanted}")

@@ -1,0 +1,264 @@
+"""The image catalogue: container images that users may pick as they pick installed kernelspecs, from configuration.
+
+It reads and checks the entries, and makes base kernelspecs of them. Who starts containers, and how, is not its matter.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.gateway.auth.principals import Audience, read_audience
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.base.fields import Entry
+from .environment import is_reserved
+from jupyter_aliquot.gateway.sizes.grammar import parse_size, parse_size_name
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Pull
+from jupyter_aliquot.provisioner.errors import RequestError, SizeNameError
+from jupyter_aliquot.provisioner.grants.codec import PROVISIONER_NAME, RESIDENCY_MODES
+from jupyter_aliquot.provisioner.resources import Bytes, Request
+from jupyter_client.kernelspec import KernelSpec
+from traitlets import List, TraitError, Unicode, validate
+from traitlets.config import Configurable
+
+KNOB = "c.ImageCatalogue.images"
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+# By `env`: Jupyter replaces a bare `python3` by the server's own interpreter, which an image need not have.
+_PYTHON = ("/usr/bin/env", "python3", "-m", "ipykernel_launcher", "-f", "{connection_file}")
+_NO_LOGOS = "/nonexistent"
+_INTERRUPT_MODES = ("signal", "message")
+
+
+@dataclass(frozen=True)
+class BaseSpec:
+    """What a kernelspec says of how to run a kernel; here, inside the image."""
+
+    argv: tuple[str, ...] = _PYTHON
+    language: str = "python"
+    interrupt_mode: str = "signal"
+    env: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class CatalogueImage:
+    """One entry. ``container`` is the plan of its kernels before folders, limits and owner are known.
+
+    ``limits`` are those that the entry sets itself, whatever the size; None leaves one to the share.
+    """
+
+    name: str
+    display_name: str
+    description: str
+    base: BaseSpec
+    default_size: Request | None
+    audience: Audience
+    logos: str
+    limits: ContainerLimits
+    container: ContainerPlan
+    # How the memory of its kernels may leave a GPU; empty: as the server has it.
+    residency: str = ""
+
+    def is_for(self, user: User) -> bool:
+        """Whether `user` may pick it. An entry without users and teams is everybody's; administrators use all."""
+        return user.is_admin or self.audience.is_empty or self.audience.includes(user)
+
+
+class ImageCatalogue(Configurable):
+    """Images that kernels can run in, and what all of them share."""
+
+    images: List[Any] = List(
+        help=(
+            "Images that kernels can run in, each a table; shown in the kernel picker in the sizes of "
+            "`c.Aliquot.presets`. Fields: see images.md."
+        ),
+    ).tag(config=True)
+    allowed_env = List(
+        Unicode(),
+        ["KERNEL_WORKING_DIR"],
+        help=(
+            "Variables of a client's request to start a kernel that its container gets, by name; `KERNEL_*` allows "
+            "all that begin so, but none that say who somebody is or what is loaded (`KERNEL_USERNAME`, `LD_*`, …). "
+            "Nothing of the server's own environment ever gets there."
+        ),
+    ).tag(config=True)
+
+    # In the order of the configuration; written by the check of `images` alone.
+    entries: tuple[CatalogueImage, ...] = ()
+
+    def find(self, name: str) -> CatalogueImage | None:
+        """The image of this name, whoever asks. Jupyter compares names without case."""
+        return next((entry for entry in self.entries if entry.name == name.lower()), None)
+
+    @validate("images")
+    def _images_are_complete(self, proposal: dict[str, Any]) -> list[object]:
+        tables: list[object] = proposal["value"]
+        entries: dict[str, CatalogueImage] = {}
+        for number, table in enumerate(tables):
+            try:
+                entry = read_image(table, number)
+            except RequestError as error:
+                raise TraitError(f"{KNOB}: {error}") from None
+            if entry.name in entries:
+                raise TraitError(f"{KNOB}: asked two images named {entry.name!r}; give each a name of its own")
+            entries[entry.name] = entry
+        self.entries = tuple(entries.values())
+        return tables
+
+    @validate("allowed_env")
+    def _are_names_of_variables(self, proposal: dict[str, Any]) -> list[str]:
+        names: list[str] = proposal["value"]
+        for name in names:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?", name):
+                raise TraitError(
+                    f"c.ImageCatalogue.allowed_env: asked {name!r}; found no name of a variable; "
+                    "write one such as 'KERNEL_PROJECT', or 'KERNEL_*'"
+                )
+            if is_reserved(name):
+                raise TraitError(
+                    f"c.ImageCatalogue.allowed_env: asked {name!r}; found that no request may set it: who somebody is, "
+                    "and what a kernel loads, is not the client's to say; leave it out"
+                )
+        return names
+
+
+def read_image(table: object, number: int = 0) -> CatalogueImage:
+    """One entry of the catalogue, checked. Raises RequestError."""
+    entry = Entry(f"images[{number}]", table)
+    name = entry.text("name")
+    entry.where = f"the image {name!r}"
+    _check_name(entry, name)
+    label, version = entry.text("display_name", name), entry.text("version", "")
+    base = _read_base(entry.table("kernelspec"))
+    image = CatalogueImage(
+        name=name,
+        display_name=f"{label} {version}".strip(),
+        description=entry.text("description", ""),
+        base=base,
+        default_size=_read_size(entry),
+        audience=read_audience(entry),
+        logos=_read_logos(entry, base.language),
+        limits=_read_limits(entry.table("limits")),
+        container=_read_container(entry, base),
+        residency=_read_residency(entry),
+    )
+    entry.finish()
+    return image
+
+
+def image_kernel_spec(image: CatalogueImage) -> KernelSpec:
+    """The base kernelspec that an image acts as; sizes stand on it as on any other."""
+    metadata: dict[str, Any] = {
+        "kernel_provisioner": {"provisioner_name": PROVISIONER_NAME, "config": {}},
+        "aliquot": {"base": image.name, "image": image.container.image, "description": image.description},
+    }
+    if image.residency:
+        metadata["aliquot"]["residency"] = image.residency
+    if image.base.argv == _PYTHON:
+        metadata["debugger"] = True
+    return KernelSpec(
+        name=image.name,
+        argv=list(image.base.argv),
+        display_name=image.display_name,
+        language=image.base.language,
+        env=dict(image.base.env),
+        resource_dir=image.logos,
+        interrupt_mode=image.base.interrupt_mode,
+        metadata=metadata,
+    )
+
+
+def image_of(metadata: Mapping[str, Any]) -> str | None:
+    """The image in a kernelspec's metadata, as `image_kernel_spec` wrote it; None for what runs as a process."""
+    about = metadata.get("aliquot")
+    image = about.get("image") if isinstance(about, Mapping) else None
+    return image if isinstance(image, str) else None
+
+
+def _read_container(entry: Entry, base: BaseSpec) -> ContainerPlan:
+    """Checked by the plan's own rules: found now, what is wrong ends the server at its start."""
+    try:
+        return ContainerPlan(
+            image=entry.text("image"),
+            pull=Pull(entry.text("pull", Pull.MISSING.value)),
+            user=entry.text("user", ""),
+            userns=entry.text("userns", ""),
+            network=entry.text("network", "none"),
+            env=base.env,
+            read_only_root=entry.flag("read_only_root", True),
+        )
+    except ValueError:
+        choices = ", ".join(pull.value for pull in Pull)
+        raise entry.refused("pull", entry.text("pull"), f"one of {choices}") from None
+
+
+def _check_name(entry: Entry, name: str) -> None:
+    try:
+        is_sized = parse_size_name(name) is not None
+    except SizeNameError:
+        is_sized = True
+    if is_sized:
+        raise entry.refused("name", name, "a name without '.gpu-', which sizes are told by")
+    if not _NAME.fullmatch(name):
+        raise entry.refused("name", name, "at most 100 of a-z, 0-9, '.', '_' and '-', such as 'pytorch-2.11'")
+
+
+def _read_base(entry: Entry) -> BaseSpec:
+    base = BaseSpec(
+        argv=entry.texts("argv", _PYTHON),
+        language=entry.text("language", "python"),
+        interrupt_mode=entry.text("interrupt_mode", "signal"),
+        env=entry.pairs("env"),
+    )
+    entry.finish()
+    if "{connection_file}" not in " ".join(base.argv):
+        raise entry.refused("argv", list(base.argv), "a command with '{connection_file}', as in a kernel.json")
+    if base.interrupt_mode not in _INTERRUPT_MODES:
+        raise entry.refused("interrupt_mode", base.interrupt_mode, f"one of {', '.join(_INTERRUPT_MODES)}")
+    return base
+
+
+def _read_size(entry: Entry) -> Request | None:
+    size = entry.text("default_size", "")
+    try:
+        return parse_size(size) if size else None
+    except SizeNameError as error:
+        raise entry.refused("default_size", size, f"a size such as '0.25' ({error})") from None
+
+
+def _read_residency(entry: Entry) -> str:
+    mode = entry.text("residency", "")
+    if mode and mode not in RESIDENCY_MODES:
+        raise entry.refused("residency", mode, f"one of {', '.join(RESIDENCY_MODES)}, or leave it out")
+    return mode
+
+
+def _read_limits(entry: Entry) -> ContainerLimits:
+    values: dict[str, Any] = {}
+    for field in ("memory", "shm"):
+        text = entry.text(field, "")
+        try:
+            values[field] = Bytes.parse(text) if text else None
+        except ValueError:
+            raise entry.refused(field, text, "an amount of memory, such as '8GiB'") from None
+    values["cpus"], pids = entry.number("cpus"), entry.number("pids")
+    if pids is not None and not float(pids).is_integer():
+        raise entry.refused("pids", pids, "a whole number")
+    entry.finish()
+    return ContainerLimits(values["memory"], values["cpus"], None if pids is None else int(pids), values["shm"])
+
+
+def _read_logos(entry: Entry, language: str) -> str:
+    """Folder of the picker's pictures, `logo-64x64.png` and such; ipykernel's for Python where none is given."""
+    folder = entry.text("logos", "")
+    if folder and not Path(folder).is_dir():
+        raise entry.refused("logos", folder, "a folder of this machine with logo-64x64.png in it, or leave it out")
+    ipykernel = importlib.util.find_spec("ipykernel") if language == "python" else None
+    if not folder and ipykernel is not None and ipykernel.origin:
+        return str(Path(ipykernel.origin).parent / "resources")
+    # Never empty: Jupyter would serve its own working folder as pictures.
+    return folder or _NO_LOGOS

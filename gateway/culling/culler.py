@@ -1,0 +1,213 @@
+"""Ends this server's kernels that nobody uses, after it has told so. Who that is, culling.py decides.
+
+Where it cannot know whether a kernel is used, for its relay or the node agent does not answer, it ends nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from jupyter_aliquot.gateway.base.clock import Clock
+from .config import Announcement, KernelFacts, Policy, decide
+from jupyter_aliquot.gateway.status.collector import request_of
+from jupyter_aliquot.gateway.base.recurring import Recurring
+from jupyter_aliquot.gateway.relays.pool import RelayLinks
+from jupyter_aliquot.gateway.status.report import NodeView
+from jupyter_aliquot.gpu_hook.client.client import KernelStatus
+from jupyter_aliquot.provisioner.terminations import Asked, EndingCode, asked_by_rule
+from jupyter_aliquot.provisioner.resources import WorkloadClass
+from jupyter_client.kernelspec import NoSuchKernel
+
+# States in which Jupyter's tracker, which is all there is for a kernel without a relay, has seen no work.
+_IDLE_STATES = frozenset({"idle", "starting"})
+_METADATA = "cull_idle_timeout"
+
+
+class Kernels(Protocol):
+    """The part of our kernel manager that knows kernels, and ends them."""
+
+    links: RelayLinks | None
+
+    def list_kernel_ids(self) -> list[str]: ...
+
+    def get_kernel(self, kernel_id: str) -> Any: ...
+
+    def owner_of(self, kernel_id: str) -> str | None: ...
+
+    def kernel_state(self, kernel_id: str) -> tuple[str, str]: ...
+
+    def connections(self, kernel_id: str) -> int: ...
+
+    async def end_kernel(self, kernel_id: str, asked: Asked, now: bool = False) -> None: ...
+
+
+class Servers(Protocol):
+    """Who of the Hub's users has a server."""
+
+    def gone_since(self, user: str) -> float | None:
+        """Seconds since the epoch; None for a user who has one, and while that cannot be known."""
+        ...
+
+
+class GpuUse:
+    """When each kernel was last seen to use its GPU, from what the agent says of time and memory."""
+
+    def __init__(self) -> None:
+        self._is_known = False
+        # Each kernel as it was last said to be, what that came to, and since when it has been so.
+        self._last: dict[str, tuple[KernelStatus, tuple[float, int, int], float]] = {}
+
+    def look(self, view: NodeView, now: float) -> None:
+        """Called with each new view of the node."""
+        self._is_known = view.status is not None
+        kernels = view.status.kernels if view.status else ()
+        if view.status is not None:
+            seen = {kernel.kernel_id for kernel in kernels}
+            self._last = {kernel_id: last for kernel_id, last in self._last.items() if kernel_id in seen}
+        for kernel in kernels:
+            before = self._last.get(kernel.kernel_id)
+            if before is not None and before[0] is kernel:
+                continue
+            used = _used(kernel)
+            since = before[2] if before is not None and before[1] == used else now
+            self._last[kernel.kernel_id] = (kernel, used, since)
+
+    def last(self, kernel_id: str) -> float | None:
+        """Seconds since the epoch; None while that cannot be known."""
+        found = self._last.get(kernel_id)
+        return found[2] if found is not None and self._is_known else None
+
+
+def _used(kernel: KernelStatus) -> tuple[float, int, int]:
+    devices = kernel.devices
+    return (
+        sum(device.busy_seconds for device in devices),
+        sum(device.charged_bytes for device in devices),
+        sum(device.refusals for device in devices),
+    )
+
+
+class Culler:
+    """Made by the extension. ``servers``: of a gateway that is a service of a Hub."""
+
+    def __init__(
+        self, kernels: Kernels, policy: Policy, clock: Clock, log: logging.Logger, servers: Servers | None = None
+    ) -> None:
+        self._servers = servers
+        self._kernels = kernels
+        self._policy = policy
+        self._clock = clock
+        self._log = log
+        self._gpu = GpuUse()
+        self._announced: Mapping[str, Announcement] = {}
+        self._first_seen: dict[str, float] = {}
+        self._kept: dict[str, float] = {}
+        self._looks = Recurring("culler", self.look, policy.look, clock, log)
+
+    def watch(self, view: NodeView) -> None:
+        """Called by NodeWatch with each new view."""
+        self._gpu.look(view, self._clock.wall())
+
+    def announced(self) -> Mapping[str, Announcement]:
+        """The kernels that will be ended if nothing happens."""
+        return self._announced
+
+    def keep(self, kernel_id: str) -> str | None:
+        """Its owner wants it to stay: its idle time begins anew. Tells why that does not help, or None."""
+        told = self._announced.get(kernel_id)
+        self._kept[kernel_id] = self._clock.wall()
+        if told is None or told.can_keep:
+            self._announced = {name: other for name, other in self._announced.items() if name != kernel_id}
+            return None
+        return f"asked to keep kernel {kernel_id}; {told.reason}. Save what you need"
+
+    async def start(self) -> None:
+        """Look from time to time, in the background."""
+        self._looks.start()
+
+    async def stop(self) -> None:
+        """End nobody any more. Idempotent."""
+        await self._looks.stop()
+
+    async def look(self) -> None:
+        """Once: tell who is to be told, end whose time has come."""
+        now = self._clock.wall()
+        ids = set(self._kernels.list_kernel_ids())
+        self._first_seen = {kernel_id: self._first_seen.get(kernel_id, now) for kernel_id in ids}
+        self._kept = {kernel_id: at for kernel_id, at in self._kept.items() if kernel_id in ids}
+        known = [facts for kernel_id in ids if (facts := self._facts(kernel_id)) is not None]
+        before = self._announced
+        decision = decide(known, before, now, self._policy)
+        self._announced = decision.announced
+        for told in decision.announced.values():
+            if before.get(told.kernel_id) != told:
+                at = datetime.fromtimestamp(told.at).astimezone().isoformat(timespec="seconds")
+                self._log.info("kernel=%s ends_at=%s reason=%s", told.kernel_id, at, told.reason)
+        await asyncio.gather(*(self._end(told) for told in decision.ends))
+
+    async def _end(self, told: Announcement) -> None:
+        # Others may have taken a while to end: a cell that began meanwhile counts.
+        facts = self._facts(told.kernel_id) if told.kernel_id in self._kernels.list_kernel_ids() else None
+        if facts is None:
+            return
+        if not decide([facts], {told.kernel_id: told}, self._clock.wall(), self._policy).ends:
+            return
+        try:
+            await self._kernels.end_kernel(told.kernel_id, asked_by_rule(EndingCode.CULLED, told.ending))
+        except Exception:
+            # It lives; the next look announces it anew.
+            self._log.exception("kernel=%s culled=failed", told.kernel_id)
+
+    # ---- what is known of one kernel
+
+    def _facts(self, kernel_id: str) -> KernelFacts | None:
+        """None for a kernel that does not run, or of which it cannot be known whether it is used."""
+        if self._kernels.kernel_state(kernel_id)[0] != "resident":
+            return None
+        kernel = self._kernels.get_kernel(kernel_id)
+        work = self._work(kernel_id, kernel)
+        request = request_of(kernel)
+        gpu = self._gpu.last(kernel_id) if request is not None else 0.0
+        if work is None or gpu is None:
+            return None
+        is_busy, active = work
+        started = getattr(kernel, "queued_at", None) or self._first_seen.get(kernel_id, self._clock.wall())
+        facts = KernelFacts(
+            id=kernel_id,
+            started=started,
+            active=max(active, gpu, self._kept.get(kernel_id, 0.0)),
+            is_busy=is_busy,
+            connections=self._kernels.connections(kernel_id),
+            idle=_own_idle_seconds(kernel),
+            server_gone=self._server_gone(kernel_id),
+        )
+        is_low = request is not None and request.workload_class is WorkloadClass.OPPORTUNISTIC
+        return replace(facts, is_opportunistic=is_low)
+
+    def _server_gone(self, kernel_id: str) -> float | None:
+        owner = self._kernels.owner_of(kernel_id)
+        return None if self._servers is None or owner is None else self._servers.gone_since(owner)
+
+    def _work(self, kernel_id: str, kernel: Any) -> tuple[bool, float] | None:
+        """Whether it works, waiting for input included, and when it last did."""
+        link = None if self._kernels.links is None else self._kernels.links.get(kernel_id)
+        if link is None:
+            return kernel.execution_state not in _IDLE_STATES, kernel.last_activity.timestamp()
+        if link.activity is None or not link.is_up:
+            return None
+        return link.activity.is_busy, link.activity.last_activity
+
+
+def _own_idle_seconds(kernel: Any) -> float | None:
+    """What its kernelspec says; Jupyter Server reads the same field."""
+    try:
+        found = kernel.kernel_spec.metadata.get(_METADATA)
+    except NoSuchKernel:
+        return None
+    is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
+    return max(0.0, float(found)) if is_number else None

@@ -1,0 +1,102 @@
+"""The demo's last act: two notebooks, each with a whole GPU of its own, on the one that there is.
+
+Conducts; what is claimed of it is demo_claims' matter. Where the host has no room for copies it is left out, and said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .notebook import NotebookRun, Part, on_stage
+from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
+from jupyter_aliquot.gpu_hook.client.client import AgentClient
+from jupyter_aliquot.provisioner.resources import Bytes
+
+NOTEBOOK = "turns.ipynb"
+PARTS = tuple(Part(name, "python3.gpu-1", "1") for name in ("owner 1", "owner 2"))
+# The options of an agent that lets them take turns, and lets nobody wait long for his.
+AGENT_OPTIONS = ("--oversubscribe", "2", "--lease-hold", "0.5")
+
+_LARGEST_DEVICE = 16 << 30
+_PATIENCE_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Owner:
+    """One of the two, as its notebook and the node agent saw it."""
+
+    name: str
+    outcome: str
+    filled: str
+    verified: str
+    used: Bytes
+    swaps_out: int
+    swaps_in: int
+
+
+@dataclass(frozen=True)
+class Turns:
+    """What was seen. ``reason``: why it was left out; empty where it was not."""
+
+    owners: tuple[Owner, ...] = ()
+    memory_bytes: int = 0
+    reason: str = ""
+
+
+def reason_against(node: NodeStatus) -> str:
+    """Why two kernels cannot each own the whole device here; empty where they can."""
+    memory = max((device.memory_bytes for device in node.devices if not device.lost), default=0)
+    budget = node.oversubscription_rule.host_bytes
+    if node.oversubscription < 2:
+        return "the node agent promises no more than there is"
+    if memory > _LARGEST_DEVICE:
+        return f"copies of {Bytes(memory)} would take long"
+    if budget is not None and budget < 2 * memory:
+        return f"the host has {Bytes(budget)} for copies, and two of {Bytes(memory)} are wanted"
+    return ""
+
+
+async def take_turns(ring: Ring, agent: AgentClient, notebook: Path, say: Callable[[str], None]) -> Turns:
+    """Fill by both, then verify by both; in between each has to leave for the other. Raises what a start raises."""
+    node = await agent.status()
+    reason = reason_against(node)
+    if reason:
+        return Turns(reason=reason)
+    runs = [NotebookRun(part, notebook, ring.log_path(part.name.replace(" ", "-")), _silent) for part in PARTS]
+    late = f"a notebook did not get its turn within {_PATIENCE_SECONDS:.0f} s"
+    async with on_stage(runs, late) as tasks:
+        say(f"two more notebooks, each with the whole GPU: {', '.join(run.part.name for run in runs)}")
+        for run in runs:
+            tasks.append(asyncio.create_task(run.run()))
+            await asyncio.wait_for(run.is_waiting.wait(), _PATIENCE_SECONDS)
+            say(f"{run.part.name} has {run.outputs.get('fill', run.error).strip()}")
+        for run, task in zip(runs, tasks, strict=True):
+            run.may_finish.set()
+            await asyncio.wait_for(asyncio.shield(task), _PATIENCE_SECONDS)
+            say(f"{run.part.name} found it {run.outputs.get('verify', run.error).strip()}")
+        node = await agent.status()
+    owners = tuple(_seen(run, node) for run in runs)
+    return Turns(owners, sum(device.memory_bytes for device in node.devices))
+
+
+def _seen(run: NotebookRun, node: NodeStatus) -> Owner:
+    known = next((kernel for kernel in node.kernels if kernel.kernel_id == run.kernel_id), None)
+    residency = None if known is None else known.residency
+    peak = 0 if known is None else sum(device.peak_bytes for device in known.devices)
+    return Owner(
+        name=run.part.name,
+        outcome=run.error or ("finished" if run.is_finished else "did not finish"),
+        filled=run.outputs.get("fill", ""),
+        verified=run.outputs.get("verify", ""),
+        used=Bytes(peak),
+        swaps_out=0 if residency is None else residency.swaps_out,
+        swaps_in=0 if residency is None else residency.swaps_in,
+    )
+
+
+def _silent(name: str, step: int, total: int, text: str) -> None:
+    """What is said of these two, take_turns says."""

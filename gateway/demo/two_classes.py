@@ -1,0 +1,107 @@
+"""The demo's act of two classes: a production notebook that pauses between its steps, and one that fills the pauses.
+
+Conducts; what is claimed of it is demo_claims' matter. Where nothing paces launches it is left out, and said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .notebook import NotebookRun, Part, on_stage
+from jupyter_aliquot.gateway.serverapp.ephemeral_stack import Ring
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
+from jupyter_aliquot.gpu_hook.client.client import AgentClient
+from jupyter_aliquot.gpu_hook.client.compute_reports import ComputeStatus
+
+NOTEBOOK = "pauses.ipynb"
+PRODUCTION = Part("production", "python3.gpu-0.5", "0.5", frozenset({"opportunistic"}))
+FILLER = Part("filler", "python3.gpu-0.25-low", "0.25", frozenset({"production"}))
+PARTS = (PRODUCTION, FILLER)
+
+_FILLING_SECONDS = 0.2
+_PATIENCE_SECONDS = 60.0
+_SAID = re.compile(r"([\d.]+) times as long; paused ([\d.]+) s")
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """What was seen while both worked. ``slowed``: production's steps against alone; ``paused``: its pauses, seconds.
+
+    ``filled`` and ``throttled``: GPU time of the filler, and for how long its launches waited, in seconds of then.
+    ``reason``: why the act was left out; ``error``: what went wrong in it; empty where nothing did.
+    """
+
+    slowed: float = 0.0
+    paused: float = 0.0
+    filled: float = 0.0
+    throttled: float = 0.0
+    reason: str = ""
+    error: str = ""
+
+
+def reason_against(node: NodeStatus) -> str:
+    """Why no class can be held back here; empty where it can."""
+    if not any(actuator.name == "pacing" and actuator.in_force for actuator in node.actuators):
+        return "nothing paces launches here"
+    return ""
+
+
+async def fill_pauses(ring: Ring, agent: AgentClient, notebook: Path, say: Callable[[str], None]) -> Pauses:
+    """Production alone; then beside the other one, which is at work by then. Raises what a start raises."""
+    reason = reason_against(await agent.status())
+    if reason:
+        return Pauses(reason=reason)
+    runs = [NotebookRun(part, notebook, ring.log_path(part.name), _silent) for part in PARTS]
+    production, filler = runs
+    late = f"the two notebooks were not done within {_PATIENCE_SECONDS:.0f} s"
+    async with on_stage(runs, late) as tasks:
+        say("two more notebooks: a production one that pauses between its steps, and one that fills pauses")
+        tasks.append(asyncio.create_task(production.run()))
+        await asyncio.wait_for(production.is_waiting.wait(), _PATIENCE_SECONDS)
+        say(f"production: {production.outputs.get('alone', production.error).strip()}")
+        tasks.append(asyncio.create_task(filler.run()))
+        before = await asyncio.wait_for(_until_filling(agent, filler), _PATIENCE_SECONDS)
+        production.may_finish.set()
+        await asyncio.wait_for(asyncio.shield(tasks[0]), _PATIENCE_SECONDS)
+        after = await _compute(agent, filler)
+        said = production.outputs.get("beside", production.error).strip()
+        say(f"production: {said}")
+    return _seen(said, filler.error, before, after)
+
+
+async def _until_filling(agent: AgentClient, filler: NotebookRun) -> ComputeStatus:
+    """Until it has used the device for a while, by itself."""
+    begin: float | None = None
+    while True:
+        now = await _compute(agent, filler)
+        if filler.printed("fill_pauses"):
+            begin = now.own_seconds if begin is None else begin
+            if now.own_seconds - begin >= _FILLING_SECONDS or filler.is_waiting.is_set():
+                return now
+        await asyncio.sleep(0.05)
+
+
+async def _compute(agent: AgentClient, run: NotebookRun) -> ComputeStatus:
+    kernels = {kernel.kernel_id: kernel for kernel in (await agent.status()).kernels}
+    parts = kernels[run.kernel_id].devices if run.kernel_id in kernels else ()
+    return next((part.compute for part in parts if part.compute is not None), ComputeStatus())
+
+
+def _seen(said: str, error: str, before: ComputeStatus, after: ComputeStatus) -> Pauses:
+    found = _SAID.search(said)
+    if found is None or error:
+        return Pauses(error=error or said or "production said nothing")
+    return Pauses(
+        slowed=float(found.group(1)),
+        paused=float(found.group(2)),
+        filled=after.own_seconds - before.own_seconds,
+        throttled=after.throttled_seconds - before.throttled_seconds,
+    )
+
+
+def _silent(name: str, step: int, total: int, text: str) -> None:
+    """What is said of these two, fill_pauses says."""

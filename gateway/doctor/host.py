@@ -1,0 +1,208 @@
+"""The doctor's look at this machine: versions, folders, libraries, sockets and who owns them. Changes nothing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import pwd
+import shutil
+import socket
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from jupyter_aliquot.gateway.cli.commands.base import installed_version
+from .runner import FAIL, OK, WARN, Finding
+from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, NoGatewayHere, OwnGateway
+from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
+from jupyter_aliquot.gpu_hook.paths import (PathError, check_runtime_dir, find_runtime_dir, native_dir, nvidia_driver, shim_dir, softgpu_driver,)
+from jupyter_aliquot.gpu_hook.sandbox import GVISOR, is_gvisor
+from jupyter_aliquot.provisioner.resources import Bytes
+
+_NEEDED = ("jupyter-server", "jupyter-client", "ipykernel", "nvidia-ml-py", "traitlets", "tornado")
+_EXTRAS = ("jupyterlab", "nbclient", "cuda-bindings", "cuda-core")
+_SHIM_LIBRARIES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
+_LEAST_SHARED_BYTES = 16 << 20
+_DRIVER_VERSION_FILE = Path("/proc/driver/nvidia/version")
+_STATUS_SECONDS = 5.0
+
+
+def look_at_versions() -> list[Finding]:
+    """Us, Python, and the packages that we stand on."""
+    versions = {name: _version(name) for name in (*_NEEDED, *_EXTRAS)}
+    known = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    findings = [
+        Finding("aliquot", OK, f"{installed_version()} on Python {platform.python_version()}, {platform.machine()}"),
+        Finding("packages", OK, known),
+    ]
+    for name, version in versions.items():
+        if version is None and name in _EXTRAS:
+            remedy = f"pip install {name} if you want it"
+            findings.append(Finding("packages", WARN, f"{name} is not installed", remedy))
+        elif version is None:
+            findings.append(Finding("packages", FAIL, f"{name} is not installed", f"pip install {name}"))
+    return findings
+
+
+def look_at_runtime_folder(environ: Mapping[str, str] = os.environ) -> list[Finding]:
+    """Where the agent's sockets are, and why there."""
+    runtime = find_runtime_dir(environ)
+    try:
+        check_runtime_dir(runtime)
+    except PathError as error:
+        return [Finding("runtime folder", FAIL, str(error))]
+    if environ.get("ALIQUOT_RUNTIME_DIR"):
+        reason = "ALIQUOT_RUNTIME_DIR names it"
+    elif runtime.path == Path("/run/aliquot"):
+        reason = "an agent's socket is there" if runtime.agent_socket.exists() else "we are root, and /run is writable"
+    elif runtime.path.name == "aliquot":
+        reason = "XDG_RUNTIME_DIR names the folder above it"
+    else:
+        reason = "no other place was found"
+    state = "" if runtime.path.exists() else "; not made yet"
+    return [Finding("runtime folder", OK, f"{runtime.path} ({reason}){state}")]
+
+
+def look_at_driver() -> list[Finding]:
+    """The NVIDIA driver and its path; without one the software GPU."""
+    findings = []
+    if is_gvisor():
+        findings.append(Finding("kernel", FAIL, GVISOR, "use another container runtime, or a machine"))
+    driver = nvidia_driver()
+    if driver is None:
+        found = "no NVIDIA driver here: kernels get the software GPU, on which compiled GPU code is timed, not executed"
+        remedy = "for a real GPU install NVIDIA's driver for CUDA 12.4 or newer"
+        return [*findings, Finding("driver", WARN, found, remedy)]
+    version = ""
+    if _DRIVER_VERSION_FILE.exists():
+        version = f"; {_DRIVER_VERSION_FILE.read_text().splitlines()[0]}"
+    return [*findings, Finding("driver", OK, f"NVIDIA: {driver.cuda}, {driver.nvml}{version}")]
+
+
+def look_at_native_libraries() -> list[Finding]:
+    """Our own libraries: the hook and the software GPU."""
+    missing = [str(shim_dir() / name) for name in _SHIM_LIBRARIES if not (shim_dir() / name).exists()]
+    if not (native_dir() / "bin" / "aliquot-kernel-start").exists():
+        missing.append(str(native_dir() / "bin" / "aliquot-kernel-start"))
+    findings = [Finding("hook", OK, f"libraries in {shim_dir()}")]
+    if missing:
+        findings = [Finding("hook", FAIL, f"missing: {', '.join(missing)}", "install again: pip install .")]
+    try:
+        findings.append(Finding("software GPU", OK, f"libraries in {softgpu_driver().cuda.parent}"))
+    except PathError as error:
+        findings.append(Finding("software GPU", FAIL, str(error)))
+    return findings
+
+
+def look_at_agent() -> list[Finding]:
+    """The node agent of the runtime folder, and whose it is."""
+    path = find_runtime_dir().agent_socket
+    if not path.exists():
+        return [Finding("node agent", OK, f"none runs ({path}); aliquot lab, serve and agent start one")]
+    try:
+        query("hello", seconds=3, version=1, name="aliquot doctor")
+        status = query("status", seconds=3)
+    except AgentClientError as error:
+        return [_unanswered("node agent", path, str(error))]
+    found = f"{_peer(path)}, driver {status.get('driver')}, {len(status.get('kernels', []))} kernels, at {path}"
+    findings = [Finding("node agent", OK, found)]
+    if problem := status.get("driver_problem"):
+        remedy = "see nvidia-smi, and restart the agent once the driver answers there"
+        findings.append(Finding("devices", FAIL, f"the node agent counts them as lost: {problem}", remedy))
+    return findings
+
+
+def look_at_gateway() -> list[Finding]:
+    """The gateway that owns this node's queue, and whose it is."""
+    path = find_runtime_dir().gateway_socket
+    if not path.exists():
+        found = f"none runs ({path}); kernels started outside of one ask the node agent"
+        return [Finding("gateway", OK, found)]
+    peer = _peer(path)
+    if not peer:
+        return [_unanswered("gateway", path, "nobody answers")]
+    running = Finding("gateway", OK, f"{peer}, at {path}")
+    try:
+        told = OwnGateway.find(find_runtime_dir()).ask("status", seconds=_STATUS_SECONDS)["node"]["message"]
+    except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
+        return [running]  # another user's, or one with users: its own status tells
+    return [running, Finding("gateway", WARN, f"it says: {told}", "do what it says")] if told else [running]
+
+
+def look_at_shared_memory() -> list[Finding]:
+    """/dev/shm holds the software GPU's state."""
+    try:
+        free = Bytes(shutil.disk_usage("/dev/shm").free)
+    except OSError as error:
+        return [Finding("shared memory", FAIL, f"/dev/shm cannot be used: {error.strerror}", "mount a tmpfs there")]
+    if free < _LEAST_SHARED_BYTES:
+        remedy = "remove what is not needed there, or give the container more (docker run --shm-size=256m)"
+        return [Finding("shared memory", FAIL, f"only {free} are free in /dev/shm", remedy)]
+    return [Finding("shared memory", OK, f"{free} free in /dev/shm")]
+
+
+def look_at_container_engine(environ: Mapping[str, str] = os.environ) -> list[Finding]:
+    """Docker or Podman. Kernels are processes without one."""
+    programs = [program for name in ("docker", "podman") if (program := shutil.which(name))]
+    sockets = [path for path in _engine_sockets(environ) if _answers(path)]
+    if sockets:
+        return [Finding("container engine", OK, f"answers at {', '.join(map(str, sockets))}")]
+    if programs:
+        remedy = "start its service if you want it; kernels run as processes without it"
+        return [Finding("container engine", WARN, f"{', '.join(programs)}, but no engine answers", remedy)]
+    return [Finding("container engine", OK, "none found, and none is needed: kernels run as processes")]
+
+
+def _engine_sockets(environ: Mapping[str, str]) -> list[Path]:
+    paths = [Path("/run/docker.sock"), Path("/run/podman/podman.sock")]
+    if session := environ.get("XDG_RUNTIME_DIR"):
+        paths += [Path(session) / "docker.sock", Path(session) / "podman" / "podman.sock"]
+    if (host := environ.get("DOCKER_HOST", "")).startswith("unix://"):
+        paths.insert(0, Path(host.removeprefix("unix://")))
+    return paths
+
+
+def _unanswered(about: str, path: Path, reason: str) -> Finding:
+    owner = path.lstat().st_uid
+    if owner != os.geteuid():
+        remedy = f"ask {_user_name(owner)}, whose socket it is, or set ALIQUOT_RUNTIME_DIR to a folder of your own"
+        return Finding(about, FAIL, reason, remedy)
+    return Finding(about, WARN, f"a stale socket: {reason}", f"the next start replaces it; or: rm {path}")
+
+
+def _answers(path: Path) -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(2)
+            connection.connect(os.fspath(path))
+    except OSError:
+        return False
+    return True
+
+
+def _peer(path: Path) -> str:
+    """Who listens there, by the kernel's word; empty when nobody does."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(2)
+            connection.connect(os.fspath(path))
+            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except OSError:
+        return ""
+    pid, uid, _ = struct.unpack("3i", credentials)
+    return f"pid {pid} of {_user_name(uid)}"
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,54 @@
+"""When a kernel's owner should hear that something was taken of it: pure, from two looks at the kernel.
+
+An idle kernel that makes room is normal life, and so is the end of a turn: told as quiet, for who wants to know. What
+somebody else did, or production took of a kernel that worked, is not. Other users' kernels are never named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_aliquot.provisioner.resources import Bytes
+
+Report = Mapping[str, Any]
+Reclaim = dict[str, Any]
+
+_QUIET = ("idle", "turn")
+_SWAPPED = {
+    "idle": "Its memory made room for another kernel while it was idle; it comes back with the next cell.",
+    "turn": "Its turn was over, and another kernel has its own; its memory comes back by itself.",
+    "production": "A production kernel needed the room of its memory; it comes back when there is room again.",
+}
+
+
+def reclaim(was: Report, now: Report, asker: str | None) -> tuple[Reclaim, str] | None:
+    """What was taken, and that in a sentence. ``asker``: who last asked a change of it by the REST API."""
+    other = asker if asker and asker != now["owner"] else ""
+    changed = _changed(was, now)
+    if other and changed:
+        return {"reason": "resized", "by": other, "is_quiet": False}, f"{other} changed {changed}."
+    out = _swaps_out(now)
+    if was["residency"] is None or out is None or out <= (_swaps_out(was) or 0):
+        return None
+    why = now["residency"]["left_for"]
+    if why == "asked" and other:
+        return {"reason": "asked", "by": other, "is_quiet": False}, f"{other} had its memory swapped out."
+    if why not in _SWAPPED:
+        return None  # its owner's wish; or compute: held_out says that
+    return {"reason": why, "by": "", "is_quiet": why in _QUIET}, _SWAPPED[why]
+
+
+def _changed(was: Report, now: Report) -> str:
+    """What of its size is another, in words; empty where nothing is."""
+    if was["gpus"] != now["gpus"]:
+        return f"its size from {was['gpus']:g} to {now['gpus']:g} GPU"
+    if was["memory_limit_bytes"] != now["memory_limit_bytes"]:
+        limit = now["memory_limit_bytes"]
+        return "its memory limit to " + ("its share's part" if limit is None else str(Bytes(limit)))
+    return f"its class to {now['workload_class']}" if was["workload_class"] != now["workload_class"] else ""
+
+
+def _swaps_out(report: Report) -> int | None:
+    residency = report["residency"]
+    return None if residency is None else int(residency["swaps_out"])

@@ -1,0 +1,57 @@
+"""The file of the folders that administrators added by REST: read with suspicion, replaced whole."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from .shared_folder import SharedFolder, folder_table, read_folder
+from jupyter_aliquot.provisioner.errors import RequestError, StateError
+
+_VERSION = 1
+
+
+def read_folders(path: Path, log: logging.Logger) -> tuple[SharedFolder, ...]:
+    """What the file holds. One that cannot be read is set aside; an entry that cannot be read is left out, and said."""
+    try:
+        data = json.loads(path.read_bytes())
+        if not isinstance(data, dict) or data.get("version") != _VERSION or not isinstance(data.get("folders"), list):
+            raise ValueError(f"found no file of version {_VERSION}")
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValueError, RecursionError) as error:
+        aside = path.with_suffix(".unreadable")
+        log.error("folders=unreadable file=%s reason=%s; set aside as %s", path, error, aside.name)
+        try:
+            os.replace(path, aside)
+        except OSError as failure:
+            log.error("folders=unreadable file=%s cannot be set aside: %s", path, failure)
+        return ()
+    found: dict[str, SharedFolder] = {}
+    for table in data["folders"]:
+        try:
+            folder = read_folder(table, f"a folder in {path.name}")
+        except RequestError as error:
+            log.error("folders=unreadable reason=%s; left out", error)
+            continue
+        found.setdefault(folder.name, folder)
+    return tuple(found.values())
+
+
+def write_folders(path: Path | None, folders: Iterable[SharedFolder]) -> None:
+    """Replace the file. Raises StateError; the old one is left then."""
+    if path is None:
+        raise StateError("asked to keep a shared folder; found no folder for this server's state; see its log")
+    new = path.with_name(f".{path.name}.new")
+    content = {"version": _VERSION, "folders": [folder_table(folder) for folder in folders]}
+    try:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+            json.dump(content, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    except OSError as error:
+        raise StateError(f"asked to keep the shared folders in {path}; found: {error.strerror}") from error

@@ -1,0 +1,160 @@
+"""Which folder of the host may be shared, and where a kernel may find it. Pure: texts in, texts or RequestError out.
+
+What a path leads to on the disk, and whether a link lies on the way, folder_paths.py looks up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from jupyter_aliquot.provisioner.errors import RequestError
+
+USER = "{user}"
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+
+_USER_NAME = re.compile(r"\w[\w.@+ -]{0,99}(?<! )")
+# The system of the host, or of the image: never shared, and never covered, whole or in part.
+_SYSTEM = (
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/proc",
+    "/run",
+    "/sbin",
+    "/sys",
+    "/usr",
+)
+# What an image or the engine keeps there: covered only below a folder of one's own.
+_COVERED = ("/tmp", "/var", "/root")
+_ONLY_BELOW = ("/", "/home", "/opt", "/mnt", "/media", "/srv")
+_LONGEST_PATH, _LONGEST_PART = 4095, 255
+
+
+def parts_of(path: str) -> tuple[str, ...]:
+    """The names in a plain absolute path. Raises RequestError for every other text."""
+    parts = path.split("/")[1:]
+    is_odd = any(ord(letter) < 32 or ord(letter) == 127 or letter == ":" for letter in path)
+    if path == "/":
+        return ()
+    if not path.startswith("/") or is_odd or not all(part not in ("", ".", "..") for part in parts):
+        raise RequestError(
+            f"asked the folder {path!r}; found no plain absolute path; "
+            "write it from / on, without '..', '.', '//', a '/' at the end, ':' and control characters"
+        )
+    try:
+        too_long = len(path.encode()) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST_PART for part in parts)
+    except UnicodeEncodeError:
+        raise RequestError(f"asked the folder {path!r}; found a text that is not UTF-8") from None
+    if too_long:
+        raise RequestError(
+            f"asked the folder {path[:40]!r}…; found a path longer than the {_LONGEST_PATH} bytes allowed"
+        )
+    return tuple(parts)
+
+
+def lies_in(path: str, folder: str) -> bool:
+    """Whether `path` is `folder` or lies below it, both plain absolute paths."""
+    return path == folder or folder == "/" or path.startswith(f"{folder}/")
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether one of two folders holds the other."""
+    return lies_in(one, other) or lies_in(other, one)
+
+
+def check_root(root: str) -> None:
+    """A folder below which folders may be shared. Raises RequestError."""
+    parts_of(root)
+    if root == "/" or any(lies_in(root, system) for system in _SYSTEM):
+        raise RequestError(f"asked the root {root!r}; found a folder of the system; choose one made for sharing")
+
+
+def check_source(source: str, roots: Iterable[str], homes: str, private: Iterable[str]) -> None:
+    """A folder of the host that is to be shared. ``homes``: the folder of users' homes, empty where there is none."""
+    parts_of(source)
+    roots = tuple(roots)
+    if not any(lies_in(source, root) for root in roots):
+        known = ", ".join(map(repr, roots)) or "none, so nothing can be shared"
+        raise RequestError(
+            f"asked to share {source!r}; found it in none of the configured roots ({known}); "
+            "choose a folder in one of them (c.SharedFolders.roots)"
+        )
+    if homes and lies_in(homes, source):
+        raise RequestError(
+            f"asked to share {source!r}; found all users' homes in it ({homes}); choose a folder beside them"
+        )
+    _check_private(f"asked to share {source!r}", source, private)
+
+
+def check_target(target: str, private: Iterable[str]) -> None:
+    """Where a kernel is to find a folder. Raises RequestError for what its container needs itself."""
+    parts_of(target)
+    asked = f"asked to show a folder at {target!r}"
+    if target in _ONLY_BELOW or any(lies_in(target, system) for system in (*_SYSTEM, *_COVERED)):
+        raise RequestError(f"{asked}; found a folder of the system there; choose one such as /home/user or /data/sets")
+    _check_private(asked, target, private)
+
+
+def check_targets(targets: Iterable[tuple[str, str]]) -> None:
+    """Name and target of all folders: none may cover another. Raises RequestError."""
+    seen: list[tuple[str, str]] = []
+    for name, target in targets:
+        for other, taken in seen:
+            if overlap(target, taken):
+                raise RequestError(
+                    f"asked the folder {name!r} at {target!r}; found {other!r} at {taken!r}; "
+                    "choose targets of which none holds the other"
+                )
+        seen.append((name, target))
+
+
+def check_home(template: str, roots: Iterable[str], private: Iterable[str]) -> None:
+    """The template of users' homes. Raises RequestError."""
+    parts = parts_of(template)
+    # Only there: whoever owns a folder above could put another in its place.
+    is_alone = set("{}").isdisjoint(template.replace(USER, "", 1))
+    if len(parts) < 2 or USER not in parts[-1] or not is_alone:
+        raise RequestError(
+            f"asked the home {template!r}; found no {USER} in its last part, other braces, or no folder around it; "
+            f"write it like /srv/homes/{USER}"
+        )
+    homes = template.rpartition("/")[0]
+    if not any(lies_in(homes, root) for root in roots):
+        raise RequestError(
+            f"asked the home {template!r}; found {homes or '/'!r} in none of the configured roots; "
+            "add it to c.SharedFolders.roots"
+        )
+    _check_private(f"asked the home {template!r}", homes, private)
+
+
+def home_of(template: str, user: str) -> str:
+    """A user's home on the host. Raises RequestError for a name that is no name of a folder."""
+    if not _USER_NAME.fullmatch(user):
+        raise RequestError(
+            f"asked the home of {user!r}; found a user's name that is no name of a folder; "
+            "give this user one of letters, digits and . _ @ + - (c.AliquotIdentityProvider.users)"
+        )
+    path = template.replace(USER, user)
+    parts_of(path)
+    return path
+
+
+def seen_inside(folder: str, mounts: Iterable[tuple[str, str]]) -> str | None:
+    """Where a kernel finds this folder of the host, by (source, target) of what is mounted; None if nowhere."""
+    found = [(source, target) for source, target in mounts if lies_in(folder, source)]
+    if not found:
+        return None
+    source, target = max(found, key=lambda mount: len(mount[0]))
+    return target + folder[len(source) :]
+
+
+def _check_private(asked: str, path: str, private: Iterable[str]) -> None:
+    for folder in private:
+        if overlap(path, folder):
+            raise RequestError(f"{asked}; found Aliquot's own folder {folder!r} there; choose another")

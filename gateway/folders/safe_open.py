@@ -1,0 +1,104 @@
+"""Looks at shared folders on the disk without following any link, and makes homes. Keeps nothing open, decides nothing.
+
+A user may put a symbolic link, or another folder, in the place of one of theirs at any moment: so every component is
+opened from the one before it, and what was found is remembered by device and inode for the check after the mount.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .rules import parts_of
+from jupyter_aliquot.provisioner.containers.plan import FolderIdentity
+from jupyter_aliquot.provisioner.errors import FolderError
+
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def look_at(path: str) -> FolderIdentity:
+    """The folder at `path`, reached through folders alone. Raises FolderError."""
+    with opened(path) as descriptor:
+        return identity_of(descriptor)
+
+
+def make_home(path: str, user_id: int, group_id: int) -> FolderIdentity:
+    """The home at `path`, made for this owner alone if it is not there. Raises FolderError."""
+    above, _, name = path.rpartition("/")
+    with opened(above or "/") as parent:
+        try:
+            os.mkdir(name, 0o700, dir_fd=parent)
+        except FileExistsError:
+            return look_at(path)
+        except OSError as error:
+            raise FolderError(f"asked to make the home {path!r}; found: {error.strerror}; make it by hand") from error
+        try:
+            with _closing(
+                os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+            ) as new:
+                os.fchown(new, user_id, group_id)
+                os.fchmod(new, 0o700)
+                return identity_of(new)
+        except OSError as error:
+            os.rmdir(name, dir_fd=parent)
+            raise FolderError(
+                f"asked to give the new home {path!r} to {user_id}:{group_id}; found: {error.strerror}; "
+                "run the server as root, or make homes by hand (c.SharedFolders.make_homes = False)"
+            ) from error
+
+
+def is_folder(path: str) -> bool:
+    """Whether `path` is a folder that is reached through folders alone."""
+    try:
+        look_at(path)
+    except FolderError:
+        return False
+    return True
+
+
+@contextmanager
+def opened(path: str) -> Iterator[int]:
+    """A descriptor of the folder at `path`. Raises FolderError for a link on the way, and for what is no folder."""
+    descriptor = os.open("/", _LOOK)
+    try:
+        so_far = ""
+        for part in parts_of(path):
+            so_far = f"{so_far}/{part}"
+            above, descriptor = descriptor, _step(descriptor, part, path, so_far)
+            os.close(above)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def identity_of(descriptor: int) -> FolderIdentity:
+    """What an open folder is, whatever it is called."""
+    found = os.fstat(descriptor)
+    return FolderIdentity(found.st_dev, found.st_ino)
+
+
+def _step(above: int, part: str, path: str, so_far: str) -> int:
+    try:
+        descriptor = os.open(part, _LOOK, dir_fd=above)
+    except OSError as error:
+        raise FolderError(
+            f"asked the folder {path!r}; found at {so_far!r}: {error.strerror}; make it, or stop sharing it"
+        ) from error
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISDIR(kind):
+        return descriptor
+    os.close(descriptor)
+    what = "a symbolic link" if stat.S_ISLNK(kind) else "no folder"
+    raise FolderError(
+        f"asked the folder {path!r}; found {what} at {so_far!r}; links are not followed: put the folder itself there"
+    )
+
+
+@contextmanager
+def _closing(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,136 @@
+"""Shared folders as values, and the knobs that name them. Reads and checks texts; of the disk, only the roots."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_aliquot.gateway.auth.principals import Audience, read_audience
+from jupyter_aliquot.gateway.base.fields import Entry
+from .rules import NAME, USER, check_home, check_root, check_source, check_target, check_targets
+from jupyter_aliquot.provisioner.errors import RequestError
+from traitlets import Bool, List, TraitError, Unicode
+from traitlets.config import Configurable
+
+# The name under which a home stands in lists; no folder can have it.
+HOME = "home"
+
+_OWNER = re.compile(r"(\d{1,9}:\d{1,9})?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class SharedFolder:
+    """One folder of the host, for whom it is, and where their kernels find it."""
+
+    name: str
+    source: str
+    target: str
+    audience: Audience
+    read_only: bool = True
+
+
+@dataclass(frozen=True)
+class FolderSettings:
+    """The knobs, read and checked."""
+
+    roots: tuple[str, ...] = ()
+    home: str = ""
+    home_target: str = "/home/user"
+    home_owner: str = ""
+    make_homes: bool = False
+    folders: tuple[SharedFolder, ...] = ()
+
+    @property
+    def homes(self) -> str:
+        """The folder that holds all homes; empty where there are none."""
+        return self.home.rpartition("/")[0] if self.home else ""
+
+
+class SharedFolders(Configurable):
+    """Which folders of the host kernels in containers get."""
+
+    roots = List(
+        Unicode(), [], help="Folders of this machine in which all that is shared must lie; empty: nothing is shared."
+    ).tag(config=True)
+    home = Unicode(
+        "", help=f"Each user's home on this machine, such as /srv/homes/{USER}; empty: kernels in containers have none."
+    ).tag(config=True)
+    home_target = Unicode("/home/user", help="Where a kernel finds its user's home.").tag(config=True)
+    make_homes = Bool(False, help="Make a home that is not there, for its user alone (mode 0700).").tag(config=True)
+    home_owner = Unicode(
+        "",
+        help="uid:gid on this machine of homes that are made; empty for the image's `user`, or the server's account.",
+    ).tag(config=True)
+    folders: List[Any] = List(
+        help="Folders shared with users and teams, each a table: see folders.md. REST may add more."
+    ).tag(config=True)
+
+    def read(self, private: Iterable[str]) -> FolderSettings:
+        """All knobs together. ``private``: folders of our own. Raises TraitError, as a wrong knob by itself does."""
+        try:
+            return self._read(tuple(private))
+        except RequestError as error:
+            raise TraitError(f"c.SharedFolders: {error}") from None
+
+    def _read(self, private: tuple[str, ...]) -> FolderSettings:
+        for root in self.roots:
+            check_root(root)
+            if os.path.realpath(root) != root:
+                raise RequestError(
+                    f"asked the root {root!r}; found a symbolic link on the way; write {os.path.realpath(root)!r}"
+                )
+        if not _OWNER.fullmatch(self.home_owner):
+            raise RequestError(f"asked home_owner {self.home_owner!r}; found no uid:gid; write one such as 1000:1000")
+        if self.home:
+            check_home(self.home, self.roots, private)
+            check_target(self.home_target, private)
+        homes = self.home.rpartition("/")[0] if self.home else ""
+        folders = [read_folder(table, f"folders[{number}]") for number, table in enumerate(self.folders)]
+        for folder in folders:
+            check_source(folder.source, self.roots, homes, private)
+            check_target(folder.target, private)
+        if len({folder.name for folder in folders}) < len(folders):
+            raise RequestError("asked two folders of one name; give each a name of its own")
+        home = [(HOME, self.home_target)] if self.home else []
+        check_targets([*home, *((folder.name, folder.target) for folder in folders)])
+        return FolderSettings(
+            tuple(self.roots), self.home, self.home_target, self.home_owner, self.make_homes, tuple(folders)
+        )
+
+
+def read_folder(table: object, where: str, name: str | None = None) -> SharedFolder:
+    """One folder, from the configuration, a request or our file. ``name`` given: it is not in the table.
+
+    Raises RequestError.
+    """
+    entry = Entry(where, table)
+    name = entry.text("name") if name is None else name
+    if not NAME.fullmatch(name) or name == HOME:
+        raise entry.refused("name", name, f"at most 63 of a-z, 0-9, '.', '_' and '-', and not {HOME!r}")
+    entry.where = f"the folder {name!r}"
+    folder = SharedFolder(
+        name=name,
+        source=entry.text("source"),
+        target=entry.text("target"),
+        audience=read_audience(entry),
+        read_only=entry.flag("read_only", True),
+    )
+    entry.finish()
+    if folder.audience.is_empty:
+        raise entry.refused("users", [], "users or teams that it is for; ['*'] for everybody")
+    return folder
+
+
+def folder_table(folder: SharedFolder) -> Mapping[str, Any]:
+    """The inverse of `read_folder`."""
+    return {
+        "name": folder.name,
+        "source": folder.source,
+        "target": folder.target,
+        "users": sorted(folder.audience.users),
+        "teams": sorted(folder.audience.teams),
+        "read_only": folder.read_only,
+    }

@@ -1,0 +1,136 @@
+"""Samples into steps of equal length: least, mean and most of each figure, weighted by time. Pure; keeps no file.
+
+A step starts at a multiple of its length since the epoch, so that steps of all lives of a gateway fit together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from .samples import FIGURES, Figure, Key, Sample, Subject
+
+
+@dataclass(frozen=True)
+class Range:
+    """A range that can be asked for: how far it goes back, in steps of what length."""
+
+    name: str
+    step_seconds: int
+    count: int
+
+    @property
+    def seconds(self) -> int:
+        return self.step_seconds * self.count
+
+    def start(self, now: float) -> int:
+        """Of its first step; the last is the one that ``now`` is in."""
+        return step_start(now, self.step_seconds) - (self.count - 1) * self.step_seconds
+
+
+HOUR = Range("hour", 10, 360)
+DAY = Range("day", 300, 288)
+WEEK = Range("week", 900, 672)
+RANGES = {each.name: each for each in (HOUR, DAY, WEEK)}
+# What is written first; the others are made from it while it is still kept.
+FINE_SECONDS = HOUR.step_seconds
+COARSE = (DAY, WEEK)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One subject in one step. ``seconds``: how much of the step is known.
+
+    ``least``, ``mean``, ``most`` are in the order of FIGURES.
+    """
+
+    subject: Subject
+    at: int
+    seconds: float
+    least: tuple[Figure, ...]
+    mean: tuple[Figure, ...]
+    most: tuple[Figure, ...]
+
+
+def step_start(moment: float, step_seconds: int) -> int:
+    """The start of the step that this moment is in."""
+    return math.floor(moment / step_seconds) * step_seconds
+
+
+def parts(end: float, seconds: float, step_seconds: int) -> Iterator[tuple[int, float]]:
+    """A stretch of time, divided among the steps that it is in: starts, and seconds in each."""
+    begin = end - seconds
+    at = step_start(begin, step_seconds)
+    while at < end:
+        inside = min(end, at + step_seconds) - max(begin, at)
+        if inside > 0:
+            yield at, inside
+        at += step_seconds
+
+
+class OpenSteps:
+    """The steps that still grow, of all subjects."""
+
+    def __init__(self, step_seconds: int = FINE_SECONDS) -> None:
+        self._step_seconds = step_seconds
+        self._sums: dict[tuple[int, Key], _Sums] = {}
+
+    def add(self, found: Iterable[Sample], end: float, seconds: float) -> None:
+        """Samples of the ``seconds`` before ``end``."""
+        divided = list(parts(end, seconds, self._step_seconds))
+        for sample in found:
+            for at, inside in divided:
+                key = (at, sample.subject.key)
+                sums = self._sums.get(key)
+                if sums is None:
+                    sums = self._sums[key] = _Sums(sample.subject)
+                sums.add(sample, inside)
+
+    def points(self) -> list[Point]:
+        """All of them as they are now."""
+        return [sums.point(at) for (at, _), sums in self._sums.items()]
+
+    def forget_before(self, moment: float) -> None:
+        """Steps that ended by now grow no more."""
+        last = step_start(moment, self._step_seconds)
+        self._sums = {key: sums for key, sums in self._sums.items() if key[0] >= last}
+
+    def clear(self) -> None:
+        self._sums.clear()
+
+
+class _Sums:
+    """One subject in one step that still grows. Of each figure: seconds for which it is known, sum, least, most."""
+
+    __slots__ = ("figures", "seconds", "subject")
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.seconds = 0.0
+        self.figures: list[list[float] | None] = [None] * len(FIGURES)
+
+    def add(self, sample: Sample, seconds: float) -> None:
+        self.subject = sample.subject
+        self.seconds += seconds
+        for place, value in enumerate(sample.values):
+            if value is None:
+                continue
+            known = self.figures[place]
+            if known is None:
+                self.figures[place] = [seconds, value * seconds, value, value]
+                continue
+            known[0] += seconds
+            known[1] += value * seconds
+            known[2] = min(known[2], value)
+            known[3] = max(known[3], value)
+
+    def point(self, at: int) -> Point:
+        return Point(
+            subject=self.subject,
+            at=at,
+            seconds=self.seconds,
+            least=tuple(None if one is None else one[2] for one in self.figures),
+            mean=tuple(None if one is None else one[1] / one[0] for one in self.figures),
+            most=tuple(None if one is None else one[3] for one in self.figures),
+        )

@@ -1,0 +1,169 @@
+"""What the history keeps of devices and kernels, and what happened to each between two looks at the node. Pure.
+
+A figure that nobody told, or that cannot be known because its counter began anew, is None, and never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelStatus, NodeStatus
+
+KERNEL_FIGURES = (
+    "busy_gpus",
+    "own_gpus",
+    "share_entitled",
+    "share_used",
+    "used_bytes",
+    "quota_bytes",
+    "swapped_bytes",
+)
+DEVICE_FIGURES = ("utilization_percent", "used_bytes", "temperature_celsius", "power_watts")
+FIGURES = tuple(dict.fromkeys((*KERNEL_FIGURES, *DEVICE_FIGURES)))
+
+Figure = float | None
+# In the order of FIGURES.
+Values = tuple[Figure, ...]
+Key = tuple[str, str, str]
+
+# The wall clock against the monotonic one: beyond this somebody set it, or the machine slept.
+_LARGEST_DRIFT_SECONDS = 2.0
+# Counters of GPU time are read at another moment than the clock.
+_COUNTER_SLACK = 1.1
+
+
+@dataclass(frozen=True)
+class Look:
+    """The node at one moment. ``status`` None: the agent did not answer."""
+
+    wall: float
+    monotonic: float
+    status: NodeStatus | None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kernel or a device, with what is needed to read its history after it is gone.
+
+    An id may be used again after its kernel ended, also by somebody else: the owner is a part of the key.
+    """
+
+    kind: str
+    id: str
+    owner: str = ""
+    label: str = ""
+    kernelspec: str = ""
+    gpus: float | None = None
+    memory_limit_bytes: int | None = None
+    workload_class: str = ""
+    device_index: int | None = None
+
+    @property
+    def key(self) -> Key:
+        return (self.kind, self.id, self.owner)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One subject over the time between two looks."""
+
+    subject: Subject
+    values: Values
+
+
+def has_jumped(before: Look, after: Look) -> bool:
+    """Whether the wall clock went otherwise than time did."""
+    return abs((after.wall - before.wall) - (after.monotonic - before.monotonic)) > _LARGEST_DRIFT_SECONDS
+
+
+def is_gap(before: Look, after: Look, longest_seconds: float) -> bool:
+    """Whether nothing can be said about the time between the two."""
+    seconds = after.monotonic - before.monotonic
+    return not 0 < seconds <= longest_seconds or has_jumped(before, after)
+
+
+def samples(before: Look, after: Look) -> Iterator[Sample]:
+    """Of all that both looks saw. Gauges are the later look's; the caller has asked ``is_gap``."""
+    if before.status is None or after.status is None:
+        return
+    seconds = after.monotonic - before.monotonic
+    devices = {device.uuid for device in before.status.devices}
+    for device in after.status.devices:
+        if device.uuid in devices and not device.lost:
+            yield Sample(_device(device), _device_values(device))
+    kernels = {(kernel.kernel_id, kernel.owner): kernel for kernel in before.status.kernels}
+    for kernel in after.status.kernels:
+        known = kernels.get((kernel.kernel_id, kernel.owner))
+        if known is not None:
+            yield Sample(_kernel(kernel), _kernel_values(known, kernel, seconds))
+
+
+def _device(device: DeviceStatus) -> Subject:
+    return Subject("device", device.uuid, label=device.name, device_index=device.index)
+
+
+def _kernel(kernel: KernelStatus) -> Subject:
+    return Subject(
+        kind="kernel",
+        id=_writable(kernel.kernel_id),
+        owner=_writable(kernel.owner),
+        label=_writable(kernel.label),
+        kernelspec=_writable(dict(kernel.attributes).get("kernelspec", "")),
+        gpus=kernel.hundredths / 100,
+        memory_limit_bytes=kernel.memory_limit,
+        workload_class=kernel.workload_class,
+    )
+
+
+def _writable(text: str) -> str:
+    """No file holds half a character of two, and one such name would keep all from being written: it is spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _device_values(device: DeviceStatus) -> Values:
+    return _values(
+        utilization_percent=device.utilization_percent,
+        used_bytes=device.used_bytes,
+        temperature_celsius=device.temperature_celsius,
+        power_watts=device.power_watts,
+    )
+
+
+def _kernel_values(before: KernelStatus, after: KernelStatus, seconds: float) -> Values:
+    compute = [device.compute for device in after.devices]
+    return _values(
+        busy_gpus=_rate(_busy_seconds(before), _busy_seconds(after), seconds, len(after.devices)),
+        own_gpus=_rate(_own_seconds(before), _own_seconds(after), seconds, len(after.devices)),
+        share_entitled=_sum([None if one is None else one.share_entitled for one in compute]),
+        share_used=_sum([None if one is None else one.share_used for one in compute]),
+        used_bytes=sum(device.charged_bytes for device in after.devices),
+        quota_bytes=sum(device.quota_bytes for device in after.devices),
+        swapped_bytes=None if after.residency is None else after.residency.swapped_bytes,
+    )
+
+
+def _values(**known: Figure) -> Values:
+    return tuple(known.get(name) for name in FIGURES)
+
+
+def _busy_seconds(kernel: KernelStatus) -> float:
+    return sum(device.busy_seconds for device in kernel.devices)
+
+
+def _own_seconds(kernel: KernelStatus) -> Figure:
+    return _sum([None if device.compute is None else device.compute.own_seconds for device in kernel.devices])
+
+
+def _rate(before: Figure, after: Figure, seconds: float, devices: int) -> Figure:
+    """GPUs in use, by a counter of seconds; None where it began anew, or tells of more time than there was."""
+    if before is None or after is None or after < before:
+        return None
+    rate = (after - before) / seconds
+    return min(rate, float(devices)) if rate <= devices * _COUNTER_SLACK else None
+
+
+def _sum(parts: list[Figure]) -> Figure:
+    """Of what is known; None where nothing is."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None

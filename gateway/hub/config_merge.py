@@ -1,0 +1,90 @@
+"""Adding to a traitlets configuration what is missing, beside what an administrator set. It replaces nothing.
+
+A section of a spawner's own class comes before `c.Spawner`: what is there is added to, too, or ours would be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from .settings import HubConfigError
+from traitlets.config import Config
+from traitlets.config.loader import LazyConfigValue
+
+
+def sections_of(c: Config, base: str, knob: str) -> list[str]:
+    """``base``, and each section of a class named like it (`DockerSpawner` for `Spawner`) that has this knob."""
+    own = [name for name in c if name.endswith(base) and name != base and knob in c[name]]
+    return [base, *sorted(own)]
+
+
+def found_in(c: Config, section: str, knob: str) -> Any:
+    """What is set there; None for nothing. To ask a Config for what it lacks would set it."""
+    return c[section][knob] if section in c and knob in c[section] else None
+
+
+def add_to_list(c: Config, section: str, knob: str, items: Iterable[Any], before: Iterable[Any] = ()) -> None:
+    """``before``: what stands in a list that nobody set, where that has a default."""
+    found = found_in(c, section, knob)
+    if isinstance(found, LazyConfigValue):
+        found.extend(list(items))
+        return
+    if found is not None and not isinstance(found, (list, tuple)):
+        raise HubConfigError(f"c.{section}.{knob}: found {type(found).__name__}, to which nothing can be added")
+    known = [*before] if found is None else [*found]
+    c[section][knob] = [*known, *(item for item in items if item not in known)]
+
+
+def dict_in(c: Config, section: str, knob: str) -> Mapping[str, Any]:
+    """What is set or appended there."""
+    found = found_in(c, section, knob)
+    known: Any = (found._update if isinstance(found, LazyConfigValue) else found) or {}
+    if not isinstance(known, Mapping):
+        raise HubConfigError(f"c.{section}.{knob}: found {type(known).__name__}; wanted a table")
+    return known
+
+
+def add_to_dict(c: Config, section: str, knob: str, items: Mapping[str, Any]) -> None:
+    """Raises HubConfigError where a key is there already with another value."""
+    found, known = found_in(c, section, knob), dict_in(c, section, knob)
+    for key, value in items.items():
+        if key in known and known[key] != value:
+            raise HubConfigError(
+                f"c.{section}.{knob} has {key!r} already, which configure() sets; take one of the two away"
+            )
+    if isinstance(found, LazyConfigValue):
+        found.update(dict(items))
+    else:
+        c[section][knob] = {**known, **items}
+
+
+def compose(c: Config, base: str, knob: str, make: Callable[[Any], Any]) -> None:
+    """Put ``make(what is set)`` in its place, in each section that counts."""
+    for section in sections_of(c, base, knob):
+        found = found_in(c, section, knob)
+        if isinstance(found, LazyConfigValue):
+            # Appended to what nobody set, or only looked at.
+            found = found.get_value([]) if found.to_dict() else None
+        c[section][knob] = make(found)
+
+
+def add_role(c: Config, name: str, scopes: Iterable[str], before: Iterable[str] = (), **members: list[str]) -> None:
+    """Scopes, and members (`users`, `groups`, `services`), for a role, which may stand there already."""
+    found = found_in(c, "JupyterHub", "load_roles")
+    if isinstance(found, LazyConfigValue):
+        found = c.JupyterHub.load_roles = [*found._prepend, *found._extend]
+    roles = [dict(role) for role in found or ()]
+    role = next((role for role in roles if role.get("name") == name), None)
+    if role is None:
+        role = {"name": name}
+        roles.append(role)
+    role["scopes"] = _joined(role.get("scopes", before), scopes)
+    for kind, names in members.items():
+        if names:
+            role[kind] = _joined(role.get(kind, ()), names)
+    c.JupyterHub.load_roles = roles
+
+
+def _joined(known: Iterable[str], more: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys([*known, *more]))

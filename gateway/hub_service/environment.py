@@ -1,0 +1,119 @@
+"""What JupyterHub tells a service by its environment: read here, in one function, and nowhere else.
+
+Holds the service's secret; so it takes that out of the environment, which kernels of this account inherit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from jupyter_aliquot.gateway.cli.commands.base import UsageError
+from jupyter_aliquot.gateway.hub.scopes import access_scope
+
+_NEEDED = (
+    "JUPYTERHUB_API_TOKEN",
+    "JUPYTERHUB_API_URL",
+    "JUPYTERHUB_SERVICE_NAME",
+    "JUPYTERHUB_SERVICE_PREFIX",
+    "JUPYTERHUB_SERVICE_URL",
+)
+_SECRETS = ("JUPYTERHUB_API_TOKEN", "JPY_API_TOKEN")
+
+
+@dataclass(frozen=True)
+class HubService:
+    """This gateway as its Hub knows it. ``scopes``: one of them must be had by whoever wants to reach it.
+
+    ``is_secure``: whether the Hub's proxy and users' servers come by TLS. The files are for asking a Hub that has its
+    internal TLS on, too, where the gateway listens without it.
+    """
+
+    name: str
+    prefix: str
+    ip: str
+    port: int
+    is_secure: bool
+    api_url: str
+    api_token: str = field(repr=False)
+    scopes: frozenset[str]
+    client_id: str
+    callback_url: str
+    hub_host: str = ""
+    hub_prefix: str = "/hub/"
+    keyfile: str = ""
+    certfile: str = ""
+    client_ca: str = ""
+
+
+def read_hub_service(environment: MutableMapping[str, str]) -> HubService:
+    """The service that the Hub's variables describe. UsageError says which are missing, or wrong."""
+    missing = [name for name in _NEEDED if not environment.get(name)]
+    if missing:
+        raise UsageError(
+            f"--hub: asked to be a service of JupyterHub; found no {', '.join(missing)} in the environment. A Hub sets "
+            "them for the services that it starts itself; for one that you start, set them as the Hub has the service "
+            "(docs/reference/hub-identity.md)"
+        )
+    ip, port = _address(environment["JUPYTERHUB_SERVICE_URL"])
+    prefix = f"/{environment['JUPYTERHUB_SERVICE_PREFIX'].strip('/')}/".replace("//", "/")
+    name = environment["JUPYTERHUB_SERVICE_NAME"]
+    hub_base = environment.get("JUPYTERHUB_BASE_URL") or "/"
+    service = HubService(
+        name=name,
+        prefix=prefix,
+        ip=ip,
+        port=port,
+        is_secure=urlsplit(environment["JUPYTERHUB_SERVICE_URL"]).scheme == "https",
+        api_url=_api_url(environment["JUPYTERHUB_API_URL"]),
+        api_token=environment["JUPYTERHUB_API_TOKEN"],
+        scopes=_scopes(environment, name),
+        client_id=environment.get("JUPYTERHUB_CLIENT_ID") or f"service-{name}",
+        callback_url=environment.get("JUPYTERHUB_OAUTH_CALLBACK_URL") or f"{prefix}oauth_callback",
+        hub_host=environment.get("JUPYTERHUB_HOST", ""),
+        hub_prefix=f"{hub_base.rstrip('/')}/hub/",
+        keyfile=environment.get("JUPYTERHUB_SSL_KEYFILE", ""),
+        certfile=environment.get("JUPYTERHUB_SSL_CERTFILE", ""),
+        client_ca=environment.get("JUPYTERHUB_SSL_CLIENT_CA", ""),
+    )
+    for secret in _SECRETS:
+        environment.pop(secret, None)
+    return service
+
+
+def _address(url: str) -> tuple[str, int]:
+    """Where to listen. A URL without a port is the Hub's way to say the scheme's own."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if parts.scheme not in ("http", "https") or port == 0:
+        raise UsageError(
+            f"--hub: found JUPYTERHUB_SERVICE_URL={url!r}; wanted the address to listen at, such as http://127.0.0.1:8890"
+        )
+    return parts.hostname or "", port or (443 if parts.scheme == "https" else 80)
+
+
+def _api_url(url: str) -> str:
+    if urlsplit(url).scheme not in ("http", "https", "http+unix"):
+        raise UsageError(
+            f"--hub: found JUPYTERHUB_API_URL={url!r}; wanted the Hub's API, such as http://127.0.0.1:8081/hub/api"
+        )
+    return url.rstrip("/")
+
+
+def _scopes(environment: Mapping[str, str], name: str) -> frozenset[str]:
+    """One rule whatever is set: without a scope that must be had, every token of the Hub would do."""
+    told = environment.get("JUPYTERHUB_OAUTH_ACCESS_SCOPES")
+    if not told:
+        return frozenset({access_scope(name)})
+    try:
+        scopes = json.loads(told)
+    except ValueError:
+        scopes = None
+    if not isinstance(scopes, list) or not scopes or not all(isinstance(scope, str) and scope for scope in scopes):
+        raise UsageError(f"--hub: found JUPYTERHUB_OAUTH_ACCESS_SCOPES={told!r}; wanted a list of scopes, as JSON")
+    return frozenset(scopes)

@@ -1,0 +1,89 @@
+"""What the Hub said last of each of its users, for those who are not asking just now. Decides nothing.
+
+Kept in the gateway's folder, so that a restarted gateway knows the teams of those whose kernels it finds again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections import OrderedDict
+from pathlib import Path
+
+from jupyter_aliquot.gateway.auth.identity import User
+
+_MOST_PEOPLE = 20_000
+# No user of a Hub can have a name that begins so.
+_SERVICES = "service/"
+
+
+def service_name(name: str) -> str:
+    """What a service of the Hub is called as the owner of kernels."""
+    return _SERVICES + name
+
+
+def is_service(owner: str) -> bool:
+    """Whether this owner is none of the Hub's users."""
+    return owner.startswith(_SERVICES)
+
+
+class HubPeople:
+    """Users by name. Who was met longest ago is forgotten first."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._users: OrderedDict[str, User] = OrderedDict()
+        self._file: Path | None = None
+        self._is_unsaved = False
+
+    def keep_in(self, file: Path) -> None:
+        """Read what an earlier life of this gateway knew, and remember there from now on."""
+        self._file = file
+        try:
+            told = json.loads(file.read_text(encoding="utf-8"))
+            earlier = {name: User(name, "user", frozenset(teams)) for name, teams in told.items()}
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            self._log.warning("hub_people=unreadable file=%s reason=%s", file, error)
+            return
+        self._users = OrderedDict({**earlier, **self._users})
+
+    def meet(self, user: User) -> None:
+        """The Hub told this of who asks."""
+        known = self._users.get(user.name)
+        self._users[user.name] = user
+        self._users.move_to_end(user.name)
+        while len(self._users) > _MOST_PEOPLE:
+            self._users.popitem(last=False)
+        self._is_unsaved |= known is None or known.teams != user.teams
+
+    def named(self, name: str) -> User:
+        """Somebody whom the Hub never told of has no teams."""
+        return self._users.get(name, User(name, "user"))
+
+    async def save(self) -> None:
+        """Write what changed since it was called last. Names and teams alone: who is an administrator is asked anew."""
+        if self._file is None or not self._is_unsaved:
+            return
+        # What changes while the file is written is written next time.
+        self._is_unsaved = False
+        told = {name: sorted(user.teams) for name, user in self._users.items()}
+        if not await asyncio.to_thread(self._write, self._file, told):
+            self._is_unsaved = True
+
+    def _write(self, file: Path, told: dict[str, list[str]]) -> bool:
+        """Tell whether it is written."""
+        new = file.with_suffix(".new")
+        try:
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as written:
+                written.write(json.dumps(told))
+                written.flush()
+                os.fsync(written.fileno())
+            new.replace(file)
+        except OSError as error:
+            self._log.warning("hub_people=unsaved file=%s reason=%s; tried again later", file, error)
+            return False
+        return True

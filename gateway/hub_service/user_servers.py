@@ -1,0 +1,134 @@
+"""Which of the Hub's users have a server, asked from time to time: for kernels that are to end after it has gone.
+
+It ends nothing. While the Hub does not answer nobody's server counts as gone; and what never had one, as a service of
+the Hub and a user who comes with a token alone, has lost none.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.culling.config import Policy
+from .user_cache import is_service
+from jupyter_aliquot.gateway.base.recurring import Recurring
+from traitlets import TraitError
+
+LOOK_SECONDS = 30.0
+# Users whom the Hub knows no server of are asked about again: one may have come and gone between two looks.
+ASK_AGAIN_SECONDS = 600.0
+_MOST_QUESTIONS = 20  # of one look
+_LISTED = {"Accept": "application/jupyterhub-pagination+json"}
+
+
+class Questions(Protocol):
+    """What is asked of the Hub. Raises whatever its absence raises."""
+
+    async def present(self) -> frozenset[str]:
+        """Names of the users who have a server that runs, starts or stops."""
+
+    async def had_server(self, user: str) -> bool:
+        """Whether this user ever started one."""
+
+
+class HubQuestions:
+    """Asked with the service's own token: no user has to be there. Needs the scopes of hub/scopes.py."""
+
+    def __init__(self, hub: Any) -> None:
+        self._hub = hub
+
+    async def present(self) -> frozenset[str]:
+        names: set[str] = set()
+        offset: int | None = 0
+        while offset is not None:
+            answer = await self._ask(f"users?state=active&offset={offset}", **_LISTED)
+            names.update(user["name"] for user in answer["items"])
+            following = answer["_pagination"].get("next")
+            offset = following["offset"] if following and following["offset"] > offset else None
+        return frozenset(names)
+
+    async def had_server(self, user: str) -> bool:
+        answer = await self._ask(f"users/{quote(user, safe='')}?include_stopped_servers=1")
+        # Who only looked at the spawn page has a server that never did anything.
+        return any(server.get("last_activity") for server in answer["servers"].values())
+
+    async def _ask(self, path: str, **headers: str) -> Any:
+        return await self._hub._api_request("GET", f"{self._hub.api_url}/{path}", headers=headers)
+
+
+class HubServers:
+    """Made by the extension. Times are of when it was first seen, so a restart of the gateway begins them anew."""
+
+    def __init__(self, hub: Questions, clock: Clock, log: logging.Logger, look_seconds: float = LOOK_SECONDS) -> None:
+        self._hub = hub
+        self._clock = clock
+        self._log = log
+        self._looks = Recurring("hub-servers", self.look, look_seconds, clock, log)
+        self._present: frozenset[str] | None = None
+        # Of owners of kernels alone, whom the culler asks about.
+        self._had: set[str] = set()
+        self._unknown: set[str] = set()
+        self._without: dict[str, float] = {}
+        self._gone: dict[str, float] = {}
+
+    def gone_since(self, user: str) -> float | None:
+        """Called by the culler, of owners of kernels: so only they are remembered."""
+        if self._present is None or is_service(user):
+            return None
+        if user in self._present:
+            self._had.add(user)
+            self._gone.pop(user, None)
+            return None
+        if user not in self._had:
+            self._unknown.add(user)
+            return None
+        return self._gone.setdefault(user, self._clock.wall())
+
+    async def look(self) -> None:
+        """Once."""
+        try:
+            self._present = await self._hub.present()
+            await self._ask_about_unknown()
+        except Exception as error:
+            # The client has many ways to say that the Hub is away; each of them may pass.
+            self._log.warning("hub_servers=unknown reason=%s", error)
+            self._present = None
+
+    async def _ask_about_unknown(self) -> None:
+        now = self._clock.now()
+        self._without = {user: until for user, until in self._without.items() if now < until}
+        asked, self._unknown = self._unknown - self._without.keys() - self._had, set()
+        for user in sorted(asked)[:_MOST_QUESTIONS]:
+            try:
+                has_had = await self._hub.had_server(user)
+            except Exception as error:
+                # Also for a user whom the Hub has deleted. What is known of the others counts all the same.
+                self._log.warning("hub_servers=unknown user=%s reason=%s", user, error)
+                has_had = False
+            if has_had:
+                self._had.add(user)
+            else:
+                self._without[user] = now + ASK_AGAIN_SECONDS
+
+    def start(self) -> None:
+        """Look from time to time, in the background."""
+        self._looks.start()
+
+    async def stop(self) -> None:
+        """Idempotent."""
+        await self._looks.stop()
+
+
+def hub_servers(provider: Any, policy: Policy, clock: Clock, log: logging.Logger) -> HubServers | None:
+    """What the culler needs for the policy; None where it needs nothing of a Hub. Raises TraitError without a Hub."""
+    if not policy.server_gone:
+        return None
+    hub = getattr(provider, "hub_auth", None)
+    if hub is None:
+        raise TraitError(
+            f"c.Culling.server_gone_seconds: asked {policy.server_gone:g}; this gateway is no service of a JupyterHub "
+            "and knows nobody's servers. Start it with --hub, or set c.Culling.idle_seconds"
+        )
+    return HubServers(HubQuestions(hub), clock, log, min(LOOK_SECONDS, max(1.0, policy.server_gone / 4)))

@@ -1,0 +1,105 @@
+"""Websockets that a Hub's token opened, and their end when it may open them no more. Asks through the same memory.
+
+A request is checked when it comes; a socket would live on for days after its token was revoked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol, runtime_checkable
+from weakref import WeakKeyDictionary
+
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.base.clock import Clock
+from .user_cache import HubPeople
+from jupyter_aliquot.gateway.base.recurring import Recurring
+from jupyter_aliquot.provisioner.errors import HubAwayError, HubError
+from tornado.websocket import WebSocketHandler
+
+# How old may an answer be, in parts of the time within which sockets have to close; and how often it is looked.
+_AGE, _LOOK = 0.7, 0.1
+
+# Codes of RFC 6455's registry, with what a page can show; a reason has 123 bytes at most.
+NO_MORE = (1008, "JupyterHub no longer accepts this token: log in again, or restart your server from the Hub")
+MAY_LESS = (1013, "what you may do on this gateway has changed: open it again")
+HUB_AWAY = (1013, "JupyterHub has not answered for too long: open it again when it is back")
+
+# Whose a token is, by an answer not older than so many seconds; None: nobody's, or of somebody who may not come.
+AskUser = Callable[[str, float], Awaitable[User | None]]
+
+
+@runtime_checkable
+class Revocable(Protocol):
+    """A websocket that left something to be done later, in its user's name."""
+
+    def revoke(self) -> None:
+        """Drop that. Called before the websocket is closed."""
+        ...
+
+
+class HubSockets:
+    """One loop of looks at all that are open, each token once a look."""
+
+    def __init__(
+        self, ask: AskUser, recheck_seconds: float, people: HubPeople, clock: Clock, log: logging.Logger
+    ) -> None:
+        self._ask = ask
+        self._recheck_seconds = recheck_seconds
+        self._people = people
+        self._log = log
+        self._sockets: WeakKeyDictionary[WebSocketHandler, tuple[str, User]] = WeakKeyDictionary()
+        self._looks = Recurring("hub-sockets", self._look_and_save, recheck_seconds * _LOOK, clock, log)
+
+    def watch(self, socket: WebSocketHandler, token: str, user: User) -> None:
+        """This token, then this user's, asks to open a socket."""
+        self._sockets[socket] = (token, user)
+
+    def start(self) -> None:
+        self._looks.start()
+
+    async def stop(self) -> None:
+        await self._looks.stop()
+        await self._people.save()
+
+    async def _look_and_save(self) -> None:
+        await self.look()
+        await self._people.save()
+
+    async def look(self) -> None:
+        """Close those whose token may open them no more."""
+        by_token: dict[str, list[tuple[WebSocketHandler, User]]] = {}
+        for socket, (token, user) in list(self._sockets.items()):
+            # One whose handshake goes on, or that is closed, has none.
+            if socket.ws_connection is not None:
+                by_token.setdefault(token, []).append((socket, user))
+        await asyncio.gather(*(self._look_at(token, sockets) for token, sockets in by_token.items()))
+
+    async def _look_at(self, token: str, sockets: list[tuple[WebSocketHandler, User]]) -> None:
+        try:
+            found = await self._ask(token, self._recheck_seconds * _AGE)
+        except HubAwayError:
+            for socket, user in sockets:
+                self._close(socket, user, HUB_AWAY)
+            return
+        except HubError as error:
+            self._log.warning("hub_sockets=unchecked reason=%s", error)
+            return
+        for socket, was in sockets:
+            if found is None or found.name != was.name:
+                self._close(socket, was, NO_MORE)
+            elif may_less(was, found):
+                # What is open was allowed to somebody who may do more; opened again, it is judged anew.
+                self._close(socket, was, MAY_LESS)
+
+    def _close(self, socket: WebSocketHandler, user: User, why: tuple[int, str]) -> None:
+        if why is not HUB_AWAY and isinstance(socket, Revocable):
+            socket.revoke()
+        self._log.info("socket=closed user=%s path=%s code=%d %s", user.name, socket.request.path, *why)
+        socket.close(*why)
+
+
+def may_less(was: User, now: User) -> bool:
+    """Whether somebody lost a role or a team."""
+    return (was.is_admin and not now.is_admin) or bool(was.teams - now.teams)

@@ -1,0 +1,180 @@
+"""What a kernel's owner may ask of it while it runs: another size or class, and where its memory is to be.
+
+Checks what this server can know; who may ask for which kernel, the handlers have checked. Admission and the node agent
+have the last word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from jupyter_aliquot.gateway.scheduling.admission import Admission
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.class_policy import ClassPolicy
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.fields import Entry
+from jupyter_aliquot.gateway.node.watcher import NodeWatch
+from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
+from .resize import ResizableKernelManager
+from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
+from jupyter_aliquot.provisioner.errors import GrantError, RequestError
+from jupyter_aliquot.provisioner.grants.codec import read_request
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
+
+# A hint that follows another so soon says nothing new.
+_HINT_SECONDS = 1.0
+_MOST_HINTS = 4096
+
+
+class ResidencyAgent(Protocol):
+    """The part of the agent's link that moves memory. All raise AliquotError."""
+
+    async def resize(self, kernel_id: str, request: Request) -> Grant: ...
+
+    async def swap_out(self, kernel_id: str) -> None: ...
+
+    async def wake(self, kernel_id: str) -> None: ...
+
+    async def hint(self, kernel_id: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What of a kernel is to change; None: it stays. ``memory_limit`` 0: the share's part, which is no own limit."""
+
+    gpus: GpuShare | None = None
+    memory_limit: Bytes | None = None
+    workload_class: WorkloadClass | None = None
+
+    def applied_to(self, request: Request) -> Request:
+        """The whole request after the change."""
+        limit = request.memory_limit if self.memory_limit is None else self.memory_limit or None
+        share, workload_class = self.gpus or request.gpus, self.workload_class or request.workload_class
+        return replace(request, gpus=share, memory_limit=limit, workload_class=workload_class)
+
+
+def read_wish(body: object, largest: GpuShare, where: str = "the body", here: GpuShare | None = None) -> Wish:
+    """Read a request's body, ``{gpus, memory, class}``. ``here``: the most of this node, for the message.
+
+    Raises RequestError.
+    """
+    entry = Entry(where, body)
+    share = entry.number("gpus")
+    wish = Wish(
+        gpus=None if share is None else _share(share, largest, here or largest),
+        memory_limit=entry.amount("memory"),
+        workload_class=_class(entry),
+    )
+    entry.finish()
+    if wish == Wish():
+        raise RequestError("asked to change nothing; write one or more of gpus, memory and class")
+    return wish
+
+
+def _share(gpus: float, largest: GpuShare, here: GpuShare) -> GpuShare:
+    share = GpuShare(round(min(gpus, largest.hundredths + 1) * 100))  # no float holds 100 times the largest ones
+    if share.hundredths > largest.hundredths or share.hundredths < 1 or abs(gpus * 100 - share.hundredths) > 1e-6:
+        told = f"Requested {str(gpus)[:20]} GPUs, but sizes here go from 0.01 to {here} in steps of 0.01"
+        raise RequestError(f"{told}. Choose one of these")
+    return share
+
+
+def _class(entry: Entry) -> WorkloadClass | None:
+    asked = entry.text("class", "")
+    try:
+        return WorkloadClass(asked) if asked else None
+    except ValueError:
+        raise entry.refused("class", asked, " or ".join(one.value for one in WorkloadClass)) from None
+
+
+class KernelChanges:
+    """Made by the extension; found by handlers in Sources."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        agent: ResidencyAgent,
+        manager: ResizableKernelManager | None,
+        policy: ClassPolicy,
+        watch: NodeWatch,
+        clock: Clock,
+    ) -> None:
+        self._admission = admission
+        self._agent = agent
+        self._manager = manager
+        self._policy = policy
+        self._watch = watch
+        self._clock = clock
+        self._hinted: dict[str, float] = {}
+
+    async def resize(self, asker: User, kernel_id: str, wish: Wish) -> Grant | QueueEntry:
+        """The new grant; or, while there is no room, the place in the queue. Raises AliquotError."""
+        held = self._admission.snapshot().ledger.holdings.get(kernel_id)
+        before = held.grant.request if held is not None else self._request_elsewhere(kernel_id)
+        if before is None:
+            raise no_gpu(kernel_id)
+        request = wish.applied_to(before)
+        self._policy.check(asker, request, before.workload_class)
+        if held is None:
+            # Its own program asked the agent for it, and nobody here queues for it.
+            done: Grant | QueueEntry = await self._agent.resize(kernel_id, request)
+        elif self._manager is not None and kernel_id in self._manager:
+            done = await self._manager.resize_kernel(kernel_id, request)
+        else:
+            done = await self._admission.resize(kernel_id, request)
+        await self._watch.look()
+        return done
+
+    async def withdraw_resize(self, kernel_id: str) -> bool:
+        """Give up a change of size that waits for room; tells whether one did."""
+        withdrawn = await self._admission.withdraw_resize(kernel_id)
+        if self._manager is not None:
+            self._manager.forget_wish(kernel_id)
+        return withdrawn
+
+    async def swap_out(self, kernel_id: str) -> None:
+        """Ask that its memory leave its devices. Raises AliquotError, with why it cannot."""
+        self._check_gpu(kernel_id)
+        await self._agent.swap_out(kernel_id)
+        await self._watch.look()
+
+    async def wake(self, kernel_id: str) -> None:
+        """Ask that its memory come back. Raises AliquotError."""
+        self._check_gpu(kernel_id)
+        await self._agent.wake(kernel_id)
+        await self._watch.look()
+
+    async def hint(self, kernel_id: str) -> None:
+        """Somebody is about to use it. Cheap: of several within a second the agent hears one. Raises AliquotError."""
+        self._check_gpu(kernel_id)
+        now = self._clock.now()
+        if now - self._hinted.get(kernel_id, float("-inf")) < _HINT_SECONDS:
+            return
+        if len(self._hinted) >= _MOST_HINTS:
+            self._hinted = {one: at for one, at in self._hinted.items() if now - at < _HINT_SECONDS}
+        self._hinted[kernel_id] = now
+        await self._agent.hint(kernel_id)
+
+    def _check_gpu(self, kernel_id: str) -> None:
+        if kernel_id not in self._admission.snapshot().ledger.holdings and self._known(kernel_id) is None:
+            raise no_gpu(kernel_id)
+
+    def _request_elsewhere(self, kernel_id: str) -> Request | None:
+        known = self._known(kernel_id)
+        if known is None:
+            return None
+        record = {"hundredths": known.hundredths, "memory_limit": known.memory_limit}
+        return read_request({**record, "workload_class": known.workload_class})
+
+    def _known(self, kernel_id: str) -> KernelStatus | None:
+        status = self._watch.view().status
+        return next((kernel for kernel in status.kernels if kernel.kernel_id == kernel_id), None) if status else None
+
+
+def no_gpu(kernel_id: str) -> GrantError:
+    """The error of who asks to change a kernel that has none."""
+    return GrantError(
+        f"asked a change of kernel {kernel_id}; it holds no GPU. A kernel gets its GPU when it starts: start one of a "
+        "kernelspec with a size, such as python3.gpu-0.25"
+    )

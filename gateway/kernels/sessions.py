@@ -1,0 +1,301 @@
+"""Sessions with owners: a session belongs to whoever owns its kernel, or to the guest who made it for a shared one.
+
+Their table is a file where the gateway has a state folder; without one, or when its disk is full, it is in memory.
+A file that another program has locked stays the table: requests wait for it, and fail when the wait is too long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.auth.identity import User, access_of, current_user
+from .busy_table import BLOCKING_MILLISECONDS, TableBusyError, is_busy, patiently
+from .guest_sessions import GuestSessions
+from jupyter_aliquot.gateway.kernelspecs.manager import NoSuchBase
+from jupyter_aliquot.gateway.api.jupyter import told
+from jupyter_aliquot.provisioner.errors import AliquotError
+from jupyter_client.multikernelmanager import DuplicateKernelError
+from jupyter_server.services.sessions.sessionmanager import SessionManager
+from tornado.web import HTTPError
+
+_IN_MEMORY = ":memory:"
+# No page of Jupyter's comes near: sessions of one user on one kernel, and letters of a path, a name or a type.
+_MOST_SESSIONS, _LONGEST_TEXT = 100, 4096
+_COLUMNS = "session_id, path, name, type, kernel_id"
+
+
+def usable_database(path: Path, log: logging.Logger) -> str:
+    """The file if sessions can be kept in it, or it is busy; one that is damaged is set aside; else ":memory:"."""
+    try:
+        try:
+            _check_database(path)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            aside = path.with_name(f"{path.name}.unreadable-{int(time.time())}")
+            os.replace(path, aside)
+            log.error("sessions=unreadable reason=%s; set aside as %s, and begun anew", error, aside)
+            _check_database(path)
+    except (sqlite3.Error, OSError) as error:
+        if isinstance(error, sqlite3.OperationalError) and is_busy(error):
+            log.warning("sessions=busy reason=%s: %s; requests for sessions wait for it", path, error)
+            return str(path)
+        log.error("sessions=in_memory reason=%s: %s; they end with this server", path, error)
+        return _IN_MEMORY
+    return str(path)
+
+
+def _check_database(path: Path) -> None:
+    """Raises sqlite3.OperationalError where it cannot be used now, another sqlite3.DatabaseError when it is damaged."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        found = database.execute("PRAGMA quick_check").fetchone()[0]
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
+        database.execute("BEGIN IMMEDIATE")
+        database.execute(f"CREATE TABLE IF NOT EXISTS session ({_COLUMNS})")
+        columns = ", ".join(row[1] for row in database.execute("PRAGMA table_info(session)"))
+        if columns != _COLUMNS:
+            raise sqlite3.DatabaseError(f"its table has the columns {columns}, wanted {_COLUMNS}")
+        database.execute("COMMIT")
+
+
+class PatientCursor:
+    """The part of a cursor that sessions use; see OwnedSessionManager.leave_disk."""
+
+    def __init__(self, manager: OwnedSessionManager) -> None:
+        self._manager = manager
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        try:
+            return self._manager.file_cursor().execute(statement, values)
+        except sqlite3.OperationalError as error:
+            if is_busy(error):
+                raise TableBusyError(error) from error
+            self._manager.leave_disk(error)
+        return self._manager.file_cursor().execute(statement, values)
+
+    def fetchone(self) -> Any:
+        return self._manager.file_cursor().fetchone()
+
+    def fetchall(self) -> list[Any]:
+        return self._manager.file_cursor().fetchall()
+
+
+def _refuse_long(named: dict[str, Any]) -> None:
+    """They are kept on disk, and told to whoever lists his sessions or kernels. Raises HTTPError 400."""
+    for what in ("path", "name", "type"):
+        if len(named.get(what) or "") > _LONGEST_TEXT:
+            raise HTTPError(
+                400, f"asked a session with a {what} of {len(named[what])} letters; it may have {_LONGEST_TEXT}"
+            )
+
+
+class OwnedSessionManager(SessionManager):
+    """Shows users their own sessions, and never binds a session to a kernel that its user may not see."""
+
+    _guests: GuestSessions | None = None
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """Called by Jupyter's own methods, and for the file's state."""
+        is_new = self._connection is None
+        found: sqlite3.Connection = super().connection
+        if is_new:
+            found.execute(f"PRAGMA busy_timeout = {BLOCKING_MILLISECONDS}")
+        return found
+
+    @property
+    def cursor(self) -> PatientCursor:
+        """Called by Jupyter's own methods for each statement."""
+        return PatientCursor(self)
+
+    def file_cursor(self) -> sqlite3.Cursor:
+        """The table's own cursor, wherever the table is."""
+        try:
+            found: sqlite3.Cursor = super().cursor
+        except sqlite3.OperationalError:
+            # Jupyter's keeps the cursor, and would not make the table another time.
+            self.close()  # type: ignore[no-untyped-call]
+            raise
+        return found
+
+    def leave_disk(self, error: sqlite3.OperationalError) -> None:
+        """A disk that is full, or became read-only, ends nobody's session: the table goes on in memory."""
+        if self.database_filepath == _IN_MEMORY:
+            raise error
+        self.log.error("sessions=in_memory reason=%s; they end with this server", error)
+        memory = sqlite3.connect(_IN_MEMORY, isolation_level=None)
+        memory.row_factory = sqlite3.Row
+        self.connection.backup(memory)
+        self.close()  # type: ignore[no-untyped-call]
+        self.connection.close()
+        self.database_filepath, self._connection = _IN_MEMORY, memory
+
+    @property
+    def guests(self) -> GuestSessions:
+        """Sessions on shared kernels; their table is made when it is first looked at."""
+        if self._guests is None:
+            self.cursor.execute("SELECT 1 FROM session LIMIT 1")
+            self._guests = GuestSessions(self.cursor)
+        return self._guests
+
+    @patiently
+    async def list_sessions(self) -> list[dict[str, Any]]:
+        """The asker's sessions; all of them for an administrator. Called by GET /api/sessions."""
+        asker = current_user()
+        sessions: list[dict[str, Any]] = await super().list_sessions()  # type: ignore[no-untyped-call]
+        guests = self.guests.all()
+        return [session for session in sessions if self._may_see(asker, session, guests)]
+
+    @patiently
+    async def session_exists(self, path: str) -> bool:
+        """Whether the asker has a session for this path. Called by POST /api/sessions.
+
+        A path is a name of the asker's own: the same one of somebody else is another file, or none.
+        """
+        return await self._own_session(path) is not None
+
+    @patiently
+    async def get_session(self, **kwargs: Any) -> dict[str, Any]:
+        """One session. Somebody else's is not found. Called by every handler of one session."""
+        if set(kwargs) == {"path"}:
+            found = await self._own_session(kwargs["path"])
+            if found is None:
+                raise HTTPError(404, f"Session not found: path={kwargs['path']!r}")
+            return found
+        session: dict[str, Any] = await super().get_session(**kwargs)  # type: ignore[no-untyped-call]
+        if not self._may_see(current_user(), session, self.guests.all()):
+            wanted = ", ".join(f"{column}={value!r}" for column, value in kwargs.items())
+            raise HTTPError(404, f"Session not found: {wanted}")
+        return session
+
+    async def create_session(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Start or bind a kernel. Called by POST /api/sessions, whose body may name a kernel by its id."""
+        kernel_id = kwargs.get("kernel_id")
+        if kernel_id is not None and self._is_out_of_reach(kernel_id):
+            raise DuplicateKernelError(f"Kernel already exists: {kernel_id}")
+        _refuse_long(kwargs)
+        # Before a kernel starts for a session that could not be written.
+        await self._until_writable()
+        is_there = kernel_id is not None and kernel_id in self.kernel_manager
+        if kernel_id is not None:
+            self._refuse_too_many(kernel_id)
+        try:
+            session: dict[str, Any] = await super().create_session(*args, **kwargs)
+        except TableBusyError as error:
+            if error.kernel_id is not None and not is_there:
+                await self.kernel_manager.shutdown_kernel(error.kernel_id)
+            raise
+        except (AliquotError, NoSuchBase) as error:
+            # Said as HTTP already here: the handler answers every other exception with a 500.
+            raise told(error) from error
+        return session
+
+    async def save_session(
+        self, session_id: str, path: Any = None, name: Any = None, type: Any = None, kernel_id: Any = None
+    ) -> dict[str, Any]:
+        """Called by create_session when the kernel is known."""
+        try:
+            return await self._save_session(session_id, path, name, type, kernel_id)
+        except TableBusyError as error:
+            raise TableBusyError(error.args[0], kernel_id) from error
+
+    @patiently
+    async def _save_session(self, session_id: str, path: Any, name: Any, type: Any, kernel_id: Any) -> dict[str, Any]:
+        self._note_guest(session_id, kernel_id)
+        saved: dict[str, Any] = await super().save_session(session_id, path, name, type, kernel_id)  # type: ignore[no-untyped-call]
+        return saved
+
+    @patiently
+    async def _until_writable(self) -> None:
+        """Raises TableBusyError."""
+        # A lock that no reader may hold either: one that reads, as a backup does, keeps writers out.
+        self.cursor.execute("BEGIN EXCLUSIVE")
+        self.cursor.execute("ROLLBACK")
+
+    @patiently
+    async def update_session(self, session_id: str, **kwargs: Any) -> None:
+        """Change a session. Called by PATCH, whose body may name a kernel by its id, and which then ends the other."""
+        kernel_id = kwargs.get("kernel_id")
+        _refuse_long(kwargs)
+        if kernel_id is not None:
+            if self._is_out_of_reach(kernel_id):
+                raise HTTPError(400, f"No such kernel: {kernel_id}")
+            self._refuse_too_many(kernel_id)
+            await self._spare_kernel_of(session_id)
+        await super().update_session(session_id, **kwargs)  # type: ignore[no-untyped-call]
+        if kernel_id is not None:
+            self._note_guest(session_id, kernel_id)
+
+    async def delete_session(self, session_id: str) -> None:
+        """Called by DELETE, which ends the kernel; that of a guest's session stays."""
+        # Before the session's kernel ends.
+        await self._until_writable()
+        await self._spare_kernel_of(session_id)
+        await super().delete_session(session_id)  # type: ignore[no-untyped-call]
+        self.guests.note(session_id, None)
+
+    async def _spare_kernel_of(self, session_id: str) -> None:
+        if session_id in self.guests.all():
+            session = await self.get_session(session_id=session_id)
+            self.kernel_manager.spare(session["kernel"]["id"])
+
+    def _is_out_of_reach(self, kernel_id: str) -> bool:
+        reach = access_of(current_user(), self.kernel_manager, kernel_id)
+        return kernel_id in self.kernel_manager and reach is Access.NONE
+
+    def _refuse_too_many(self, kernel_id: str) -> None:
+        """One more session of the asker's: all of them are read for whoever lists his. Raises HTTPError 403."""
+        asker = current_user()
+        if asker.is_admin:
+            return
+        guests, owner = self.guests.all(), self._owner_of(kernel_id)
+        self.cursor.execute("SELECT session_id FROM session WHERE kernel_id=?", (kernel_id,))
+        has = sum(guests.get(row["session_id"], owner) == asker.name for row in self.cursor.fetchall())
+        if has >= _MOST_SESSIONS:
+            raise HTTPError(
+                403,
+                f"asked one more session of kernel {kernel_id}; {asker.name} has {has} of it, and may have "
+                f"{_MOST_SESSIONS}. End one that is not needed",
+            )
+
+    def _note_guest(self, session_id: str, kernel_id: str) -> None:
+        owner, asker = self._owner_of(kernel_id), current_user()
+        self.guests.note(session_id, None if owner in (None, asker.name) else asker.name)
+
+    def _may_see(self, asker: User, session: dict[str, Any], guests: dict[str, str]) -> bool:
+        kernel_id = session["kernel"]["id"]
+        if access_of(asker, self.kernel_manager, kernel_id) is Access.NONE:
+            return False
+        return asker.is_admin or guests.get(session["id"], self._owner_of(kernel_id)) == asker.name
+
+    async def _own_session(self, path: str) -> dict[str, Any] | None:
+        asker, guests = current_user(), self.guests.all()
+        self.cursor.execute("SELECT * FROM session WHERE path=?", (path,))
+        for row in self.cursor.fetchall():
+            if self._is_own(asker, row, guests):
+                # Tolerated: its kernel may have been culled, which ends the session here and now.
+                model: dict[str, Any] | None = await self.row_to_model(row, tolerate_culled=True)  # type: ignore[no-untyped-call]
+                if model is not None:
+                    return model
+        return None
+
+    def _is_own(self, asker: User, row: sqlite3.Row, guests: dict[str, str]) -> bool:
+        """Stricter than _may_see: an administrator sees everybody's sessions, but is not handed them for a path."""
+        if access_of(asker, self.kernel_manager, row["kernel_id"]) is Access.NONE:
+            return False
+        owner = guests.get(row["session_id"], self._owner_of(row["kernel_id"]))
+        return owner == asker.name or (owner is None and asker.is_admin)
+
+    def _owner_of(self, kernel_id: str) -> str | None:
+        owner_of = getattr(self.kernel_manager, "owner_of", None)
+        found: str | None = owner_of(kernel_id) if owner_of is not None else None
+        return found

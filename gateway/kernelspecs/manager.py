@@ -1,0 +1,347 @@
+"""Sizes as Jupyter sees them: a KernelSpecManager that lists the presets and resolves every valid sized name.
+
+It owns no kernelspec: a sized one is derived from its base at each look-up, so a changed base is seen at once. A base
+is an installed kernelspec, or an image of the catalogue, which is there for those alone who may use it.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.gateway.auth.identity import current_user
+from jupyter_aliquot.gateway.containers.images import KNOB, CatalogueImage, ImageCatalogue, image_kernel_spec
+from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gateway.containers.host_limits import HostLimits
+from jupyter_aliquot.gateway.folders.own_folders import private_folders
+from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
+from jupyter_aliquot.gateway.sizes.grammar import (GRAMMAR, STEP, SizedName, describe_grammar, largest_here, parse_plain_name, parse_size_name, plain_name, size_label, size_name,)
+from jupyter_aliquot.provisioner.errors import SizeNameError
+from jupyter_aliquot.provisioner.grants.codec import PROVISIONER_NAME
+from jupyter_aliquot.provisioner.resources import GpuShare, Request
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
+from traitlets import Instance, TraitError, default
+
+__all__ = [
+    "GRAMMAR",
+    "STEP",
+    "NoSuchBase",
+    "NoSuchSize",
+    "OfferedSize",
+    "SizedKernelSpecManager",
+    "SizedName",
+    "parse_size_name",
+    "size_name",
+]
+
+_LOCAL_PROVISIONER_NAME = "local-provisioner"
+
+
+class NoSuchSize(SizeNameError, NoSuchKernel):
+    """A name that is no valid size. Also Jupyter's NoSuchKernel, so that stock callers treat it as not found."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(name)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class NoSuchBase(NoSuchKernel):
+    """A kernelspec, or the base of a sized name, that is not installed, cannot be read, or is not one to be sized."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(name)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True)
+class OfferedSize:
+    """One size that is listed: a preset on a base kernelspec, or on an image of the catalogue.
+
+    ``is_default``: the catalogue proposes it for its image.
+    """
+
+    name: str
+    base: str
+    display_name: str
+    request: Request
+    image: CatalogueImage | None = None
+    is_default: bool = False
+
+
+class SizedKernelSpecManager(KernelSpecManager):
+    """Offers each base kernelspec in the administrator's sizes, and resolves any other valid size by its name."""
+
+    settings = Instance(Aliquot, help="Aliquot's configuration.")
+    catalogue = Instance(ImageCatalogue, help="Images that kernels can run in.")
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        # Read now, so that a wrong knob ends the server at its start with that message, not a request later.
+        _ = self.settings
+        # The GPUs of the node; 0: not known. The extension, or a command that found an agent, tells.
+        self.count_devices: Callable[[], int] = lambda: 0
+        for image in self.catalogue.entries:
+            self._check_image(image)
+        HostLimits(parent=self).rules()
+        SharedFolders(parent=self).read(private_folders(self.settings))
+
+    @default("settings")
+    def _settings_from_parent(self) -> Aliquot:
+        return Aliquot(parent=self)
+
+    @default("catalogue")
+    def _catalogue_from_parent(self) -> ImageCatalogue:
+        return ImageCatalogue(parent=self)
+
+    def find_kernel_specs(self) -> dict[str, str]:
+        """Name → folder of the plain kernelspecs and of the sizes listed. Called by Jupyter's listings."""
+        plain: dict[str, str] = {
+            name: folder for name, folder in super().find_kernel_specs().items() if not self._is_ours(name, folder)
+        }
+        found, presets = dict(plain), self._offered(self.settings.preset_requests())
+        for base, folder in plain.items():
+            if self._can_be_sized(base, folder):
+                found |= {size_name(base, request): folder for request in presets}
+        for image in self.catalogue.entries:
+            if image.is_for(current_user()):
+                found |= dict.fromkeys(filter(self._is_allowed, self._names_of(image)), image.logos)
+        for name, folder in self._allowed_by_name():
+            found.setdefault(name, folder)
+        return found
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+        """The kernelspec of this name. Raises NoSuchKernel, whose message says what is wrong with a size."""
+        image = self._own_image(kernel_name)
+        if image is not None:
+            return image_kernel_spec(image)
+        folder = self._find_spec_directory(kernel_name.lower())
+        if folder is not None and not self._is_ours(kernel_name, folder):
+            return self._read(kernel_name, folder)
+        if (plain := parse_plain_name(kernel_name)) is not None:
+            return plain_kernel_spec(self._base(kernel_name, plain), plain)
+        try:
+            sized = parse_size_name(kernel_name, self.settings.largest())
+        except SizeNameError as error:
+            raise NoSuchSize(kernel_name, self._with_range(kernel_name, error)) from None
+        if sized is None:
+            return super().get_kernel_spec(kernel_name)
+        base = self._base(kernel_name, sized.base)
+        return sized_kernel_spec(base, sized, self.settings.residency_of(sized.request))
+
+    def remove_kernel_spec(self, name: str) -> str:
+        """Remove a kernelspec's folder. A size has none of its own: removing it would remove its base."""
+        sized = parse_size_name(name)
+        if sized is not None and self._find_spec_directory(name.lower()) is None:
+            raise NoSuchSize(name, f"asked to remove {name!r}; a size has no folder. Remove {sized.base!r} instead")
+        return str(super().remove_kernel_spec(name))
+
+    def grammar(self) -> str:
+        """Return the form of a size's name here, in one sentence."""
+        return describe_grammar(self.largest_here())
+
+    def largest_here(self) -> GpuShare:
+        """Return the most that one kernel can have. A name of more is valid, and refused by the node."""
+        return largest_here(self.settings.largest(), self.count_devices())
+
+    def has_sizes(self, name: str) -> bool:
+        """Whether this kernelspec, or image that the asker may use, can be had in sizes."""
+        if self._own_image(name) is not None:
+            return True
+        folder = self._find_spec_directory(name.lower())
+        return folder is not None and is_plain(name, folder)
+
+    def offered_sizes(self) -> list[OfferedSize]:
+        """The sizes that are listed, in the order of the presets on each base."""
+        offered = []
+        for name in self.find_kernel_specs():
+            sized = self._read_valid(name)
+            if sized is None or self._is_foreign(name):
+                continue
+            try:
+                spec = self.get_kernel_spec(name)
+            except NoSuchKernel as error:
+                # As in Jupyter's own listing, one kernelspec that cannot be read hides no other.
+                self.log.warning("kernelspec=%s offered=no reason=%s", name, error)
+                continue
+            image = self._own_image(sized.base)
+            is_default = image is not None and self._proposed(image) == [sized.request]
+            offered.append(OfferedSize(name, sized.base, spec.display_name, sized.request, image, is_default))
+        return offered
+
+    def _base(self, name: str, base_name: str) -> KernelSpec:
+        """What ``name``, a size, stands on. Raises NoSuchBase."""
+        image = self._own_image(base_name)
+        if image is not None:
+            return image_kernel_spec(image)
+        folder = self._find_spec_directory(base_name.lower())
+        if folder is None:
+            raise NoSuchBase(
+                name,
+                f"asked {name!r}: no kernelspec named {base_name!r} is installed. "
+                "'jupyter kernelspec list' shows those that are",
+            )
+        base = self._read(base_name, folder)
+        provisioner = _provisioner_of(base.metadata)
+        if provisioner not in (None, _LOCAL_PROVISIONER_NAME):
+            raise NoSuchBase(
+                name,
+                f"asked {name!r}: the kernelspec {base_name!r} is started by the provisioner {provisioner!r}, "
+                f"which has no sizes. Take {base_name!r} itself",
+            )
+        return base
+
+    def _own_image(self, name: str) -> CatalogueImage | None:
+        """The image of this name, where the asker may use it; for all others there is none."""
+        image = self.catalogue.find(name)
+        return image if image is not None and image.is_for(current_user()) else None
+
+    def _names_of(self, image: CatalogueImage) -> list[str]:
+        """The kernelspecs that are listed for an image: the size it proposes, itself, and the presets."""
+        sizes = [size_name(image.name, request) for request in self._offered(self.settings.preset_requests())]
+        first = [size_name(image.name, request) for request in self._proposed(image)]
+        return list(dict.fromkeys([*first, image.name, *sizes]))
+
+    def _proposed(self, image: CatalogueImage) -> list[Request]:
+        return [] if image.default_size is None else self._offered([image.default_size])
+
+    def _offered(self, requests: list[Request]) -> list[Request]:
+        """These sizes in a class that the asker may have. Others are resolved all the same: kernels may have them."""
+        return self.settings.class_policy().offered(current_user(), requests)
+
+    def _is_allowed(self, name: str) -> bool:
+        base = name if (sized := self._read_valid(name)) is None else sized.base
+        return not self.allowed_kernelspecs or bool({name, base} & self.allowed_kernelspecs)
+
+    def _check_image(self, image: CatalogueImage) -> None:
+        """What only the installed kernelspecs and the other knobs can tell. Raises TraitError."""
+        folder = self._find_spec_directory(image.name)
+        if folder is not None:
+            raise TraitError(
+                f"{KNOB}: asked an image named {image.name!r}; found an installed kernelspec of that name in {folder}; "
+                "choose another name, or remove that kernelspec"
+            )
+        if image.default_size is not None:
+            try:
+                parse_size_name(size_name(image.name, image.default_size), self.settings.largest())
+            except SizeNameError as error:
+                raise TraitError(f"{KNOB}: the default_size of {image.name!r}: {error}") from None
+
+    def _read(self, name: str, folder: str) -> KernelSpec:
+        """An installed kernelspec. Raises NoSuchBase for a file that is none, where Jupyter lets anything through."""
+        try:
+            return super().get_kernel_spec(name)
+        except (OSError, ValueError, TypeError, TraitError) as error:
+            message = f"asked {name!r}: {folder}/kernel.json cannot be read: {error}. Correct it, or remove the folder"
+            raise NoSuchBase(name, message) from error
+
+    def _can_be_sized(self, name: str, folder: str) -> bool:
+        """Whether sizes are listed for it: not for what another provisioner starts, nor for a name like a size's."""
+        return is_plain(name, folder)
+
+    def _allowed_by_name(self) -> Iterator[tuple[str, str]]:
+        """Sizes that the administrator allowed one by one (`allowed_kernelspecs`), with their base's folder."""
+        for name in self.allowed_kernelspecs:
+            sized = self._read_valid(name)
+            folder = self._find_spec_directory(sized.base.lower()) if sized else None
+            is_offered = sized is not None and self._offered([sized.request]) == [sized.request]
+            if sized and folder and is_offered and self._can_be_sized(sized.base, folder):
+                yield name, folder
+
+    def _with_range(self, name: str, error: SizeNameError) -> str:
+        """Return why the name is no size, with the range of this node."""
+        try:
+            parse_size_name(name, self.largest_here())
+        except SizeNameError as here:
+            return str(here)
+        return str(error)
+
+    def _read_valid(self, name: str) -> SizedName | None:
+        try:
+            return parse_size_name(name, self.settings.largest())
+        except SizeNameError:
+            return None
+
+    def _is_ours(self, name: str, folder: str) -> bool:
+        """A preset's file on disk: written for clients without this manager, and superseded by it here."""
+        return _looks_sized(name) and _provisioner_of(_metadata_on_disk(folder)) == PROVISIONER_NAME
+
+    def _is_foreign(self, name: str) -> bool:
+        folder = self._find_spec_directory(name.lower())
+        return folder is not None and not self._is_ours(name, folder)
+
+
+def sized_kernel_spec(base: KernelSpec, sized: SizedName, residency: str = "") -> KernelSpec:
+    """The kernelspec that asks for `sized` and runs what `base` runs. A copy: the base is left alone.
+
+    ``residency``: how memory may leave the GPU, where the base says nothing of it in its own metadata.
+    """
+    request = sized.request
+    config = {"gpus": str(request.gpus), "workload_class": request.workload_class.value}
+    if request.memory_limit is not None:
+        config["memory_limit"] = f"{request.memory_limit >> 30}GiB"
+    metadata = copy.deepcopy(base.metadata)
+    if mode := metadata.get("aliquot", {}).get("residency") or residency:
+        config["residency"] = str(mode)
+    metadata["kernel_provisioner"] = {"provisioner_name": PROVISIONER_NAME, "config": config}
+    metadata["aliquot"] = {**metadata.get("aliquot", {}), "base": sized.base.lower(), **config}
+    return _copy(base, size_name(sized.base, request), size_label(request), metadata)
+
+
+def plain_kernel_spec(base: KernelSpec, base_name: str) -> KernelSpec:
+    """The kernelspec that asks for no GPU in its name, and runs what `base` runs. A copy likewise."""
+    metadata = copy.deepcopy(base.metadata)
+    metadata["aliquot"] = {**metadata.get("aliquot", {}), "base": base_name.lower()}
+    return _copy(base, plain_name(base_name), "no GPU", metadata)
+
+
+def _copy(base: KernelSpec, name: str, label: str, metadata: dict[str, Any]) -> KernelSpec:
+    return type(base)(
+        name=name,
+        argv=list(base.argv),
+        mimetype=base.mimetype,
+        display_name=f"{base.display_name} · {label}",
+        language=base.language,
+        kernel_protocol_version=base.kernel_protocol_version,
+        env=dict(base.env),
+        resource_dir=base.resource_dir,
+        interrupt_mode=base.interrupt_mode,
+        metadata=metadata,
+    )
+
+
+def is_plain(name: str, folder: str) -> bool:
+    """Whether an installed kernelspec asks for no GPU, and is started by Jupyter's own provisioner."""
+    return not _looks_sized(name) and _provisioner_of(_metadata_on_disk(folder)) in (None, _LOCAL_PROVISIONER_NAME)
+
+
+def _looks_sized(name: str) -> bool:
+    try:
+        return parse_size_name(name) is not None
+    except SizeNameError:
+        return True
+
+
+def _provisioner_of(metadata: dict[str, Any]) -> str | None:
+    stanza = metadata.get("kernel_provisioner")
+    name = stanza.get("provisioner_name") if isinstance(stanza, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _metadata_on_disk(folder: str) -> dict[str, Any]:
+    """A kernelspec's metadata, {} where it cannot be read: Jupyter itself then warns about that kernelspec."""
+    try:
+        spec = json.loads((Path(folder) / "kernel.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    metadata = spec.get("metadata") if isinstance(spec, dict) else None
+    return metadata if isinstance(metadata, dict) else {}

@@ -1,0 +1,119 @@
+"""Holds what is asked against c.Limits, counts what it refuses, and says so once a burst. Reads no request itself."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+
+from jupyter_aliquot.provisioner.errors import LimitError
+from tornado.websocket import WebSocketHandler
+
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.scheduling.ledger import Asker
+from .config import Limits
+from .open_sockets import OpenSockets
+from jupyter_aliquot.gateway.scheduling.planner import Pending
+from .token_bucket import TokenBuckets
+
+# Where handlers find the guard, in the application's settings.
+SETTING = "aliquot_limits"
+# What refusals are counted under; each a knob of c.Limits.
+REQUESTS = "requests_per_second"
+KERNELS = "kernels_per_user"
+QUEUED = "queued_per_user"
+QUEUE = "queue_length"
+BODY = "body_bytes"
+MESSAGE = "message_bytes"
+OUTPUT = "output_bytes"
+MESSAGES = "messages_per_second"
+SOCKETS = "websockets_per_user"
+UNREAD = "unread_bytes"
+NAMES = (REQUESTS, KERNELS, QUEUED, QUEUE, BODY, MESSAGE, OUTPUT, MESSAGES, SOCKETS, UNREAD)
+
+_QUIET_SECONDS = 60.0
+_MOST_TOLD = 1000
+
+
+class LimitGuard:
+    """``is_exempt``: whether counts and rates are not for this user. One event loop."""
+
+    def __init__(self, limits: Limits, clock: Clock, is_exempt: Callable[[str], bool], log: logging.Logger) -> None:
+        self.limits = limits
+        self.clock = clock
+        self._is_exempt = is_exempt
+        self._log = log
+        self._counts: Counter[str] = Counter(dict.fromkeys(NAMES, 0))
+        self._told: dict[tuple[str, str], float] = {}
+        burst = limits.requests_burst or limits.requests_per_second
+        self._users = TokenBuckets(limits.requests_per_second, burst)
+        self._addresses = TokenBuckets(limits.requests_per_second, burst)
+        self._sockets = OpenSockets()
+
+    def counts(self) -> Mapping[str, int]:
+        """How often each limit refused something, or held it back."""
+        return dict(self._counts)
+
+    def visit(self, name: str, address: str) -> float:
+        """One request of this user, or, without a name, of this address: 0, or after how many seconds to come again."""
+        if not self.limits.requests_per_second:
+            return 0.0
+        buckets, key = (self._users, name) if name else (self._addresses, address)
+        seconds = buckets.take(key, self.clock.now())
+        if seconds:
+            self.note(REQUESTS, name or address)
+        return seconds
+
+    def check_socket(self, name: str, socket: WebSocketHandler) -> None:
+        """One more websocket of this user. Raises LimitError."""
+        most = self.limits.websockets_per_user
+        if not most:
+            return
+        if (has := self._sockets.count(name)) >= most:
+            self.note(SOCKETS, name)
+            raise LimitError(
+                f"asked one more websocket; {name} has {has} open, and may have {most} (c.Limits.{SOCKETS}). Close "
+                "pages that are not needed"
+            )
+        self._sockets.add(name, socket)
+
+    def check_kernels(self, name: str, has: int, *, is_admin: bool) -> None:
+        """One more kernel for a user who has so many. Raises LimitError."""
+        most = self.limits.kernels_per_user
+        if most and has >= most and not is_admin:
+            self.note(KERNELS, name)
+            raise LimitError(
+                f"asked one more kernel; {name} has {has}, and may have {most} at once (c.Limits.kernels_per_user). "
+                "End one that is not needed"
+            )
+
+    def check_queue(self, asker: Asker, pending: Collection[Pending]) -> None:
+        """One more kernel that is to wait. Raises LimitError."""
+        if self._is_exempt(asker.owner):
+            return
+        waiting = [one for one in pending if one.held is None]
+        own, most = sum(one.owner == asker.owner for one in waiting), self.limits.queued_per_user
+        if most and own >= most:
+            self.note(QUEUED, asker.owner)
+            raise LimitError(
+                f"asked a GPU for one more kernel; {own} of {asker.owner} wait for one, and {most} may wait at once "
+                "(c.Limits.queued_per_user). End one of them, or try again when one has started"
+            )
+        if self.limits.queue_length and len(waiting) >= self.limits.queue_length:
+            self.note(QUEUE, asker.owner)
+            raise LimitError(
+                f"asked a GPU for one more kernel; {len(waiting)} kernels wait for one, and no more may wait at once "
+                "(c.Limits.queue_length). Try again later, or start a kernel without a GPU"
+            )
+
+    def note(self, limit: str, who: str, count: int = 1) -> None:
+        """Count a refusal, or some. The log has the first of a minute."""
+        self._counts[limit] += count
+        now, key = self.clock.now(), (limit, who)
+        if now - self._told.get(key, float("-inf")) < _QUIET_SECONDS:
+            return
+        if len(self._told) >= _MOST_TOLD:
+            self._told = {one: at for one, at in self._told.items() if now - at < _QUIET_SECONDS}
+        if len(self._told) < _MOST_TOLD:
+            self._told[key] = now
+            self._log.warning("limit=%s who=%r refused; more of it within a minute is only counted", limit, who)

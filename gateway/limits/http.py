@@ -1,0 +1,129 @@
+"""Requests that come too fast, and bodies that are too large, are answered here, and reach nobody else."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from jupyter_aliquot.gateway.auth.access import may_reach
+from .guard import BODY, REQUESTS, SETTING, LimitGuard
+from jupyter_aliquot.provisioner.errors import LimitError
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.serverapp import ServerApp
+from tornado.http1connection import HTTP1Connection
+from tornado.httputil import HTTPServerRequest
+from tornado.routing import Matcher, Rule
+from tornado.web import Finish, RequestHandler, stream_request_body
+from tornado.websocket import WebSocketHandler
+
+_MESSAGE_SETTING = "websocket_max_message_size"
+_REFUSED, _TOO_MANY, _TOO_LARGE = 403, 429, 413
+_LONGEST_LENGTH = 18
+
+
+def admit(handler: JupyterHandler, name: str) -> None:
+    """Count a request of this user; of nobody: of its address. Raises Finish for one that was answered with 429."""
+    guard: LimitGuard | None = handler.settings.get(SETTING)
+    address = str(handler.request.remote_ip)
+    seconds = 0.0 if guard is None else guard.visit(name, address)
+    if guard is None or not seconds:
+        if guard is not None and name and isinstance(handler, WebSocketHandler):
+            _admit_socket(handler, guard, name)
+        return
+    limits, wait = guard.limits, math.ceil(seconds)
+    # Not a line of the log for each: the guard has told.
+    handler._log = _say_nothing  # type: ignore[method-assign]
+    refuse_for(
+        handler,
+        wait,
+        f"asked more than {limits.requests_per_second:g} requests a second, after {limits.requests_burst} at once "
+        f"(c.{type(limits).__name__}.{REQUESTS}); found too many from {name or 'this address'}. Try again in {wait} s",
+    )
+
+
+def refuse_for(handler: JupyterHandler, seconds: float, message: str) -> NoReturn:
+    """429, and when to come again: an HTTPError would lose the header. Raises Finish."""
+    # Set as prepare does when it refuses a host: the log asks who is logged in.
+    handler.current_user = handler._jupyter_current_user = None
+    handler.set_header("Retry-After", str(math.ceil(seconds)))
+    _answer(handler, _TOO_MANY, message)
+    raise Finish
+
+
+def _admit_socket(handler: Any, guard: LimitGuard, name: str) -> None:
+    try:
+        guard.check_socket(name, handler)
+    except LimitError as error:
+        handler.current_user = handler._jupyter_current_user = None
+        _answer(handler, _REFUSED, str(error))
+        raise Finish from error
+
+
+def install(server: ServerApp, guard: LimitGuard, *, has_files: bool) -> None:
+    """Before all other handlers. ``has_files``: large bodies are uploads there, and Jupyter's own limit holds."""
+    app: Any = server.web_app
+    limits = guard.limits
+    app.settings[SETTING] = guard
+    app.settings.setdefault(_MESSAGE_SETTING, limits.message_bytes or sys.maxsize)
+    if limits.body_bytes:
+        limited: Callable[[str], bool] = lambda path: not has_files or may_reach(path, server.base_url)  # noqa: E731
+        rule = Rule(_Large(limits.body_bytes, limited), LargeBodyHandler, {"guard": guard})
+        app.default_router.rules.insert(0, rule)
+
+
+class _Large(Matcher):
+    """Requests whose body says that it is too large. One that does not say its length, as clients send even an empty
+    one, is read up to the bound: tornado counts, and ends the connection.
+    """
+
+    def __init__(self, most: int, is_limited: Callable[[str], bool]) -> None:
+        self._most = most
+        self._is_limited = is_limited
+
+    def match(self, request: HTTPServerRequest) -> dict[str, Any] | None:
+        """Called by the application's router, before the body is read."""
+        if not self._is_limited(request.path):
+            return None
+        if "Transfer-Encoding" in request.headers and isinstance(request.connection, HTTP1Connection):
+            request.connection.set_max_body_size(self._most)
+            return None
+        length = request.headers.get("Content-Length", "0")
+        # Longer ones are no numbers of bytes, and the longest of them no numbers to Python.
+        is_number = length.isdecimal() and len(length) <= _LONGEST_LENGTH
+        return {} if not is_number or int(length) > self._most else None
+
+
+@stream_request_body
+class LargeBodyHandler(RequestHandler):
+    """Answers at once, and keeps nothing of the body."""
+
+    def initialize(self, guard: LimitGuard) -> None:
+        """Called by tornado."""
+        self._guard = guard
+
+    def check_xsrf_cookie(self) -> None:
+        """Called by tornado. Nothing is done here that a forged request could ask for."""
+
+    def prepare(self) -> None:
+        """Called by tornado when it has read the headers."""
+        most = self._guard.limits.body_bytes
+        self._guard.note(BODY, str(self.request.remote_ip))
+        length = self.request.headers.get("Content-Length", "")[:20]
+        told = f"asked with a body of {length} bytes; at most {most} are read here (c.Limits.{BODY}). Send less"
+        _answer(self, _TOO_LARGE, told)
+
+    def data_received(self, chunk: bytes) -> None:
+        """Called by tornado with what comes all the same."""
+
+
+def _answer(handler: RequestHandler, status: int, message: str) -> None:
+    handler.set_status(status)
+    handler.set_header("Content-Type", "application/json")
+    handler.finish(json.dumps({"message": message, "reason": None}))
+
+
+def _say_nothing() -> None:
+    """In the place of a line of the access log."""

@@ -1,0 +1,140 @@
+"""Messages of clients on websockets: those that come too fast are read later, one that is too large ends its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, cast
+
+from jupyter_aliquot.gateway.auth.identity import tells_people_apart
+from .guard import MESSAGE, MESSAGES, OUTPUT, SETTING, LimitGuard
+from .token_bucket import TokenBucket
+from jupyter_aliquot.gpu_hook.waiting import within
+from jupyter_server.base.handlers import JupyterHandler
+from tornado.iostream import StreamClosedError
+from tornado.web import RequestHandler
+
+# Of websockets: the status, and the bytes of its reason.
+_TOO_BIG, _LONGEST_REASON = 1009, 123
+_DRAIN_SECONDS = 5.0
+_DRAIN_BYTES = 1 << 16
+
+
+class MessagePace:
+    """Of one websocket: what comes too fast is read later."""
+
+    def __init__(self, guard: LimitGuard, who: str) -> None:
+        self._guard = guard
+        self._who = who
+        self._rate = guard.limits.messages_per_second
+        self._burst = max(1.0, self._rate)
+        self._bucket = TokenBucket(self._burst, guard.clock.now())
+
+    def delay(self) -> float:
+        """How long to wait before the message that has come is handed on; 0: not at all."""
+        return self._bucket.take(self._rate, self._burst, self._guard.clock.now())
+
+    async def wait(self, seconds: float) -> None:
+        """Until its turn. Nothing more is read of this socket meanwhile."""
+        self._guard.note(MESSAGES, self._who)
+        while seconds:
+            await self._guard.clock.sleep(seconds)
+            seconds = self.delay()
+
+
+def message_pace(handler: RequestHandler, who: str) -> MessagePace | None:
+    """Of the websocket that this handler opens; None: without limit."""
+    guard: LimitGuard | None = handler.settings.get(SETTING)
+    return MessagePace(guard, who) if guard is not None and guard.limits.messages_per_second else None
+
+
+def may_be_sent(handler: RequestHandler, length: int) -> bool:
+    """Whether a kernel's message of so many bytes may go to the client of this websocket.
+
+    One person's own server is looked at by pages, which take all; servers in gateway mode come to those of several.
+    """
+    guard: LimitGuard | None = handler.settings.get(SETTING)
+    if guard is None or not guard.limits.output_bytes or length <= guard.limits.output_bytes:
+        return True
+    return not tells_people_apart(cast(JupyterHandler, handler).identity_provider)
+
+
+def left_out(handler: RequestHandler, length: int) -> str:
+    """What its cell shows in the place of one that may not; counted."""
+    guard: LimitGuard = handler.settings[SETTING]
+    guard.note(OUTPUT, str(handler.path_kwargs.get("kernel_id", "")))
+    most = guard.limits.output_bytes
+    return f"Output of {length} bytes is not shown: at most {most} are sent at once (c.Limits.{OUTPUT})."
+
+
+def explain_large_messages(protocol: Any, handler: RequestHandler, who: str) -> SocketEnding | None:
+    """Let tornado's protocol of a websocket say why it closes one whose client sent too much, and count that.
+
+    What is given has to be told when the socket closed.
+    """
+    guard: LimitGuard | None = handler.settings.get(SETTING)
+    if protocol is None or guard is None:
+        return None
+    ending = SocketEnding(protocol, guard, who)
+    protocol.close, protocol._abort = ending.close, ending.abort
+    return ending
+
+
+def fitting(reason: str) -> str:
+    """As much of it as fits the last frame of a websocket."""
+    if len(reason.encode()) <= _LONGEST_REASON:
+        return reason
+    return reason.encode()[: _LONGEST_REASON - 3].decode(errors="ignore") + "…"
+
+
+class SocketEnding:
+    """How one websocket ends. tornado resets the connection of a client that still sends, who then hears no reason."""
+
+    def __init__(self, protocol: Any, guard: LimitGuard, who: str) -> None:
+        self._protocol = protocol
+        self._guard = guard
+        self._who = who
+        self._close, self._abort = protocol.close, protocol._abort
+        self._is_too_big = False
+        self._draining: asyncio.Task[None] | None = None
+
+    def close(self, code: int | None = None, reason: str | None = None) -> None:
+        """Called by tornado, and by handlers."""
+        if code == _TOO_BIG and not self._is_too_big:
+            self._is_too_big = True
+            self._guard.note(MESSAGE, self._who)
+            most = self._guard.limits.message_bytes
+            reason = f"message too big: at most {most} bytes (c.Limits.{MESSAGE}); send it in parts"[:_LONGEST_REASON]
+        self._close(code, reason)
+
+    def abort(self) -> None:
+        """Called by tornado, at once after a message that is too large."""
+        if not self._is_too_big or self._protocol.stream.closed():
+            self._end()
+        elif self._draining is None:
+            # What follows is the rest of that message, and no frame.
+            self._protocol.client_terminated = True
+            self._draining = asyncio.create_task(self._drain(), name="aliquot-large-message")
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(asyncio.TimeoutError, StreamClosedError):
+            await within(self._read_all(), _DRAIN_SECONDS)
+        self._end()
+
+    def _end(self) -> None:
+        self._abort()
+        self._let_go()
+
+    def closed(self) -> None:
+        """The socket is: what is drained yet ends by itself. Idempotent."""
+        if self._draining is None or self._draining.done():
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Each holds the other, and would until a look for garbage. Now the protocol's own ways have nothing to do."""
+        for name in ("close", "_abort"):
+            self._protocol.__dict__.pop(name, None)
+
+    async def _read_all(self) -> None:
+        while True:
+            await self._protocol.stream.read_bytes(_DRAIN_BYTES, partial=True)

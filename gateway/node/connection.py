@@ -1,0 +1,232 @@
+"""The gateway's one connection to the node agent: kept up, restarted when it is lost, spoken in our own nouns.
+
+It decides nothing: whoever reads ``connections`` sees that the agent came back, and renews what it holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError, DeviceStatus, NodeStatus
+from jupyter_aliquot.gpu_hook.waiting import end_task
+from jupyter_aliquot.provisioner.grants.agent_calls import answered, meet
+from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
+from jupyter_aliquot.provisioner.grants.reservation import Names, reserve_again
+from jupyter_aliquot.provisioner.grants.codec import agent_grant
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
+
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.scheduling.ledger import Asker, Device, Node
+
+_CLIENT_NAME = "gateway"
+_FIRST_RETRY_SECONDS = 0.2
+_LAST_RETRY_SECONDS = 5.0
+
+T = TypeVar("T")
+StartAgent = Callable[[], Awaitable[None]]
+
+
+class AgentLink:
+    """Admission's view of the agent. ``start_agent`` starts one where none runs; None: a service does that.
+
+    ``differs`` tells what of the options that an agent has in force is otherwise than this server asks.
+    """
+
+    def __init__(
+        self,
+        runtime_dir: Path,
+        clock: Clock,
+        start_agent: StartAgent | None,
+        log: logging.Logger,
+        differs: Callable[[Mapping[str, str]], tuple[str, ...]] = lambda options: (),
+    ) -> None:
+        self._runtime_dir = runtime_dir
+        self._clock = clock
+        self._start_agent = start_agent
+        self._log = log
+        self._differs = differs
+        # What of the agent that runs is otherwise than this server asks: a sentence for each option.
+        self.differences: tuple[str, ...] = ()
+        self._client: AgentClient | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._listeners: list[Callable[[], None]] = []
+        # Counts the connections that were made: a new number means that reservations must be renewed.
+        self.connections = 0
+        self.unavailable_since: float | None = clock.now()
+        self.message = "not connected yet"
+
+    async def start(self) -> None:
+        """Connect, in the background where that takes long."""
+        if self._keeper is None:
+            self._keeper = asyncio.create_task(self._keep(), name="aliquot-agent-link")
+
+    async def stop(self) -> None:
+        """Close the connection: the agent lets go of what only it held. Idempotent."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            await end_task(keeper)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call this whenever room may have returned, and whenever the agent goes or comes."""
+        self._listeners.append(listener)
+
+    async def status(self) -> Node:
+        """The node as the agent sees it now. Raises AliquotError."""
+        return read_node(await self._answered(self._connected().status(kernels=False)))
+
+    async def reserve(self, asker: Asker, request: Request, placement: Mapping[str, int]) -> Grant:
+        """Reserve for a kernel that holds nothing yet. Raises AliquotError."""
+        reserved = self._connected().reserve(
+            asker.kernel_id,
+            owner=asker.owner,
+            hundredths=request.gpus.hundredths,
+            memory_limit=None if request.memory_limit is None else int(request.memory_limit),
+            workload_class=request.workload_class.value,
+            label=asker.label,
+            placement=placement,
+            attributes={"kernelspec": asker.kernelspec},
+            residency=request.residency or None,
+        )
+        return agent_grant(await self._answered(reserved))
+
+    async def renew(self, asker: Asker, grant: Grant) -> Grant:
+        """Become a holder again of what a kernel has, in the size that it has by now. Raises AliquotError."""
+        names = Names(asker.label, asker.kernelspec)
+        return await self._answered(reserve_again(self._connected(), grant, names))
+
+    async def resize(self, kernel_id: str, request: Request) -> Grant:
+        """Change what a kernel holds, where it is. Raises AliquotError; NoRoomError where it cannot grow now."""
+        resized = self._connected().resize(
+            kernel_id,
+            hundredths=request.gpus.hundredths,
+            memory_limit=None if request.memory_limit is None else int(request.memory_limit),
+            workload_class=request.workload_class.value,
+        )
+        return agent_grant(await self._answered(resized))
+
+    async def swap_out(self, kernel_id: str) -> None:
+        """Have its memory copied to the host. Raises AliquotError, with why it cannot leave."""
+        await self._answered(self._connected().ask("swap_out", kernel_id=kernel_id))
+
+    async def interrupt(self, kernel_id: str) -> None:
+        """Tell that it was sent an interrupt: its processes give up what they wait for. Raises AliquotError."""
+        await self._answered(self._connected().ask("interrupt", kernel_id=kernel_id))
+
+    async def wake(self, kernel_id: str) -> None:
+        """Have its memory back as soon as there is room. Raises AliquotError."""
+        await self._answered(self._connected().ask("wake", kernel_id=kernel_id))
+
+    async def hint(self, kernel_id: str) -> None:
+        """Tell that it will be used soon. Raises AliquotError."""
+        await self._answered(self._connected().ask("hint", kernel_id=kernel_id))
+
+    async def release(self, kernel_id: str) -> None:
+        """End a reservation; one that is not there is no error. Raises AliquotError."""
+        await self._answered(self._connected().release(kernel_id))
+
+    async def _answered(self, question: Awaitable[T]) -> T:
+        """An agent that does not answer in time is one that is lost: it is connected to anew."""
+        client = self._client
+        try:
+            return await answered(question)
+        except AgentUnavailableError:
+            if client is not None:
+                await client.close()
+            raise
+
+    def _connected(self) -> AgentClient:
+        if self._client is None:
+            raise AgentUnavailableError(self.message)
+        return self._client
+
+    async def _keep(self) -> None:
+        delay = _FIRST_RETRY_SECONDS
+        while True:
+            try:
+                client = await self._connect()
+            except AliquotError as error:
+                self._set_lost(str(error))
+                await self._clock.sleep(delay)
+                delay = min(2 * delay, _LAST_RETRY_SECONDS)
+                continue
+            except Exception as error:
+                # Whatever start_agent met: without this loop no agent would ever be found again.
+                self._log.exception("agent=not_started")
+                self._set_lost(f"it could not be started: {error}")
+                await self._clock.sleep(_LAST_RETRY_SECONDS)
+                continue
+            delay = _FIRST_RETRY_SECONDS
+            try:
+                await self._serve(client)
+            finally:
+                self._client = None
+                await client.close()
+
+    async def _connect(self) -> AgentClient:
+        """Connect, starting an agent if none answers. Raises AliquotError."""
+        try:
+            client, hello = await meet(self._runtime_dir, _CLIENT_NAME)
+        except AgentUnavailableError:
+            if self._start_agent is None:
+                raise
+            await self._start_agent()
+            client, hello = await meet(self._runtime_dir, _CLIENT_NAME)
+        before, self.differences = self.differences, self._differs(hello.options)
+        for difference in self.differences:
+            if difference not in before:
+                self._log.warning("agent=differs %s", difference)
+        return client
+
+    async def _serve(self, client: AgentClient) -> None:
+        """Pass the agent's events on until the connection is lost."""
+        self._client = client
+        self.connections += 1
+        self.unavailable_since = None
+        self.message = ""
+        self._log.info("agent=connected runtime_dir=%s connections=%d", self._runtime_dir, self.connections)
+        self._tell()
+        lost = "it closed the connection"
+        try:
+            async for _ in client.subscribe():
+                self._tell()
+        except AgentClientError as error:
+            lost = str(error)
+        self._client = None
+        self._set_lost(lost)
+
+    def _set_lost(self, reason: str) -> None:
+        if self.unavailable_since is None:
+            self.unavailable_since = self._clock.now()
+        if reason != self.message:
+            self._log.warning("agent=unavailable reason=%s", reason)
+        self.message = reason
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+
+def read_node(status: NodeStatus) -> Node:
+    """The agent's status in the ledger's nouns."""
+    devices = tuple(_device(device) for device in status.devices)
+    rule = status.oversubscription_rule
+    return Node(status.node, status.driver, devices, rule.rule(), rule.largest_kernel_bytes)
+
+
+def _device(device: DeviceStatus) -> Device:
+    own = device.reserved_by_production
+    return Device(
+        uuid=device.uuid,
+        index=device.index,
+        name=device.name,
+        memory=Bytes(device.memory_bytes),
+        reserved=GpuShare(device.reserved_hundredths),
+        reserved_memory=Bytes(device.reserved_bytes),
+        is_lost=device.lost,
+        by_production=None if own is None else (GpuShare(own.hundredths), Bytes(own.bytes)),
+    )

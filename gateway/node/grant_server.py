@@ -1,0 +1,275 @@
+"""The gateway's local socket: kernels that other programs start on this node queue here like everybody else's.
+
+provisioner/grants/gateway_client.py is the asker's side and defines what is said. One gateway on a node owns it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import logging
+import math
+import os
+import pwd
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.paths import KERNEL_ID, RuntimeDir, prepare_runtime_dir
+from jupyter_aliquot.gpu_hook.waiting import end_task, within
+from jupyter_aliquot.provisioner.errors import AliquotError, RequestError
+from jupyter_aliquot.provisioner.grants.gateway_client import LONGEST_LINE, VERSION, error_record
+from jupyter_aliquot.provisioner.grants.codec import grant_record, read_request
+from jupyter_aliquot.provisioner.resources import Grant
+from jupyter_aliquot.provisioner.runtime.base import KernelProcess
+from jupyter_aliquot.provisioner.runtime.process import ProcessRuntime
+
+from jupyter_aliquot.gateway.scheduling.admission import Admission
+from jupyter_aliquot.gateway.scheduling.ledger import Asker
+
+_QUESTION_SECONDS = 10.0
+_UCRED = struct.Struct("3i")
+
+
+class LocalSocket:
+    """Serves ``gateway.sock`` for as long as it holds ``gateway.lock``."""
+
+    def __init__(
+        self, runtime: RuntimeDir, admission: Admission, log: logging.Logger, teams_of: Callable[[str], frozenset[str]]
+    ) -> None:
+        self._runtime = runtime
+        self._admission = admission
+        self._log = log
+        self._teams_of = teams_of
+        self._processes = ProcessRuntime()
+        self._lock: int | None = None
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether this gateway owns the node's queue."""
+        return self._server is not None
+
+    async def start(self) -> bool:
+        """Serve; False where another gateway of this node already does. Raises PathError, OSError."""
+        prepare_runtime_dir(self._runtime)
+        self._lock = _take_lock(self._runtime)
+        if self._lock is None:
+            self._log.warning(
+                "local_socket=taken another gateway serves %s; kernels started by this server queue here, "
+                "those of nbclient and consoles there. The node agent decides between both",
+                self._runtime.gateway_socket,
+            )
+            return False
+        try:
+            # Ours is the lock, so a socket that lies here is stale.
+            self._runtime.gateway_socket.unlink(missing_ok=True)
+            path = self._runtime.gateway_socket
+            self._server = await asyncio.start_unix_server(self._accept, path, limit=LONGEST_LINE)
+            self._runtime.gateway_socket.chmod(0o600)
+        except BaseException:
+            await self.stop()  # another gateway may own the queue
+            raise
+        return True
+
+    async def stop(self) -> None:
+        """Close. What is held goes on: its provisioner renews it with the node agent. Idempotent."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            self._runtime.gateway_socket.unlink(missing_ok=True)
+        for connection in list(self._connections):
+            await end_task(connection)
+        if server is not None:
+            await server.wait_closed()
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Called by the server for each connection."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            await self._serve(_Peer(reader, writer))
+        except asyncio.CancelledError:
+            # We are stopping: asyncio's server would report a cancelled connection as a defect.
+            pass
+        except Exception:
+            self._log.exception("local_socket=failed")
+        finally:
+            self._connections.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _serve(self, peer: _Peer) -> None:
+        try:
+            asker, grant = await self._grant(peer)
+        except AliquotError as error:
+            await peer.send(error_record(error))
+            return
+        except ConnectionError:
+            return
+        process: KernelProcess | None = None
+        try:
+            await peer.send({"ok": True, "grant": grant_record(grant)})
+            process = await self._hold(peer, asker)
+        except ConnectionError as error:
+            self._log.info("kernel=%s holder=left reason=%s", asker.kernel_id, error)
+        except _HolderLeft as left:
+            process = left.process
+        if process is not None:
+            await self._processes.wait(process)
+        await self._admission.release(asker.kernel_id)
+
+    async def _grant(self, peer: _Peer) -> tuple[Asker, Grant]:
+        """Queue the peer's request until it is granted. A peer that closes withdraws. Raises AliquotError."""
+        question = await peer.question()
+        asker, request, wait_seconds = _read_question(question, peer.owner())
+        asker = replace(asker, teams=self._teams_of(asker.owner))
+        future = self._admission.submit(asker, request, wait_seconds)
+        changed = asyncio.Event()
+        stop_observing = self._admission.observe(changed.set)
+        gone = asyncio.ensure_future(peer.receive())
+        try:
+            told = ""
+            while not future.done():
+                if gone.done():
+                    raise ConnectionResetError("its asker left")
+                entry = self._admission.waiting(asker.kernel_id)
+                if entry is not None and entry.reason != told:
+                    told = entry.reason
+                    await peer.send({"event": "waiting", "reason": told})
+                change = asyncio.ensure_future(changed.wait())
+                waits: set[asyncio.Future[Any]] = {future, gone, change}
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                change.cancel()
+                changed.clear()
+            return asker, future.result()
+        except BaseException:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                await self._admission.release(asker.kernel_id)
+            future.cancel()
+            raise
+        finally:
+            stop_observing()
+            await end_task(gone)
+
+    async def _hold(self, peer: _Peer, asker: Asker) -> KernelProcess | None:
+        """Until the peer releases. Raises _HolderLeft when it closes; the kernel's process may live on then."""
+        process: KernelProcess | None = None
+        while (message := await peer.receive()) is not None:
+            if message.get("op") == "release":
+                await self._admission.release(asker.kernel_id)
+                await peer.send({"ok": True, "released": True})
+                return None
+            try:
+                process = peer.process(asker.kernel_id, message)
+                answer: dict[str, Any] = {"ok": True}
+            except RequestError as error:
+                answer = error_record(error)
+            await peer.send(answer)
+        raise _HolderLeft(process)
+
+
+class _HolderLeft(Exception):
+    """The holder's connection closed. ``process``: what it had bound."""
+
+    def __init__(self, process: KernelProcess | None) -> None:
+        super().__init__("the holder closed its connection")
+        self.process = process
+
+
+class _Peer:
+    """One connection: lines of JSON, and who is at the other end."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        connection: socket.socket = writer.get_extra_info("socket")
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+        self._uid: int = _UCRED.unpack(credentials)[1]
+
+    def owner(self) -> str:
+        """The peer's user, as the kernel of this machine says. Raises RequestError."""
+        if self._uid not in (0, os.geteuid()):
+            raise RequestError(f"user {self._uid} asked a gateway of user {os.geteuid()}; start one of your own")
+        try:
+            return pwd.getpwuid(self._uid).pw_name
+        except KeyError:
+            return str(self._uid)
+
+    async def question(self) -> Mapping[str, Any]:
+        """The first line. Raises RequestError, ConnectionError."""
+        try:
+            message = await within(self.receive(), _QUESTION_SECONDS)
+        except asyncio.TimeoutError:
+            raise RequestError(f"asked nothing within {_QUESTION_SECONDS:g} s") from None
+        if message is None:
+            raise ConnectionResetError("its asker left")
+        return message
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next line; None at the end of the connection, or of what can be read."""
+        try:
+            line = await self._reader.readline()
+            message = json.loads(line) if line else None
+        except (OSError, ValueError, RecursionError):
+            return None
+        return message if isinstance(message, dict) else None
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Raises ConnectionError when the peer is gone."""
+        self._writer.write(json.dumps(message).encode() + b"\n")
+        await self._writer.drain()
+
+    def process(self, kernel_id: str, message: Mapping[str, Any]) -> KernelProcess:
+        """The process that the peer says is its kernel: one of its own user. Raises RequestError."""
+        try:
+            pid, ticks = int(message["pid"]), int(message["start_time_ticks"])
+            owner = os.stat(f"/proc/{pid}").st_uid
+        except (KeyError, TypeError, ValueError, OSError) as error:
+            raise RequestError(f"asked {message.get('op')!r}; its process cannot be found: {error}") from error
+        if self._uid not in (0, owner):
+            raise RequestError(f"asked to bind process {pid}, which belongs to user {owner}")
+        return KernelProcess(kernel_id, pid, ticks, pid)
+
+
+def _read_question(question: Mapping[str, Any], owner: str) -> tuple[Asker, Any, float]:
+    """Raises RequestError."""
+    if question.get("op") != "ask" or question.get("version") != VERSION:
+        raise RequestError(
+            f"asked {question.get('op')!r} of version {question.get('version')!r}; this gateway answers 'ask' of "
+            f"version {VERSION}. Install the same version of aliquot on both sides"
+        )
+    kernel_id = str(question.get("kernel_id"))
+    if not KERNEL_ID.fullmatch(kernel_id):
+        raise RequestError(f"asked a grant for kernel {kernel_id!r}; an id has 1 to 36 letters, digits, '_', '.', '-'")
+    try:
+        wait_seconds = float(question.get("wait_seconds", 0))
+        if not 0 <= wait_seconds < math.inf:
+            raise ValueError
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"asked to wait {question.get('wait_seconds')!r} seconds; ask for 0 or more") from error
+    label, kernelspec = str(question.get("label", "")), str(question.get("kernelspec", ""))
+    return Asker(kernel_id, owner, label, kernelspec), read_request(question), wait_seconds
+
+
+def _take_lock(runtime: RuntimeDir) -> int | None:
+    """The descriptor of the lock, which ends with us whatever happens; None where somebody holds it."""
+    descriptor = os.open(runtime.gateway_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
+    return descriptor

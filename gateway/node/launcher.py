@@ -1,0 +1,39 @@
+"""How a server starts a node agent where none runs: the command's options, from the knobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gpu_hook.client.agent_process import AgentStartError, start_agent
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir
+from jupyter_aliquot.provisioner.errors import AgentUnavailableError
+
+
+def agent_starter(runtime: RuntimeDir, knobs: Aliquot) -> Callable[[], Awaitable[None]]:
+    """What starts a node agent where none runs."""
+
+    async def start() -> None:
+        try:
+            # Off the loop: it waits until the agent answers.
+            await asyncio.to_thread(
+                start_agent, runtime.path, arguments=agent_arguments(knobs), seconds=knobs.agent_wait_seconds
+            )
+        except (AgentStartError, PathError) as error:
+            raise AgentUnavailableError(str(error)) from error
+
+    return start
+
+
+def agent_arguments(knobs: Aliquot) -> list[str]:
+    """The options of `aliquot agent` that the configuration asks for; what it leaves open, the agent decides."""
+    options = {
+        "--driver": knobs.driver,
+        "--softgpu-devices": f"{knobs.softgpu_devices or ''}",
+        "--softgpu-memory": f"{int(knobs.softgpu_bytes() or 0) or ''}",
+        "--softgpu-sm-count": f"{knobs.softgpu_sm_count or ''}",
+        "--softgpu-link-gbps": f"{knobs.softgpu_link_gbps or ''}",
+    }
+    words = [word for option, value in options.items() if value for word in (option, value)]
+    return [*words, *knobs.agent_options]

@@ -1,0 +1,150 @@
+"""Keeps the agent's last word on devices and kernels for all who look. Never starts an agent, never reserves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.status.usage import lacked_bytes
+from jupyter_aliquot.gateway.status.report import NodeView
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
+from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError, AgentRefused
+from jupyter_aliquot.gpu_hook.waiting import end_task
+from jupyter_aliquot.provisioner.grants.agent_calls import answered, greet
+from jupyter_aliquot.provisioner.errors import AliquotError
+
+_CLIENT_NAME = "gateway status"
+_MOST_LACKS = 1024
+# However often something changes: of the time, looking takes a quarter at most.
+_RESTS = 3
+
+
+class NodeWatch:
+    """Asks for the node's status every `seconds`, and as soon as the agent says that it changed.
+
+    Over a connection of its own. An agent of before says nothing: then the next look finds it.
+    """
+
+    def __init__(self, runtime_dir: Path, clock: Clock, seconds: float, log: logging.Logger) -> None:
+        self._runtime_dir = runtime_dir
+        self._clock = clock
+        self._seconds = seconds
+        self._log = log
+        self._view = NodeView(problems=("The node agent has not been asked yet.",))
+        self._client: AgentClient | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._hearing: asyncio.Task[None] | None = None
+        self._lacked: dict[str, int] = {}
+        self._hurry = asyncio.Event()
+        self._asking = asyncio.Lock()
+        self._listeners: list[Callable[[NodeView], None]] = []
+
+    def listen(self, listener: Callable[[NodeView], None]) -> None:
+        """Call this with each new view."""
+        self._listeners.append(listener)
+
+    def view(self) -> NodeView:
+        """What the agent said last, or why it says nothing."""
+        return self._view
+
+    def count_devices(self) -> int:
+        """Return how many GPUs can be used; 0 while no agent tells."""
+        status = self._view.status
+        return 0 if status is None else sum(not device.lost for device in status.devices)
+
+    def lacked_bytes(self, kernel_id: str) -> int | None:
+        """The quota that would have been enough for a kernel, as it was last seen; None where its own was.
+
+        Also of one that the agent has forgotten by now.
+        """
+        return self._lacked.get(kernel_id)
+
+    def refresh(self) -> None:
+        """Ask again at once: something changed."""
+        self._hurry.set()
+
+    async def look(self) -> None:
+        """Ask now, and return when it has answered: who just changed something is told what came of it."""
+        async with self._asking:
+            await self._look()
+
+    async def start(self) -> None:
+        """Ask once, then go on in the background."""
+        if self._task is None:
+            await self.look()
+            self._task = asyncio.create_task(self._run(), name="aliquot-node-watch")
+
+    async def stop(self) -> None:
+        """Close the connection. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            await end_task(task)
+        await self._disconnect()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wait()
+            try:
+                began = self._clock.now()
+                await self.look()
+                await self._clock.sleep(_RESTS * (self._clock.now() - began))
+            except Exception:
+                self._log.exception("node_watch=failed; it goes on")
+
+    async def _wait(self) -> None:
+        timer = asyncio.ensure_future(self._clock.sleep(self._seconds))
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        try:
+            await asyncio.wait({timer, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            hurry.cancel()
+        self._hurry.clear()
+
+    async def _look(self) -> None:
+        try:
+            if self._client is None:
+                self._client = await greet(self._runtime_dir, _CLIENT_NAME)
+                self._hearing = asyncio.create_task(self._hear(self._client), name="aliquot-node-news")
+            before = self._view.status
+            self._view = NodeView(status=await answered(self._client.status()))
+            self._note_lacks(before)
+        except AliquotError as error:
+            self._view = NodeView(problems=(f"The node agent does not answer: {error}.",))
+            await self._disconnect()
+        for listener in tuple(self._listeners):
+            listener(self._view)
+            # Each of them looks at a thousand kernels, perhaps: between them others have their turn.
+            await asyncio.sleep(0)
+
+    def _note_lacks(self, before: NodeStatus | None) -> None:
+        same = {id(kernel) for kernel in before.kernels} if before else set()
+        for kernel in self._view.status.kernels if self._view.status else ():
+            if id(kernel) in same:
+                continue
+            self._lacked.pop(kernel.kernel_id, None)
+            lacked = lacked_bytes(kernel)
+            if lacked is not None:
+                self._lacked[kernel.kernel_id] = lacked
+        while len(self._lacked) > _MOST_LACKS:
+            del self._lacked[next(iter(self._lacked))]  # seen least lately
+
+    async def _hear(self, client: AgentClient) -> None:
+        try:
+            async for _ in client.watch_node():
+                self._hurry.set()
+        except AgentRefused as error:
+            self._log.info("node_watch=polls seconds=%g reason=%s", self._seconds, error)
+        except AgentClientError:
+            self._hurry.set()  # it is lost: the next look says so
+
+    async def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        hearing, self._hearing = self._hearing, None
+        if hearing is not None:
+            await end_task(hearing)
+        if client is not None:
+            await client.close()

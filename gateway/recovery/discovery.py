@@ -1,0 +1,121 @@
+"""What is left of a gateway's kernels: its relays, by their folders, and its containers, by their labels."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.containers.spec import GATEWAY_LABEL
+from jupyter_aliquot.provisioner.terminations import ProcessEnd, relay_end
+from jupyter_aliquot.provisioner.errors import EngineError, RelayError
+from jupyter_aliquot.provisioner.relay.client.control import ensure_relay_host, stop_relay
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, read_ended, read_relay_records
+from jupyter_aliquot.provisioner.runtime.base import KernelProcess
+from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime, FoundContainer
+
+from .plan import Remains
+
+# A relay host looks for relays that were killed at its start, and then every five seconds.
+_RELAY_SECONDS = 7.0
+# An engine may start at the same time as we do.
+_ENGINE_SECONDS = 10.0
+_ASK_AGAIN_SECONDS = 0.2
+
+
+class KernelRemains:
+    """Those of the gateway ``identity``. ``containers`` None: nothing here ever started one."""
+
+    def __init__(
+        self, runtime: RuntimeDir, identity: str, containers: ContainerRuntime | None, log: logging.Logger
+    ) -> None:
+        self._runtime = runtime
+        self._identity = identity
+        self._containers = containers
+        self._log = log
+
+    async def find(self, *, has_images: bool) -> Mapping[str, Remains]:
+        """By kernel id. A container's kernel is left out while its engine does not answer: nobody knows of it."""
+        ours = await self._find_relays()
+        inside = {kernel_id for kernel_id, relay in ours.items() if relay.facts.get("runtime") == "container"}
+        found = {kernel_id: _process_remains(relay) for kernel_id, relay in ours.items() if kernel_id not in inside}
+        if self._containers is None or not (inside or has_images):
+            return found
+        try:
+            boxes = await self._find_containers(self._containers, _ENGINE_SECONDS if inside else 0.0)
+        except EngineError as error:
+            level = logging.ERROR if inside else logging.INFO
+            self._log.log(level, "containers=unknown kernels=%d left as they are reason=%s", len(inside), error)
+            return found
+        for kernel_id in inside | set(boxes):
+            if kernel_id not in found:
+                found[kernel_id] = await self._container_remains(ours.get(kernel_id), boxes.get(kernel_id))
+        return found
+
+    async def clear(self, remains: Remains) -> None:
+        """End what is left of one kernel, and remove its folder and its container."""
+        if remains.container is not None and self._containers is not None:
+            try:
+                await self._containers.remove(remains.container)
+            except EngineError as error:
+                self._log.error("kernel=%s container=stuck reason=%s", remains.container.kernel_id, error)
+        if remains.relay is not None:
+            try:
+                await stop_relay(remains.relay)
+            except RelayError as error:
+                self._log.error("kernel=%s relay=stuck reason=%s", remains.relay.kernel_id, error)
+
+    async def _find_relays(self) -> dict[str, RelayRecord]:
+        """A relay that was killed under its kernel is taken over by the relay host, where one runs: have one run."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + _RELAY_SECONDS
+        while True:
+            relays = await asyncio.to_thread(read_relay_records, self._runtime)
+            ours = {relay.kernel_id: relay for relay in relays if relay.gateway == self._identity}
+            is_whole = not any(relay.has_living_kernel and not relay.is_alive for relay in ours.values())
+            if is_whole or loop.time() >= give_up:
+                return ours
+            try:
+                await ensure_relay_host(self._runtime)
+            except RelayError as error:
+                self._log.error("relay_host=unavailable reason=%s", error)
+                return ours
+            await asyncio.sleep(_ASK_AGAIN_SECONDS)
+
+    async def _find_containers(self, containers: ContainerRuntime, seconds: float) -> dict[str, FoundContainer]:
+        """The latest of each kernel. Raises EngineError."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + seconds
+        while True:
+            try:
+                boxes = await containers.find({GATEWAY_LABEL: self._identity})
+                break
+            except EngineError:
+                if loop.time() >= give_up:
+                    raise
+                await asyncio.sleep(_ASK_AGAIN_SECONDS)
+        # A running one counts before those that ended and were not removed yet.
+        return {box.process.kernel_id: box for box in sorted(boxes, key=lambda box: box.is_running)}
+
+    async def _container_remains(self, relay: RelayRecord | None, box: FoundContainer | None) -> Remains:
+        if box is None or self._containers is None:
+            return Remains(relay)
+        remains = Remains(relay, had_process=True, container=box.process)
+        if box.is_running:
+            return replace(remains, process=box.process)
+        return replace(remains, end=await self._containers.ending(box.process))
+
+
+def _process_remains(relay: RelayRecord) -> Remains:
+    kernel = relay.kernel
+    if kernel is None:
+        return Remains(relay)
+    if relay.has_living_kernel:
+        process = KernelProcess(relay.kernel_id, kernel.pid, kernel.start_time_ticks, kernel.pid)
+        return Remains(relay, process, had_process=True)
+    ended: Any = read_ended(relay)
+    is_its = ended is not None and (ended.pid, ended.start_time_ticks) == (kernel.pid, kernel.start_time_ticks)
+    return Remains(relay, end=relay_end(vars(ended)) if is_its else ProcessEnd(), had_process=True)

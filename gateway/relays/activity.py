@@ -1,0 +1,60 @@
+"""What is open in a kernel, and since when: values, and what Jupyter's models say of them. It asks nobody.
+
+Work is what was asked for and is not finished: cells and comm messages, on subshells, too. Requests for information
+do not count. Jupyter's own `execution_state` tells only what the last status message said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from jupyter_aliquot.provisioner.relay.client.link import Activity as RelayActivity, KernelState
+
+
+@dataclass(frozen=True)
+class Activity:
+    """``open``: requests that are not finished, ``work`` of them cells and comm messages. Seconds since the epoch.
+
+    Of ``busy_since`` and ``idle_since`` one is None. ``last_activity``: when work last began or ended, or something
+    was printed; a kernel that is busy is active now, whatever this says.
+    """
+
+    open: int
+    work: int
+    busy_since: float | None
+    idle_since: float | None
+    last_activity: float
+
+    @property
+    def is_busy(self) -> bool:
+        return self.work > 0
+
+    def active_until(self, now: float) -> float:
+        """Until when it did something: now, while it works."""
+        return now if self.is_busy else self.last_activity
+
+
+def read_activity(before: Activity | None, told: RelayActivity) -> Activity:
+    """The activity after the relay's word."""
+    if told.work:
+        return Activity(told.open, told.work, told.last if told.since is None else told.since, None, told.last)
+    is_still_idle = before is not None and before.idle_since is not None
+    idle_since = before.idle_since if before is not None and is_still_idle else told.last
+    return Activity(told.open, 0, None, idle_since, told.last)
+
+
+def execution_state(kernel: KernelState | None, activity: Activity | None, *, restarts: bool) -> str | None:
+    """What Jupyter's model says of it; None: nothing is known that would change it. ``restarts``: by itself."""
+    if kernel is None or activity is None:
+        return None
+    if kernel.state == "ended":
+        return "restarting" if restarts else "dead"
+    if kernel.state == "starting":
+        return "starting"
+    return "busy" if activity.is_busy else "idle"
+
+
+def moment(seconds: float) -> datetime:
+    """A time as Jupyter's models keep it."""
+    return datetime.fromtimestamp(seconds, timezone.utc)

@@ -1,0 +1,366 @@
+"""The gateway's one link to a kernel's relay, shared by all websockets of that kernel. It comes back by itself.
+
+While no websocket is open no session is attached, and the relay keeps what comes. Nothing is queued here: the relay
+sends only so much as is not acknowledged, and it is acknowledged when the sockets took it. Of what goes to the relay a
+bounded part is held until it took it; beyond that websockets are not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting_task
+from jupyter_aliquot.provisioner.errors import RelayError, RelayProtocolError
+from jupyter_aliquot.provisioner.relay.wire.resend import comes_again
+from jupyter_aliquot.provisioner.relay.client.link import (Activity as RelayActivity, Attached, Dropped, KernelState, KnownCells, LinkEvent, LinkListener, LinkMessage, RelayLink, Unread,)
+from jupyter_aliquot.provisioner.relay.wire.protocol import charge
+from tornado.websocket import WebSocketClosedError
+
+from .activity import Activity, read_activity
+from jupyter_aliquot.gateway.replay.cells import NOTHING, CellsReport, KernelCells
+from .acks import Deliveries
+
+_FIRST_WAIT_SECONDS = 0.05
+_LONGEST_WAIT_SECONDS = 2.0
+# What a relay may have to take yet before websockets wait: a relay that lives takes all at once.
+_MOST_UNTAKEN_BYTES = 8 << 20
+
+
+class Port(Protocol):
+    """A websocket, as the link sees it."""
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def port_session(self) -> str: ...
+
+    def give(self, channel: str, frames: list[Any]) -> asyncio.Future[None] | None:
+        """Write one message; None: the socket has taken it. Raises WebSocketClosedError."""
+        ...
+
+
+# Messages that no browser, or not every browser, was given since the link was made, by reason. Replaced, never changed
+# in place: a look at a thousand kernels then knows by identity which of them are as they were.
+NOTHING_DROPPED: Mapping[str, int] = MappingProxyType(
+    dict.fromkeys(("rate_limit", "closed_socket", "too_large", "unreadable", "relay", "unsent"), 0)
+)
+
+
+class KernelLink(LinkListener):
+    """Made by RelayLinks. ``connect`` makes a RelayLink; ``changed`` is called when activity or state changed."""
+
+    def __init__(
+        self,
+        connect: Callable[[LinkListener], Awaitable[RelayLink]],
+        changed: Callable[[KernelLink], None],
+        log: logging.Logger,
+        name: str,
+        cells: KernelCells | None = None,
+        *,
+        refused: Callable[[int], None] = lambda count: None,
+        is_of_guests: bool = False,
+    ) -> None:
+        """``cells``: what keeps what passes for pages that come back; None: nothing does.
+
+        ``refused`` is told how many messages more the relay refused, because the kernel does not read.
+        ``is_of_guests``: what its sockets take the relay keeps all the same, for sockets of the kernel's owner.
+        """
+        self._is_of_guests = is_of_guests
+        self._connect, self._changed, self._refused = connect, changed, refused
+        self._log, self._name = log, name
+        self._told_refused = 0
+        self._link: RelayLink | None = None
+        self._epoch = ""
+        self._is_up, self._is_told, self._is_lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._ports: dict[str, Port] = {}
+        # Those of _ports whose attachment the relay has confirmed: what came before was not for them.
+        self._attached: set[str] = set()
+        self._is_attached = asyncio.Event()
+        self._deliveries = Deliveries()
+        self._unsent: deque[tuple[str, str, Sequence[Any]]] = deque()
+        self._unsent_bytes = 0
+        self._has_moved = asyncio.Event()  # for websockets that wait for room
+        self._is_closed = False
+        self._acknowledging: asyncio.Handle | None = None
+        self._cells = cells
+        # The number of the latest output that _cells was told of.
+        self._told_cells = -1
+        self._keeper: asyncio.Task[None] | None = None
+        self.dropped: Mapping[str, int] = NOTHING_DROPPED
+        self.activity: Activity | None = None
+        self.kernel: KernelState | None = None
+
+    # ---- its life
+
+    def start(self) -> None:
+        """Connect, and connect again after each loss, until `close`."""
+        self._keeper = outlasting_task(self._keep(), name=f"aliquot-link-{self._name}")
+
+    async def close(self) -> None:
+        """At the kernel's end, or the server's: the relay goes on without us."""
+        keeper, self._keeper = self._keeper, None  # its end leads to us: kept, we would wait for a look for garbage
+        if keeper is not None:
+            await end_task(keeper)
+        self._is_closed = True
+        self._drop_link()
+        self._ports.clear()
+        self._has_moved.set()
+
+    async def wait_until_up(self, seconds: float) -> bool:
+        """Whether the relay answers within this time."""
+        try:
+            await asyncio.wait_for(self._is_up.wait(), seconds)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    async def wait_until_told(self, seconds: float) -> None:
+        """Until the relay has said once what the kernel does, or this time is over."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._is_told.wait(), seconds)
+
+    async def _keep(self) -> None:
+        loop = asyncio.get_running_loop()
+        wait_seconds = _FIRST_WAIT_SECONDS
+        while True:
+            self._is_lost.clear()
+            began = loop.time()
+            try:
+                self._begin(await self._connect(self))
+                await self._is_lost.wait()
+            except (RelayError, OSError) as error:
+                # A relay that is away comes back, or its kernel has ended; one of another version does neither.
+                level = logging.WARNING if isinstance(error, RelayProtocolError) else logging.DEBUG
+                self._log.log(level, "relay_link=%s connect=failed reason=%s", self._name, error)
+            except Exception:
+                self._log.exception("relay_link=%s connect=failed", self._name)
+            self._drop_link()
+            if loop.time() - began > _LONGEST_WAIT_SECONDS:
+                wait_seconds = _FIRST_WAIT_SECONDS
+            await asyncio.sleep(wait_seconds)
+            wait_seconds = min(2 * wait_seconds, _LONGEST_WAIT_SECONDS)
+
+    def _begin(self, link: RelayLink) -> None:
+        self._link = link
+        if link.epoch != self._epoch:
+            # Another relay: it numbers anew, and knows nothing of what the one before had sent.
+            self._epoch, self._deliveries, self._told_cells, self._told_refused = link.epoch, Deliveries(), -1, 0
+        self._deliveries.begin()
+        for session in self._ports:
+            link.attach(session, is_guest=self._is_of_guests)
+        link.taken = self._has_moved.set
+        while self._unsent:
+            link.send(*self._unsent.popleft())
+        self._unsent_bytes = 0
+        self._is_up.set()
+
+    def _drop_link(self) -> None:
+        link, self._link = self._link, None
+        self._is_up.clear()
+        self._attached.clear()
+        if link is not None:
+            link.close()
+            for request in reversed(link.untaken):
+                self._unsent.appendleft((request.channel, request.session, request.frames))
+                self._unsent_bytes += request.size
+
+    # ---- what websockets do
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the relay is connected, so that what is known of it is the present state."""
+        return self._is_up.is_set()
+
+    @property
+    def takes_again(self) -> bool:
+        """Whether the relay is there, and knows what comes again from what is new; older ones do not."""
+        return self._link is not None and self._link.takes_again
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the kernel works on something, and so has shown that it answers."""
+        return self.activity is not None and self.activity.is_busy
+
+    def count(self, why: str, messages: int = 1) -> None:
+        """A websocket left messages out; ``why`` is a key of NOTHING_DROPPED."""
+        self.dropped = {**self.dropped, why: self.dropped[why] + messages}
+
+    @property
+    def waiting(self) -> int:
+        """How many messages a websocket still has to take."""
+        return len(self._deliveries)
+
+    async def cells(self, seconds: float) -> CellsReport:
+        """What the cells showed up to now. What comes later the websockets get that are open now."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._wait_until_attached(), seconds)
+        if self._cells is None:
+            return NOTHING
+        is_idle = self.activity is not None and not self.activity.is_busy
+        return self._cells.report(time.time(), self.activity.last_activity if is_idle and self.activity else None)
+
+    async def _wait_until_attached(self) -> None:
+        while self._attached != set(self._ports):
+            self._is_attached.clear()
+            await self._is_attached.wait()
+
+    async def open(self, port: Port, seconds: float) -> None:
+        """Give this websocket what comes from now on, and what was kept. Returns when the relay was asked."""
+        self._shut_session(port.port_session)
+        self._ports[port.port_session] = port
+        if self._link is not None:
+            self._link.attach(port.port_session, is_guest=self._is_of_guests)
+        elif not await self.wait_until_up(seconds):
+            self._log.warning("relay_link=%s websocket=waiting the relay does not answer", self._name)
+
+    def shut(self, port: Port) -> None:
+        """The websocket takes nothing any more; idempotent."""
+        if self._ports.get(port.port_session) is port:
+            self._shut_session(port.port_session)
+
+    def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
+        """A signed message to the kernel; kept while the relay is away. Ask `is_full` before more is read."""
+        # What comes again is news only if the kernel has not had it, and then its messages say so.
+        if self._cells is not None and not comes_again(frames):
+            if channel == "shell":
+                self._cells.asked(frames, time.time())
+            elif channel == "stdin":
+                self._cells.answered()
+        if self._link is not None:
+            self._link.send(channel, session, frames)
+        elif not self._is_closed:
+            self._unsent.append((channel, session, frames))
+            self._unsent_bytes += charge(frames)
+        else:
+            self.count("unsent")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much as is held for the relay has not been taken by it."""
+        untaken = self._unsent_bytes if self._link is None else self._link.untaken_bytes
+        return untaken >= _MOST_UNTAKEN_BYTES
+
+    async def until_room(self, port: Port) -> None:
+        """Before more is read of this websocket: until the relay took enough, or the websocket is shut."""
+        while self.is_full and self._ports.get(port.port_session) is port:
+            self._has_moved.clear()
+            await self._has_moved.wait()
+
+    def _shut_session(self, session: str) -> None:
+        port = self._ports.pop(session, None)
+        if port is None:
+            return
+        self._attached.discard(session)
+        self._is_attached.set()
+        self._has_moved.set()
+        if self._link is not None:
+            self._link.detach(session)
+        left = self._deliveries.leave(port)
+        if left.missed:
+            self.count("closed_socket", left.missed)
+        self._acknowledge_soon()
+        if left.returned and self._link is not None:
+            self._ask_again(self._link)
+
+    def _ask_again(self, link: RelayLink) -> None:
+        """Sockets that stay open are given what nobody took: the relay sends it again to who attaches anew."""
+        self._attached.clear()
+        self._deliveries.begin()
+        for session in self._ports:
+            link.detach(session)
+        for session in self._ports:
+            link.attach(session, is_guest=self._is_of_guests)
+
+    # ---- what the relay says
+
+    def take(self, event: LinkEvent) -> None:
+        """Called by the RelayLink, in the order in which the relay spoke."""
+        if isinstance(event, LinkMessage):
+            self._tell_cells(event)
+            self._pass_on(event)
+        elif isinstance(event, RelayActivity):
+            self.activity = read_activity(self.activity, event)
+            self._is_told.set()
+            self._changed(self)
+        elif isinstance(event, KernelState):
+            if self._cells is not None and self.kernel is not None and is_another(self.kernel, event):
+                self._cells.clear()
+            self.kernel = event
+            self._changed(self)
+        elif isinstance(event, Attached):
+            if event.session in self._ports:
+                self._attached.add(event.session)
+                self._is_attached.set()
+        elif isinstance(event, Dropped):
+            self.dropped = {**self.dropped, "relay": event.messages}
+        elif isinstance(event, Unread):
+            self._refused(event.refused - self._told_refused)
+            self._told_refused = event.refused
+        elif isinstance(event, KnownCells) and self._cells is not None and not self._is_of_guests:
+            self._cells.knows(event.cells, time.time())
+
+    def _tell_cells(self, message: LinkMessage) -> None:
+        """Once, though it may come again; before the sockets have it, so that nobody misses it between the two."""
+        if self._cells is None or self._is_of_guests:
+            return  # the other link tells all of it, in order
+        if message.session is None and message.seq > self._told_cells:
+            self._told_cells = message.seq
+            self._cells.told(message.frames, time.time())
+
+    def lost(self, reason: str) -> None:
+        """Called by the RelayLink when its connection ended."""
+        self._log.debug("relay_link=%s lost reason=%s", self._name, reason)
+        self._is_lost.set()
+
+    def _pass_on(self, message: LinkMessage) -> None:
+        seq, deliveries = message.seq, self._deliveries
+        if deliveries.is_known(seq):
+            deliveries.repeat(seq)
+        else:
+            waiting, was_taken = [], False
+            for port in self._ports_for(message.session):
+                try:
+                    written = port.give(message.channel, message.frames)
+                except WebSocketClosedError:
+                    waiting.append(port)  # until `shut` tells of its end
+                    continue
+                if written is None:
+                    was_taken = True
+                else:
+                    waiting.append(port)
+                    written.add_done_callback(lambda done, port=port: self._written(seq, port, done))  # type: ignore[misc]
+            deliveries.give(seq, waiting, was_taken=was_taken)
+        self._acknowledge_soon()
+
+    def _ports_for(self, session: str | None) -> list[Port]:
+        if session is None:
+            return [self._ports[attached] for attached in self._attached]
+        return [self._ports[session]] if session in self._attached else []
+
+    def _written(self, seq: int, port: Port, done: asyncio.Future[None]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self._deliveries.take(seq, port)
+            self._acknowledge_soon()
+
+    def _acknowledge_soon(self) -> None:
+        """Once for all that one turn of the event loop brought."""
+        if self._acknowledging is None:
+            self._acknowledging = asyncio.get_running_loop().call_soon(self._acknowledge)
+
+    def _acknowledge(self) -> None:
+        self._acknowledging = None
+        seq = self._deliveries.acknowledge()
+        if seq is not None and self._link is not None:
+            self._link.ack(seq)
+
+
+def is_another(before: KernelState, now: KernelState) -> bool:
+    """Whether the kernel's process is not the one of before, whose cells are gone."""
+    return now.state == "ended" or now.incarnation != before.incarnation

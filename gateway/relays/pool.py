@@ -1,0 +1,129 @@
+"""The links to the relays of this server's kernels, from a kernel's start or adoption to its end: one each, and another
+for its guests once there are some.
+
+Kernels without a relay have none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.errors import RelayUnavailableError
+from jupyter_aliquot.provisioner.relay.client.control import ensure_relay_host, read_relay_record
+from jupyter_aliquot.provisioner.relay.client.link import LinkListener, RelayLink
+from jupyter_aliquot.provisioner.relay.wire.files import UnreadableRecordError
+
+from .activity import Activity
+from jupyter_aliquot.gateway.replay.store import CellOutputs
+from jupyter_aliquot.gateway.replay.cells import KernelCells
+from .link import KernelLink
+
+Changed = Callable[[str, KernelLink], None]
+
+
+class RelayLinks:
+    """Made by the extension, for the kernel manager."""
+
+    def __init__(
+        self,
+        log: logging.Logger,
+        outputs: CellOutputs | None = None,
+        refused: Callable[[str, int], None] = lambda kernel_id, count: None,
+    ) -> None:
+        """``outputs``: where it is kept what cells showed; None: nowhere.
+
+        ``refused`` is told of which kernel how many messages were refused, because it does not read.
+        """
+        self._refused = refused
+        self._log = log
+        self._outputs = outputs
+        self._links: dict[str, KernelLink] = {}
+        self._folders: dict[str, Path] = {}
+        # Made when the first guest comes.
+        self._guests: dict[str, KernelLink] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def get(self, kernel_id: str) -> KernelLink | None:
+        """The kernel's link; None for one without a relay."""
+        return self._links.get(kernel_id)
+
+    def open(self, kernel_id: str, relay: Path, changed: Changed) -> KernelLink:
+        """The link to the relay in this folder, made once. ``changed`` is called when activity or state did."""
+        link = self._links.get(kernel_id)
+        if link is None:
+            cells = None if self._outputs is None else self._outputs.open(kernel_id)
+            link = self._make(
+                kernel_id,
+                relay,
+                lambda link: changed(kernel_id, link),
+                cells,
+                refused=lambda count: self._refused(kernel_id, count),
+            )
+            self._links[kernel_id], self._folders[kernel_id] = link, relay
+        return link
+
+    def of_guests(self, kernel_id: str) -> KernelLink | None:
+        """The link for sockets of others than the kernel's owner; None for a kernel without a relay."""
+        link, relay = self._guests.get(kernel_id), self._folders.get(kernel_id)
+        if link is None and relay is not None:
+            cells = None if self._outputs is None else self._outputs.get(kernel_id)
+            link = self._make(kernel_id, relay, lambda link: None, cells, is_of_guests=True)
+            self._guests[kernel_id] = link
+        return link
+
+    def _make(
+        self,
+        kernel_id: str,
+        relay: Path,
+        changed: Callable[[KernelLink], None],
+        cells: KernelCells | None,
+        **more: Any,
+    ) -> KernelLink:
+        link = KernelLink(lambda listener: connect(relay, listener), changed, self._log, kernel_id, cells, **more)
+        link.start()
+        return link
+
+    def close(self, kernel_id: str) -> None:
+        """At the kernel's end. Idempotent."""
+        links = [self._links.pop(kernel_id, None), self._guests.pop(kernel_id, None)]
+        self._folders.pop(kernel_id, None)
+        if self._outputs is not None:
+            self._outputs.close(kernel_id)
+        for link in links:
+            if link is not None:
+                closing = asyncio.ensure_future(link.close())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+
+    async def stop(self) -> None:
+        """At the server's end; the relays go on."""
+        for kernel_id in list(self._links):
+            self.close(kernel_id)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def activity(self, kernel_id: str) -> Activity | None:
+        """What the kernel does; None where no relay tells it."""
+        link = self._links.get(kernel_id)
+        return None if link is None else link.activity
+
+    def dropped(self, kernel_id: str) -> Mapping[str, int] | None:
+        """What its browsers were not sent, by reason; None for a kernel without a relay."""
+        link = self._links.get(kernel_id)
+        return None if link is None else link.dropped
+
+
+async def connect(folder: Path, listener: LinkListener) -> RelayLink:
+    """A link to the relay that is in this folder now. Raises RelayError."""
+    try:
+        record = read_relay_record(folder)
+    except (FileNotFoundError, UnreadableRecordError) as error:
+        raise RelayUnavailableError(f"there is no relay in {folder}: {error}") from error
+    if not record.is_alive and record.has_living_kernel:
+        # It was killed, and its host with it, perhaps: a host puts another relay before the kernel.
+        await ensure_relay_host(RuntimeDir(folder.parent.parent))
+    return await RelayLink.connect(record, listener)

@@ -1,0 +1,207 @@
+"""A browser's websocket to a kernel on the gateway: it is open while the one to the gateway is, and no longer.
+
+Jupyter's own opens before the gateway answers, stays open while it tries again, and drops in silence what the browser
+sends meanwhile, its first question included. Here a page is let in once the gateway has let us in, so that it keeps
+what it has to say until then. A page takes each socket that opens for a success, and comes again at once: after a
+refusal that is final its next ones are refused before they open. What a page sent when the gateway went, and nobody
+has answered, is sent again with the page's next socket; what the gateway refused is not.
+"""
+
+# mypy: disable-error-code="no-untyped-call, override"
+# Jupyter Server's websocket connection carries no types, and its methods are not as its base class says.
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import Any, cast
+
+from .client import PING_SECONDS, gateway_words
+from jupyter_aliquot.gateway.limits.websocket import fitting
+from .kernels import AliquotRemoteKernelManager
+from .resend import TAKES_AGAIN, SentRequests, unmarked
+from jupyter_aliquot.gateway.channels.write_buffer import Unsent
+from jupyter_aliquot.provisioner.relay.wire.files import UNREAD_BYTES
+from jupyter_server.gateway.connections import GatewayWebSocketConnection
+from jupyter_server.gateway.gateway_client import GatewayClient
+from jupyter_server.utils import url_path_join
+from tornado.escape import url_escape
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.httputil import url_concat
+from tornado.web import HTTPError
+from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, WebSocketError, websocket_connect
+
+_REFUSED = 1008
+_AWAY = 1013
+_AWAY_WORDS = "the gateway does not answer: wait until it is back"
+# What was sent is refused, or who sent it is: sent again, it would close the next socket as well.
+_REFUSALS = frozenset({1002, 1003, 1007, _REFUSED, 1009, 1010})
+_UNAVAILABLE = 503
+# A browser waits no longer for its socket to open.
+_BROWSERS_SECONDS = 300.0
+# Not any more, or not at all: a kernel that ended, or is shared no more, is not found.
+_FINAL = (403, 404)
+
+
+# Where the refusals are, in the application's settings.
+SETTING = "aliquot_refused_sockets"
+_REFUSED_SECONDS = 10.0
+
+
+class Refusals:
+    """Kernels whose websockets the gateway refused a short while ago. ``now``: seconds that only go forward."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        # By kernel id: since when, the status and the words.
+        self._noted: dict[str, tuple[float, int, str]] = {}
+
+    def note(self, kernel_id: str, code: int, reason: str) -> None:
+        """The gateway refused it just now."""
+        now = self._now()
+        self._noted = {one: said for one, said in self._noted.items() if now - said[0] < _REFUSED_SECONDS}
+        self._noted[kernel_id] = (now, code, reason)
+
+    def check(self, kernel_id: str) -> None:
+        """Raises HTTPError, the gateway's, for one that it need not be asked about again yet."""
+        since, code, reason = self._noted.get(kernel_id, (float("-inf"), 0, ""))
+        if self._now() - since < _REFUSED_SECONDS:
+            raise HTTPError(code, reason)
+
+
+class RemoteWebsocketConnection(GatewayWebSocketConnection):
+    """Made by KernelWebsocketHandler for each socket of a server in gateway mode."""
+
+    _reader: asyncio.Future[None] | None = None
+    _refusal = ""
+    # Whether the gateway knows what comes again from what is new.
+    _takes_again = False
+
+    async def prepare(self) -> None:
+        """Called before the browser's socket opens. Raises HTTPError 503 where the gateway stays away.
+
+        It is tried as long as Jupyter's own would be: then the browser hears of it, and comes again by itself.
+        """
+        client = GatewayClient.instance()
+        deadline = time.monotonic() + patience_seconds(client)
+        while not self.disconnected:
+            try:
+                self.ws = await self._dial()
+                if not self.disconnected:
+                    return
+            except (HTTPClientError, WebSocketError, OSError, ValueError) as error:
+                if isinstance(error, HTTPClientError) and error.code in _FINAL:
+                    self._note(error)
+                    return
+                if time.monotonic() >= deadline:
+                    self.log.warning("kernel=%s socket=refused reason=%s", self.kernel_id, error)
+                    raise HTTPError(_UNAVAILABLE, gateway_words(error) or _AWAY_WORDS) from error
+                self.log.info("kernel=%s gateway=unavailable tries=again reason=%s", self.kernel_id, error)
+            # Those who lost the same gateway do not all come back to it at one moment.
+            await asyncio.sleep(client.gateway_retry_interval * random.uniform(0.75, 1.25))
+        raise HTTPError(_UNAVAILABLE, "the browser has left")
+
+    async def connect(self) -> None:
+        """Called once the browser's socket is open."""
+        if self.ws is None:
+            self._end(_REFUSED, self._refusal)
+        else:
+            for message in self._what_may_be_lost():
+                self._write(self.ws, message)
+            self._reader = asyncio.ensure_future(self._read_until_its_end(self.ws))
+
+    def disconnect(self) -> None:
+        """Called when the browser's socket is closed, which may be before it was open."""
+        self.disconnected = True
+        if self.ws is not None:
+            self.ws.close()
+
+    def handle_incoming_message(self, message: str) -> None:
+        """Called with what the browser sent."""
+        message = unmarked(message) if isinstance(message, str) else message
+        self.keep(message)
+        if self.ws is not None and not self.disconnected:
+            self._write(self.ws, message)
+
+    def keep(self, message: str) -> None:
+        """Also of a browser that has not heard yet that its socket is closed: until it is known to have arrived."""
+        if self._takes_again:
+            self.sent.sent(str(self.kernel_id), str(self.session_id), message)
+
+    def handle_outgoing_message(self, incoming_msg: str, *args: Any) -> None:
+        """Called with what the gateway sent."""
+        if self._takes_again:
+            self.sent.heard(str(self.kernel_id), str(self.session_id), incoming_msg)
+        super().handle_outgoing_message(incoming_msg, *args)
+
+    def _what_may_be_lost(self) -> list[str]:
+        """What the browser sent before over this session, with no sign that it arrived."""
+        if self._takes_again:
+            return self.sent.again(str(self.kernel_id), str(self.session_id))
+        self.sent.forget(str(self.kernel_id), str(self.session_id))
+        return []
+
+    def _write(self, opened: WebSocketClientConnection, message: str) -> None:
+        try:
+            written = opened.write_message(message)
+        except WebSocketClosedError:
+            self._lose(opened)
+        else:
+            self._unsent.add(len(message), written)
+
+    def until_room(self) -> Awaitable[None] | None:
+        """Called before more is read of the browser's socket: to be awaited while the gateway has much to take yet."""
+        return self._unsent.until_room()
+
+    @cached_property
+    def sent(self) -> SentRequests:
+        """Of all pages of this server."""
+        return cast(AliquotRemoteKernelManager, self.multi_kernel_manager).sent
+
+    @cached_property
+    def _unsent(self) -> Unsent:
+        return Unsent(UNREAD_BYTES)
+
+    async def _dial(self) -> WebSocketClientConnection:
+        """Answered once the kernel is there: one that waits for its GPU may take long, and that is no failure."""
+        client = GatewayClient.instance()
+        url = url_path_join(client.ws_url or "", client.kernels_endpoint, url_escape(str(self.kernel_id)), "channels")
+        query = {"session_id": self.session_id} if self.session_id else {}
+        told = {**client.load_connection_args(), "request_timeout": _BROWSERS_SECONDS}
+        request = HTTPRequest(url_concat(url, query), **told)
+        opened = await websocket_connect(request, ping_interval=PING_SECONDS)
+        self._takes_again = TAKES_AGAIN in (opened.headers or {})
+        if self.disconnected:
+            opened.close()
+        return opened
+
+    async def _read_until_its_end(self, opened: WebSocketClientConnection) -> None:
+        while not self.disconnected and (message := await opened.read_message()) is not None:
+            self.handle_outgoing_message(message if isinstance(message, str) else message.decode())
+        self._lose(opened)
+
+    def _lose(self, opened: WebSocketClientConnection) -> None:
+        """The gateway's socket is closed, by what it says, or without a word."""
+        if opened.close_code in _REFUSALS:
+            self.sent.forget(str(self.kernel_id), str(self.session_id))
+        if not self.disconnected:
+            code = opened.close_code if opened.close_code in (_REFUSED, _AWAY) else _AWAY
+            self._end(code, opened.close_reason or _AWAY_WORDS)
+
+    def _note(self, error: HTTPClientError) -> None:
+        self._refusal = gateway_words(error) or "the gateway refuses this kernel"
+        refusals = self.websocket_handler.settings.setdefault(SETTING, Refusals(time.monotonic))
+        refusals.note(str(self.kernel_id), error.code, self._refusal)
+
+    def _end(self, code: int, reason: str) -> None:
+        self.disconnected = True
+        self.log.warning("kernel=%s socket=closed reason=%s", self.kernel_id, reason)
+        self.websocket_handler.close(code, fitting(reason))
+
+
+def patience_seconds(client: GatewayClient) -> float:
+    """For how long Jupyter's own tries a gateway, by its knobs."""
+    first, longest = client.gateway_retry_interval, client.gateway_retry_interval_max
+    return float(sum(min(first * 2**tries, longest) for tries in range(client.gateway_retry_max)))

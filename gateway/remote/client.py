@@ -1,0 +1,114 @@
+"""Questions of a server in gateway mode to /aliquot/api of its gateway, with the credentials that its user gave it.
+
+What the gateway says is passed on as it is said; a gateway that is away, or of another kind, is said so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.waiting import within
+from jupyter_server.gateway.gateway_client import GatewayClient, gateway_request
+from jupyter_server.utils import url_path_join
+from tornado.escape import json_decode
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.web import HTTPError
+from tornado.websocket import WebSocketClientConnection, WebSocketError, websocket_connect
+
+# Below the patience of a browser that asks us; the client alone would try for half a minute.
+_ANSWER_SECONDS = 5.0
+# A gateway whose machine went away closes nothing: it is noticed by its silence.
+PING_SECONDS = 30.0
+_AWAY = 503
+_NOT_FOUND = 404
+_MOST_WORDS = 2000
+
+
+async def ask_gateway(path: str, **request: Any) -> Any:
+    """The gateway's answer. Raises HTTPError: the gateway's own, 404 where it is no Aliquot, 503 where none answers."""
+    text = await ask_gateway_for_text(path, **request)
+    try:
+        return json_decode(text) if text else None
+    except ValueError as error:
+        raise HTTPError(_AWAY, f"asked the gateway for {path}; its answer cannot be read: {error!r}") from error
+
+
+async def ask_gateway_for_text(path: str, **request: Any) -> str:
+    """Its answer as it is. Raises likewise."""
+    url = url_path_join(GatewayClient.instance().url or "", "aliquot/api", path)
+    try:
+        response = await within(gateway_request(url, **{"method": "GET", **request}), _ANSWER_SECONDS)
+        return str(response.body or b"", "utf-8")
+    except (asyncio.TimeoutError, OSError, ValueError) as error:
+        raise _away(error) from error
+    except HTTPError as error:
+        cause = error.__cause__
+        raise (_told(cause) if isinstance(cause, HTTPClientError) else _away(cause or error)) from error
+
+
+async def open_events() -> WebSocketClientConnection:
+    """The gateway's stream of events. Raises HTTPError likewise."""
+    client = GatewayClient.instance()
+    url = url_path_join(client.ws_url or "", "aliquot/api/events")
+    request = HTTPRequest(url, **client.load_connection_args())  # type: ignore[no-untyped-call]
+    opening = asyncio.ensure_future(websocket_connect(request, ping_interval=PING_SECONDS))
+    try:
+        return await within(asyncio.shield(opening), _ANSWER_SECONDS)
+    except HTTPClientError as error:
+        raise _told(error) from error
+    except WebSocketError as error:
+        raise _no_aliquot() from error
+    except (asyncio.TimeoutError, OSError, ValueError) as error:
+        raise _away(error) from error
+    finally:
+        if not opening.done():
+            opening.add_done_callback(_close)
+
+
+def _close(opening: asyncio.Future[WebSocketClientConnection]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+def _told(error: HTTPClientError) -> HTTPError:
+    """What the gateway said, in its words; of one without words for /aliquot/api, that it has none."""
+    if error.code == 599:
+        return _away(error)
+    if message := gateway_words(error):
+        return HTTPError(error.code, message)
+    if error.code == _NOT_FOUND:
+        return _no_aliquot()
+    return HTTPError(error.code, f"the gateway at {_place()} answered {error.code} {error.message}")
+
+
+def gateway_words(error: BaseException | None) -> str:
+    """What a gateway said of a request that it refused, in its own words; empty where it said nothing."""
+    try:
+        response = error.response if isinstance(error, HTTPClientError) else None
+        message = json.loads(response.body)["message"] if response else ""
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return message[:_MOST_WORDS] if isinstance(message, str) else ""
+
+
+def _no_aliquot() -> HTTPError:
+    return HTTPError(
+        _NOT_FOUND, f"the gateway at {_place()} has no Aliquot, and gives no GPUs by size. Its kernels work as ever"
+    )
+
+
+def _away(error: BaseException) -> HTTPError:
+    reason = str(getattr(error, "strerror", None) or error or repr(error))
+    if isinstance(error, socket.gaierror):
+        reason = "its name is not known"
+    elif isinstance(error, asyncio.TimeoutError):
+        reason = f"nothing came within {_ANSWER_SECONDS:g} s"
+    text = f"the gateway at {_place()} does not answer: {reason}. Try again when it is back"
+    return HTTPError(_AWAY, text)
+
+
+def _place() -> str:
+    return str(GatewayClient.instance().url or "")

@@ -1,0 +1,85 @@
+"""Kernelspecs of a server in gateway mode: the gateway's, and its own plain ones beside them, as ``local.NAME``.
+
+An own one always bears the prefix, so that a name says where its kernel runs whether or not the gateway answers.
+"""
+
+# mypy: disable-error-code="no-untyped-call, override"
+# Jupyter Server's managers carry no types, and define their coroutines twice.
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.gateway.kernelspecs.manager import is_plain
+from jupyter_aliquot.gpu_hook.waiting import within
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel
+from jupyter_server.gateway.managers import GatewayKernelSpecManager
+from tornado.web import HTTPError
+
+PREFIX = "local."
+# Who opens a launcher does not wait longer for a gateway that is away.
+GATEWAY_SECONDS = 5.0
+_NOT_FOUND = 404
+
+
+class OwnKernelSpecManager(KernelSpecManager):
+    """Those that are installed beside this server and need no GPU."""
+
+    def find_kernel_specs(self) -> dict[str, str]:
+        """Name → folder. Called by Jupyter's listings."""
+        found: dict[str, str] = super().find_kernel_specs()
+        return {f"{PREFIX}{name}": folder for name, folder in found.items() if is_plain(name, folder)}
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+        """The kernelspec of this name. Raises NoSuchKernel."""
+        if kernel_name not in self.find_kernel_specs():
+            raise NoSuchKernel(kernel_name)
+        spec = super().get_kernel_spec(kernel_name.removeprefix(PREFIX))
+        spec.display_name = f"{spec.display_name} (this server)"
+        return spec
+
+
+class MixedKernelSpecManager(GatewayKernelSpecManager):
+    """The gateway's keep their names; while it is away, they are listed as they were heard last."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.own = OwnKernelSpecManager(parent=self.parent)
+        self._heard: dict[str, Any] = {}
+
+    def is_own(self, kernel_name: str | None) -> bool:
+        """Whether this name is one of this server's own kernelspecs."""
+        return bool(kernel_name and kernel_name.startswith(PREFIX)) and kernel_name not in self._heard
+
+    async def get_all_specs(self) -> dict[str, Any]:
+        """Called by GET /api/kernelspecs."""
+        try:
+            self._heard = await within(super().get_all_specs(), GATEWAY_SECONDS) or {}
+        except (HTTPError, OSError, ValueError, KeyError, asyncio.TimeoutError) as error:
+            self.log.warning("gateway=unavailable kernelspecs=as_heard_last reason=%s", error)
+        own: dict[str, Any] = self.own.get_all_specs()
+        return {**own, **self._heard}
+
+    async def get_kernel_spec(self, kernel_name: str, **kwargs: Any) -> Any:
+        """Called by GET /api/kernelspecs/{name}. Raises KeyError, and HTTPError while the gateway is away."""
+        if self.is_own(kernel_name):
+            return self.own.get_kernel_spec(kernel_name)
+        return await super().get_kernel_spec(kernel_name, **kwargs)
+
+    async def get_kernel_spec_resource(self, kernel_name: str, path: str) -> bytes | None:
+        """Called for a kernelspec's logo."""
+        if not self.is_own(kernel_name):
+            found: bytes | None = await super().get_kernel_spec_resource(kernel_name, path)
+            return found
+        return await asyncio.to_thread(self._read_own, kernel_name, path)
+
+    def _read_own(self, kernel_name: str, path: str) -> bytes:
+        try:
+            folder = Path(self.own.get_kernel_spec(kernel_name).resource_dir).resolve()
+            file = (folder / path).resolve()
+            if file.is_relative_to(folder):
+                return file.read_bytes()
+        except (KeyError, OSError, ValueError):
+            pass  # answered as every other file that is not there
+        raise HTTPError(_NOT_FOUND, f"asked {path!r} of the kernelspec {kernel_name!r}; it has no such file")

@@ -1,0 +1,74 @@
+"""Which notebook uses which kernel on a server in gateway mode; kept over restarts of this server.
+
+A session whose kernel is unknown is deleted when it is looked at, so that nobody looks before kernels are known.
+"""
+
+# mypy: disable-error-code="no-untyped-call, override"
+# Jupyter Server's managers carry no types, and define their coroutines twice.
+from __future__ import annotations
+
+from typing import Any
+
+from .mixed_kernels import MixedKernelManager, is_own_id
+from .kernels import AliquotRemoteKernelManager
+from jupyter_server.gateway.managers import GatewaySessionManager
+
+
+class RemoteSessionManager(GatewaySessionManager):
+    """Before the gateway was heard, sessions of this server's own kernels alone can be told of."""
+
+    async def list_sessions(self) -> list[dict[str, Any]]:
+        """Called by GET /api/sessions. Raises HTTPError while nobody can tell which kernels there are."""
+        await self._know_kernels()
+        sessions: list[dict[str, Any]] = await super().list_sessions()
+        return sessions
+
+    async def get_session(self, **kwargs: Any) -> dict[str, Any]:
+        """Called by every handler of one session."""
+        await self._know_kernels(**kwargs)
+        session: dict[str, Any] = await super().get_session(**kwargs)
+        return session
+
+    async def session_exists(self, path: str) -> bool:
+        """Called by POST /api/sessions."""
+        await self._know_kernels(path=path)
+        return bool(await super().session_exists(path))
+
+    async def update_session(self, session_id: str, **kwargs: Any) -> None:
+        """Called by PATCH, which ends the kernel that the session had before, unless it is somebody else's, or the
+        gateway ends it when there is a grant for the new one.
+        """
+        if kwargs.get("kernel_id") is not None:
+            self._spare_kernel_of(session_id, kwargs["kernel_id"])
+        await super().update_session(session_id, **kwargs)
+
+    async def delete_session(self, session_id: str) -> None:
+        """Called by DELETE, which ends the kernel, unless it is somebody else's."""
+        await self._know_kernels(session_id=session_id)
+        self._spare_kernel_of(session_id)
+        await super().delete_session(session_id)
+
+    def _spare_kernel_of(self, session_id: str, new: str = "") -> None:
+        manager = self.kernel_manager
+        for kernel_id in self._kernels_of({"session_id": session_id}):
+            if not isinstance(manager, AliquotRemoteKernelManager):
+                continue
+            if manager.is_of_another(kernel_id) or manager.leaves_to_gateway(new, kernel_id):
+                manager.spare(kernel_id)
+
+    async def _know_kernels(self, **wanted: Any) -> None:
+        manager = self.kernel_manager
+        if not isinstance(manager, AliquotRemoteKernelManager) or manager.is_known:
+            return
+        has_own = isinstance(manager, MixedKernelManager)
+        if not has_own or not all(is_own_id(kernel_id) for kernel_id in self._kernels_of(wanted)):
+            await manager.list_gateway_kernels()
+
+    def _kernels_of(self, wanted: dict[str, Any]) -> list[str]:
+        """Of the sessions that are asked about."""
+        columns = [column for column in wanted if column in self._columns]
+        where = " AND ".join(f"{column}=?" for column in columns)
+        self.cursor.execute(
+            f"SELECT kernel_id FROM session{' WHERE ' + where if where else ''}", [wanted[column] for column in columns]
+        )
+        return [row["kernel_id"] for row in self.cursor.fetchall()]

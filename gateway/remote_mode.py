@@ -1,0 +1,35 @@
+"""The parts of a server in gateway mode, whose kernels are a gateway's: found again at its start, left at its stop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from .services import Basis
+from jupyter_aliquot.gateway.recovery.door import Door
+from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
+from jupyter_aliquot.gateway.state.stop_policy import StopPolicy
+from jupyter_aliquot.gpu_hook.waiting import end_task
+
+_FIND_SECONDS = 5.0
+
+
+class GatewayKernels:
+    """``policy``: whether a stop of this server leaves them on the gateway."""
+
+    def __init__(self, manager: AliquotRemoteKernelManager, basis: Basis) -> None:
+        self._manager = manager
+        self._finding: asyncio.Task[None] | None = None
+        self.policy = StopPolicy(basis.knobs.keep_kernels, can_keep=True)
+        manager.leaves_kernels = self.policy.keeps_kernels
+        manager.kernels_of_sessions = lambda: set(basis.labels())
+
+    async def find(self, door: Door) -> None:
+        """Requests wait for the gateway's answer, but not for a gateway that is away."""
+        self._finding = asyncio.create_task(self._manager.find_kernels(), name="aliquot-find-kernels")
+        if door.is_closed:
+            await asyncio.wait({self._finding}, timeout=_FIND_SECONDS)
+
+    async def stop(self) -> None:
+        """Look for them no more."""
+        if self._finding is not None:
+            await end_task(self._finding)

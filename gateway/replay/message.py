@@ -1,0 +1,109 @@
+"""One message that a cell showed, or several joined, as kept for a page that comes back. Values; knows no kernel.
+
+What it holds is the user's: nothing here logs it. Binary buffers are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from jupyter_aliquot.provisioner.relay.wire.messages import CONTENT, HEADER, METADATA, read_object
+
+# A stream is joined up to this, so that its beginning can be given up before its end.
+_LONGEST_JOINED = 1 << 16
+# Content beyond it is kept unread: pictures.
+LONGEST_READ = 1 << 16
+_READ = frozenset({"stream", "clear_output", "update_display_data"})
+# The end of an update, as IPython and others write it: which display it is of.
+_DISPLAY = re.compile(rb'"transient"\s*:\s*\{\s*"display_id"\s*:\s*("(?:[^"\\]|\\.)+")\s*\}\s*\}\s*\Z')
+_LONGEST_END = 400
+
+
+class KeptMessage:
+    """``text`` is a stream's, and None for all else; ``count``: how many messages it stands for."""
+
+    __slots__ = ("content", "count", "display_id", "header", "is_gone", "metadata", "msg_type", "name", "size", "text")
+
+    def __init__(self, msg_type: str, frames: Sequence[Any], content: dict[str, Any]) -> None:
+        """``frames`` from the delimiter on; ``content`` as read, empty where it was not."""
+        self.msg_type = msg_type
+        self.header = bytes(frames[HEADER])
+        self.metadata = bytes(frames[METADATA])
+        self.content = b""
+        self.name = ""
+        self.text: list[str] | None = None
+        self.count = 1
+        self.is_gone = False
+        transient = content.get("transient")
+        name = transient.get("display_id") if isinstance(transient, dict) else None
+        # Of an update: what of it shows is replaced.
+        self.display_id = name if isinstance(name, str) and msg_type == "update_display_data" else None
+        self.size = sum(len(frame) for frame in frames[HEADER : CONTENT + 1])
+        text = content.get("text")
+        if msg_type == "stream" and isinstance(text, str):
+            self.name, self.text = str(content.get("name")), [text]
+        else:
+            self.content = bytes(frames[CONTENT])
+
+    def join(self, content: dict[str, Any], size: int) -> int | None:
+        """Take a stream message that came right after this one; by how many bytes it grew, None: it does not fit."""
+        text = content.get("text")
+        if self.text is None or self.size > _LONGEST_JOINED or content.get("name") != self.name:
+            return None
+        if not isinstance(text, str):
+            return None
+        self.count += 1
+        if _overwrites(self.text[-1], text):
+            size -= len(self.text.pop().encode(errors="replace"))
+        self.text.append(text)
+        self.size += size
+        return size
+
+    def drop(self) -> None:
+        """It is told no more, and what it holds is free, though it keeps its place in lists for a while."""
+        self.is_gone = True
+        self.header = self.metadata = self.content = b""
+        self.text, self.display_id = None, None
+
+    def value(self) -> tuple[Any, ...]:
+        """All of it, to be read elsewhere while this one goes on."""
+        return self.header, self.metadata, self.content, self.name, None if self.text is None else "".join(self.text)
+
+
+def read_content(msg_type: str, frame: Any) -> dict[str, Any]:
+    """What has to be known of a message's content; of a long one, whose display it updates."""
+    if msg_type not in _READ:
+        return {}
+    if len(frame) <= LONGEST_READ:
+        return read_object(frame)
+    found = _DISPLAY.search(bytes(frame[-_LONGEST_END:])) if msg_type == "update_display_data" else None
+    return {} if found is None else read_object(b'{"transient": {"display_id": %s}}' % found[1])
+
+
+def _overwrites(shown: str, text: str) -> bool:
+    """Whether a line that begins anew, as that of a progress bar, leaves nothing of the one before it."""
+    is_one_line = text.startswith("\r") and shown.startswith("\r") and "\n" not in text + shown
+    return is_one_line and len(text) >= len(shown) and "\b" not in text
+
+
+def read_message(value: tuple[Any, ...], parent: str) -> dict[str, Any] | None:
+    """A message in Jupyter's own form from what `KeptMessage.value` gave; None for one that cannot be read."""
+    header, metadata, content, name, text = value
+    try:
+        told = {"name": name, "text": text} if text is not None else _read(content)
+        message = {"header": _read(header), "parent_header": {"msg_id": parent}}
+        return {**message, "metadata": _read(metadata), "content": told}
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read(frame: bytes) -> Any:
+    return json.loads(frame, parse_constant=_refuse)
+
+
+def _refuse(name: str) -> None:
+    """NaN and Infinity are Python's own: a browser could read nothing of an answer that holds one."""
+    raise ValueError(f"found {name}, which is no JSON")

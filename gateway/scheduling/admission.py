@@ -1,0 +1,393 @@
+"""The scheduling cycle, and the only writer of queue and ledger. Who goes next is planner's decision, and the node
+agent has the last word on whether there is room."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from jupyter_aliquot.gpu_hook.waiting import end_task, until_first
+from jupyter_aliquot.provisioner.errors import (AgentUnavailableError, AliquotError, DeviceLostError, GrantError, NoRoomError, WithdrawnError,)
+from jupyter_aliquot.provisioner.resources import Grant, Request
+
+from .checks import check_request, refusal_without_agent, seconds_to_next_look
+from .snapshot import AdmissionSettings, AdmissionSnapshot, Agent
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.groups import in_groups
+from .ledger import Asker, Holding, Ledger
+from .planner import Admit, Pending, plan, queue_order
+from .releases import Releases
+from .queue import QueueEntry, RequestQueue, Waiting
+from .resize import held_of
+from .wait_reason import agent_refused, agent_unavailable, not_planned
+
+__all__ = ["Admission", "AdmissionSettings", "AdmissionSnapshot", "Agent", "Asker", "QueueEntry"]
+
+# A kernel's change of size that was granted, or that was refused after it had waited.
+ResizeObserver = Callable[[str, "Grant | AliquotError"], None]
+
+
+class Admission:
+    """Grants for this gateway's kernels, one cycle at a time."""
+
+    def __init__(
+        self, agent: Agent, clock: Clock, settings: AdmissionSettings, log: logging.Logger | None = None
+    ) -> None:
+        self._agent = agent
+        self._clock = clock
+        self._settings = settings
+        self._log = log or logging.getLogger(__name__)
+        self._ledger = Ledger()
+        self._queue = RequestQueue()
+        # What the agent must still hear of.
+        self._releases = Releases(agent, self._log)
+        self._began = clock.wall()
+        self._seen_connections = 0
+        self._work = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._is_stopped = False
+        self._observers: list[Callable[[], None]] = []
+        self._resize_observers: list[ResizeObserver] = []
+        # Kernel id to what ends when the agent has answered to its change of size.
+        self._committing: dict[str, asyncio.Future[None]] = {}
+        agent.listen(self._work.set)
+
+    # ---- for askers
+
+    async def start(self) -> None:
+        self._work.set()
+        self._task = asyncio.create_task(self._run(), name="aliquot-admission")
+
+    async def stop(self, *, leaves_kernels: bool = False) -> None:
+        """Withdraw what waits and take nothing new. What is held can still be released afterwards.
+
+        ``leaves_kernels``: what waits is left as it is, for the next gateway of this name queues it again.
+        """
+        self._is_stopped = True
+        for waiting in () if leaves_kernels else self._queue:
+            self.withdraw(waiting.asker.kernel_id, "the gateway is stopping")
+        task, self._task = self._task, None
+        if task is not None:
+            await end_task(task)
+        await self._finish_releases()
+
+    def adopt(self, holding: Holding) -> None:
+        """Take over what a kernel holds that outlived its gateway. Doubtful until the agent has renewed it."""
+        self._ledger.commit(granted=[replace(holding, is_confirmed=False)])
+        self._work.set()
+
+    def check(
+        self, asker: Asker, request: Request, before: Grant | None = None, waits_since: float | None = None
+    ) -> None:
+        """Refuse what waiting cannot help; raises what check_request raises.
+
+        The class of a kernel that is to start is its owner's matter, that of one that changes its asker's.
+        """
+        if before is None:
+            self._settings.check_class(asker.owner, request, asker.kernelspec)
+            # One that a gateway before us had queued has its place.
+            if waits_since is None or waits_since >= self._began:
+                self._settings.check_queue(asker, self._queue.pending(asker.replaces))
+        # What this kernel waits for already is what the request replaces.
+        others = self._queue.pending((asker.kernel_id,))
+        check_request(self._ledger.snapshot(), others, self._settings.caps, asker, request, before)
+
+    def submit(
+        self,
+        asker: Asker,
+        request: Request,
+        wait_seconds: float | None = None,
+        waits_since: float | None = None,
+        make_way: Callable[[], None] = lambda: None,
+    ) -> asyncio.Future[Grant]:
+        """Queue a request. The future gives its Grant, to be given back with release, or raises AliquotError.
+
+        ``waits_since``, in seconds since the epoch: it was queued before, by a gateway that has ended. Its patience
+        begins anew, for nobody could serve it meanwhile. ``make_way`` ends those that the asker replaces; called when
+        it has room as soon as they have. Cancelling the future withdraws the request. Raises what check raises, and
+        GrantError for a kernel that waits or holds already.
+        """
+        kernel_id = asker.kernel_id
+        if self._is_stopped:
+            raise WithdrawnError("asked for a grant; the gateway is stopping")
+        if kernel_id in self._queue or self._holds(kernel_id):
+            raise GrantError(f"asked a grant for kernel {kernel_id}; it waits for one or holds one already")
+        try:
+            self.check(asker, request, waits_since=waits_since)
+        except AliquotError:
+            self._queue.outcomes["refused"] += 1
+            raise
+        future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
+        now, shown = self._clock.now(), self._clock.wall()
+        shown_since = shown if waits_since is None else min(waits_since, shown)
+        patience = [w for w in (wait_seconds, self._settings.queue_timeout_seconds) if w is not None]
+        deadline = now + min(patience) if patience else None
+        since = now - (shown - shown_since)
+        pending = Pending(kernel_id, asker.owner, request, since, deadline, None, asker.teams, asker.replaces)
+        self._queue.add(Waiting(asker, pending, shown_since, future, not_planned(request), make_way))
+        future.add_done_callback(lambda done: self._asker_left(kernel_id, done))
+        self._work.set()
+        return future
+
+    def withdraw(self, kernel_id: str, reason: str = "its asker gave it up") -> bool:
+        """Take a request out of the queue; tells whether it was there. Its future raises WithdrawnError."""
+        self._work.set()
+        return self._queue.withdraw(kernel_id, reason)
+
+    async def release(self, kernel_id: str) -> None:
+        """End what a kernel has of us, waiting or held. Idempotent; afterwards the ledger holds nothing for it."""
+        self.withdraw(kernel_id)
+        if kernel_id not in self._ledger.snapshot().holdings:
+            return
+        done = self._releases.ask(kernel_id)
+        if self._task is None:
+            await self._finish_releases()
+        self._work.set()
+        await asyncio.shield(done)
+
+    async def resize(self, kernel_id: str, request: Request, waits_since: float | None = None) -> Grant | QueueEntry:
+        """Change what a running kernel holds. The new Grant; or, while there is no room, its place in the queue.
+
+        A request that is refused changes nothing; any other replaces the change that this kernel waits for.
+        ``waits_since`` is as for submit. Raises what check raises, and GrantError for a kernel that holds nothing here.
+        """
+        await self._until_committed(kernel_id)
+        holding = self._ledger.snapshot().holdings.get(kernel_id)
+        if holding is None or kernel_id in self._releases or self._is_stopped:
+            raise GrantError(f"asked another size for kernel {kernel_id}; it holds no GPU that this server granted")
+        self.check(holding.asker, request, holding.grant)
+        self._withdraw_growth(kernel_id, "another size was asked for")
+        if request == holding.grant.request and self._agent.unavailable_since is not None:
+            return holding.grant  # else the agent is asked, for another gateway may have changed it
+        future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)
+        shown = self._clock.wall()
+        shown_since = shown if waits_since is None else min(waits_since, shown)
+        since = self._clock.now() - (shown - shown_since)
+        held, teams = held_of(holding.grant), holding.asker.teams
+        pending = Pending(kernel_id, holding.grant.owner, request, since, held=held, teams=teams)
+        waiting = Waiting(holding.asker, pending, shown_since, future, not_planned(request))
+        self._queue.add(waiting)
+        self._work.set()
+        await waiting.until_looked_at()
+        entry = None if future.done() else self.waiting(kernel_id, grows=True)
+        return await future if entry is None else entry
+
+    async def withdraw_resize(self, kernel_id: str, reason: str = "its asker gave it up") -> bool:
+        """Give up a change of size that waits; tells whether one did. One that the agent just answers is no more."""
+        await self._until_committed(kernel_id)
+        return self._withdraw_growth(kernel_id, reason)
+
+    async def _until_committed(self, kernel_id: str) -> None:
+        """Wait until the agent has answered to this kernel's change of size."""
+        while kernel_id in self._committing:
+            await asyncio.wait({self._committing[kernel_id]})
+
+    def _withdraw_growth(self, kernel_id: str, reason: str) -> bool:
+        waiting = self._queue.get(kernel_id)
+        return waiting is not None and waiting.is_growth and self.withdraw(kernel_id, reason)
+
+    def observe_resizes(self, observer: ResizeObserver) -> None:
+        """Call this with each size that was granted, and with why one was not that had waited."""
+        self._resize_observers.append(observer)
+
+    def waiting(self, kernel_id: str, *, grows: bool = False) -> QueueEntry | None:
+        """Its place in the queue and why; None for a kernel that does not wait to start, or to grow."""
+        entry = self._queue.entry(kernel_id)
+        return entry if entry is not None and entry.is_growth == grows else None
+
+    def snapshot(self) -> AdmissionSnapshot:
+        """What is held and who waits, frozen."""
+        return AdmissionSnapshot(
+            agent_state="ok" if self._agent.unavailable_since is None else "unavailable",
+            agent_message=self._agent.message,
+            queue=self._queue.entries(),
+            counts=dict(self._queue.outcomes),
+            ledger=self._ledger.snapshot(),
+            pending=tuple(p for p in self._queue.pending() if p.kernel_id not in self._releases),
+            releasing=frozenset(self._releases),
+        )
+
+    def observe(self, observer: Callable[[], None]) -> Callable[[], None]:
+        """Call this after each cycle. Returns what ends it."""
+        self._observers.append(observer)
+        return lambda: self._observers.remove(observer)
+
+    def _asker_left(self, kernel_id: str, future: asyncio.Future[Grant]) -> None:
+        if future.cancelled():
+            waiting = self._queue.get(kernel_id)
+            if waiting is not None and waiting.future is future:
+                self.withdraw(kernel_id)
+        else:
+            # An asker that stopped listening is no defect: asyncio need not report the error as unseen.
+            future.exception()
+
+    def _holds(self, kernel_id: str) -> bool:
+        return kernel_id in self._ledger.snapshot().holdings and kernel_id not in self._releases
+
+    # ---- the cycle
+
+    async def _run(self) -> None:
+        while True:
+            await self._wait_for_work()
+            await self._turn()  # what it looked at is kept by nobody while it waits
+
+    async def _turn(self) -> None:
+        looked_at = list(self._queue)
+        try:
+            await self._cycle()
+        except Exception:
+            self._log.exception("admission=failed; the queue is looked at again")
+        for waiting in looked_at:
+            waiting.looked_at.set()
+        for observer in list(self._observers):
+            observer()
+
+    async def _wait_for_work(self) -> None:
+        """Until somebody sets the event, or until the first deadline of those who wait."""
+        if not self._work.is_set():
+            sleeps = (self._sleep_to_next_deadline(),) if self._queue or self._has_doubts() else ()
+            await until_first(self._work.wait(), *sleeps)
+        self._work.clear()
+
+    async def _sleep_to_next_deadline(self) -> None:
+        away_since, now = self._agent.unavailable_since, self._clock.now()
+        await self._clock.sleep(seconds_to_next_look(self._queue, away_since, self._settings, now))
+
+    async def _cycle(self) -> None:
+        # 1. What ended makes room.
+        await self._finish_releases()
+        try:
+            # 2. After the agent came back, those who hold come before those who wait.
+            await self._renew_holdings()
+            # 3. Snapshot: the agent's word on what is free, whoever reserved it.
+            snapshot = self._ledger.commit(node=await self._agent.status())
+        except AliquotError as error:
+            self._wait_for_agent(error)
+            return
+        # 4. Heads: in order of arrival. A kernel whose last grant is not released yet is not among them.
+        heads = {w.asker.kernel_id: w for w in self._queue if w.asker.kernel_id not in self._releases}
+        # 5. Plan.
+        planned = plan(snapshot, [waiting.pending for waiting in heads.values()], self._clock.now())
+        for refused in planned.refusals:
+            self._refuse(heads[refused.kernel_id], refused.error)
+        for wait in planned.waiting:
+            heads[wait.kernel_id].why = wait.reason
+        for kernel_id in planned.promised:
+            self._queue.promise(heads[kernel_id])
+        self._rank()
+        # 6. Commit each with the agent, 7. deliver; 8. requeue: who is not delivered keeps its place.
+        await in_groups([partial(self._commit, heads[one.kernel_id], one) for one in planned.admissions])
+
+    def _rank(self) -> None:
+        self._queue.rank(queue_order(self._ledger.snapshot(), self._queue.pending()))
+
+    async def _finish_releases(self) -> None:
+        """The ledger forgets first."""
+        self._ledger.commit(released=self._releases)
+        await self._releases.tell_agent()
+
+    async def _renew_holdings(self) -> None:
+        if self._seen_connections != self._agent.connections:
+            self._seen_connections = self._agent.connections
+            self._ledger.doubt_all()
+        for kernel_id, holding in self._ledger.snapshot().holdings.items():
+            if holding.is_confirmed or kernel_id in self._releases:
+                continue
+            try:
+                renewed = await self._agent.renew(holding.asker, holding.grant)
+            except AgentUnavailableError:
+                raise
+            except AliquotError as error:
+                self._log.error("kernel=%s grant=doubtful reason=%s", kernel_id, error)
+                self._ledger.commit(granted=[replace(holding, refusal=str(error))])
+                continue
+            self._ledger.commit(granted=[replace(holding.resized(renewed), is_confirmed=True, refusal="")])
+            if renewed.request != holding.grant.request:
+                self._tell_size(kernel_id, renewed)
+
+    def _has_doubts(self) -> bool:
+        return any(not holding.is_confirmed for holding in self._ledger.snapshot().holdings.values())
+
+    async def _commit(self, waiting: Waiting, admit: Admit) -> bool:
+        """Reserve what was planned. False: the rest of the plan is void, for the agent sees it otherwise."""
+        if self._queue.get(admit.kernel_id) is not waiting:
+            return True
+        if self._agent.connections != self._seen_connections:
+            # Another agent, which has not heard yet of those who hold: they come first.
+            self._work.set()
+            return False
+        try:
+            grant = await self._ask_agent(waiting, admit)
+        except (NoRoomError, DeviceLostError) as error:
+            # Somebody else on this node was faster. The agent's event tells when that is over.
+            waiting.why = agent_refused(waiting.pending.request, str(error))
+            return waiting.is_growth
+        except AgentUnavailableError as error:
+            # It may have reserved before it went; should its asker leave meanwhile, nobody else would release that.
+            if not waiting.is_growth:
+                self._releases.add(admit.kernel_id)
+            self._wait_for_agent(error)
+            return False
+        except AliquotError as error:
+            self._refuse(waiting, error)
+            return False
+        self._deliver(waiting, grant)
+        return True
+
+    async def _ask_agent(self, waiting: Waiting, admit: Admit) -> Grant:
+        kernel_id, request = admit.kernel_id, waiting.pending.request
+        if not waiting.is_growth:
+            return await self._agent.reserve(waiting.asker, request, admit.placement())
+        self._committing[kernel_id] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._agent.resize(kernel_id, request)
+        finally:
+            self._committing.pop(kernel_id).set_result(None)
+
+    def _deliver(self, waiting: Waiting, grant: Grant) -> None:
+        # The agent keeps how memory may leave, and its grants do not tell.
+        asked = replace(grant.request, residency=waiting.pending.request.residency)
+        grant = replace(grant, request=asked)
+        if waiting.is_growth:
+            return self._deliver_size(waiting, grant)
+        self._ledger.commit(granted=[Holding(grant, waiting.asker, waiting.shown_since)])
+        if self._queue.grant(waiting, grant):
+            self._log.info("kernel=%s granted=%s owner=%s", grant.kernel_id, grant.request.gpus, grant.owner)
+            return
+        # Its asker left while the agent reserved it.
+        self._releases.add(grant.kernel_id)
+        self._work.set()
+
+    def _deliver_size(self, waiting: Waiting, grant: Grant) -> None:
+        holding = self._ledger.snapshot().holdings.get(grant.kernel_id)
+        if holding is None or grant.kernel_id in self._releases:
+            return  # it ended while the agent answered, and what it holds ends with it
+        self._ledger.commit(granted=[holding.resized(grant)])
+        self._queue.grant(waiting, grant)
+        self._log.info("kernel=%s resized=%s generation=%d", grant.kernel_id, grant.request.gpus, grant.generation)
+        self._tell_size(grant.kernel_id, grant)
+
+    def _refuse(self, waiting: Waiting, error: AliquotError) -> None:
+        self._log.info("kernel=%s refused=%s reason=%s", waiting.asker.kernel_id, type(error).__name__, error)
+        self._queue.refuse(waiting, error)
+        if waiting.is_growth:
+            self._tell_size(waiting.asker.kernel_id, error)
+
+    def _tell_size(self, kernel_id: str, outcome: Grant | AliquotError) -> None:
+        for observer in self._resize_observers:
+            observer(kernel_id, outcome)
+
+    def _wait_for_agent(self, error: AliquotError) -> None:
+        """Nobody is lost while the agent is away, but nobody waits for it for ever."""
+        self._rank()
+        now, away_since = self._clock.now(), self._agent.unavailable_since
+        for waiting in self._queue:
+            refusal = refusal_without_agent(waiting, away_since, self._settings, now, error)
+            if refusal is not None:
+                self._refuse(waiting, refusal)
+            else:
+                waiting.why = agent_unavailable(waiting.pending.request, str(error))

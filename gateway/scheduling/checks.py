@@ -1,0 +1,70 @@
+"""What admission refuses at once, and how long it may sleep: pure functions of what it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
+from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
+
+from .snapshot import AdmissionSettings
+from .quotas import GpuCaps, check_caps, claims_of
+from .ledger import Asker, LedgerSnapshot
+from .planner import Pending, never_fits
+from .queue import Waiting
+from .resize import held_of
+
+
+def check_request(
+    snapshot: LedgerSnapshot,
+    pending: Iterable[Pending],
+    caps: GpuCaps,
+    asker: Asker,
+    request: Request,
+    before: Grant | None,
+) -> None:
+    """Refuse what waiting cannot help. ``pending``: all that waits; ``before``: what is to change.
+
+    Raises NeverFitsError, DeviceLostError, RequestError, LimitError, and GrantError for another number of devices.
+    """
+    # Before the agent was first heard nobody knows; the first cycle refuses. Its last word counts while it is away.
+    is_known = bool(snapshot.node.name or snapshot.node.devices)
+    error = never_fits(snapshot.room(), request, held_of(before) if before else None) if is_known else None
+    if error is not None:
+        raise error
+    held = GpuShare(0) if before is None else before.request.gpus
+    claims = claims_of(snapshot, pending, caps, asker.owner, asker.teams, asker.replaces)
+    check_caps(caps, claims, asker, request.gpus, held)
+
+
+def agent_deadline(waiting: Waiting, away_since: float | None, settings: AdmissionSettings) -> float:
+    """Until when a request waits for an agent that is away. A kernel that runs waits for as long as it takes."""
+    if waiting.is_growth:
+        return float("inf")
+    return max(waiting.pending.since, away_since or 0.0) + settings.agent_loss_seconds
+
+
+def refusal_without_agent(
+    waiting: Waiting, away_since: float | None, settings: AdmissionSettings, now: float, error: AliquotError
+) -> AgentUnavailableError | None:
+    """Return the refusal of a request that has waited long enough for an agent that does not answer; else None."""
+    deadline = waiting.pending.deadline
+    if away_since is not None:
+        deadline = min(agent_deadline(waiting, away_since, settings), deadline or float("inf"))
+    if deadline is None or now < deadline:
+        return None
+    asked, waited = waiting.pending.request.gpus, now - waiting.pending.since
+    return AgentUnavailableError(
+        f"Requested {asked} GPU and waited {waited:.0f} s, but the node agent is unavailable: {error}"
+    )
+
+
+def seconds_to_next_look(
+    queue: Iterable[Waiting], away_since: float | None, settings: AdmissionSettings, now: float
+) -> float:
+    """How long nothing is due, if nobody says anything meanwhile."""
+    waiting = list(queue)
+    deadlines = [w.pending.deadline for w in waiting if w.pending.deadline is not None]
+    if away_since is not None:
+        deadlines += [agent_deadline(one, away_since, settings) for one in waiting]
+    return max(0.0, min([deadline - now for deadline in deadlines] + [settings.recheck_seconds]))

@@ -1,0 +1,127 @@
+"""Outlooks for handlers: gathers what an answer depends on, and asks outlook.py. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from .snapshot import AdmissionSnapshot
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.auth.class_policy import ClassPolicy
+from jupyter_aliquot.gateway.base.clock import Clock
+from .quotas import GpuCaps
+from jupyter_aliquot.gateway.kernels.operations import Wish, no_gpu
+from .ledger import Node
+from .dry_run import Moment, Outlook, Question, foresee
+from jupyter_aliquot.gateway.status.report import NodeView
+from jupyter_aliquot.provisioner.errors import AliquotError
+from jupyter_aliquot.provisioner.grants.codec import read_request
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
+
+
+class NodeAgent(Protocol):
+    """The part of the agent's link that says what is free."""
+
+    async def status(self) -> Node:
+        """Raises AliquotError."""
+        ...
+
+
+@dataclass(frozen=True)
+class OutlookRules:
+    """The knobs that an answer depends on. ``residency_of``: how memory of a size may leave its devices."""
+
+    caps: GpuCaps
+    largest: GpuShare
+    policy: ClassPolicy
+    residency_of: Callable[[Request], str]
+
+
+class Outlooks:
+    """Made by the extension; found by handlers in Sources. ``view``: what the agent last said."""
+
+    def __init__(
+        self,
+        admission: Callable[[], AdmissionSnapshot],
+        agent: NodeAgent,
+        view: Callable[[], NodeView],
+        rules: OutlookRules,
+        clock: Clock,
+    ) -> None:
+        self._admission = admission
+        self._agent = agent
+        self._view = view
+        self._rules = rules
+        self._clock = clock
+
+    async def of_new(self, asker: User, requests: Sequence[Request], replaces: str | None = None) -> list[Outlook]:
+        """Return, for each request, what a kernel that starts with it now would get.
+
+        ``replaces``: the kernel that ends for the new one.
+        """
+        moment = await self._moment()
+        if replaces is not None:
+            pending = tuple(one for one in moment.pending if one.kernel_id != replaces)
+            moment = replace(moment, ledger=moment.ledger.without(replaces), pending=pending)
+        now, found = self._clock.now(), []
+        for request in requests:
+            asked = replace(request, residency=self._rules.residency_of(request))
+            refusal = self._class_refusal(asker, asked, None)
+            found.append(foresee(moment, Question(asker.name, asked, refusal=refusal, teams=asker.teams), now))
+        return found
+
+    async def of_kernel(self, asker: User, kernel_id: str, wishes: Sequence[Wish]) -> list[Outlook]:
+        """Return what each change of a running kernel would get. Raises GrantError for a kernel without a GPU."""
+        moment = await self._moment()
+        holding = moment.ledger.holdings.get(kernel_id)
+        before = self._grant_elsewhere(kernel_id) if holding is None else holding.grant
+        if before is None:
+            raise no_gpu(kernel_id)
+        whose = "your" if before.owner == asker.name else f"{before.owner}'s"
+        teams = frozenset[str]() if holding is None else holding.asker.teams
+        now, found = self._clock.now(), []
+        for wish in wishes:
+            request = wish.applied_to(before.request)
+            refusal = self._class_refusal(asker, request, before.request.workload_class)
+            question = Question(before.owner, request, before, refusal, holding is not None, whose, teams)
+            found.append(foresee(moment, question, now))
+        return found
+
+    async def _moment(self) -> Moment:
+        """Asked anew, for other programs of this machine take room, too."""
+        node, problem = None, ""
+        try:
+            node = await self._agent.status()
+        except AliquotError as error:
+            problem = str(error)
+        known = self._admission()
+        ledger = known.ledger if node is None else replace(known.ledger, node=node)
+        return Moment(ledger, known.pending, self._rules.caps, self._rules.largest, problem)
+
+    def _class_refusal(self, asker: User, request: Request, before: WorkloadClass | None) -> AliquotError | None:
+        try:
+            self._rules.policy.check(asker, request, before)
+        except AliquotError as error:
+            return error
+        return None
+
+    def _grant_elsewhere(self, kernel_id: str) -> Grant | None:
+        """What a kernel has that another program of this machine started."""
+        status = self._view().status
+        kernel = next((one for one in (status.kernels if status else ()) if one.kernel_id == kernel_id), None)
+        if kernel is None:
+            return None
+        record = {"hundredths": kernel.hundredths, "memory_limit": kernel.memory_limit}
+        quotas = tuple(
+            Quota(
+                device.uuid,
+                device.index,
+                GpuShare(device.hundredths),
+                Bytes(device.quota_bytes),
+                None if device.guarantee_bytes is None else Bytes(device.guarantee_bytes),
+            )
+            for device in kernel.devices
+        )
+        request = read_request({**record, "workload_class": kernel.workload_class})
+        return Grant(kernel.kernel_id, kernel.owner, request, "", quotas, "", ())

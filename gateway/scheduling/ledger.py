@@ -1,0 +1,216 @@
+"""Who holds what: the devices as the agent last said, and the grants given here. Admission alone writes it.
+
+Readers get a frozen snapshot, which is replaced whole and never edited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+
+from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
+
+from .capacity import Held, Room, RoomDevice
+from .resize import held_of, quota_of
+from jupyter_aliquot.gateway.sizes.grammar import resized_name
+
+
+@dataclass(frozen=True)
+class Asker:
+    """For whom, and what people call the kernel: its notebook or kernelspec.
+
+    ``teams``: those of its owner when the kernel was asked for, for its whole life. ``replaces``: ids of kernels of the
+    same owner in whose place it is asked for.
+    """
+
+    kernel_id: str
+    owner: str
+    label: str = ""
+    kernelspec: str = ""
+    teams: frozenset[str] = frozenset()
+    replaces: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device of the node; what is reserved there, by whomever, is the agent's word."""
+
+    uuid: str
+    index: int
+    name: str
+    memory: Bytes
+    reserved: GpuShare
+    reserved_memory: Bytes
+    is_lost: bool = False
+    # Of what is reserved, what production kernels have; None: all of it.
+    by_production: tuple[GpuShare, Bytes] | None = None
+
+    def all_reserved(self) -> Reserved:
+        """As oversubscription.py takes it."""
+        share, memory = self.by_production or (self.reserved, self.reserved_memory)
+        return Reserved(self.reserved.hundredths, int(self.reserved_memory), share.hundredths, int(memory))
+
+    def with_reserved(self, reserved: Reserved) -> Device:
+        """The same device with something else reserved."""
+        told = None
+        if self.by_production is not None:
+            told = GpuShare(reserved.production_hundredths), Bytes(reserved.production_bytes)
+        share, memory = GpuShare(reserved.hundredths), Bytes(reserved.bytes)
+        return replace(self, reserved=share, reserved_memory=memory, by_production=told)
+
+
+@dataclass(frozen=True)
+class Node:
+    """What the agent answered when it was last asked."""
+
+    name: str = ""
+    driver: str = ""
+    devices: tuple[Device, ...] = ()
+    rule: Oversubscription = field(default_factory=Oversubscription)
+    largest_kernel_bytes: int = 0  # reserved, by whomever
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A grant that was given and not yet released. Unconfirmed: the agent came back and has not renewed it yet.
+
+    ``refusal``: why the agent refused to, when it was last asked.
+    """
+
+    grant: Grant
+    asker: Asker
+    since: float
+    is_confirmed: bool = True
+    refusal: str = ""
+
+    @property
+    def doubt(self) -> str | None:
+        """Return the words for its user while the agent has not confirmed it; None afterwards."""
+        if self.is_confirmed:
+            return None
+        if not self.refusal:
+            return "The node agent has not confirmed this kernel's GPU yet"
+        return (
+            f"The node agent does not confirm this kernel's GPU: {self.refusal}. The kernel runs on, and the server "
+            "asks again; end other kernels on the GPU, or save and restart this one"
+        )
+
+    def resized(self, grant: Grant) -> Holding:
+        """The same kernel with another grant, and so of the kernelspec's name in that size."""
+        kernelspec = resized_name(self.asker.kernelspec, grant.request)
+        return replace(self, grant=grant, asker=replace(self.asker, kernelspec=kernelspec))
+
+
+@dataclass(frozen=True)
+class LedgerSnapshot:
+    """The ledger at one moment. ``version`` counts the commits."""
+
+    version: int = 0
+    node: Node = field(default_factory=Node)
+    holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
+
+    def room(self) -> Room:
+        """What may be planned with: the room of a holding that is not renewed yet is not free for others."""
+        node = self.node
+        devices = tuple(RoomDevice(d.uuid, d.index, int(d.memory), d.is_lost) for d in node.devices)
+        reserved = {device.uuid: device.all_reserved() for device in node.devices}
+        room = Room(devices, node.rule, reserved, node.largest_kernel_bytes)
+        for holding in self.holdings.values():
+            if not holding.is_confirmed:
+                held = held_of(holding.grant)
+                room = room.take(held.parts, held.workload_class)
+        return room
+
+    def without(self, kernel_id: str) -> LedgerSnapshot:
+        """As it will be once this kernel has ended."""
+        holding = self.holdings.get(kernel_id)
+        if holding is None:
+            return self
+        holdings = MappingProxyType({one: held for one, held in self.holdings.items() if one != kernel_id})
+        if not holding.is_confirmed:
+            return replace(self, holdings=holdings)  # the agent does not count it yet
+        room = Room((), reserved={device.uuid: device.all_reserved() for device in self.node.devices})
+        left = room.give_back(held_of(holding.grant)).reserved
+        devices = tuple(device.with_reserved(left[device.uuid]) for device in self.node.devices)
+        return replace(self, node=replace(self.node, devices=devices), holdings=holdings)
+
+    def with_parts(self, kernel_id: str, request: Request, parts: Sequence[Part]) -> LedgerSnapshot:
+        """As it will be once this kernel has these parts, in place of those that it has."""
+        before, left = self.holdings.get(kernel_id), self.without(kernel_id)
+        room = Room((), reserved={device.uuid: device.all_reserved() for device in left.node.devices})
+        room = replace(room, largest_kernel_bytes=left.node.largest_kernel_bytes)
+        room = room.take(parts, request.workload_class)
+        devices = tuple(device.with_reserved(room.reserved[device.uuid]) for device in left.node.devices)
+        node = replace(left.node, devices=devices, largest_kernel_bytes=room.largest_kernel_bytes)
+        if before is None:
+            return replace(left, node=node)
+        grant = replace(before.grant, request=request, quotas=tuple(quota_of(part) for part in parts))
+        holding = replace(before, grant=grant, is_confirmed=True)
+        return replace(left, node=node, holdings=MappingProxyType({**left.holdings, kernel_id: holding}))
+
+    def held_by(self, owner: str, teams: Iterable[str] = ()) -> tuple[Holding, ...]:
+        """What one user holds, and what anybody holds who asked for it in one of these teams; each once."""
+        found = {held.grant.kernel_id: held for held in self._by_owner.get(owner, ())}
+        for team in teams:
+            found.update((held.grant.kernel_id, held) for held in self._by_team.get(team, ()))
+        return tuple(found.values())
+
+    def held_in_place_of(self, kernel_ids: frozenset[str]) -> tuple[Held, ...]:
+        """What those of these kernels hold that hold anything."""
+        if not kernel_ids:
+            return ()
+        found = (self.holdings.get(kernel_id) for kernel_id in sorted(kernel_ids))
+        return tuple(held_of(holding.grant) for holding in found if holding is not None)
+
+    # Each user who looks asks for its own: of a thousand holdings a few.
+
+    @cached_property
+    def _by_owner(self) -> Mapping[str, Sequence[Holding]]:
+        found: dict[str, list[Holding]] = {}
+        for held in self.holdings.values():
+            found.setdefault(held.grant.owner, []).append(held)
+        return found
+
+    @cached_property
+    def _by_team(self) -> Mapping[str, Sequence[Holding]]:
+        found: dict[str, list[Holding]] = {}
+        for held in self.holdings.values():
+            for team in held.asker.teams:
+                found.setdefault(team, []).append(held)
+        return found
+
+
+class Ledger:
+    """The current snapshot and its one door for changes."""
+
+    def __init__(self) -> None:
+        self._current = LedgerSnapshot()
+
+    def snapshot(self) -> LedgerSnapshot:
+        return self._current
+
+    def commit(
+        self,
+        *,
+        node: Node | None = None,
+        granted: Iterable[Holding] = (),
+        released: Iterable[str] = (),
+    ) -> LedgerSnapshot:
+        """Apply one change whole. A holding of a kernel that holds already replaces it."""
+        gone = set(released)
+        holdings = {kernel_id: h for kernel_id, h in self._current.holdings.items() if kernel_id not in gone}
+        holdings.update((holding.grant.kernel_id, holding) for holding in granted)
+        self._current = LedgerSnapshot(
+            version=self._current.version + 1,
+            node=self._current.node if node is None else node,
+            holdings=MappingProxyType(holdings),
+        )
+        return self._current
+
+    def doubt_all(self) -> LedgerSnapshot:
+        """The agent was away: every holding must be renewed with it."""
+        return self.commit(granted=[replace(h, is_confirmed=False) for h in self._current.holdings.values()])

@@ -1,0 +1,181 @@
+"""Who waits: the requests that have no grant yet, in order of arrival. A request leaves it exactly once.
+
+Written by admission alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from jupyter_aliquot.gpu_hook.waiting import until_first
+from jupyter_aliquot.provisioner.errors import AliquotError, WithdrawnError
+from jupyter_aliquot.provisioner.resources import Grant, Request
+
+from .ledger import Asker
+from .planner import Pending
+from .wait_reason import WaitReason
+
+
+@dataclass(frozen=True)
+class QueueEntry:
+    """One waiting request, as people see it: at ``position`` of ``length``. Times in seconds since the epoch.
+
+    ``expected_start``: when it has room if nothing happens but what was announced; None where that is not known.
+    """
+
+    kernel_id: str
+    owner: str
+    request: Request
+    label: str
+    position: int
+    length: int
+    why: WaitReason
+    since: float
+    # It runs, and waits for a larger size.
+    is_growth: bool = False
+    expected_start: float | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it waits, as one sentence."""
+        return self.why.sentence
+
+
+@dataclass
+class Waiting:
+    """One request in the queue. ``why`` is written by admission after each cycle."""
+
+    asker: Asker
+    pending: Pending
+    shown_since: float
+    future: asyncio.Future[Grant]
+    why: WaitReason
+    # Ends those in whose place it comes: called once, when that is all that it waits for.
+    make_way: Callable[[], None] = lambda: None
+    # Set when a cycle has looked at it and has not granted it.
+    looked_at: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_growth(self) -> bool:
+        """Whether it runs, and is to change its size."""
+        return self.pending.held is not None
+
+    async def until_looked_at(self) -> None:
+        """Until a cycle has looked at it, or it has its answer."""
+        await until_first(self.looked_at.wait(), asyncio.wait({self.future}))
+
+
+class RequestQueue:
+    """Requests in order of arrival. ``outcomes`` counts how they left."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Waiting] = {}
+        # Kernel id to its place in the planner's order, which admission tells after each cycle.
+        self._order: dict[str, int] = {}
+        # By kernel id, counted when somebody asks: a place in the queue is asked for each kernel that is shown.
+        self._places: dict[str, int] | None = None
+        self.outcomes: Counter[str] = Counter(submitted=0, granted=0, refused=0, withdrawn=0, resized=0)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        return iter(list(self._waiting.values()))
+
+    def __contains__(self, kernel_id: str) -> bool:
+        return kernel_id in self._waiting
+
+    def get(self, kernel_id: str) -> Waiting | None:
+        return self._waiting.get(kernel_id)
+
+    def add(self, waiting: Waiting) -> None:
+        """At its place by time: one that a gateway before us had queued comes before those who came since."""
+        self._places = None
+        later = [other for other in self._waiting.values() if other.pending.since > waiting.pending.since]
+        self._waiting[waiting.asker.kernel_id] = waiting
+        for other in later:
+            self._waiting[other.asker.kernel_id] = self._waiting.pop(other.asker.kernel_id)
+        if not waiting.is_growth:
+            self.outcomes["submitted"] += 1
+
+    def grant(self, waiting: Waiting, grant: Grant) -> bool:
+        """Hand the grant over; False when its asker had left meanwhile."""
+        if self._waiting.get(waiting.asker.kernel_id) is not waiting or waiting.future.done():
+            return False
+        self._leave(waiting, "granted")
+        waiting.future.set_result(grant)
+        return True
+
+    def refuse(self, waiting: Waiting, error: AliquotError) -> None:
+        if self._waiting.get(waiting.asker.kernel_id) is waiting:
+            self._leave(waiting, "refused")
+            if not waiting.future.done():
+                waiting.future.set_exception(error)
+
+    def withdraw(self, kernel_id: str, reason: str) -> bool:
+        """Take a request out; tells whether it was there."""
+        waiting = self._waiting.get(kernel_id)
+        if waiting is None:
+            return False
+        self._leave(waiting, "withdrawn")
+        if not waiting.future.done():
+            asked = waiting.pending.request.gpus
+            waiting.future.set_exception(WithdrawnError(f"asked {asked} GPU; withdrawn: {reason}"))
+        return True
+
+    def promise(self, waiting: Waiting) -> None:
+        """It has room as soon as those have ended in whose place it comes: they are asked to, once."""
+        if not waiting.pending.is_promised:
+            waiting.pending = replace(waiting.pending, is_promised=True)
+            waiting.make_way()
+
+    def pending(self, without: Collection[str] = ()) -> tuple[Pending, ...]:
+        """What the planner is asked with, in order. ``without``: kernels that are about to be replaced."""
+        return tuple(waiting.pending for waiting in self._waiting.values() if waiting.asker.kernel_id not in without)
+
+    def rank(self, order: Iterable[Pending]) -> None:
+        """Show the queue in this order from now on. A request that came since is shown last until it is ranked."""
+        self._order = {pending.kernel_id: place for place, pending in enumerate(order)}
+        self._places = None
+
+    def entries(self) -> tuple[QueueEntry, ...]:
+        """The queue in the planner's order, frozen."""
+        return tuple(self._entry(self._waiting[kernel_id], place) for kernel_id, place in self._ranked().items())
+
+    def entry(self, kernel_id: str) -> QueueEntry | None:
+        """One of them; None for a kernel that does not wait."""
+        waiting = self._waiting.get(kernel_id)
+        if waiting is None:
+            return None
+        return self._entry(waiting, self._ranked()[kernel_id])
+
+    def _ranked(self) -> dict[str, int]:
+        if self._places is None:
+            last = len(self._order)
+            ids = sorted(self._waiting, key=lambda kernel_id: self._order.get(kernel_id, last))
+            self._places = {each: place for place, each in enumerate(ids, 1)}
+        return self._places
+
+    def _leave(self, waiting: Waiting, outcome: str) -> None:
+        del self._waiting[waiting.asker.kernel_id]
+        self._places = None
+        if not waiting.is_growth:
+            self.outcomes[outcome] += 1
+        elif outcome == "granted":
+            self.outcomes["resized"] += 1
+
+    def _entry(self, waiting: Waiting, position: int) -> QueueEntry:
+        return QueueEntry(
+            kernel_id=waiting.asker.kernel_id,
+            owner=waiting.asker.owner,
+            request=waiting.pending.request,
+            label=waiting.asker.label,
+            position=position,
+            length=len(self._waiting),
+            why=waiting.why,
+            since=waiting.shown_since,
+            is_growth=waiting.is_growth,
+        )

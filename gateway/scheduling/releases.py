@@ -1,0 +1,61 @@
+"""Kernels whose grant has ended, until the node agent has heard of it. Written by admission alone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Protocol
+
+from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
+
+
+class ReleasingAgent(Protocol):
+    """The part of the agent's link that hears of it."""
+
+    async def release(self, kernel_id: str) -> None:
+        """Raises AliquotError."""
+        ...
+
+
+class Releases:
+    """In the order in which they were asked for."""
+
+    def __init__(self, agent: ReleasingAgent, log: logging.Logger) -> None:
+        self._agent = agent
+        self._log = log
+        # The future, if any, waits until the ledger has forgotten it.
+        self._asked: dict[str, asyncio.Future[None] | None] = {}
+
+    def __contains__(self, kernel_id: object) -> bool:
+        return kernel_id in self._asked
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._asked))
+
+    def ask(self, kernel_id: str) -> asyncio.Future[None]:
+        """What ends when the ledger has forgotten it; asked twice, it is the same."""
+        done = self._asked.get(kernel_id)
+        if done is None:
+            done = self._asked[kernel_id] = asyncio.get_running_loop().create_future()
+        return done
+
+    def add(self, kernel_id: str) -> None:
+        """The same, where nobody waits for it."""
+        self._asked.setdefault(kernel_id, None)
+
+    async def tell_agent(self) -> None:
+        """After the ledger forgot them. An agent that is away hears of it when it is back, before anything else."""
+        for kernel_id, done in list(self._asked.items()):
+            try:
+                await self._agent.release(kernel_id)
+            except AgentUnavailableError as error:
+                self._asked[kernel_id] = None
+                self._log.info("kernel=%s release=later reason=%s", kernel_id, error)
+            except AliquotError as error:
+                self._asked.pop(kernel_id, None)
+                self._log.error("kernel=%s release=refused reason=%s", kernel_id, error)
+            else:
+                self._asked.pop(kernel_id, None)
+            if done is not None and not done.done():
+                done.set_result(None)

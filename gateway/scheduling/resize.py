@@ -1,0 +1,65 @@
+"""A running kernel that changes its size: on which devices, and whether it needs room there. Pure.
+
+A kernel keeps its devices for its life, for CUDA has numbered them: only their parts change.
+"""
+
+from __future__ import annotations
+
+from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, Part, Refusal, format_gpus
+from jupyter_aliquot.provisioner.errors import GrantError
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
+
+from .capacity import Held, Room
+
+
+def held_of(grant: Grant) -> Held:
+    """What a grant holds, as placement names it."""
+    return Held(
+        tuple(
+            Part(
+                uuid=quota.uuid,
+                index=quota.index,
+                hundredths=quota.share.hundredths,
+                quota_bytes=int(quota.memory),
+                guarantee_bytes=None if quota.guarantee is None else int(quota.guarantee),
+            )
+            for quota in grant.quotas
+        ),
+        grant.request.workload_class,
+    )
+
+
+def quota_of(part: Part) -> Quota:
+    """The quota that a part becomes when it is granted: `held_of`, backwards."""
+    guarantee = None if part.guarantee_bytes is None else Bytes(part.guarantee_bytes)
+    return Quota(part.uuid, part.index, GpuShare(part.hundredths), Bytes(part.quota_bytes), guarantee)
+
+
+def check_devices(held: Held, request: Request) -> None:
+    """Raises GrantError for a size that takes another number of devices."""
+    has, takes = len(held.parts), -(-request.gpus.hundredths // WHOLE)
+    if takes != has:
+        size = format_gpus(sum(part.hundredths for part in held.parts))
+        raise GrantError(
+            f"asked {format_gpus(request.gpus.hundredths)}, which takes {_devices(takes)}; the kernel has "
+            f"{size} on {_devices(has)}, and a kernel keeps its devices while it runs. Ask for a size on "
+            f"{_devices(has)}, or start a kernel of the other size"
+        )
+
+
+def needs_room(room: Room, held: Held, request: Request) -> bool:
+    """Whether the change takes more of some device than the kernel has there, or its part is another class's."""
+    placed = room.emptied().take(held.parts, held.workload_class).place(request, held)
+    if isinstance(placed, Refusal) or (
+        request.workload_class is not held.workload_class and room.rule.production != room.rule.opportunistic
+    ):
+        return True
+    before = {part.uuid: part for part in held.parts}
+    return any(
+        part.hundredths > before[part.uuid].hundredths or part.reserved_bytes > before[part.uuid].reserved_bytes
+        for part in placed
+    )
+
+
+def _devices(count: int) -> str:
+    return f"{count} device" + ("s" if count != 1 else "")

@@ -1,0 +1,196 @@
+"""Why a request waits: a value with its numbers, and the one sentence that people read. Pure.
+
+Only this module decides what is lacking, and only it words that; the queue, dry runs and refusals use its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.placement.host_memory import HostShortage
+from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, DeviceState, Part, format_bytes, format_gpus
+from jupyter_aliquot.provisioner.resources import Request
+
+from .capacity import Held, Room
+from .room_limits import alone
+
+
+class WaitCode(str, Enum):
+    """The limit that a request waits for. The words are those of the REST API."""
+
+    NOT_PLANNED = "not_planned"  # no cycle has looked at it yet
+    AHEAD = "ahead"  # it would fit; requests ahead of it come first
+    GPU = "gpu"
+    GPU_MEMORY = "gpu_memory"
+    HOST_MEMORY = "host_memory"
+    REPLACED_KERNEL = "replaced_kernel"  # it gets the room of a kernel that has not ended yet
+    AGENT_REFUSED = "agent_refused"  # another gateway of this node was faster
+    AGENT_UNAVAILABLE = "agent_unavailable"
+
+
+@dataclass(frozen=True)
+class WaitReason:
+    """The need of a request, the room that is free, and the limit. ``detail``: the node agent's own words.
+
+    ``gpus`` and ``memory_bytes`` are what it needs, of a running kernel beyond what that holds (``is_growth``).
+    ``free_gpus`` and ``free_memory_bytes`` are those of ``device``, the GPU with the most room; for several GPUs
+    they count whole free GPUs, of ``node_gpus``, and their free memory. Shares are in hundredths.
+    """
+
+    code: WaitCode
+    gpus: int = 0
+    memory_limit: int | None = None
+    memory_bytes: int | None = None
+    free_gpus: int | None = None
+    free_memory_bytes: int | None = None
+    device: int | None = None
+    node_gpus: int | None = None
+    host: HostShortage | None = None
+    is_growth: bool = False
+    detail: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The reason as one sentence without a full stop; it tells no place in the queue."""
+        if self.code is WaitCode.NOT_PLANNED:
+            return f"Needs {self._needed()}; the gateway has not looked for room yet"
+        if self.code is WaitCode.AHEAD:
+            return f"Needs {self._needed()}; enough is free, but requests ahead of it come first"
+        if self.code is WaitCode.REPLACED_KERNEL:
+            return "Starts when the kernel that it replaces has ended"
+        if self.code is WaitCode.AGENT_UNAVAILABLE:
+            return f"The node agent does not answer: {self.detail}. The gateway tries again"
+        if self.code is WaitCode.AGENT_REFUSED:
+            return f"Needs {self._needed()}; the node agent has no room: {self.detail}"
+        return f"Needs {self._needed()}; {self._free()}"
+
+    @property
+    def clause(self) -> str:
+        """The same within another sentence."""
+        return self.sentence[:1].lower() + self.sentence[1:]
+
+    def report(self) -> dict[str, Any]:
+        """The reason as the REST API gives it."""
+        return {
+            "code": self.code.value,
+            "requested": {"gpus": self.gpus / WHOLE, "memory_bytes": self.memory_bytes},
+            "free": {
+                "gpus": None if self.free_gpus is None else self.free_gpus / WHOLE,
+                "memory_bytes": self.free_memory_bytes,
+                "device": self.device,
+            },
+            "host_memory": None
+            if self.host is None
+            else {"needed_bytes": self.host.needs_bytes, "budget_bytes": self.host.budget_bytes},
+        }
+
+    def _needed(self) -> str:
+        more = " more" if self.is_growth else ""
+        if self.code is WaitCode.GPU_MEMORY and self.memory_bytes is not None:
+            return f"{format_bytes(self.memory_bytes)}{more} of GPU memory"
+        if self.is_growth and not self.gpus:
+            return f"{format_bytes(self.memory_bytes or 0)} more of GPU memory"
+        limit = "" if self.memory_limit is None or self.is_growth else f" with {format_bytes(self.memory_limit)}"
+        return f"{format_gpus(self.gpus)}{more}{limit}"
+
+    def _free(self) -> str:
+        if self.code is WaitCode.HOST_MEMORY and self.host is not None:
+            return (
+                f"copies of swapped-out kernels may then need {format_bytes(self.host.needs_bytes)} of host memory, "
+                f"and {format_bytes(self.host.budget_bytes)} is set aside for them"
+            )
+        if self.code is WaitCode.GPU_MEMORY:
+            where = f"gpu{self.device}" if self.device is not None else f"{(self.free_gpus or 0) // WHOLE} free GPUs"
+            return f"{format_bytes(self.free_memory_bytes or 0)} is free on {where}"
+        if self.node_gpus is not None:
+            count = (self.free_gpus or 0) // WHOLE
+            return f"{count} of {self.node_gpus} {'GPU' if self.node_gpus == 1 else 'GPUs'} {_is(count)} free"
+        if not self.free_gpus:
+            return "none is free" if self.device is None or not self.is_growth else f"none is free on gpu{self.device}"
+        return f"{format_gpus(self.free_gpus)} is free on gpu{self.device}"
+
+
+def not_planned(request: Request) -> WaitReason:
+    """The reason of a request that no cycle has looked at."""
+    return _asked(WaitCode.NOT_PLANNED, request)
+
+
+def agent_refused(request: Request, detail: str) -> WaitReason:
+    """The reason of a request that the gateway placed and the node agent did not."""
+    return replace(_asked(WaitCode.AGENT_REFUSED, request), detail=detail)
+
+
+def agent_unavailable(request: Request, detail: str) -> WaitReason:
+    """The reason of all requests while the node agent does not answer."""
+    return replace(_asked(WaitCode.AGENT_UNAVAILABLE, request), detail=detail)
+
+
+def replaced_kernel(request: Request) -> WaitReason:
+    """The reason of a request that is certain of the room of a kernel which it replaces."""
+    return _asked(WaitCode.REPLACED_KERNEL, request)
+
+
+def lacking(room: Room, request: Request, held: Held | None = None) -> WaitReason:
+    """Return what of *room* is too little for *request*; ``held``: what a running kernel has already."""
+    room = replace(room, closed=frozenset())
+    refusal = room.place(request, held)
+    if isinstance(refusal, tuple):
+        code = WaitCode.AHEAD
+    elif refusal.host is not None:
+        code = WaitCode.HOST_MEMORY
+    elif isinstance(_without_memory(room, held).place(request, held), tuple):
+        code = WaitCode.GPU_MEMORY
+    else:
+        code = WaitCode.GPU
+    reason = _needs(_asked(code, request), alone(room, request, held) or (), held)
+    reason = reason if isinstance(refusal, tuple) else replace(reason, host=refusal.host)
+    own = None if held is None else {part.uuid for part in held.parts}
+    states = [
+        state for state in room.states(request.workload_class) if not state.lost and (own is None or state.uuid in own)
+    ]
+    return _with_free(reason, states, is_several=held is None and request.gpus.hundredths > WHOLE)
+
+
+def _asked(code: WaitCode, request: Request) -> WaitReason:
+    limit = None if request.memory_limit is None else int(request.memory_limit)
+    return WaitReason(code, request.gpus.hundredths, limit, limit)
+
+
+def _needs(reason: WaitReason, parts: Iterable[Part], held: Held | None) -> WaitReason:
+    """The reason with what these parts reserve beyond what is held."""
+    needs = tuple(parts)
+    had = () if held is None else held.parts
+    memory = sum(part.reserved_bytes for part in needs) - sum(part.reserved_bytes for part in had)
+    gpus = reason.gpus - sum(part.hundredths for part in had)
+    return replace(reason, gpus=max(0, gpus), memory_bytes=max(0, memory), is_growth=held is not None)
+
+
+def _with_free(reason: WaitReason, states: list[DeviceState], *, is_several: bool) -> WaitReason:
+    if is_several:
+        free = [state for state in states if state.free_hundredths >= WHOLE]
+        memory = sum(state.free_bytes for state in free)
+        return replace(reason, free_gpus=WHOLE * len(free), free_memory_bytes=memory, node_gpus=len(states))
+    if not states:
+        return replace(reason, free_gpus=0, free_memory_bytes=0)
+    if reason.code is WaitCode.GPU_MEMORY:
+        best = max(states, key=lambda d: (d.free_hundredths >= min(reason.gpus, WHOLE), d.free_bytes, -d.index))
+    else:
+        best = max(states, key=lambda d: (d.free_hundredths, d.free_bytes, -d.index))
+    return replace(reason, free_gpus=best.free_hundredths, free_memory_bytes=best.free_bytes, device=best.index)
+
+
+def _without_memory(room: Room, held: Held | None) -> Room:
+    """The room with the same shares reserved, and of memory no more than what is held."""
+    own = {} if held is None else {part.uuid: part.reserved_bytes for part in held.parts}
+    reserved = {
+        uuid: replace(one, bytes=own.get(uuid, 0), production_bytes=min(own.get(uuid, 0), one.production_bytes))
+        for uuid, one in room.reserved.items()
+    }
+    return replace(room, reserved=reserved, rule=replace(room.rule, host_bytes=None))
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"

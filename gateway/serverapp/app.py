@@ -1,0 +1,97 @@
+"""Jupyter's server application with our extension on, so that `lab` and `serve` need no configuration file.
+
+Whatever the user configures (files or options) still wins.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from typing import Any
+
+import jupyter_aliquot.gateway.serverapp.lazy_rfc3987  # noqa: F401 (before Jupyter's server, which imports jsonschema)
+from .gc_policy import CalmCollector
+from .freed_memory import give_back, keep_little
+from jupyter_server.serverapp import ServerApp
+from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
+from tornado.ioloop import PeriodicCallback
+from traitlets import default
+
+EXTENSION = "jupyter_aliquot.gateway"
+_MOST_FILES = 65_536
+_LOOK_SECONDS = 60.0
+
+
+class AliquotServerApp(ServerApp):
+    """A Jupyter server with our extension on; the extension puts our managers in place."""
+
+    @default("min_open_files_limit")
+    def _default_min_open_files_limit(self) -> int | None:
+        """A kernel has three of this process's descriptors, a browser two: Jupyter's 4096 end at a thousand kernels."""
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+
+    def find_server_extensions(self) -> None:
+        """Called by ServerApp.initialize. Ours is on, as if its configuration file were installed."""
+        self.jpserver_extensions = {**self.jpserver_extensions, EXTENSION: True}
+        super().find_server_extensions()
+
+
+class KernelFolders(AsyncLargeFileManager):
+    """Tells sessions in which folder a kernel starts, and serves no file: the stock manager adds a route of its own."""
+
+    def get_extra_handlers(self) -> list[Any]:
+        """Called by ServerWebApplication."""
+        return []
+
+
+class GatewayServerApp(AliquotServerApp):
+    """Kernels, sessions, kernelspecs and our API. No files, no terminals, no browser application."""
+
+    name = "aliquot serve"
+    description = "The Aliquot gateway."
+    subcommands: dict[str, Any] = {}
+    # jupyter_server fixes the tuple's length by its type, yet says that subclasses may shorten it.
+    default_services = ("api", "auth", "kernels", "kernelspecs", "sessions", "security")  # type: ignore[assignment]
+
+    @default("config_file_name")
+    def _default_config_file_name(self) -> str:
+        # Jupyter would look for a file of our name, which no document knows.
+        return "jupyter_server_config"
+
+    @default("contents_manager_class")
+    def _default_contents_manager_class(self) -> Any:
+        return KernelFolders
+
+    @default("open_browser")
+    def _default_open_browser(self) -> bool:
+        return False
+
+    @default("terminals_enabled")
+    def _default_terminals_enabled(self) -> bool:
+        return False
+
+    @default("default_url")
+    def _default_default_url(self) -> str:
+        return "/api"
+
+    def initialize(self, *args: Any, **kwargs: Any) -> None:
+        """Called by launch_instance. The process is ours alone."""
+        keep_little(os.environ)
+        super().initialize(*args, **kwargs)
+
+    def start(self) -> None:
+        """Called by launch_instance: serves until it is stopped."""
+        collector = CalmCollector()
+        collector.start()
+
+        def look() -> None:
+            collector.look_if_due()
+            give_back()
+
+        PeriodicCallback(look, 1e3 * _LOOK_SECONDS).start()
+        super().start()
+
+    def find_server_extensions(self) -> None:
+        """Called by ServerApp.initialize. Only what the command line or a ServerApp setting names, and ours."""
+        self.jpserver_extensions = {**self.jpserver_extensions, EXTENSION: True}

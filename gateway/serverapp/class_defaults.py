@@ -1,0 +1,86 @@
+"""Which of Jupyter Server's classes are replaced by ours, and when: only where nobody chose others.
+
+Jupyter Server reads nothing but the list of extensions from jupyter_server_config.d, and links extensions before it
+makes its managers: that moment is ours. What a user, JupyterHub or gateway mode decided is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from jupyter_aliquot.gateway.auth.identity import AliquotAuthorizer, AliquotIdentityProvider
+from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
+from jupyter_aliquot.gateway.remote.mixed_kernels import MixedKernelManager, MixedWebsocketConnection
+from jupyter_aliquot.gateway.remote.mixed_kernelspecs import MixedKernelSpecManager
+from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
+from jupyter_aliquot.gateway.remote.sessions import RemoteSessionManager
+from jupyter_aliquot.gateway.remote.channels import RemoteWebsocketConnection
+from jupyter_aliquot.gateway.kernels.sessions import OwnedSessionManager
+from jupyter_aliquot.gateway.channels.shared_connection import SharedWebsocketConnection
+from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
+from jupyter_aliquot.provisioner.grants.codec import PROVISIONER_NAME
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
+from jupyter_server.gateway.gateway_client import GatewayClient
+from jupyter_server.serverapp import ServerApp
+from traitlets import TraitError
+
+KERNEL_CLASSES: dict[str, type] = {
+    "kernel_manager_class": AliquotKernelManager,
+    "kernel_spec_manager_class": SizedKernelSpecManager,
+    "session_manager_class": OwnedSessionManager,
+    "kernel_websocket_connection_class": SharedWebsocketConnection,
+}
+REMOTE_CLASSES: dict[str, type] = {
+    "kernel_manager_class": AliquotRemoteKernelManager,
+    "session_manager_class": RemoteSessionManager,
+    "kernel_websocket_connection_class": RemoteWebsocketConnection,
+}
+# With kernels of the server's own beside the gateway's. They are put in place together or not at all.
+MIXED_CLASSES: dict[str, type] = {
+    "kernel_manager_class": MixedKernelManager,
+    "kernel_spec_manager_class": MixedKernelSpecManager,
+    "kernel_websocket_connection_class": MixedWebsocketConnection,
+}
+ACCESS_CLASSES: dict[str, type] = {
+    "identity_provider_class": AliquotIdentityProvider,
+    "authorizer_class": AliquotAuthorizer,
+}
+
+
+def replace_stock_classes(server: ServerApp) -> None:
+    """Put our classes where nobody chose others. To be called before the server makes its managers."""
+    classes = dict(ACCESS_CLASSES)
+    # A server in gateway mode has its kernels elsewhere: the gateway gives them their sizes.
+    is_remote = GatewayClient.instance(parent=server).gateway_enabled
+    classes |= REMOTE_CLASSES if is_remote else KERNEL_CLASSES
+    if is_remote and _has_own_kernels(server) and all(_is_free(server, trait) for trait in MIXED_CLASSES):
+        classes |= MIXED_CLASSES
+    for trait, ours in classes.items():
+        if _is_free(server, trait):
+            setattr(server, trait, ours)
+    if server.kernel_manager_class is AliquotKernelManager:
+        _replace_default_provisioner(server)
+
+
+def _is_free(server: ServerApp, trait: str) -> bool:
+    """Whether nobody chose a class there."""
+    configured: Any = server.config.get("ServerApp", {})
+    return trait not in configured and not server.trait_has_value(trait)
+
+
+def _has_own_kernels(server: ServerApp) -> bool:
+    try:
+        return bool(Aliquot(parent=server).local_kernels)
+    except TraitError:
+        # The extension reads its knobs again when it initialises, and then says which of them is wrong.
+        return False
+
+
+def _replace_default_provisioner(server: ServerApp) -> None:
+    """Kernelspecs that name no provisioner get ours: their kernels have relays, and outlive this server, too."""
+    factory = KernelProvisionerFactory.instance(parent=server)
+    configured = "default_provisioner_name" in server.config.get("KernelProvisionerFactory", {})
+    if not configured and not os.environ.get(factory.default_provisioner_name_env):
+        factory.default_provisioner_name = PROVISIONER_NAME

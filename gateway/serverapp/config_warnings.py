@@ -1,0 +1,71 @@
+"""What a server says of itself that works otherwise than its documentation has it. Changes nothing."""
+
+from __future__ import annotations
+
+from jupyter_aliquot.gateway.auth.identity import AliquotAuthorizer, AliquotIdentityProvider, tells_people_apart
+from jupyter_aliquot.gateway.containers.planner import base_of
+from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
+from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
+from jupyter_server.auth import IdentityProvider, PasswordIdentityProvider
+from jupyter_server.serverapp import ServerApp
+
+
+def gateway_mode(url: str) -> tuple[str, ...]:
+    """What a server says that has its kernels on a gateway."""
+    if not url:
+        return ()
+    return (f"This server takes its kernels from the gateway at {url}, which gives them their sizes and their GPUs.",)
+
+
+def replaced_classes(server: ServerApp) -> tuple[str, ...]:
+    """What works differently because this server's configuration puts other classes in the place of ours."""
+    remarks = []
+    if not isinstance(server.kernel_manager, AliquotKernelManager):
+        remarks.append(
+            f"This server's kernel manager is {_name(server.kernel_manager)}, not ours: its kernels ask for their GPU "
+            "by themselves, and have no owners here. Remove c.ServerApp.kernel_manager_class to change that."
+        )
+    if not isinstance(server.kernel_spec_manager, SizedKernelSpecManager):
+        remarks.append(
+            f"This server's kernelspec manager is {_name(server.kernel_spec_manager)}, not ours: only installed "
+            "kernelspecs are offered. Remove c.ServerApp.kernel_spec_manager_class to change that."
+        )
+    if tells_people_apart(server.identity_provider) and not isinstance(server.authorizer, AliquotAuthorizer):
+        remarks.append(
+            f"This server has several users, but its authorizer is {_name(server.authorizer)}, not ours: users may "
+            "reach each other's kernels. Remove c.ServerApp.authorizer_class to change that."
+        )
+    return tuple(remarks)
+
+
+def engine_within_reach(server: ServerApp) -> str:
+    """For the administrator's log: where users' processes run as an account that may use a container engine."""
+    specs = server.kernel_spec_manager
+    if not tells_people_apart(server.identity_provider) or not isinstance(specs, SizedKernelSpecManager):
+        return ""
+    images = {image.name for image in specs.catalogue.entries}
+    if not images or (specs.allowed_kernelspecs and {base_of(name) for name in specs.allowed_kernelspecs} <= images):
+        return ""
+    return (
+        "this server has several users and starts containers, and it offers kernels that are processes, too: those "
+        "run as its own account, which may use the container engine and so do all that root may. Name images alone "
+        "in c.KernelSpecManager.allowed_kernelspecs, unless the users trust each other (SECURITY.md)"
+    )
+
+
+def unknown_users(server: ServerApp) -> str:
+    """For the administrator's log: where another identity provider names users, whose roles we cannot know."""
+    provider = server.identity_provider
+    is_known = isinstance(provider, AliquotIdentityProvider)
+    if is_known or type(provider) in (IdentityProvider, PasswordIdentityProvider):
+        return ""
+    return (
+        f"the identity provider {_name(provider)} tells no roles: everyone that it lets in is an administrator of "
+        "Aliquot here, and may see, resize, and end the kernels of all users. If several people share this server, set "
+        "c.ServerApp.identity_provider_class to jupyter_aliquot.gateway.auth.identity.AliquotIdentityProvider and name them in "
+        "c.AliquotIdentityProvider.users (SECURITY.md)"
+    )
+
+
+def _name(thing: object) -> str:
+    return f"{type(thing).__module__}.{type(thing).__qualname__}"

@@ -1,0 +1,43 @@
+"""What every part of the gateway stands on: made once by the composition root, handed down, never changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jupyter_aliquot.gateway.scheduling.admission import Admission
+from jupyter_aliquot.gateway.node.connection import AgentLink
+from jupyter_aliquot.gateway.base.clock import Clock
+from .config import Aliquot
+from jupyter_aliquot.gateway.terminations.store import Endings
+from jupyter_aliquot.gateway.folders.registry import Folders
+from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory
+from jupyter_aliquot.gateway.limits.guard import LimitGuard
+from jupyter_aliquot.gateway.node.watcher import NodeWatch
+from jupyter_aliquot.gateway.kernels.session_labels import SessionLabels
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_server.serverapp import ServerApp
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The server, its configuration, and what is common to all of its kernels."""
+
+    server: ServerApp
+    knobs: Aliquot
+    clock: Clock
+    log: logging.Logger
+    memory: GatewayMemory
+    runtime: RuntimeDir
+    link: AgentLink
+    admission: Admission
+    watch: NodeWatch
+    folders: Folders
+    endings: Endings
+    limits: LimitGuard
+    notebooks: SessionLabels
+
+    def labels(self) -> Mapping[str, str]:
+        """Kernel id to its notebook's path."""
+        return self.notebooks.labels()

@@ -1,0 +1,160 @@
+"""The kernelspec names that are requests: their grammar and the two functions that read and write it.
+
+Pure: it touches no disk and no server; sizes.py offers the names to Jupyter.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from jupyter_aliquot.provisioner.errors import SizeNameError
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
+
+GRAMMAR = "<base>.gpu-<gpus>[-<n>g][-low]"
+NO_GPU = "none"  # in the place of a size: the base itself, whatever is asked for beside the name
+STEP = GpuShare(1)
+# All names that parse_size_name reads, for programs in other languages: JavaScript takes it as it is.
+PATTERN = (
+    r"^(?<base>(?:(?!\.[gG][pP][uU]-)[A-Za-z0-9._-])+)\.[gG][pP][uU]-"
+    r"(?<gpus>(?!0+(?:\.0+)?(?:-|$))[0-9]{1,4}(?:\.[0-9]{1,2})?)"
+    r"(?:-(?<memory_gib>(?!0+[gG])[0-9]{1,5})[gG])?(?<low>-[lL][oO][wW])?$"
+)
+
+_MARK = re.compile(r"\.gpu-", re.IGNORECASE)
+_PLAIN = re.compile(rf"((?:(?!\.gpu-).)+)\.gpu-{NO_GPU}", re.IGNORECASE | re.DOTALL)
+_LOW = "low"
+_GIB = 1 << 30
+_EXAMPLES = "such as python3.gpu-0.25, python3.gpu-2.5-low or python3.gpu-0.5-8g"
+_SHARE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,2})?")
+_FINE_SHARE = re.compile(r"[0-9]{1,4}\.[0-9]{3,}")
+_MEMORY = re.compile(r"([0-9]{1,5})g")
+
+
+@dataclass(frozen=True)
+class SizedName:
+    """A kernelspec name, read: the kernelspec it stands on and what it asks for."""
+
+    base: str
+    request: Request
+
+
+def parse_size_name(name: str, largest: GpuShare | None = None) -> SizedName | None:
+    """Read ``python3.gpu-0.25``; None for a plain name. Raises SizeNameError for a size that is not valid."""
+    marks = list(_MARK.finditer(name))
+    if not marks:
+        return None
+    if len(marks) > 1 or marks[0].start() == 0:
+        raise _refusal(name, "it needs one kernelspec's name before one '.gpu-'", largest)
+    # Jupyter compares kernelspec names without case, so a size is read without it.
+    return SizedName(name[: marks[0].start()], _read(name, name[marks[0].end() :].lower(), largest))
+
+
+def parse_plain_name(name: str) -> str | None:
+    """The base of ``python3.gpu-none``, which asks for no GPU in so many words; None for every other name."""
+    match = _PLAIN.fullmatch(name)
+    return match.group(1) if match else None
+
+
+def plain_name(base: str) -> str:
+    """The name that asks for `base` without a GPU: the inverse of `parse_plain_name`."""
+    return f"{base}.gpu-{NO_GPU}"
+
+
+def parse_size(size: str, largest: GpuShare | None = None) -> Request:
+    """Read a size without its base, as an administrator writes a preset: ``0.25-low``."""
+    return _read(size, size.lower(), largest)
+
+
+def size_name(base: str, request: Request) -> str:
+    """The name that asks for `request` on `base`: the inverse of `parse_size_name`. Raises SizeNameError."""
+    return f"{base}.{size_suffix(request)}"
+
+
+def size_suffix(request: Request) -> str:
+    """What comes after the base and a dot: ``gpu-0.5-8g-low``. Raises SizeNameError for what no name carries."""
+    parts = [str(request.gpus)]
+    if request.memory_limit is not None:
+        gib, rest = divmod(request.memory_limit, _GIB)
+        if rest or not gib:
+            raise SizeNameError(
+                f"asked a memory limit of {request.memory_limit} bytes; a kernelspec name carries whole GiB"
+            )
+        parts.append(f"{gib}g")
+    if request.workload_class is WorkloadClass.OPPORTUNISTIC:
+        parts.append(_LOW)
+    return f"gpu-{'-'.join(parts)}"
+
+
+def resized_name(name: str, request: Request) -> str:
+    """The name of the same kernelspec in the size of `request`; `name` itself where it names no size.
+
+    A name carries whole GiB. A memory limit between two of them is named by the larger: a kernel that is started by the
+    name has at least that memory.
+    """
+    try:
+        sized = parse_size_name(name)
+    except SizeNameError:
+        return name
+    if sized is None:
+        return name
+    limit = request.memory_limit
+    whole = None if limit is None else Bytes(-(-limit // _GIB) * _GIB)
+    wanted = Request(request.gpus, whole, request.workload_class)
+    return name if sized.request == wanted else size_name(sized.base, wanted)
+
+
+def largest_here(most: GpuShare, devices: int) -> GpuShare:
+    """Return the most that one kernel can have: as the rules allow, on a node of so many GPUs; 0: not known yet."""
+    return min(most, GpuShare(100 * devices)) if devices else most
+
+
+def describe_grammar(largest: GpuShare | None = None) -> str:
+    """One sentence for error messages and for people: the grammar and the range allowed here."""
+    upper = f"from {STEP} to {largest}" if largest is not None else f"of at least {STEP}"
+    return f"A size is {GRAMMAR} with gpus {upper} in steps of {STEP}, n in GiB; {_EXAMPLES}"
+
+
+def size_label(request: Request) -> str:
+    """What a person reads in a picker: ``0.25 GPU · 8 GiB · low``."""
+    parts = [f"{request.gpus} {'GPU' if request.gpus.hundredths <= 100 else 'GPUs'}"]
+    if request.memory_limit is not None:
+        parts.append(f"{request.memory_limit // _GIB} GiB")
+    if request.workload_class is WorkloadClass.OPPORTUNISTIC:
+        parts.append(_LOW)
+    return " · ".join(parts)
+
+
+def _read(name: str, size: str, largest: GpuShare | None) -> Request:
+    gpus, *options = size.split("-")
+    share = _read_share(name, gpus or size, largest)
+    memory: Bytes | None = None
+    if options and (match := _MEMORY.fullmatch(options[0])):
+        options.pop(0)
+        memory = Bytes(int(match.group(1)) * _GIB)
+        if not memory:
+            raise _refusal(name, "a memory limit is 1 GiB or more", largest)
+    is_low = options == [_LOW]
+    if options and not is_low:
+        raise _refusal(name, f"'-{'-'.join(options)}' is no option (a memory limit comes before -low)", largest)
+    return Request(share, memory, WorkloadClass.OPPORTUNISTIC if is_low else WorkloadClass.PRODUCTION)
+
+
+def _read_share(name: str, text: str, largest: GpuShare | None) -> GpuShare:
+    if text.startswith("-"):
+        raise _refusal(name, f"{text!r} is negative or no number of GPUs", largest)
+    if _FINE_SHARE.fullmatch(text):
+        raise _refusal(name, f"{text} has more than two decimals", largest)
+    if not _SHARE.fullmatch(text):
+        raise _refusal(name, f"{text!r} is no number of GPUs", largest)
+    share = GpuShare.parse(text)
+    if share < STEP:
+        raise _refusal(name, "a share of 0 GPUs is nothing to run on; take the plain kernelspec instead", largest)
+    if largest is not None and share > largest:
+        most = "1 GPU" if str(largest) == "1" else f"{largest} GPUs"
+        raise _refusal(name, f"{share} is more than the {most} that may be asked for here", largest)
+    return share
+
+
+def _refusal(name: str, found: str, largest: GpuShare | None) -> SizeNameError:
+    return SizeNameError(f"asked {name!r}: {found}. {describe_grammar(largest)}")

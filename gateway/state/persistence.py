@@ -1,0 +1,251 @@
+"""What a gateway notes of its kernels as they live: records for itself, facts for the relay beside each kernel.
+
+Either is enough to find a running kernel again; only a record knows one that still waits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.terminations import Asked, Ending
+from jupyter_aliquot.provisioner.errors import RequestError, StateError
+from jupyter_aliquot.provisioner.grants.codec import grant_record, read_request, request_record
+from jupyter_aliquot.provisioner.relay.wire.files import (UNREAD_BYTES, UNSENT, UnreadableRecordError, UnsentBytes, read_relay_record,)
+from jupyter_aliquot.provisioner.resources import Grant, Request
+
+from .records import KernelRecord, KernelState
+from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares
+from .record_queue import RecordQueue
+
+FACTS_VERSION = 1
+
+
+@dataclass(frozen=True)
+class SizeWish:
+    """Another size that a running kernel waits for, ``since`` seconds since the epoch."""
+
+    request: Request
+    since: float
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**request_record(self.request), "since": self.since}
+
+
+def read_wish(record: Mapping[str, Any]) -> SizeWish | None:
+    """The inverse of SizeWish.record; None for an empty one. Raises RequestError."""
+    try:
+        return SizeWish(read_request(record), float(record["since"])) if record else None
+    except (KeyError, TypeError, ValueError) as error:
+        raise RequestError(f"the size that the kernel waited for cannot be read: {error!r}") from error
+
+
+class Remembered(Protocol):
+    """The part of a kernel's manager that is noted."""
+
+    kernel_id: Any
+    kernel_name: Any
+    owner: str
+    teams: frozenset[str]
+    queued_at: float
+    start_arguments: dict[str, Any]
+    wish: SizeWish | None
+    shares: Shares
+    last_crash: Ending | None
+
+    @property
+    def label(self) -> str:
+        """What people call the kernel."""
+        ...
+
+    def stanza(self) -> dict[str, Any]:
+        """Its kernelspec, as it was at its start."""
+        ...
+
+
+class KernelMemory:
+    """``gateway``: the identity under which kernels are found again; empty where none can outlive this process."""
+
+    def __init__(
+        self,
+        records: RecordQueue,
+        runtime: RuntimeDir,
+        gateway: str,
+        boot_id: str,
+        orphan_seconds: float,
+        unread_bytes: int = UNREAD_BYTES,
+        unsent_bytes: UnsentBytes = UNSENT,
+    ) -> None:
+        """``unread_bytes``: of what may wait for one kernel that does not read; 0 for no bound.
+
+        ``unsent_bytes``: of output that may wait for a client.
+        """
+        self._records = records
+        self._runtime = runtime
+        self._orphan_seconds = orphan_seconds
+        self._unread_bytes = unread_bytes
+        self._unsent_bytes = unsent_bytes
+        self.gateway = gateway
+        self.boot_id = boot_id
+
+    @property
+    def problem(self) -> str:
+        """Why a kernel may not be found again; empty when all is well."""
+        return self._records.problem
+
+    def note(self, kernel: Remembered, state: KernelState, asked: Asked | None = None) -> None:
+        """Note where the kernel is in its life, and for whose wish it ends. ``noted`` waits for the disk."""
+        record = KernelRecord(
+            kernel_id=kernel.kernel_id,
+            owner=kernel.owner,
+            teams=tuple(sorted(kernel.teams)),
+            kernelspec=kernel.kernel_name,
+            state=state,
+            queued_at=kernel.queued_at,
+            boot_id=self.boot_id,
+            label=kernel.label,
+            arguments=lasting_arguments(kernel.start_arguments),
+            wish={} if kernel.wish is None else kernel.wish.record(),
+            shares=kernel.shares,
+            last_crash=kernel.last_crash,
+            ended_for={} if asked is None else {"code": asked.code.value, "message": asked.message, "by": asked.by},
+        )
+        self._records.write(record)
+
+    async def noted(self, kernel_id: str) -> None:
+        """Wait until what was noted of a kernel is on the disk. Called before an action that the note protects."""
+        await self._records.written(kernel_id)
+
+    def forget(self, kernel_id: str) -> None:
+        """It has ended, or never started."""
+        self._records.remove(kernel_id)
+
+    def freeze(self) -> None:
+        """The server stops, and its kernels do not: what is noted stays as it is."""
+        self._records.freeze()
+
+    async def close(self) -> None:
+        """Wait for what was noted."""
+        await self._records.close()
+
+    def has_relay(self, kernel_id: str) -> bool:
+        """Whether a relay stands beside it that waits for this gateway to come back."""
+        try:
+            relay = read_relay_record(self._runtime.relay(kernel_id))
+        except (FileNotFoundError, UnreadableRecordError):
+            return False
+        return relay.is_alive and relay.gateway == self.gateway
+
+    def facts(self, kernel: Remembered, grant: Grant | None) -> dict[str, Any]:
+        """What the kernel's relay keeps for whoever adopts it, with no record at hand."""
+        return {
+            "version": FACTS_VERSION,
+            "gateway": self.gateway,
+            "orphan_seconds": self._orphan_seconds,
+            "unread_bytes": self._unread_bytes,
+            "unsent_bytes": vars(self._unsent_bytes),
+            "owner": kernel.owner,
+            "teams": sorted(kernel.teams),
+            "kernelspec": kernel.kernel_name,
+            "spec": kernel.stanza(),
+            "label": kernel.label,
+            "queued_at": kernel.queued_at,
+            "arguments": lasting_arguments(kernel.start_arguments),
+            "grant": None if grant is None else grant_record(grant),
+        }
+
+
+@dataclass(frozen=True)
+class Heritage:
+    """What a kernel was started with, as its record or its relay tells it."""
+
+    owner: str
+    kernelspec: str
+    label: str
+    queued_at: float
+    arguments: Mapping[str, Any]
+    grant: Mapping[str, Any] | None = None
+    spec: Mapping[str, Any] | None = None
+    teams: frozenset[str] = frozenset()
+    # A record alone has these.
+    shares: Shares = UNSHARED
+    last_crash: Ending | None = None
+
+
+def read_heritage(record: KernelRecord | None, facts: Mapping[str, Any] | None) -> Heritage:
+    """A relay's facts tell more, and come from the start itself; a record is enough for what never started.
+
+    Raises StateError for facts that this version cannot read, where there is no record.
+    """
+    try:
+        if facts is not None:
+            found = _read_facts(facts)
+            # A record is written again when the notebook gets another name, and the kernel another size.
+            if record is None:
+                return found
+            return replace(
+                found,
+                kernelspec=record.kernelspec,
+                label=record.label,
+                arguments=record.arguments,
+                shares=record.shares,
+                last_crash=record.last_crash,
+            )
+    except (KeyError, TypeError, ValueError) as error:
+        if record is None:
+            names = sorted(facts or ())
+            raise StateError(f"the facts of a relay of ours cannot be read: {error!r} in {names}") from error
+    assert record is not None  # without facts there is one
+    told = (record.owner, record.kernelspec, record.label, record.queued_at, record.arguments)
+    return Heritage(*told, teams=frozenset(record.teams), shares=record.shares, last_crash=record.last_crash)
+
+
+def _read_facts(facts: Mapping[str, Any]) -> Heritage:
+    return Heritage(
+        owner=str(facts["owner"]),
+        kernelspec=str(facts["kernelspec"]),
+        label=str(facts["label"]),
+        queued_at=float(facts["queued_at"]),
+        arguments=dict(facts["arguments"]),
+        grant=None if facts["grant"] is None else dict(facts["grant"]),
+        spec=dict(facts["spec"]),
+        # Those of a gateway before teams had caps tell none.
+        teams=frozenset(str(team) for team in facts.get("teams", ())),
+    )
+
+
+def lasting_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Start arguments as a later gateway can use them: of the environment only what differs from the gateway's own.
+
+    The rest of it is the new gateway's to give, and no business of a file.
+    """
+    lasting: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if name == "env" and isinstance(value, Mapping):
+            lasting[name] = {key: text for key, text in value.items() if os.environ.get(key) != text}
+        elif isinstance(value, os.PathLike):
+            lasting[name] = os.fspath(value)
+        elif name != "kernel_id" and _is_json(value):
+            lasting[name] = value
+    return lasting
+
+
+def live_arguments(lasting: Mapping[str, Any]) -> dict[str, Any]:
+    """The inverse, in this process. A start that was given no environment gets none."""
+    arguments = dict(lasting)
+    if "env" in arguments:
+        arguments["env"] = {**os.environ, **arguments["env"]}
+    return arguments
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True

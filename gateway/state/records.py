@@ -1,0 +1,182 @@
+"""What of each kernel must outlive the gateway: one file a kernel, replaced whole, read with suspicion.
+
+It holds what no runtime can tell: who waits, with what a kernel was asked for, and what was about to happen to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
+from jupyter_aliquot.provisioner.terminations import Ending, ending_record, read_ending_record
+from jupyter_aliquot.provisioner.errors import RequestError
+
+from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares, read_shares
+
+_VERSION = 1
+_SUFFIX = ".json"
+_SET_ASIDE = "unreadable"
+
+
+class KernelState(str, Enum):
+    """Where a kernel was in its life, as far as the gateway had decided."""
+
+    # Queued, or being started: nothing of it needs to exist yet.
+    PENDING = "pending"
+    RUNNING = "running"
+    # Its process was asked to end, and a new one is to follow.
+    RESTARTING = "restarting"
+    # It was asked to end.
+    ENDING = "ending"
+
+
+@dataclass(frozen=True)
+class KernelRecord:
+    """One kernel. ``arguments``: what its start was asked with, as JSON; ``queued_at`` in seconds since the epoch.
+
+    ``ended_for``: of one that was asked to end, the reason as endings tell it (code, message, by).
+    """
+
+    kernel_id: str
+    owner: str
+    kernelspec: str
+    state: KernelState
+    queued_at: float
+    boot_id: str
+    label: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    ended_for: Mapping[str, str] = field(default_factory=dict)
+    # The size that it waits for while it runs; empty for none.
+    wish: Mapping[str, Any] = field(default_factory=dict)
+    # Those of its owner when it was asked for.
+    teams: tuple[str, ...] = ()
+    shares: Shares = UNSHARED
+    # Why it was last restarted without a request.
+    last_crash: Ending | None = None
+
+
+class RecordError(Exception):
+    """A file that is not ours, or not whole."""
+
+
+class KernelRecords:
+    """The records in one folder. ``folder`` None: there is nowhere to write, and nothing is remembered.
+
+    Each call waits for the disk: a gateway that serves writes by a RecordQueue.
+    """
+
+    def __init__(self, folder: Path | None, log: logging.Logger) -> None:
+        self._folder = folder
+        self._log = log
+        # Why the last record could not be written; empty when all is well.
+        self.problem = ""
+
+    def write(self, record: KernelRecord) -> None:
+        """Replace a kernel's record. One that cannot be written is reported, and keeps no kernel from running."""
+        if self._folder is None:
+            return
+        new = self._folder / f".{record.kernel_id}.new"
+        # Not synced: kernels do not outlive a power cut, so their records need not.
+        try:
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+                file.write(json.dumps(_written(record)))
+            os.replace(new, self._path(record.kernel_id))
+        except OSError as error:
+            self._report(f"the record of kernel {record.kernel_id} cannot be written: {error}")
+            with contextlib.suppress(OSError):
+                new.unlink()
+        else:
+            self.problem = ""
+
+    def remove(self, kernel_id: str) -> None:
+        """Forget a kernel. Idempotent."""
+        if self._folder is None:
+            return
+        try:
+            self._path(kernel_id).unlink(missing_ok=True)
+        except OSError as error:
+            self._report(f"the record of kernel {kernel_id} cannot be removed: {error}")
+
+    def read(self) -> tuple[KernelRecord, ...]:
+        """All records, the longest waiting first. What cannot be read is set aside."""
+        if self._folder is None:
+            return ()
+        records = []
+        for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
+            try:
+                records.append(_read(path))
+            except RecordError as error:
+                self._set_aside(path, error)
+        return tuple(sorted(records, key=lambda record: record.queued_at))
+
+    def _path(self, kernel_id: str) -> Path:
+        assert self._folder is not None  # asked before
+        return self._folder / f"{kernel_id}{_SUFFIX}"
+
+    def _set_aside(self, path: Path, error: RecordError) -> None:
+        aside = path.parent / _SET_ASIDE
+        try:
+            aside.mkdir(mode=0o700, exist_ok=True)
+            os.replace(path, aside / path.name)
+        except OSError as failure:
+            self._log.error("record=%s unreadable reason=%s; it cannot be set aside: %s", path, error, failure)
+        else:
+            self._log.error("record=%s unreadable reason=%s; set aside in %s", path.name, error, aside)
+
+    def _report(self, problem: str) -> None:
+        if problem != self.problem:
+            self._log.error("records=failed reason=%s; that kernel may not be found after a restart", problem)
+        self.problem = problem
+
+
+def _written(record: KernelRecord) -> dict[str, Any]:
+    crash = record.last_crash
+    told = {"shares": record.shares.report(), "last_crash": None if crash is None else ending_record(crash)}
+    return {"version": _VERSION, **asdict(record), **told}
+
+
+def _read(path: Path) -> KernelRecord:
+    try:
+        data = json.loads(path.read_bytes())
+        if data["version"] != _VERSION:
+            raise RecordError(f"it is of version {data['version']}, this gateway reads {_VERSION}")
+        record = KernelRecord(
+            kernel_id=str(data["kernel_id"]),
+            owner=str(data["owner"]),
+            kernelspec=str(data["kernelspec"]),
+            state=KernelState(data["state"]),
+            queued_at=float(data["queued_at"]),
+            boot_id=str(data["boot_id"]),
+            label=str(data["label"]),
+            arguments=dict(data["arguments"]),
+            ended_for={str(key): str(value) for key, value in data["ended_for"].items()},
+            wish=dict(data.get("wish", {})),
+            teams=tuple(str(team) for team in data.get("teams", ())),
+            shares=read_shares(data.get("shares", ())),
+            last_crash=None if data.get("last_crash") is None else read_ending_record(data["last_crash"]),
+        )
+    except (
+        OSError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RequestError,
+    ) as error:
+        raise RecordError(f"{error!r}") from error
+    if f"{record.kernel_id}{_SUFFIX}" != path.name or not KERNEL_ID.fullmatch(record.kernel_id):
+        raise RecordError(f"it is of another kernel, {record.kernel_id!r}")
+    if not math.isfinite(record.queued_at):
+        raise RecordError(f"it has a time that cannot be, {record.queued_at!r}")
+    return record

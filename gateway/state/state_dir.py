@@ -1,0 +1,141 @@
+"""A gateway's name, and the folder in which it keeps what must outlive its process. Reads and writes no record itself.
+
+The name is kept by a lock, which the operating system opens however the process ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import os
+import platform
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from jupyter_aliquot.provisioner.errors import StateError
+
+GATEWAY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
+
+_STOPPING = "stopping"
+# A successor waits this long for a server that is on its way out, as when a service is restarted by hand.
+_SUCCESSION_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
+_MOST_SERVERS = 99
+
+
+class NameTakenError(StateError):
+    """Another server that runs has this name."""
+
+
+@dataclass(frozen=True)
+class GatewayFolder:
+    """A state folder that is ours as long as ``lock`` is open."""
+
+    name: str
+    path: Path
+    lock: io.FileIO
+
+    @property
+    def kernels(self) -> Path:
+        return self.path / "kernels"
+
+    @property
+    def sessions(self) -> Path:
+        return self.path / "sessions.sqlite"
+
+    @property
+    def endings(self) -> Path:
+        return self.path / "endings.json"
+
+    @property
+    def identity(self) -> str:
+        """What relays and containers carry: the same name in another state folder is another gateway."""
+        return f"{self.name}@{_digest(str(self.path))}"
+
+    def tell_stopping(self) -> None:
+        """A successor may wait for us instead of taking another name."""
+        if not self.lock.closed:
+            _write_holder(self.lock, _STOPPING)
+
+    def close(self) -> None:
+        """Give the name up. Idempotent."""
+        self.lock.close()
+
+
+def default_name(server_folder: str, node: str | None = None) -> str:
+    """The name of a server that was given none: one a served folder and machine.
+
+    The machine counts, for homes are shared between machines, and the kernels of another one cannot be adopted here.
+    """
+    folder = os.path.realpath(server_folder)
+    word = re.sub(r"[^A-Za-z0-9]+", "-", os.path.basename(folder)).strip("-")[:24] or "server"
+    return f"{word}-{_digest(f'{platform.node() if node is None else node}:{folder}')}"
+
+
+def claim_folder(root: Path, name: str, *, is_chosen: bool) -> GatewayFolder:
+    """Take the name, or for one that nobody chose the next that is free. Raises StateError, NameTakenError."""
+    names = [name] if is_chosen else [name, *(f"{name}-{number}" for number in range(2, _MOST_SERVERS + 1))]
+    holder = ""
+    for candidate in names:
+        path = root / candidate
+        lock, holder = _lock(path)
+        if lock is not None:
+            return GatewayFolder(candidate, path, lock)
+    raise NameTakenError(
+        f"asked the gateway name {name!r}; it is in use by process {holder}. "
+        "Stop that server, or give this one another c.Aliquot.gateway_name"
+    )
+
+
+def boot_id() -> str:
+    """Which start of this machine it is: what ran before it runs no more."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _lock(path: Path) -> tuple[io.FileIO | None, str]:
+    """The open lock, or None and who holds it."""
+    try:
+        (path / "kernels").mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.chmod(0o700)
+        if not os.access(path / "kernels", os.W_OK | os.X_OK):
+            raise PermissionError(None, "it is not writable", str(path / "kernels"))
+        lock = io.FileIO(os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
+    except OSError as error:
+        raise StateError(
+            f"asked the state folder {path}; {error.strerror}: {error.filename}. "
+            "Make it writable, or set c.Aliquot.state_dir"
+        ) from error
+    deadline = time.monotonic() + _SUCCESSION_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _read_holder(lock)
+            if _STOPPING in holder and time.monotonic() < deadline:
+                time.sleep(_LOOK_SECONDS)
+                continue
+            lock.close()
+            return None, holder
+        _write_holder(lock)
+        return lock, ""
+
+
+def _read_holder(lock: io.FileIO) -> str:
+    return os.pread(lock.fileno(), 100, 0).decode("ascii", errors="replace").strip()
+
+
+def _write_holder(lock: io.FileIO, word: str = "") -> None:
+    text = f"{os.getpid()} {word}".strip().encode() + b"\n"
+    # A full disk must not keep a server from starting: the lock counts, and this line only explains it.
+    try:
+        lock.truncate(0)
+        os.pwrite(lock.fileno(), text, 0)
+    except OSError:
+        return
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:8]

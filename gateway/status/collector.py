@@ -1,0 +1,150 @@
+"""What this server knows of its own GPU kernels, gathered from those who know it. Keeps nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Protocol, cast
+
+from jupyter_aliquot.gateway.relays.activity import Activity
+from jupyter_aliquot.gateway.scheduling.admission import AdmissionSnapshot
+from jupyter_aliquot.gateway.culling.config import Announcement
+from jupyter_aliquot.gateway.auth.shares import UNSHARED
+from jupyter_aliquot.gateway.scheduling.ledger import Holding
+from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
+from .report import PLAIN, LocalKernel
+from jupyter_aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.provisioner.grants.codec import stanza_request
+from jupyter_aliquot.provisioner.resources import Grant, Request
+from jupyter_client.kernelspec import NoSuchKernel
+
+# Values of kernels that are no more.
+_SPARE = 64
+
+
+class KernelManagers(Protocol):
+    """The part of our kernel manager that knows kernels, their owners and where they are in their lives."""
+
+    def get_kernel(self, kernel_id: str) -> Any:
+        """Jupyter's manager of one kernel."""
+        ...
+
+    def owner_of(self, kernel_id: str) -> str | None:
+        """The owner's name."""
+        ...
+
+    def kernel_state(self, kernel_id: str) -> tuple[str, str | None]:
+        """State, and why."""
+        ...
+
+    def dropped_messages(self, kernel_id: str) -> Mapping[str, int] | None:
+        """What its browsers were not sent, by reason; None for a kernel without a relay."""
+        ...
+
+    def activity_of(self, kernel_id: str) -> Activity | None:
+        """What of it runs, as its relay tells; None for a kernel without one."""
+        ...
+
+    def interrupted_at(self, kernel_id: str) -> float | None:
+        """When what runs of it was last interrupted; None where nothing that runs was."""
+        ...
+
+
+class KernelMemo:
+    """The values that were made last: of a thousand kernels few change between two looks."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, LocalKernel] = {}
+
+    def same(self, kernel: LocalKernel) -> LocalKernel:
+        """The very one that was made before, if it is equal."""
+        found = self._made.get(kernel.id)
+        if found is None or found != kernel:
+            found = self._made[kernel.id] = kernel
+        return found
+
+    def forget_others(self, there: Collection[str]) -> None:
+        """Called with each look, and the ids of all that are: of those that are gone few are kept."""
+        if len(self._made) > len(there) + _SPARE:
+            self._made = {one: kernel for one, kernel in self._made.items() if one in there}
+
+
+def local_kernels(
+    manager: KernelManagers,
+    ids: Iterable[str],
+    snapshot: AdmissionSnapshot,
+    labels: Mapping[str, str],
+    announced: Mapping[str, Announcement],
+    memo: KernelMemo | None = None,
+) -> tuple[LocalKernel, ...]:
+    """Those of these kernels that ask for a GPU, and plain ones as soon as there is something to tell about them."""
+    queue, found = {entry.kernel_id: entry for entry in snapshot.starts}, []
+    holdings, memo = snapshot.ledger.holdings, memo or KernelMemo()
+    for kernel_id in ids:
+        kernel = manager.get_kernel(kernel_id)
+        waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
+        request, last_crash = _asked(holding, waiting) or request_of(kernel), getattr(kernel, "last_crash", None)
+        if request is None and not (last_crash or kernel_id in announced or getattr(kernel, "was_shared", False)):
+            continue
+        state, reason = manager.kernel_state(kernel_id)
+        made = LocalKernel(
+            id=kernel_id,
+            name=kernel.kernel_name,
+            owner=manager.owner_of(kernel_id) or "",
+            label=labels.get(kernel_id, ""),
+            request=request or PLAIN,
+            state=state,
+            reason=reason or (None if holding is None else holding.doubt),
+            queue=waiting,
+            execution_state=getattr(kernel, "execution_state", None),
+            created=waiting.since if waiting else holding.since if holding else None,
+            quotas=holding.grant.quotas if holding else (),
+            last_crash=last_crash,
+            ending_soon=announced.get(kernel_id),
+            dropped_messages=manager.dropped_messages(kernel_id),
+            activity=manager.activity_of(kernel_id),
+            interrupted_at=manager.interrupted_at(kernel_id),
+            shares=getattr(kernel, "shares", UNSHARED),
+        )
+        found.append(memo.same(made))
+    return tuple(found)
+
+
+def _asked(holding: Holding | None, waiting: QueueEntry | None) -> Request | None:
+    """To read it from the kernelspec takes longer than all the rest: what is granted or waits, admission knows."""
+    return holding.grant.request if holding else waiting.request if waiting else None
+
+
+def waiting_elsewhere(
+    snapshot: AdmissionSnapshot, known: Iterable[LocalKernel], kernel_id: str | None = None
+) -> tuple[LocalKernel, ...]:
+    """Kernels that other programs of this machine start, and that wait in this server's queue.
+
+    ``kernel_id``: this one alone.
+    """
+    ids = {kernel.id for kernel in known}
+    waiting = (entry for entry in snapshot.starts if kernel_id in (None, entry.kernel_id))
+    return tuple(_asker_elsewhere(entry) for entry in waiting if entry.kernel_id not in ids)
+
+
+def request_of(kernel: Any) -> Request | None:
+    """What a kernel has, or else what its kernelspec asks for; None for a plain kernel, and where that is gone."""
+    if (grant := getattr(kernel, "grant", None)) is not None:
+        return cast(Grant, grant).request
+    try:
+        return stanza_request(kernel.kernel_spec.metadata)
+    except (NoSuchKernel, RequestError):
+        return None
+
+
+def _asker_elsewhere(entry: QueueEntry) -> LocalKernel:
+    return LocalKernel(
+        id=entry.kernel_id,
+        name="",
+        owner=entry.owner,
+        label=entry.label,
+        request=entry.request,
+        state="pending",
+        reason=entry.reason,
+        queue=entry,
+        created=entry.since,
+    )

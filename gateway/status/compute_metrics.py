@@ -1,0 +1,81 @@
+"""Prometheus metrics of GPU time, from the report of the status. Pure; metrics.py is who is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from .report import Report
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+# Metric, field of a kernel's compute on a device, help.
+_GAUGES = (
+    (
+        "aliquot_kernel_share_entitled_ratio",
+        "share_entitled",
+        "Part of the device's time that the kernel has a right to now.",
+    ),
+    (
+        "aliquot_kernel_share_used_ratio",
+        "share_used",
+        "Part of the device's time that the kernel had in the last second.",
+    ),
+    ("aliquot_kernel_stretch_ratio", "stretch", "Time of the kernel's launches against the same launches alone."),
+    (
+        "aliquot_kernel_bound_seconds",
+        "bound_seconds",
+        "For which what the kernel has in flight can hold up a production kernel.",
+    ),
+    ("aliquot_kernel_held_out", "unholdable", "1 while the kernel is kept off the device for production's sake."),
+    ("aliquot_kernel_capped", "is_capped", "1 where the kernel's share is a limit, too."),
+)
+_COUNTERS = (
+    ("aliquot_kernel_own_seconds", "own_seconds", "GPU time of the kernel, its neighbours' slices taken out."),
+    (
+        "aliquot_kernel_throttled_seconds",
+        "throttled_seconds",
+        "Time for which the kernel's launches waited for their turn.",
+    ),
+)
+
+
+def compute_metrics(
+    report: Report, kernel: Sequence[str], device: Sequence[str], labels: Callable[[Report], list[str]]
+) -> Iterator[Metric]:
+    """``kernel`` and ``device``: names of their labels; ``labels``: the values of a kernel's, its device left out.
+
+    What nobody measured has no sample.
+    """
+    told = [
+        ([*labels(one), part["uuid"]], part["compute"])
+        for one in report["kernels"]
+        for part in one["devices"]
+        if part["compute"] is not None
+    ]
+    for metric, field, text in _GAUGES:
+        gauge = GaugeMetricFamily(metric, text, labels=kernel)
+        for values, compute in told:
+            if compute[field] is not None:
+                gauge.add_metric(values, float(compute[field]))
+        yield gauge
+    for metric, field, text in _COUNTERS:
+        counter = CounterMetricFamily(metric, text, labels=kernel)
+        for values, compute in told:
+            counter.add_metric(values, float(compute[field]))
+        yield counter
+    yield from _control_metrics(report, device)
+
+
+def _control_metrics(report: Report, names: Sequence[str]) -> Iterator[Metric]:
+    contended = GaugeMetricFamily("aliquot_device_contended", "1 while the device's time is controlled.", labels=names)
+    info = GaugeMetricFamily(
+        "aliquot_device_compute_control_info",
+        "1, with what decides about the device's time and how kernels share it.",
+        labels=[*names, "controller", "sharing"],
+    )
+    for one in report["devices"]:
+        control, values = one["compute_control"], [str(one["index"]), one["uuid"], one["name"]]
+        if control is not None:
+            contended.add_metric(values, float(control["contended"]))
+            info.add_metric([*values, control["controller"], control["sharing"]], 1.0)
+    yield contended
+    yield info

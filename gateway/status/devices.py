@@ -1,0 +1,81 @@
+"""Devices, as the REST API has them: each with what all kernels have of it, and the asker's of that. Pure.
+
+One pass over the kernels for all devices; nobody learns here whose the others' are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .compute import control_report
+from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelDeviceStatus, NodeStatus
+
+Report = dict[str, Any]
+
+
+@dataclass
+class _Sums:
+    """Of one device, in bytes."""
+
+    charged: int = 0
+    reserved: int = 0
+    swapped: int = 0
+    elastic: int = 0
+
+    def add(self, part: KernelDeviceStatus) -> None:
+        """One kernel's part of the device."""
+        guarantee = part.quota_bytes if part.guarantee_bytes is None else part.guarantee_bytes
+        self.charged += part.charged_bytes
+        self.reserved += guarantee
+        self.swapped += part.swapped_bytes
+        self.elastic += max(0, part.charged_bytes - part.swapped_bytes - guarantee)
+
+
+class DeviceSums:
+    """What all kernels of one status have together, and each owner's: added up once, however many ask."""
+
+    def __init__(self, status: NodeStatus) -> None:
+        self._status = status
+        self._all: dict[str, _Sums] = {device.uuid: _Sums() for device in status.devices}
+        self._owners: dict[tuple[str, str], _Sums] = {}
+        for kernel in status.kernels:
+            for part in kernel.devices:
+                if part.uuid in self._all:
+                    self._all[part.uuid].add(part)
+                    self._owners.setdefault((kernel.owner, part.uuid), _Sums()).add(part)
+
+    def reports(self, name: str) -> list[Report]:
+        """All devices of the node. ``name``: the user whose kernels are "mine"."""
+        nothing = _Sums()
+        return [
+            _device(device, self._all[device.uuid], self._owners.get((name, device.uuid), nothing))
+            for device in self._status.devices
+        ]
+
+
+def device_reports(status: NodeStatus, name: str) -> list[Report]:
+    """For who asks once."""
+    return DeviceSums(status).reports(name)
+
+
+def _device(device: DeviceStatus, of_kernels: _Sums, mine: _Sums) -> Report:
+    return {
+        "index": device.index,
+        "uuid": device.uuid,
+        "name": device.name,
+        "memory_bytes": device.memory_bytes,
+        "reserved_bytes": device.reserved_bytes,
+        "reserved_gpus": device.reserved_hundredths / 100,
+        "used_bytes": device.used_bytes,
+        "mine_bytes": mine.charged,
+        "mine_reserved_bytes": mine.reserved,
+        "swapped_bytes": of_kernels.swapped,
+        "mine_swapped_bytes": mine.swapped,
+        "elastic_bytes": of_kernels.elastic,
+        "utilization_percent": device.utilization_percent,
+        "temperature_celsius": device.temperature_celsius,
+        "power_watts": device.power_watts,
+        "lost": device.lost,
+        "compute_control": control_report(device.compute_control),
+    }

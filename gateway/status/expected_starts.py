@@ -1,0 +1,44 @@
+"""When what waits is expected to start: gathers the ends that were announced, and asks the planner."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.culling.config import Announcement
+from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
+from jupyter_aliquot.gateway.scheduling.planner import Pending, expected_starts
+
+
+class ExpectedStarts:
+    """Made by SceneMaker. Keeps the last answer: many pages ask for the status of one moment."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._causes: tuple[LedgerSnapshot, tuple[Pending, ...], dict[str, float], float] | None = None
+        self._found: Mapping[str, float] = {}
+
+    def filled(self, snapshot: AdmissionSnapshot, announced: Mapping[str, Announcement]) -> AdmissionSnapshot:
+        """The snapshot with the expected start of each request that has one."""
+        if not snapshot.queue or snapshot.agent_state != "ok":
+            return snapshot
+        ends = {kernel_id: told.at for kernel_id, told in announced.items()}
+        ends.update(dict.fromkeys(snapshot.releasing, 0.0))
+        # Whole seconds, so that the answer stays the same for a while.
+        causes = (snapshot.ledger, snapshot.pending, ends, float(math.floor(self._clock.wall())))
+        if self._causes is None or self._causes[0] is not causes[0] or self._causes[1:] != causes[1:]:
+            self._causes, self._found = causes, self._foresee(*causes)
+        found = self._found
+        queue = tuple(replace(entry, expected_start=found.get(entry.kernel_id)) for entry in snapshot.queue)
+        return replace(snapshot, queue=queue)
+
+    def _foresee(
+        self, ledger: LedgerSnapshot, pending: tuple[Pending, ...], ends: Mapping[str, float], wall: float
+    ) -> Mapping[str, float]:
+        # Announcements are told in the time that people read, deadlines in time that only goes forward.
+        ahead = self._clock.wall() - self._clock.now()
+        dated = [one if one.deadline is None else replace(one, deadline=one.deadline + ahead) for one in pending]
+        return expected_starts(ledger, dated, ends, wall)

@@ -1,0 +1,165 @@
+"""Prometheus metrics of one server, from the same scene as the status. Keeps nothing.
+
+A registry of its own: several servers in one process do not mix, and Jupyter's own metrics stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from jupyter_aliquot.gateway.auth.identity import User
+from .compute_metrics import compute_metrics
+from .residency_metrics import residency_metrics
+from .report import Report, Scene, status_report
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+_EVERYTHING = User("", "admin")
+_DEVICE = ["device", "uuid", "name"]
+_KERNEL = ["kernel", "owner", "kernelspec", "workload_class", "uuid"]
+
+# Metric, field of a device's report, help.
+_DEVICE_GAUGES = (
+    ("aliquot_device_memory_bytes", "memory_bytes", "Memory of the device."),
+    ("aliquot_device_memory_used_bytes", "used_bytes", "Memory in use, whoever uses it, as the driver says."),
+    ("aliquot_device_memory_reserved_bytes", "reserved_bytes", "Memory promised to kernels."),
+    ("aliquot_device_reserved_gpus", "reserved_gpus", "Share of the device promised to kernels, 1 for all of it."),
+    ("aliquot_device_utilization_percent", "utilization_percent", "How busy the device is, as the driver says."),
+    ("aliquot_device_temperature_celsius", "temperature_celsius", "Temperature of the device."),
+    ("aliquot_device_power_watts", "power_watts", "Power draw of the device."),
+    ("aliquot_device_lost", "lost", "1 for a device that vanished."),
+)
+_KERNEL_GAUGES = (
+    ("aliquot_kernel_gpus", "gpus", "Share of the device that the kernel was granted."),
+    ("aliquot_kernel_memory_quota_bytes", "quota_bytes", "Memory that the kernel may use on the device."),
+    ("aliquot_kernel_memory_guarantee_bytes", "guarantee_bytes", "Memory of the quota that is reserved."),
+    ("aliquot_kernel_memory_used_bytes", "used_bytes", "Memory that the kernel uses on the device."),
+    ("aliquot_kernel_memory_peak_bytes", "peak_bytes", "The most memory that the kernel has used on the device."),
+    ("aliquot_kernel_context_bytes", "context_bytes", "Memory that contexts take beside what the kernel allocates."),
+)
+# Metric, field of a kernel's host memory, help.
+_HOST_GAUGES = (
+    ("aliquot_kernel_host_memory_quota_bytes", "quota_bytes", "Host memory that the kernel may page-lock."),
+    ("aliquot_kernel_host_memory_used_bytes", "used_bytes", "Host memory that the kernel has page-locked."),
+)
+_OUTCOMES = {
+    "submitted": "Requests for a GPU that were taken into the queue.",
+    "granted": "Requests for a GPU that were granted.",
+    "refused": "Requests for a GPU that were refused after they had queued.",
+    "withdrawn": "Requests for a GPU that their asker gave up.",
+    "resized": "Sizes of running kernels that were changed.",
+}
+
+
+class ServerMetrics(Collector):
+    """Collects when it is asked, so that what it tells is as fresh as the scene."""
+
+    def __init__(self, scene: Callable[[], Scene]) -> None:
+        self._scene = scene
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def text(self) -> bytes:
+        """The Prometheus exposition text. Called by GET /aliquot/api/metrics."""
+        return generate_latest(self._registry)
+
+    def describe(self) -> Iterator[Metric]:
+        """Called by CollectorRegistry.register; without it the registry would collect while nothing is there yet."""
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the registry for each exposition."""
+        scene = self._scene()
+        report = status_report(scene, _EVERYTHING, ended=0)
+        yield from _device_metrics(report)
+        yield from _kernel_metrics(report)
+        yield from compute_metrics(report, _KERNEL, _DEVICE, _labels)
+        yield from residency_metrics(report, _KERNEL[:-1], _labels)
+        agent_up = GaugeMetricFamily("aliquot_agent_up", "1 while the node agent answers.")
+        agent_up.add_metric([], float(report["node"]["agent"] == "ok"))
+        queue = GaugeMetricFamily("aliquot_queue_length", "Kernels that wait for room.")
+        queue.add_metric([], float(report["queue"]["length"]))
+        yield agent_up
+        yield queue
+        for outcome, text in _OUTCOMES.items():
+            counter = CounterMetricFamily(f"aliquot_admission_{outcome}", text)
+            counter.add_metric([], float(scene.counts.get(outcome, 0)))
+            yield counter
+        endings = CounterMetricFamily("aliquot_kernel_endings", "Kernels that ended, by the reason.", labels=["code"])
+        for code, number in scene.endings.items():
+            endings.add_metric([code], float(number))
+        yield endings
+        refusals = CounterMetricFamily(
+            "aliquot_limit_refusals", "What c.Limits refused, or held back, by its knob.", labels=["limit"]
+        )
+        for limit, number in scene.refusals.items():
+            refusals.add_metric([limit], float(number))
+        yield refusals
+
+
+def _device_metrics(report: Report) -> Iterator[Metric]:
+    for metric, field, text in _DEVICE_GAUGES:
+        family = GaugeMetricFamily(metric, text, labels=_DEVICE)
+        for device in report["devices"]:
+            if device[field] is not None:
+                family.add_metric([str(device["index"]), device["uuid"], device["name"]], float(device[field]))
+        yield family
+
+
+def _kernel_metrics(report: Report) -> Iterator[Metric]:
+    for metric, field, text in _KERNEL_GAUGES:
+        family = GaugeMetricFamily(metric, text, labels=_KERNEL)
+        for labels, device in _kernel_devices(report):
+            family.add_metric(labels, float(device[field]))
+        yield family
+    busy = CounterMetricFamily("aliquot_kernel_busy_seconds", "GPU time that the kernel has used.", labels=_KERNEL)
+    for labels, device in _kernel_devices(report):
+        busy.add_metric(labels, float(device["busy_seconds"]))
+    yield busy
+    refusals = CounterMetricFamily(
+        "aliquot_kernel_memory_refusals", "Allocations refused for want of quota.", labels=_KERNEL[:-1]
+    )
+    for kernel in report["kernels"]:
+        refusals.add_metric(_labels(kernel), float(kernel["refusals"]))
+    yield refusals
+    dropped = CounterMetricFamily(
+        "aliquot_kernel_dropped_messages", "Messages that browsers were not sent.", labels=[*_KERNEL[:-1], "why"]
+    )
+    for kernel in report["kernels"]:
+        for why, count in (kernel["dropped_messages"] or {}).items():
+            dropped.add_metric([*_labels(kernel), why], float(count))
+    yield dropped
+    yield from _escape_metrics(report)
+
+
+def _escape_metrics(report: Report) -> Iterator[Metric]:
+    for metric, field, text in _HOST_GAUGES:
+        family = GaugeMetricFamily(metric, text, labels=_KERNEL[:-1])
+        for kernel in report["kernels"]:
+            host = kernel["host_memory"]
+            if host is not None and host[field] is not None:
+                family.add_metric(_labels(kernel), float(host[field]))
+        yield family
+    unhooked = GaugeMetricFamily(
+        "aliquot_kernel_unhooked_processes",
+        "Processes of the kernel with memory on a device that no hook counts.",
+        labels=_KERNEL[:-1],
+    )
+    for kernel in report["kernels"]:
+        pids = {process["pid"] for process in kernel["unhooked_processes"]}  # one on two devices is listed twice
+        unhooked.add_metric(_labels(kernel), float(len(pids)))
+    yield unhooked
+    foreign = GaugeMetricFamily("aliquot_foreign_processes", "Processes on the devices that belong to no kernel.")
+    foreign.add_metric([], float(report["node"]["foreign_processes"]))
+    yield foreign
+
+
+def _kernel_devices(report: Report) -> Iterator[tuple[list[str], Report]]:
+    for kernel in report["kernels"]:
+        for device in kernel["devices"]:
+            yield [*_labels(kernel), device["uuid"]], device
+
+
+def _labels(kernel: Report) -> list[str]:
+    return [kernel["id"], kernel["owner"], kernel["name"], kernel["workload_class"]]

@@ -1,0 +1,341 @@
+"""What the server tells about devices and kernels: one pure function from what is known to what one user may see.
+
+It reads nothing by itself and decides nothing; node_watch.py and local_kernels.py bring what is known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+from jupyter_aliquot.gateway.auth.access import Access
+from jupyter_aliquot.gateway.relays.activity import Activity
+from jupyter_aliquot.gateway.auth.identity import User
+from jupyter_aliquot.gateway.base.clock import iso
+from jupyter_aliquot.gateway.culling.config import Announcement
+from jupyter_aliquot.gateway.terminations.store import EndedKernel
+from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
+from jupyter_aliquot.gateway.auth.shares import UNSHARED, Shares
+from .usage import granted_usage, idle_since, kernel_usage
+from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
+from jupyter_aliquot.gateway.scheduling.planner import Pending
+from .report_cache import ReportMemo
+from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
+from .residency import host_copies_report, shown_state, waiting_text
+from jupyter_aliquot.gateway.node.unhooked import count_processes
+from jupyter_aliquot.gateway.scheduling.user_quota import quota_report
+from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
+from jupyter_aliquot.provisioner.terminations import Ending, ending_record
+from jupyter_aliquot.provisioner.resources import GpuShare, Quota, Request
+
+Report = dict[str, Any]
+# What a kernel without a GPU asks for.
+PLAIN = Request(GpuShare(0))
+LAST_ENDED = 20
+# The report of a kernel of another program, beside those of our own by who sees them.
+FOREIGN = "foreign"
+_NOT_RUNNING = ("pending", "starting", "ended")
+
+
+class LocalKernel(NamedTuple):
+    """A kernel of this server as the server knows it. ``quotas``: what it was granted; none for a plain kernel.
+
+    ``dropped_messages``: what its browsers were not sent, by reason, and ``activity``: what of it runs; None where no
+    relay tells. ``needed_bytes``: of one that has ended, where its quota was too small.
+    """
+
+    id: str
+    name: str
+    owner: str
+    label: str
+    request: Request
+    state: str
+    reason: str | None = None
+    queue: QueueEntry | None = None
+    execution_state: str | None = None
+    created: float | None = None
+    quotas: tuple[Quota, ...] = ()
+    ending: Ending | None = None
+    last_crash: Ending | None = None
+    ending_soon: Announcement | None = None
+    dropped_messages: Mapping[str, int] | None = None
+    activity: Activity | None = None
+    interrupted_at: float | None = None
+    needed_bytes: int | None = None
+    shares: Shares = UNSHARED
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """What the agent last said; None while it does not answer. ``problems``: what is wrong, and what to do."""
+
+    status: NodeStatus | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that is known at one moment. ``ended``: kernels that are no more, the last one first.
+
+    ``resizes``: changes of running kernels' sizes that wait for room, by kernel.
+    ``ledger``, ``pending`` and ``caps``: as admission has them; ``grants``: whether this server grants.
+    ``counts`` and ``endings``: how requests left the queue, and kernels ended, since the server started; ``refusals``:
+    how often each of c.Limits refused something, or held it back.
+    """
+
+    version: str
+    node: NodeView = field(default_factory=NodeView)
+    kernels: tuple[LocalKernel, ...] = ()
+    queue_length: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    endings: Mapping[str, int] = field(default_factory=dict)
+    ended: tuple[EndedKernel, ...] = ()
+    resizes: Mapping[str, QueueEntry] = field(default_factory=dict)
+    ledger: LedgerSnapshot = field(default_factory=LedgerSnapshot)
+    pending: tuple[Pending, ...] = ()
+    caps: GpuCaps = field(default_factory=GpuCaps)
+    grants: bool = True
+    refusals: Mapping[str, int] = field(default_factory=dict)
+    # What was told of the scenes before this one.
+    memo: ReportMemo = field(default_factory=ReportMemo, compare=False, repr=False)
+
+
+def status_report(scene: Scene, who: User, ended: int = LAST_ENDED) -> Report:
+    """The answer of GET /aliquot/api/status: aggregates for everybody, kernels for their owner and administrators.
+
+    It is asked for every few seconds: of the kernels that ended it has the last few that the asker did not end.
+    """
+    status = scene.node.status
+    return {
+        "version": scene.version,
+        "user": {"name": who.name, "role": who.role, "quota": _quota(scene, who)},
+        "node": {
+            "name": status.node if status else "",
+            "driver": status.driver if status else None,
+            "enforcer": status.enforcer if status else None,
+            "foreign_processes": count_processes(status.foreign_processes) if status else 0,
+            "oversubscription": status.oversubscription if status else 1.0,
+            "host_copies": host_copies_report(status.host_copies) if status else None,
+            "agent": "ok" if status else "unavailable",
+            "message": " ".join(scene.node.problems) or None,
+        },
+        "devices": scene.memo.devices(status).reports(who.name) if status else [],
+        "kernels": kernel_reports(scene, who, ended, but_by=who.name),
+        "queue": {"length": scene.queue_length},
+    }
+
+
+def status_text(scene: Scene, who: User) -> str:
+    """The same as JSON. What is told of a kernel is written once for all who may see it."""
+    report = status_report(scene, who)
+    kernels = ", ".join(scene.memo.text(kernel) for kernel in report.pop("kernels"))
+    return f'{json.dumps(report)[:-1]}, "kernels": [{kernels}]}}'
+
+
+def _quota(scene: Scene, who: User) -> Report | None:
+    return quota_report(scene.caps, scene.ledger, scene.pending, who.name, who.teams) if scene.grants else None
+
+
+def kernel_reports(scene: Scene, who: User, ended: int | None = None, *, but_by: str | None = None) -> list[Report]:
+    """The kernels that this user may see: of this server, of other programs, and the ``ended`` last that ended.
+
+    ``ended`` None: all that are remembered. ``but_by``: without those that this user ended.
+    """
+    memo, status = scene.memo, scene.node.status
+    known, local = memo.kernels(status), {kernel.id for kernel in scene.kernels}
+    failed = {kernel.id for kernel in scene.kernels if kernel.state == "ended"}
+    why = {one.id: one.ending for one in scene.ended if one.id in failed and one.ending.by != but_by} if failed else {}
+    seen = []
+    for kernel in scene.kernels:
+        if access := access_for(who, kernel.owner, kernel.shares):
+            told = _with_ending(kernel, why) if failed else kernel
+            seen.append(_remembered(scene, told, known.get(kernel.id), access))
+    for other in known.values() if who.is_admin else memo.owned(status, who.name):
+        if other.kernel_id not in local and access_for(who, other.owner):
+            causes = (other, scene.resizes.get(other.kernel_id))
+            seen.append(memo.report(other.kernel_id, FOREIGN, causes, partial(_of_foreign, *causes)))
+    # A thousand, of which most are others': the cheapest question first.
+    his = (one for one in scene.ended if one.owner == who.name or who.is_admin)
+    news = (one for one in his if one.ending.by != but_by and one.id not in local)
+    gone = (one for one in news if access_for(who, one.owner))
+    return [*seen, *(_remembered(scene, _as_local(kernel), None, Access.OWN) for kernel in islice(gone, ended))]
+
+
+@dataclass(frozen=True)
+class OneKernel:
+    """One kernel as a user may see it: its state at once, its report only when it is asked for."""
+
+    state: str
+    report: Callable[[], Report]
+
+
+def find_kernel(scene: Scene, who: User, kernel_id: str) -> OneKernel | None:
+    """Find one of the kernels of `kernel_reports`. ``scene``: may be of this kernel alone.
+
+    Returns:
+        None for a kernel that is not there, and for one that this user may not see.
+    """
+    known = scene.memo.kernels(scene.node.status).get(kernel_id)
+    local = next((kernel for kernel in scene.kernels if kernel.id == kernel_id), None)
+    ended = next((one for one in scene.ended if one.id == kernel_id), None)
+    if local is not None:
+        if ended is not None:
+            local = _with_ending(local, {kernel_id: ended.ending})
+    elif known is not None:
+        if not access_for(who, known.owner):
+            return None
+        causes = (known, scene.resizes.get(kernel_id))
+        make = partial(_of_foreign, *causes)
+        return OneKernel(_foreign_state(known), partial(scene.memo.report, kernel_id, FOREIGN, causes, make))
+    elif ended is not None:
+        local = _as_local(ended)
+    access = Access.NONE if local is None else access_for(who, local.owner, local.shares)
+    if local is None or not access:
+        return None
+    return OneKernel(shown_state(local.state, known), partial(_remembered, scene, local, known, access))
+
+
+def _remembered(scene: Scene, kernel: LocalKernel, known: KernelStatus | None, access: Access) -> Report:
+    """What is told of it to who has this access: one report for all of them, until something of it changes."""
+    causes = (kernel, known, access, scene.resizes.get(kernel.id))
+    return scene.memo.report(kernel.id, access.word, causes, partial(_of_local, *causes))
+
+
+def _of_local(kernel: LocalKernel, known: KernelStatus | None, access: Access, resize: QueueEntry | None) -> Report:
+    return {**_local_kernel(kernel, known), **_told(access, kernel.shares), "resize": _resize(resize)}
+
+
+def _of_foreign(known: KernelStatus, resize: QueueEntry | None) -> Report:
+    return {**_foreign_kernel(known), **_told(Access.OWN), "resize": _resize(resize)}
+
+
+def _resize(entry: QueueEntry | None) -> Report | None:
+    return None if entry is None else resize_report(entry)
+
+
+def _with_ending(kernel: LocalKernel, why: Mapping[str, Ending]) -> LocalKernel:
+    """A kernel whose start failed is still there for Jupyter, which may try again."""
+    ending = why.get(kernel.id) if kernel.state == "ended" else None
+    return kernel if ending is None else kernel._replace(reason=ending.message, ending=ending)
+
+
+def access_for(who: User, owner: str, shares: Shares = UNSHARED) -> Access:
+    """What this user may do with a kernel of this owner."""
+    return Access.OWN if who.is_admin else shares.access(who.name, who.teams, owner)
+
+
+def _told(access: Access, shares: Shares = UNSHARED) -> Report:
+    """With whom a kernel is shared is told to its owner alone."""
+    return {"access": access.word, "shares": shares.report() if access is Access.OWN else None}
+
+
+def _as_local(ended: EndedKernel) -> LocalKernel:
+    """One that is no more, as it is listed."""
+    return LocalKernel(
+        id=ended.id,
+        name=ended.name,
+        owner=ended.owner,
+        label=ended.label,
+        request=ended.request or PLAIN,
+        state="ended",
+        reason=ended.ending.message,
+        ending=ended.ending,
+        needed_bytes=ended.needed_bytes,
+    )
+
+
+def _local_kernel(kernel: LocalKernel, known: KernelStatus | None) -> Report:
+    usage = kernel_usage(known) if known is not None else granted_usage(kernel.quotas, kernel.needed_bytes)
+    state = shown_state(kernel.state, known)
+    created = known.created if known is not None else kernel.created
+    return {
+        "id": kernel.id,
+        "name": kernel.name,
+        "owner": kernel.owner,
+        "label": kernel.label,
+        "gpus": float(kernel.request.gpus),
+        "memory_limit_bytes": None if kernel.request.memory_limit is None else int(kernel.request.memory_limit),
+        "workload_class": kernel.request.workload_class.value,
+        "state": state,
+        "reason": kernel.reason or waiting_text(known.residency if known else None),
+        **_queue_report(kernel.queue),
+        "execution_state": kernel.execution_state,
+        "interrupted_at": iso(kernel.interrupted_at),
+        "idle_since": None if state in _NOT_RUNNING else iso(idle_since(kernel.activity, known)),
+        "dropped_messages": None if kernel.dropped_messages is None else dict(kernel.dropped_messages),
+        "created": iso(created),
+        "ending": None if kernel.ending is None else ending_report(kernel.ending),
+        "last_crash": None if kernel.last_crash is None else ending_report(kernel.last_crash),
+        "ending_soon": None if kernel.ending_soon is None else _announcement(kernel.ending_soon),
+        **usage,
+    }
+
+
+def resize_report(entry: QueueEntry) -> Report:
+    """A change of size that waits for room."""
+    limit = entry.request.memory_limit
+    return {
+        "state": "pending",
+        "gpus": float(entry.request.gpus),
+        "memory_limit_bytes": None if limit is None else int(limit),
+        "workload_class": entry.request.workload_class.value,
+        "reason": entry.reason,
+        "position": entry.position,
+        "queue_length": entry.length,
+        "wait_reason": entry.why.report(),
+        "expected_start": iso(entry.expected_start),
+        "since": iso(entry.since),
+    }
+
+
+def _queue_report(entry: QueueEntry | None) -> Report:
+    """The place of a kernel that waits to start, its reason and its expected start; null for others."""
+    return {
+        "queue_position": entry and entry.position,
+        "queue_length": entry and entry.length,
+        "wait_reason": entry and entry.why.report(),
+        "expected_start": entry and iso(entry.expected_start),
+    }
+
+
+def ending_report(ending: Ending) -> Report:
+    """Why and when, for people and for programs."""
+    return {**ending_record(ending), "at": iso(ending.at)}
+
+
+def _announcement(told: Announcement) -> Report:
+    return {"at": iso(told.at), "reason": told.reason, "can_keep": told.can_keep}
+
+
+def _foreign_state(known: KernelStatus) -> str:
+    return shown_state("ended" if known.ending else "resident" if known.pids else "starting", known)
+
+
+def _foreign_kernel(known: KernelStatus) -> Report:
+    """A kernel that some other program of this machine started, for example nbclient."""
+    state = _foreign_state(known)
+    return {
+        "id": known.kernel_id,
+        "name": dict(known.attributes).get("kernelspec", ""),
+        "owner": known.owner,
+        "label": known.label,
+        "gpus": known.hundredths / 100,
+        "memory_limit_bytes": known.memory_limit,
+        "workload_class": known.workload_class,
+        "state": state,
+        "reason": waiting_text(known.residency),
+        **_queue_report(None),
+        "execution_state": None,
+        "interrupted_at": None,
+        "idle_since": None if state in _NOT_RUNNING else iso(idle_since(None, known)),
+        "dropped_messages": None,
+        "created": iso(known.created),
+        "ending": None,
+        "last_crash": None,
+        "ending_soon": None,
+        **kernel_usage(known),
+    }

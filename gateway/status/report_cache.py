@@ -1,0 +1,96 @@
+"""Reports that were made before and are still so: of a thousand kernels few change between two looks.
+
+Owned by whoever makes scenes. It decides nothing and knows no user: the same causes give the same report.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from .devices import DeviceSums
+from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
+
+Report = dict[str, Any]
+_NO_KERNELS: Mapping[str, KernelStatus] = {}
+# Reports of kernels that are no more: the last that ended are shown for a while.
+_SPARE = 64
+
+
+class _Made:
+    """One report, and of what it was made. ``is_used``: since others were last forgotten."""
+
+    __slots__ = ("causes", "is_used", "report")
+
+    def __init__(self, causes: tuple[Any, ...], report: Report) -> None:
+        self.causes = causes
+        self.report = report
+        self.is_used = True
+
+
+class ReportMemo:
+    """``made`` counts the reports that had to be made."""
+
+    def __init__(self) -> None:
+        self._reports: dict[tuple[str, str], _Made] = {}
+        self._texts: dict[str, tuple[Report, str]] = {}
+        self._status: NodeStatus | None = None
+        self._kernels = _NO_KERNELS
+        self._owned: dict[str, list[KernelStatus]] = {}
+        self._devices: DeviceSums | None = None
+        self._limit = _SPARE
+        self.made = 0
+
+    def report(self, kernel_id: str, view: str, causes: tuple[Any, ...], make: Callable[[], Report]) -> Report:
+        """The one of these causes, to be read and never changed. ``view``: which of a kernel's reports this is."""
+        found = self._reports.get((kernel_id, view))
+        if found is None or found.causes != causes:
+            self.made += 1
+            found = self._reports[kernel_id, view] = _Made(causes, make())
+        found.is_used = True
+        return found.report
+
+    def text(self, report: Report) -> str:
+        """The JSON of one that was made here."""
+        found = self._texts.get(report["id"])
+        if found is None or found[0] is not report:
+            found = self._texts[report["id"]] = (report, json.dumps(report))
+        return found[1]
+
+    def kernels(self, status: NodeStatus | None) -> Mapping[str, KernelStatus]:
+        """The agent's kernels by their ids."""
+        if status is not self._status:
+            self._status, self._devices = status, None
+            self._kernels = {kernel.kernel_id: kernel for kernel in status.kernels} if status else _NO_KERNELS
+            self._owned = {}
+            for kernel in self._kernels.values():
+                self._owned.setdefault(kernel.owner, []).append(kernel)
+        return self._kernels
+
+    def owned(self, status: NodeStatus | None, owner: str) -> Collection[KernelStatus]:
+        """Those of this owner."""
+        self.kernels(status)
+        return self._owned.get(owner, ())
+
+    def devices(self, status: NodeStatus) -> DeviceSums:
+        """What kernels have of the devices."""
+        self.kernels(status)
+        if self._devices is None:
+            self._devices = DeviceSums(status)
+        return self._devices
+
+    def forget_others(self, there: Callable[[], Collection[str]]) -> None:
+        """Called with each scene. ``there``: gives the ids of kernels; asked only when many reports came.
+
+        Of others, plain ones and such as ended, those stay that somebody was shown since.
+        """
+        if len(self._reports) <= self._limit:
+            return
+        ids = frozenset(there())
+        self._reports = {key: made for key, made in self._reports.items() if made.is_used or key[0] in ids}
+        kept = {kernel_id for kernel_id, _ in self._reports}
+        self._texts = {one: text for one, text in self._texts.items() if one in kept}
+        for made in self._reports.values():
+            made.is_used = False
+        self._limit = len(self._reports) * 17 // 16 + _SPARE

@@ -1,0 +1,113 @@
+"""Where a kernel's memory is, as people are told: pure functions from the agent's words to those of the REST API.
+
+Knows no user and no server; status.py decides who may see what it makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
+from jupyter_aliquot.gpu_hook.client.residency_reports import HostCopies, ResidencyStatus
+from jupyter_aliquot.provisioner.resources import Bytes
+
+Report = dict[str, Any]
+
+# The agent's state table, as people see it: what is on its way out still is there, and a trimmed kernel is resident.
+_STATES: Mapping[str, str] = {
+    "resident": "resident",
+    "trimmed": "resident",
+    "swapping_out": "resident",
+    "swapped": "swapped",
+    "swapping_in": "waking",
+    "checkpointing": "swapped",
+    "checkpointed": "checkpointed",
+    "restoring": "waking",
+}
+
+
+def shown_state(state: str, known: KernelStatus | None) -> str:
+    """A kernel's state for people. ``state``: what the server or its processes tell; the agent says more."""
+    residency = None if known is None else known.residency
+    if residency is None or state != "resident":
+        return state
+    if residency.waits is not None and residency.state in ("swapped", "checkpointed"):
+        return "waking"
+    return _STATES.get(residency.state, "resident")
+
+
+def residency_report(residency: ResidencyStatus | None, iso: Callable[[float | None], str | None]) -> Report | None:
+    """One kernel's ``residency``; None where the agent says nothing of it."""
+    if residency is None:
+        return None
+    waits, moving = residency.waits, residency.moving
+    return {
+        "mode": residency.mode,
+        "state": residency.state,
+        "since": iso(residency.since),
+        "swapped_bytes": residency.swapped_bytes,
+        "elastic_bytes": residency.elastic_bytes,
+        "staying": [{"reason": one.reason, "bytes": one.bytes} for one in residency.staying],
+        "not_swappable": residency.obstacle or None,
+        "refusal": residency.mode_reason or residency.refusal or None,
+        "waits": None
+        if waits is None
+        else {
+            "reason": waits.reason,
+            "seconds": waits.seconds,
+            "before": waits.before,
+            "expected_seconds": waits.expected_seconds,
+        },
+        "moving": None if moving is None else {"done_bytes": moving.done_bytes, "total_bytes": moving.total_bytes},
+        "left_for": residency.left_for,
+        "swaps_out": residency.swaps_out,
+        "swaps_in": residency.swaps_in,
+        "waited_seconds": residency.waited_seconds,
+    }
+
+
+def host_copies_report(copies: HostCopies | None) -> Report | None:
+    """The node's ``host_copies``; None where the agent says nothing of it."""
+    if copies is None:
+        return None
+    return {
+        "used_bytes": copies.used_bytes,
+        "budget_bytes": copies.budget_bytes,
+        "spilled_bytes": copies.spilled_bytes,
+    }
+
+
+def over_quota_bytes(devices: Iterable[Mapping[str, Any]]) -> int:
+    """What a kernel uses beyond its quota after it was shrunk, over its devices."""
+    return sum(max(0, device["used_bytes"] - device["quota_bytes"]) for device in devices)
+
+
+def waiting_text(residency: ResidencyStatus | None) -> str | None:
+    """One sentence for who waits for a kernel's memory; None when nobody does."""
+    waits = None if residency is None else residency.waits
+    if waits is None:
+        return None
+    told = f"waiting {waits.seconds:.0f} s for GPU memory: {waits.reason or 'no room yet'}"
+    if waits.before:
+        told += f"; {waits.before} before it"
+    if waits.expected_seconds is not None:
+        told += f"; about {waits.expected_seconds:.0f} s left"
+    return told
+
+
+def residency_text(residency: ResidencyStatus | None) -> str:
+    """A cell of the command line's table: ``resident``, ``swapped 3.0 GiB``, ``waking (2 before it)``.
+
+    A kernel that cannot be swapped says so, and why: ``resident, not swappable: unknown driver function cuFoo``.
+    """
+    if residency is None:
+        return "–"
+    if residency.waits is not None:
+        return "waking" + (f" ({residency.waits.before} before it)" if residency.waits.before else "")
+    state = _STATES.get(residency.state, residency.state)
+    if state in ("swapped", "checkpointed"):
+        return f"{state} {Bytes(residency.swapped_bytes)}"
+    if residency.obstacle:
+        return f"{state}, not swappable: {residency.obstacle}"
+    return f"{state}, never swapped" if residency.mode == "off" or residency.mode_reason else state

@@ -1,0 +1,65 @@
+"""Gathers all that is known at one moment, from those who know it. Keeps nothing but what the server says of itself."""
+
+from __future__ import annotations
+
+from . import __version__
+from jupyter_aliquot.gateway.auth.identity import User
+from .services import Basis
+from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts
+from jupyter_aliquot.gateway.status.collector import waiting_elsewhere
+from .local_mode import OwnKernels
+from jupyter_aliquot.gateway.status.report_cache import ReportMemo
+from jupyter_aliquot.gateway.status.report import NodeView, Scene
+
+
+class SceneMaker:
+    """``own``: the kernels of this server; None in gateway mode, and where another kernel manager has them."""
+
+    def __init__(self, basis: Basis, own: OwnKernels | None, *, is_remote: bool, remarks: tuple[str, ...]) -> None:
+        self._basis = basis
+        self._own = own
+        self._is_remote = is_remote
+        self._remarks = remarks
+        self._memo = ReportMemo()
+        self._expected = ExpectedStarts(basis.clock)
+
+    def remark(self, remarks: tuple[str, ...]) -> None:
+        """To be said from now on, too."""
+        self._remarks = (*self._remarks, *remarks)
+
+    def scene(self, who: User | None = None, kernel_id: str | None = None) -> Scene:
+        """Gather all that is known now.
+
+        Args:
+            who: Gather only kernels that this user may see; None gathers all.
+            kernel_id: Gather this kernel alone, of those that run, wait or ended here; None gathers all.
+        """
+        admission = self._basis.admission.snapshot()
+        admission = self._expected.filled(admission, {} if self._own is None else self._own.culler.announced())
+        node = self._basis.watch.view()
+        # In gateway mode no kernel runs here, and an agent of this machine would serve nobody.
+        problems = () if self._is_remote else node.problems
+        if not self._is_remote and node.status is None and admission.agent_message:
+            problems = (f"The node agent does not answer: {admission.agent_message}.",)
+        problems = (*problems, *self._basis.link.differences)
+        ours = () if self._own is None else self._own.listed(admission, who, kernel_id)
+        if self._own is not None:
+            problems = (*problems, *self._own.problems())
+        waiting = (entry.kernel_id for entry in admission.queue)
+        self._memo.forget_others(lambda: {*admission.ledger.holdings, *self._memo.kernels(node.status), *waiting})
+        return Scene(
+            version=__version__,
+            node=NodeView(node.status, (*problems, *self._remarks)),
+            kernels=(*ours, *waiting_elsewhere(admission, ours, kernel_id)),
+            queue_length=len(admission.queue),
+            counts=admission.counts,
+            endings=self._basis.endings.counts(),
+            ended=self._basis.endings.listed(kernel_id),
+            resizes=admission.resizes,
+            ledger=admission.ledger,
+            pending=admission.pending,
+            refusals=self._basis.limits.counts(),
+            caps=self._basis.knobs.gpu_caps(),
+            grants=not self._is_remote,
+            memo=self._memo,
+        )

@@ -1,0 +1,198 @@
+"""Which gateway the command line asks, and asking it over REST: one way for all commands.
+
+Jupyter's own variables name it, as in the terminals of a server in gateway mode. Without them it is this machine's,
+found by the pid in gateway.lock, and by the file in which a Jupyter server tells its user its address and token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
+from jupyter_aliquot.provisioner.errors import AliquotError
+from jupyter_core.paths import jupyter_runtime_dir
+
+_ANSWER_SECONDS = 15.0
+_Answer = TypeVar("_Answer")
+# What Jupyter says to who is nobody: 403, of 401 in words.
+_NOBODY = (401, 403)
+_NO_WORDS = ("", "Forbidden", "Unauthorized")
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Where an answer leads to, perhaps to who logs people in, the token is nobody's business."""
+
+    def redirect_request(self, *args: Any) -> None:
+        """Called by urllib, which would take all headers there."""
+
+
+class NoGatewayHere(AliquotError):
+    """No gateway can be asked."""
+
+
+class GatewayRefusal(AliquotError):
+    """The gateway answered no; the message is its own."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Tls:
+    """How a gateway's certificate is checked, and which one it is shown. The files are named as Jupyter names them."""
+
+    ca_certs: str = ""
+    client_cert: str = ""
+    client_key: str = ""
+    is_checked: bool = True
+
+    @classmethod
+    def named_in(cls, environ: Mapping[str, str]) -> Tls:
+        """As Jupyter's variables have it."""
+        return cls(
+            environ.get("JUPYTER_GATEWAY_CA_CERTS", ""),
+            environ.get("JUPYTER_GATEWAY_CLIENT_CERT", ""),
+            environ.get("JUPYTER_GATEWAY_CLIENT_KEY", ""),
+            environ.get("JUPYTER_GATEWAY_VALIDATE_CERT", "") not in ("no", "false"),
+        )
+
+    def context(self) -> ssl.SSLContext:
+        """Raises NoGatewayHere for files that cannot be used."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca_certs or None)
+            if self.client_cert:
+                context.load_cert_chain(self.client_cert, self.client_key or None)
+        except OSError as error:
+            raise NoGatewayHere(
+                f"the gateway cannot be asked: {error}, of JUPYTER_GATEWAY_CA_CERTS={self.ca_certs!r}, "
+                f"JUPYTER_GATEWAY_CLIENT_CERT={self.client_cert!r} and JUPYTER_GATEWAY_CLIENT_KEY={self.client_key!r}. "
+                "Set them to files in PEM format that you may read"
+            ) from error
+        if not self.is_checked:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+
+
+@dataclass(frozen=True)
+class OwnGateway:
+    """Where it listens, and what it wants to hear."""
+
+    url: str
+    token: str = field(repr=False)
+    # Whence the token is, for words.
+    origin: str = field(default="of its server's file", compare=False)
+    scheme: str = "token"
+    tls: Tls = field(default_factory=Tls)
+
+    @classmethod
+    def find(cls, runtime: RuntimeDir, servers: Path | None = None) -> OwnGateway:
+        """Raises NoGatewayHere."""
+        try:
+            pid = int(runtime.gateway_lock.read_text().strip())
+            folder = Path(jupyter_runtime_dir()) if servers is None else servers
+            server = json.loads((folder / f"jpserver-{pid}.json").read_text(encoding="utf-8"))
+            return cls(str(server["url"]), str(server["token"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise NoGatewayHere(f"no gateway of yours is found at {runtime.path}: {error}") from error
+
+    @classmethod
+    def elsewhere(cls, environ: Mapping[str, str]) -> tuple[OwnGateway, ...]:
+        """Whom to ask in a terminal of a server in gateway mode, by Jupyter's own variables; nobody without them.
+
+        In a Hub the user's server comes first: it alone knows its notebooks' names, and asks the gateway for us.
+        """
+        if not environ.get("JUPYTER_GATEWAY_URL"):
+            return ()
+        scheme = environ.get("JUPYTER_GATEWAY_AUTH_SCHEME") or "token"
+        found = [
+            cls._named(environ, "JUPYTER_GATEWAY_URL", "JUPYTER_GATEWAY_AUTH_TOKEN", scheme, Tls.named_in(environ))
+        ]
+        if environ.get("JUPYTERHUB_USER"):
+            found.insert(0, cls._named(environ, "JUPYTERHUB_SERVICE_URL", "JUPYTERHUB_API_TOKEN", "token", Tls()))
+        return tuple(one for one in found if one is not None)
+
+    @classmethod
+    def _named(cls, environ: Mapping[str, str], address: str, secret: str, scheme: str, tls: Tls) -> OwnGateway | None:
+        url, token = environ.get(address, ""), environ.get(secret, "")
+        return cls(url.rstrip("/") + "/", token, f"in {secret}", scheme, tls) if url and token else None
+
+    def ask(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> Any:
+        """The answer's JSON, None for an empty one. Raises GatewayRefusal, and NoGatewayHere where none answers."""
+        text = self.text(path, method, body, seconds)
+        try:
+            return json.loads(text) if text else None
+        except ValueError as error:
+            raise NoGatewayHere(f"the gateway at {self.url} cannot be understood: {error}") from error
+
+    def text(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> str:
+        """The answer as it is. Raises likewise."""
+        request = urllib.request.Request(
+            f"{self.url}aliquot/api/{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"{self.scheme} {self.token}", "Content-Type": "application/json"},
+            method=method,
+        )
+        https = [urllib.request.HTTPSHandler(context=self.tls.context())] if self.url.startswith("https:") else []
+        # As Jupyter's own client: no proxy of the environment is shown the token.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects, *https)
+        try:
+            with opener.open(request, timeout=seconds) as answer:
+                return str(answer.read(), "utf-8")
+        except urllib.error.HTTPError as error:
+            raise GatewayRefusal(error.code, self._words(error)) from error
+        except (OSError, ValueError, HTTPException) as error:  # the last: it ended while it answered
+            raise NoGatewayHere(f"the gateway at {self.url} does not answer: {error}") from error
+
+    def _words(self, error: urllib.error.HTTPError) -> str:
+        try:
+            message = str(json.loads(error.read())["message"])
+        except (OSError, ValueError, KeyError, TypeError, HTTPException):
+            message = ""
+        if error.code in _NOBODY and message in _NO_WORDS:
+            return (
+                f"the gateway at {self.url} knows nobody by the token {self.origin}. Where it has users, set "
+                "JUPYTER_GATEWAY_URL to its address and JUPYTER_GATEWAY_AUTH_TOKEN to a token of yours"
+            )
+        return message or f"the gateway at {self.url} answered {error.code} {error.reason}"
+
+
+@dataclass(frozen=True)
+class Gateways:
+    """Whom a command asks. ``elsewhere``: who is asked in the place of this machine's, in their order."""
+
+    runtime: RuntimeDir
+    elsewhere: tuple[OwnGateway, ...] = ()
+
+    @classmethod
+    def of(cls, runtime_dir: str, environ: Mapping[str, str] = os.environ) -> Gateways:
+        """``runtime_dir``: as a command's option names it, and then the one of that folder is meant; empty for none."""
+        if runtime_dir:
+            return cls(RuntimeDir(Path(runtime_dir).absolute()))
+        return cls(find_runtime_dir(), OwnGateway.elsewhere(environ))
+
+    def ask(self, path: str, seconds: float = _ANSWER_SECONDS) -> tuple[OwnGateway, Any]:
+        """The first that answers, and its JSON. Raises NoGatewayHere and GatewayRefusal: the last one's."""
+        return self._first(lambda one: (one, one.ask(path, seconds=seconds)))
+
+    def text(self, path: str) -> str:
+        """What the first says as it is. Raises likewise."""
+        return self._first(lambda one: one.text(path))
+
+    def _first(self, ask: Callable[[OwnGateway], _Answer]) -> _Answer:
+        last = self.elsewhere[-1] if self.elsewhere else OwnGateway.find(self.runtime)
+        for other in self.elsewhere[:-1]:
+            # A user's server without Aliquot, or one that is deaf: the gateway behind it knows the kernels, too.
+            with contextlib.suppress(NoGatewayHere, GatewayRefusal):
+                return ask(other)
+        return ask(last)

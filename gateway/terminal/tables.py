@@ -1,0 +1,208 @@
+"""Tables for the terminal: what the node agent says, as people read it. Prints nothing itself, asks nobody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from jupyter_aliquot.gateway.status.compute import share_text, stretch_text
+from .ranked_table import RankedTable
+from jupyter_aliquot.gateway.status.residency import residency_text, waiting_text
+from jupyter_aliquot.gateway.node.unhooked import process_text
+from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelStatus, NodeStatus
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+SOFTWARE_GPU_NOTE = "software GPU: compiled GPU code is timed, not executed; these are no figures of a real GPU"
+_UNFOLDED = 1000  # cells of a line that goes to a file or a program
+_NUMBERS = {
+    "reserved",
+    "quota",
+    "used",
+    "peak",
+    "context",
+    "host",
+    "peak used",
+    "memory",
+    "busy",
+    "age",
+    "stretch",
+    "throttled",
+}
+# What a narrow terminal does without, the first first.
+_KERNELS_DROP = (
+    *("processes", "hook", "context", "throttled", "stretch", "host", "peak", "share", "GPU time", "age"),
+    *("owner", "id", "quota", "residency"),
+)
+_DEVICES_DROP = ("controlled by", "memory reserved", "name", "memory", "reserved")
+DRIVER_NAMES = {"nvidia": "NVIDIA driver", "softgpu": "software GPU"}
+
+
+def status_view(status: NodeStatus, queue: Sequence[tuple[str, ...]] | None) -> RenderableType:
+    """A node: its devices, its kernels, and who waits (None: no gateway was asked)."""
+    driver = DRIVER_NAMES.get(status.driver, status.driver)
+    parts: list[RenderableType] = [
+        Text(f"node {status.node} · {driver} · quota by {status.enforcer}{_promises(status)}"),
+        devices_table(status.devices),
+        kernels_table(status.kernels) if status.kernels else Text("no kernel holds a GPU"),
+    ]
+    parts += [Text(line, style="red") for line in warnings(status)]
+    if queue is not None:
+        parts.append(queue_table(queue) if queue else Text("nobody waits"))
+    if status.driver == "softgpu":
+        parts.append(Text(SOFTWARE_GPU_NOTE, style="dim"))
+    return Group(*parts)
+
+
+def _promises(status: NodeStatus) -> str:
+    """What may be promised beyond the devices, and what of the host's memory that takes."""
+    parts = [f" · up to {status.oversubscription:g} times its memory promised"] if status.oversubscription > 1 else []
+    copies = status.host_copies
+    if copies is not None and (copies.used_bytes or status.oversubscription > 1):
+        of = "" if copies.budget_bytes is None else f" of {Bytes(copies.budget_bytes)}"
+        parts.append(f" · {Bytes(copies.used_bytes)}{of} of host memory for copies")
+    return "".join(parts)
+
+
+def warnings(status: NodeStatus) -> list[str]:
+    """Who waits for memory, what goes past the hook, and limits that do not hold: one line each."""
+    lines = []
+    for kernel in status.kernels:
+        name = printable(kernel.label or kernel.kernel_id[:8])
+        lines += [f"kernel {name}: {printable(process_text(process))}" for process in kernel.unhooked_processes]
+        waits, over = waiting_text(kernel.residency), _over_quota(kernel)
+        lines += [f"kernel {name}: {printable(waits)}"] if waits else []
+        lines += [f"kernel {name}: held back: {printable(why)}" for why in _held_back(kernel)]
+        lines += [f"kernel {name}: {Bytes(over)} over its quota; it gets no new memory until below"] if over else []
+        if kernel.enforcement not in ("holds", "pending"):
+            lines.append(f"kernel {name}: limits by {status.enforcer} {printable(kernel.enforcement)}")
+    lines += [f"no kernel's: {printable(process_text(process))}" for process in status.foreign_processes]
+    return lines
+
+
+def _held_back(kernel: KernelStatus) -> list[str]:
+    told = [device.compute for device in kernel.devices if device.compute is not None]
+    return list(dict.fromkeys(one.reason for one in told if one.reason))
+
+
+def _over_quota(kernel: KernelStatus) -> int:
+    return sum(max(0, device.charged_bytes - device.quota_bytes) for device in kernel.devices)
+
+
+def devices_table(devices: Sequence[DeviceStatus]) -> RankedTable:
+    """One row a device: what is reserved, what is really used."""
+    names = ("device", "name", "reserved", "memory reserved", "memory used", "memory", "busy", "controlled by")
+    table = plain_table(*names, drop_first=_DEVICES_DROP)
+    for device in devices:
+        table.add_row(
+            f"gpu{device.index}",
+            f"{device.name} (lost)" if device.lost else device.name,
+            f"{GpuShare(device.reserved_hundredths)} GPU",
+            str(Bytes(device.reserved_bytes)),
+            str(Bytes(device.used_bytes)),
+            str(Bytes(device.memory_bytes)),
+            f"{device.utilization_percent} %",
+            "–" if device.compute_control is None else device.compute_control.controller,
+            style="red" if device.lost else None,
+        )
+    return table
+
+
+def kernels_table(kernels: Sequence[KernelStatus]) -> RankedTable:
+    """One row a kernel: what it may hold, holds, and held at most. The id is as short as commands take it."""
+    ids = short_ids([kernel.kernel_id for kernel in kernels])
+    table = plain_table(
+        *("kernel", "id", "owner", "size", "quota", "used", "peak", "context", "host", "GPU time"),
+        *("share", "stretch", "throttled", "residency", "hook", "processes", "age"),
+        drop_first=_KERNELS_DROP,
+    )
+    for kernel in sorted(kernels, key=lambda kernel: kernel.created):
+        table.add_row(
+            printable(kernel.label or ids[kernel.kernel_id]),
+            printable(ids[kernel.kernel_id]),
+            printable(kernel.owner),
+            size_text(kernel.hundredths, kernel.workload_class),
+            str(Bytes(sum(device.quota_bytes for device in kernel.devices))),
+            str(Bytes(sum(device.charged_bytes for device in kernel.devices))),
+            str(Bytes(sum(device.peak_bytes for device in kernel.devices))),
+            str(Bytes(sum(device.context_bytes for device in kernel.devices))),
+            str(Bytes(kernel.host_memory.charged_bytes)),
+            seconds_text(sum(device.busy_seconds for device in kernel.devices)),
+            *_compute_cells(kernel),
+            printable(residency_text(kernel.residency)),
+            printable(kernel.interception),
+            " ".join(map(str, kernel.pids)) or "–",
+            age_text(time.time() - kernel.created),
+        )
+    return table
+
+
+def _compute_cells(kernel: KernelStatus) -> tuple[str, str, str]:
+    """Share, stretch and throttled time; of several devices one after the other."""
+    told = [device.compute for device in kernel.devices if device.compute is not None]
+    if not told:
+        return "–", "–", "–"
+    throttled = seconds_text(sum(one.throttled_seconds for one in told))
+    return " / ".join(map(share_text, told)), " / ".join(stretch_text(one.stretch) for one in told), throttled
+
+
+def queue_table(queue: Sequence[tuple[str, ...]]) -> RankedTable:
+    """One row a request that waits."""
+    names = ("waiting", "id", "owner", "size", "position", "since", "why")
+    table = plain_table(*names, drop_first=("owner", "since", "id", "size"), wrapped=("why",))
+    for row in queue:
+        table.add_row(*row)
+    return table
+
+
+def ended_table(ended: Sequence[tuple[str, ...]]) -> RankedTable:
+    """One row a kernel that is no more."""
+    drop_first = ("code", "owner", "size")
+    table = plain_table("ended", "owner", "size", "since", "code", "why", drop_first=drop_first, wrapped=("why",))
+    for row in ended:
+        table.add_row(*row)
+    return table
+
+
+def size_text(hundredths: int, workload_class: str) -> str:
+    """``0.25 GPU``, with ``low`` for the opportunistic class."""
+    return f"{GpuShare(hundredths)} GPU" + (" low" if workload_class == "opportunistic" else "")
+
+
+def seconds_text(seconds: float) -> str:
+    """GPU time: two decimals below a minute, else minutes."""
+    return f"{seconds:.2f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
+
+
+def age_text(seconds: float) -> str:
+    """``42 s``, ``3 min``, ``5 h``."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
+def short_ids(ids: Sequence[str], least: int = 8) -> dict[str, str]:
+    """The first letters of each id, as many as tell all of them apart, which is what commands take."""
+    length = least
+    while len({one[:length] for one in ids}) < len(set(ids)):
+        length += 1
+    return {one: one[:length] for one in ids}
+
+
+def console() -> Console:
+    """Standard output: colours and the terminal's width when it is one, else plain lines of any length."""
+    found = Console(highlight=False, markup=False)
+    return found if found.is_terminal else Console(highlight=False, markup=False, width=_UNFOLDED, no_color=True)
+
+
+def printable(text: str) -> str:
+    """A name as people gave it, without what a terminal would obey."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+def plain_table(*columns: str, drop_first: Sequence[str] = (), wrapped: Sequence[str] = ()) -> RankedTable:
+    """A table without lines; numbers to the right. A narrow terminal does without the columns of *drop_first*."""
+    numbers = [name for name in columns if name in _NUMBERS or name.startswith("memory ") or name.endswith("GPU time")]
+    return RankedTable(columns, drop_first, numbers, wrapped)

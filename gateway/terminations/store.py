@@ -1,0 +1,194 @@
+"""The last kernels that ended here, each with its reason: the gateway's one memory of them, on disk and read at start.
+
+Bounded in number and in age. It decides no reason, and who may see whose is status.py's matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.provisioner.terminations import Ending, EndingCode, ending_record, read_ending_record
+from jupyter_aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.provisioner.grants.codec import read_request, request_record
+from jupyter_aliquot.provisioner.resources import Request
+
+KEPT = 1000
+KEPT_SECONDS = 30 * 86400.0
+_VERSION = 1
+# What somebody wanted; everything else is news to whoever reads the log.
+_WANTED = frozenset({EndingCode.USER, EndingCode.STOPPED, EndingCode.CULLED, EndingCode.WITHDRAWN})
+
+
+@dataclass(frozen=True)
+class EndedKernel:
+    """A kernel that is no more. ``request`` None: a plain kernel, without a GPU.
+
+    ``needed_bytes``: the quota that would have been enough, where its own was not.
+    """
+
+    id: str
+    name: str
+    owner: str
+    label: str
+    ending: Ending
+    request: Request | None = None
+    needed_bytes: int | None = None
+
+
+class Endings:
+    """``path``: the file to keep them in, in a folder that is there; None: they are forgotten with the server."""
+
+    def __init__(self, path: Path | None, clock: Clock, log: logging.Logger, kept: int = KEPT) -> None:
+        self._path = path
+        self._clock = clock
+        self._log = log
+        self._kept = kept
+        self._counts: Counter[str] = Counter()
+        self._observers: list[Callable[[], None]] = []
+        self._is_dirty = False
+        self._saving: asyncio.Task[None] | None = None
+        # By kernel id, in the order in which they ended; and each as it is written.
+        self._ended: dict[str, EndedKernel] = {} if path is None else self._read(path)
+        self._texts: dict[str, str] = {}
+
+    def observe(self, observer: Callable[[], None]) -> None:
+        """Call this soon after each end."""
+        self._observers.append(observer)
+
+    def record(self, ended: EndedKernel) -> None:
+        """Remember it, and say so in the log. A kernel id that ends again is remembered by its last end."""
+        self._ended.pop(ended.id, None)
+        self._texts.pop(ended.id, None)
+        self._ended[ended.id] = ended
+        self._counts[ended.ending.code.value] += 1
+        level = logging.INFO if ended.ending.code in _WANTED else logging.WARNING
+        said = (ended.id, ended.owner, ended.ending.code.value, ended.ending.message)
+        self._log.log(level, "kernel=%s owner=%s ended=%s reason=%s", *said)
+        self._trim()
+        self._save_soon()
+        for observer in self._observers:
+            asyncio.get_running_loop().call_soon(observer)
+
+    def forget(self, kernel_id: str) -> None:
+        """A kernel of this id runs again, or its owner has read why it ended."""
+        if self._ended.pop(kernel_id, None) is not None:
+            self._save_soon()
+
+    def of(self, kernel_id: str) -> EndedKernel | None:
+        """How the kernel of this id ended; None: it did not, or too long ago."""
+        return self._ended.get(kernel_id)
+
+    def listed(self, kernel_id: str | None = None) -> tuple[EndedKernel, ...]:
+        """All that are remembered, the last one first; ``kernel_id``: this one alone."""
+        self._trim()
+        if kernel_id is not None:
+            ended = self._ended.get(kernel_id)
+            return () if ended is None else (ended,)
+        return tuple(reversed(self._ended.values()))
+
+    def counts(self) -> Mapping[str, int]:
+        """How many ended since the server started, by code."""
+        return {code.value: self._counts[code.value] for code in EndingCode}
+
+    async def flush(self) -> None:
+        """Return when all that was recorded is on disk."""
+        if self._saving is not None:
+            await asyncio.shield(self._saving)
+
+    # ---- bounds
+
+    def _trim(self) -> None:
+        oldest = self._clock.wall() - KEPT_SECONDS
+        over = len(self._ended) - self._kept
+        # In order of their ends, so that those to drop come first.
+        while self._ended:
+            first = next(iter(self._ended.values()))
+            if over <= 0 and first.ending.at >= oldest:
+                return
+            del self._ended[first.id]
+            over -= 1
+
+    # ---- the file
+
+    def _save_soon(self) -> None:
+        """One writer at a time; what ends while it writes goes into its next round."""
+        if self._path is None:
+            return
+        self._is_dirty = True
+        if self._saving is None or self._saving.done():
+            self._saving = asyncio.get_running_loop().create_task(self._save(self._path), name="aliquot-endings")
+
+    async def _save(self, path: Path) -> None:
+        while self._is_dirty:
+            self._is_dirty = False
+            # A thousand take long to be put into words; but one came.
+            known = self._texts
+            self._texts = {one: known.get(one) or json.dumps(_record(ended)) for one, ended in self._ended.items()}
+            text = f'{{"version": {_VERSION}, "kernels": [{", ".join(self._texts.values())}]}}'
+            try:
+                await asyncio.to_thread(_replace_file, path, text)
+            except OSError as error:
+                self._log.error("endings=not_saved path=%s reason=%s", path, error)
+
+    def _read(self, path: Path) -> dict[str, EndedKernel]:
+        """What the last server left. What cannot be read is left out: reasons are no ground to refuse to start."""
+        try:
+            records = json.loads(path.read_text(encoding="utf-8"))["kernels"]
+            found = [ended for record in records if (ended := self._read_record(record)) is not None]
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._log.error("endings=unreadable path=%s reason=%r", path, error)
+            return {}
+        return {ended.id: ended for ended in sorted(found, key=lambda ended: ended.ending.at)}
+
+    def _read_record(self, record: Any) -> EndedKernel | None:
+        try:
+            return _read_record(record)
+        except (ValueError, KeyError, TypeError, RequestError) as error:
+            self._log.warning("endings=one_left_out reason=%r", error)
+            return None
+
+
+def _record(ended: EndedKernel) -> dict[str, Any]:
+    return {
+        "id": ended.id,
+        "name": ended.name,
+        "owner": ended.owner,
+        "label": ended.label,
+        "request": None if ended.request is None else request_record(ended.request),
+        "needed_bytes": ended.needed_bytes,
+        "ending": ending_record(ended.ending),
+    }
+
+
+def _read_record(record: Mapping[str, Any]) -> EndedKernel:
+    request, needed = record["request"], record.get("needed_bytes")
+    return EndedKernel(
+        id=str(record["id"]),
+        name=str(record["name"]),
+        owner=str(record["owner"]),
+        label=str(record["label"]),
+        request=None if request is None else read_request(request),
+        needed_bytes=None if needed is None else int(needed),
+        ending=read_ending_record(record["ending"]),
+    )
+
+
+def _replace_file(path: Path, text: str) -> None:
+    new = path.with_name(f"{path.name}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)

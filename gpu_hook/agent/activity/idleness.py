@@ -1,0 +1,110 @@
+"""Whether a kernel is idle, and since when: what its relay tells and what its hooks' pages say, weighed together.
+
+Pure. Neither source is enough: a thread launches while Jupyter says idle, and a cell that waits for input() is busy to
+Jupyter for hours. Says nothing of what is to be done about it: that is the lease's policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .requests import Activity
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One moment on both clocks: the machine's monotonic one, and seconds since the epoch, which relays tell."""
+
+    monotonic: float
+    wall: float
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """One process's hook page, on the monotonic clock. Untrusted: a moment in the future counts as now.
+
+    ``last_call``: of its last launch, copy or allocation, None when there was none; the hook writes it at its tick.
+    ``worked``: when the devices were last seen working for it, which a long computation does without any call.
+    """
+
+    last_call: float | None = None
+    calls_inside: int = 0
+    waiting_calls: int = 0
+    worked: float | None = None
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long without a call before a kernel counts as idle."""
+
+    recent_seconds: float = 2.0  # nothing is open: more than the hook's tick, and a pause between two training steps
+    silent_seconds: float = 60.0  # a cell runs, or nobody knows: it computes on the CPU, sleeps or downloads
+
+
+@dataclass(frozen=True)
+class Idleness:
+    """``since`` on the monotonic clock, None while it is busy; ``reason`` in words, for people."""
+
+    since: float | None
+    reason: str
+
+
+def judge(
+    activity: Activity | None,
+    telemetry: Iterable[Telemetry],
+    now: Moment,
+    *,
+    known_since: float = 0.0,
+    patience: Patience | None = None,
+) -> Idleness:
+    """``activity`` None: no relay ever told. ``known_since``: from when on its calls would have been seen."""
+    patience = patience or Patience()
+    pages = tuple(telemetry)
+    if any(page.waiting_calls for page in pages):
+        return Idleness(None, "a call waits for its memory")
+    if any(page.calls_inside for page in pages):
+        return Idleness(None, "a call is under way")
+    called = _latest(pages, now)
+    quiet, wanted, reason = _as_told(activity, now, known_since, patience)
+    since = quiet if called is None else max(quiet, called)
+    if called is not None and now.monotonic - called < patience.recent_seconds:
+        return Idleness(None, "it used its devices just now")
+    if now.monotonic - since < wanted:
+        return Idleness(None, reason)
+    return Idleness(since, reason)
+
+
+def idle_since(
+    activity: Activity | None,
+    telemetry: Iterable[Telemetry],
+    now: Moment,
+    *,
+    known_since: float = 0.0,
+    patience: Patience | None = None,
+) -> float | None:
+    """Since when it is idle, on the monotonic clock; None while it is busy."""
+    return judge(activity, telemetry, now, known_since=known_since, patience=patience).since
+
+
+def _as_told(
+    activity: Activity | None, now: Moment, known_since: float, patience: Patience
+) -> tuple[float, float, str]:
+    """Since when nothing is expected of it, how long that is to last without a call, and what it is called."""
+    if activity is None:
+        return known_since, patience.silent_seconds, "no relay tells of its cells"
+    if not activity.work:
+        return _monotonic(activity.since, now), 0.0, "nothing is open"
+    if activity.input is not None:
+        return _monotonic(activity.input, now), 0.0, "its cell waits for input"
+    return _monotonic(activity.since, now), patience.silent_seconds, "its cell runs without using the devices"
+
+
+def _latest(pages: Iterable[Telemetry], now: Moment) -> float | None:
+    moments = [moment for page in pages for moment in (page.last_call, page.worked) if moment is not None]
+    return min(max(moments), now.monotonic) if moments else None
+
+
+def _monotonic(wall: float | None, now: Moment) -> float:
+    """A clock that was set back makes nobody idle in the future, nor before now by less than nothing."""
+    return now.monotonic if wall is None else now.monotonic - max(0.0, now.wall - wall)

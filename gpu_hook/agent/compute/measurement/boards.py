@@ -1,0 +1,86 @@
+"""Which boards a process reads: the book of what it was told, and what is to be told next. Sends through ``Notify``.
+
+A number is free again only when the process was told that its neighbour is gone, in the order of the socket. What a
+full socket does not take is told later: the book is behind then, never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from jupyter_aliquot.gpu_hook.agent.pages.shared_page import SharedPage
+from jupyter_aliquot.gpu_hook.protocol.codec import (BOARD_BYTES, BOARD_MAGIC, MAX_NEIGHBOURS, VERSION, Board, BoardKind, BoardNotice,)
+
+Notify = Callable[[BoardNotice, int | None], bool]
+
+CROWD = 0  # as ``owner``: no session has this number
+
+
+@dataclass(frozen=True)
+class BoardPlace:
+    """A board of session ``owner``, its ``board_device``, which is ``device`` to the reader."""
+
+    owner: int
+    device: int
+    board_device: int
+
+
+class NeighbourBook:
+    """What one process was told of its neighbours' boards."""
+
+    def __init__(self) -> None:
+        self._told: dict[BoardPlace, int] = {}
+
+    @property
+    def told(self) -> Mapping[BoardPlace, int]:
+        return self._told
+
+    def bring_up_to_date(self, wanted: Mapping[BoardPlace, int], notify: Notify) -> bool:
+        """Tell what is new of ``wanted`` (place → descriptor); False: the socket is full, and some is not told yet."""
+        for place, number in list(self._told.items()):
+            if place not in wanted:
+                if not notify(BoardNotice(BoardKind.GONE, number), None):
+                    return False
+                del self._told[place]
+        for place, descriptor in wanted.items():
+            if place not in self._told and not self._introduce(place, descriptor, notify):
+                return False
+        return True
+
+    def _introduce(self, place: BoardPlace, descriptor: int, notify: Notify) -> bool:
+        number = min(set(range(MAX_NEIGHBOURS)) - set(self._told.values()))
+        if not notify(BoardNotice(BoardKind.NEIGHBOUR, number, place.device, place.board_device), descriptor):
+            return False
+        self._told[place] = number
+        return True
+
+
+class CrowdBoard:
+    """A board that the agent writes: for production that has none, or is too much for one process to read.
+
+    It shows work where any of them had some at the last look, and so speaks with the looks' delay.
+    """
+
+    def __init__(self) -> None:
+        self._page = SharedPage("aliquot-crowd", other_side_writes=False, size_bytes=BOARD_BYTES)
+        self._page.half_words[Board.VERSION // 4] = VERSION
+        self._page.half_words[Board.MAGIC // 4] = BOARD_MAGIC
+
+    @property
+    def reader(self) -> int:
+        return self._page.descriptor
+
+    def show(self, is_active: bool, now: int) -> None:
+        start = Board.DEVICES
+        if self._page.half_words[start // 4] != is_active:
+            self._page.words[(start + Board.SINCE) // 8] = now
+            self._page.half_words[(start + Board.IS_ACTIVE) // 4] = is_active
+
+    def close(self) -> None:
+        self._page.close()
+
+
+def first_places(places: Mapping[BoardPlace, int], count: int) -> dict[BoardPlace, int]:
+    """Those of the processes that came first: which ones they are does not change when another comes."""
+    return dict(sorted(places.items(), key=lambda item: item[0].owner)[:count])

@@ -1,0 +1,194 @@
+"""Turns the untrusted words of one process on one device into a ProcessLook. Bounds them; never raises, never decides.
+
+Counters only grow, and no faster than time does; intervals are in order and over; what is said of the future is said of
+now. A hook's counter may start anywhere: what it had at the first look counts as 0, and ``raw`` finds the way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from jupyter_aliquot.gpu_hook.agent.pages.activity_page import BoardWords
+from jupyter_aliquot.gpu_hook.agent.pages.hook_page import ComputeWords
+from jupyter_aliquot.gpu_hook.protocol.codec import BOARD_INTERVALS, NO_LIMIT
+
+from .views import SECOND, Interval, ProcessLook
+
+MOST_BURSTS = 4096  # in flight, or threads that wait: more is nothing that a device could do
+MOST_STREAMS = 128  # of one process at once, for sums over streams and threads
+MOST_LAUNCHES_PER_SECOND = 50_000_000
+MOST_BLOCKS_PER_SECOND = 1 << 40
+LONGEST = 24 * 3600 * SECOND
+
+NO_BOARD = BoardWords(0, 0, 0, 0)
+NO_WORK = ComputeWords(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+class Who(NamedTuple):
+    """What the agent itself knows of the process; see ProcessLook."""
+
+    key: int
+    kernel_id: str
+    is_production: bool
+    hundredths: int
+    is_capped: bool = False
+    can_pace: bool = True
+
+
+class Counter:
+    """One counter of a hook's. ``value`` starts at 0, and is at most what could have been done since."""
+
+    __slots__ = ("_last", "_most_per_second", "value")
+
+    def __init__(self, first: int, most_per_second: int = SECOND) -> None:
+        self.value = 0
+        self._last = first
+        self._most_per_second = most_per_second
+
+    def read(self, raw: int, elapsed: int) -> int:
+        """What it grew by. One that shrinks starts anew."""
+        if raw == self._last:
+            return 0
+        growth, self._last = raw - self._last, raw
+        if growth < 0:
+            return 0
+        growth = max(0, min(growth, elapsed * self._most_per_second // SECOND - self.value))
+        self.value += growth
+        return growth
+
+    def raw(self, value: int) -> int:
+        """The hook's own number for a ``value`` to come."""
+        return NO_LIMIT if value >= NO_LIMIT else max(0, min(NO_LIMIT, self._last + value - self.value))
+
+
+class Reader:
+    """One process on one device, since ``started``. ``ring`` reads the board's intervals and its count after that."""
+
+    def __init__(self, started: int, words: ComputeWords = NO_WORK, board: BoardWords = NO_BOARD) -> None:
+        self._started = started
+        self._occupied = Counter(words.occupied)
+        self._blocks = Counter(words.blocks, MOST_BLOCKS_PER_SECOND)
+        self._launches = Counter(words.launches, MOST_LAUNCHES_PER_SECOND)
+        self._throttled = Counter(words.throttled, SECOND * MOST_STREAMS)
+        self._sampled = Counter(words.sampled, SECOND * MOST_STREAMS)
+        self._solo = Counter(words.sampled_solo, SECOND * MOST_STREAMS)
+        self._samples = Counter(words.samples, MOST_LAUNCHES_PER_SECOND)
+        self._lost = Counter(board.lost)
+        self._count = board.interval_count  # numbers below it were read, the last of them perhaps not to its end
+        self._shown_until = started
+        self._shown = 0  # by intervals, or as lost
+        self._before: tuple[object, ...] = ()
+        self._look: ProcessLook | None = None
+
+    def raw_allowed(self, value: int) -> int:
+        """An amount of occupied time as the hook counts it."""
+        return self._occupied.raw(value)
+
+    def raw_blocks(self, value: int) -> int:
+        return self._blocks.raw(value)
+
+    def read(
+        self,
+        who: Who,
+        words: ComputeWords,
+        board: BoardWords,
+        ring: Callable[[], tuple[Sequence[int], int]],
+        now: int,
+        own: int | None = None,
+    ) -> ProcessLook:
+        said = (who, words, board, own)
+        is_quiet = self._look is not None and not (board.is_active or self._look.intervals or self._look.lost)
+        if self._look is not None and is_quiet and said == self._before:
+            return self._look
+        self._before = said
+        elapsed = max(0, now - self._started)
+        occupied_growth = self._read_counters(words, elapsed)
+        intervals, lost = self._read_board(board, ring, occupied_growth, now, elapsed)
+        self._look = self._make_look(who, words, board, intervals, lost, now, own)
+        return self._look
+
+    def _make_look(
+        self,
+        who: Who,
+        words: ComputeWords,
+        board: BoardWords,
+        intervals: tuple[Interval, ...],
+        lost: int,
+        now: int,
+        own: int | None,
+    ) -> ProcessLook:
+        return ProcessLook(
+            key=who.key,
+            kernel_id=who.kernel_id,
+            is_production=who.is_production,
+            hundredths=who.hundredths,
+            is_capped=who.is_capped,
+            can_pace=who.can_pace,
+            intervals=intervals,
+            lost=lost,
+            occupied=self._occupied.value,
+            is_active=board.is_active != 0,
+            active_since=min(board.since or self._started, now),
+            in_flight=min(words.in_flight, MOST_BURSTS),
+            waiting_launches=min(words.waiting_launches, MOST_BURSTS),
+            launches=self._launches.value,
+            blocks=self._blocks.value,
+            longest=min(words.longest, LONGEST, max(0, now)),
+            throttled=self._throttled.value,
+            sampled=self._sampled.value,
+            sampled_solo=self._solo.value,
+            samples=self._samples.value,
+            without_baseline=min(words.without_baseline, 1 << 20),
+            own=own,
+            waiting_calls=min(words.waiting_calls, MOST_BURSTS),
+        )
+
+    def _read_counters(self, words: ComputeWords, elapsed: int) -> int:
+        """What its occupied time grew by."""
+        self._launches.read(words.launches, elapsed)
+        self._blocks.read(words.blocks, elapsed)
+        self._throttled.read(words.throttled, elapsed)
+        self._sampled.read(words.sampled, elapsed)
+        self._solo.read(words.sampled_solo, elapsed)
+        self._samples.read(words.samples, elapsed)
+        return self._occupied.read(words.occupied, elapsed)
+
+    def _read_board(
+        self,
+        board: BoardWords,
+        ring: Callable[[], tuple[Sequence[int], int]],
+        occupied_growth: int,
+        now: int,
+        elapsed: int,
+    ) -> tuple[tuple[Interval, ...], int]:
+        lost, is_cut = self._lost.read(board.lost, elapsed), False
+        intervals: tuple[Interval, ...] = ()
+        if board.interval_count < self._count:
+            self._count = board.interval_count  # not what a hook does: what was there before is not counted twice
+        elif board.interval_count > 0 and (board.interval_count > self._count or occupied_growth or board.is_active):
+            words, count_after = ring()
+            intervals, is_cut = self._read_ring(board.interval_count, words, count_after, now)
+        covered = sum(interval.end - interval.start for interval in intervals)
+        if is_cut:
+            lost = max(lost, occupied_growth - covered)
+        lost = max(0, min(lost, elapsed - self._shown - covered))
+        self._shown += covered + lost
+        return intervals, lost
+
+    def _read_ring(
+        self, count: int, words: Sequence[int], count_after: int, now: int
+    ) -> tuple[tuple[Interval, ...], bool]:
+        """What is new of the ring, and whether some of it was overwritten before it was read."""
+        first = max(self._count - 1, 0)  # the newest of the last look may have grown
+        oldest = max(count, count_after) - BOARD_INTERVALS + 1  # of the one before, its place may be written just now
+        is_cut = oldest > self._count
+        found, until = [], self._shown_until
+        for number in range(max(first, oldest), count):
+            slot = 2 * (number % BOARD_INTERVALS)
+            start, end = max(words[slot], until), min(words[slot + 1], now)
+            if end > start:
+                found.append(Interval(start, end))
+                until = end
+        self._count, self._shown_until = count, until
+        return tuple(found), is_cut

@@ -1,0 +1,126 @@
+"""What a compute controller sees of one device, what it orders, and the interface of all controllers. Frozen values.
+
+Times are nanoseconds on CLOCK_MONOTONIC, sums of them are cumulative from a process's first measured work on. What
+hooks say is untrusted: who makes these views bounds it (reading.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
+
+MILLISECOND = 1_000_000
+SECOND = 1_000_000_000
+
+
+class Interval(NamedTuple):
+    """Work of a process was on the device from ``start`` to ``end``, slices of its neighbours included."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class ProcessLook:
+    """One process on one device, at one look.
+
+    ``intervals``: what was added to its board since the look before, in order, without overlaps; ``lost``: occupied
+    time since then that no interval shows. ``is_active``: work is on the device; ``active_since``: since when that is
+    so, or not so. ``longest``: of one launch or graph in the last seconds. ``sampled`` and ``sampled_solo``: time of
+    sampled launches, and what the same take alone. ``own``: its GPU time as NVML says it, None where NVML does not.
+    ``waiting_calls``: threads that wait at the gate or for the lease, launches or not, whatever device they are for.
+    """
+
+    key: int  # the session's number
+    kernel_id: str
+    is_production: bool
+    hundredths: int  # of the device, the kernel's
+    is_capped: bool = False  # the share is a limit, too, for whoever is alone
+    can_pace: bool = True  # False: a hook of before, which knows no more than an open or a closed gate
+    intervals: tuple[Interval, ...] = ()
+    lost: int = 0
+    occupied: int = 0
+    is_active: bool = False
+    active_since: int = 0
+    in_flight: int = 0  # bursts
+    waiting_launches: int = 0
+    launches: int = 0
+    blocks: int = 0
+    longest: int = 0
+    throttled: int = 0
+    sampled: int = 0
+    sampled_solo: int = 0
+    samples: int = 0
+    without_baseline: int = 0
+    own: int | None = None
+    waiting_calls: int = 0
+
+
+@dataclass(frozen=True)
+class DeviceLook:
+    """All processes with a hook on one device. ``time_slices``: False where their work runs side by side (MPS)."""
+
+    now: int
+    processes: tuple[ProcessLook, ...] = ()
+    time_slices: bool = True
+
+
+@dataclass(frozen=True)
+class Order:
+    """The words of one process's page for one device; see include/aliquot_pages.h. The default lets everything pass."""
+
+    gate: Gate = Gate.OPEN
+    pace: Pace = Pace.OFF
+    allowed: int = NO_LIMIT
+    allowed_beside: int = NO_LIMIT
+    in_flight_cap: int = 0
+    burst_microseconds: int = 1000
+    gap_from: int = 0  # microseconds, these three
+    gap_until: int = 0
+    gap_again: int = 0
+    solo_window: int = 0
+
+
+OPEN = Order()
+MEASURED = Order(gate=Gate.PACED, pace=Pace.MEASURE)
+
+
+@dataclass(frozen=True)
+class KernelShare:
+    """What a kernel has of a device, over the last second or so. Shares are parts of the device's time, 0 to 1.
+
+    ``entitled``: by weight among those that want the device now; None where it wants nothing. ``own``: GPU time so far
+    in nanoseconds, neighbours' slices taken out. ``stretch``: time of its launches against the same alone, None where
+    that is not known. ``bound``: nanoseconds for which its launches in flight can hold up a production kernel that
+    comes back.
+    """
+
+    entitled: float | None
+    used: float
+    own: int
+    throttled: int = 0
+    stretch: float | None = None
+    bound: int | None = None
+    reason: str = ""  # why it is held back, in words, for people
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of one step. ``unholdable``: kernels that are to leave the device, for they cannot be held below the target.
+
+    ``look_after``: when the next step is wanted, nanoseconds.
+    """
+
+    orders: Mapping[int, Order]  # by the process's key
+    shares: Mapping[str, KernelShare] = field(default_factory=dict)
+    unholdable: tuple[str, ...] = ()
+    look_after: int = 20 * MILLISECOND
+
+
+class Controller(Protocol):
+    """One for each device; it may remember, but has no clock and does no I/O."""
+
+    def step(self, look: DeviceLook) -> Verdict: ...

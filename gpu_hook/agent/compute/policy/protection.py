@@ -1,0 +1,125 @@
+"""Production first: how much delay opportunistic work may cause now, and what each process of it may therefore do.
+
+Owns the AIMD of that delay and the verdict that it cannot be kept. What was lost comes from attribution.py, when work
+may begin in a pause from forecast.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.forecast import PauseHistory, Risk
+from .policy import Policy
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import SECOND
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Of one step, nanoseconds. ``elapsed``: of time settled; ``working``: of it, without pauses that are idleness.
+
+    ``lost``: by the production kernel that lost most; ``stretch_loss``: the same by its sampled launches, None where
+    these say nothing. ``opportunistic``: own time of the opportunistic. ``is_held``: some of these would like more.
+    """
+
+    now: int
+    elapsed: int
+    working: int
+    lost: float
+    stretch_loss: float | None
+    opportunistic: float
+    is_held: bool
+
+
+@dataclass
+class Protection:
+    """``rate``: of delay, per time of production at work, that is allowed now. ``slowdown``: measured, averaged."""
+
+    policy: Policy
+    rate: float = 0.0
+    beside: float = 0.0
+    slowdown: float = 0.0
+    tokens: float = 0.0  # delay that may still be caused beside production at work
+    _cut_at: int = 0
+    _over_since: int | None = None
+
+    def __post_init__(self) -> None:
+        self.rate = self.policy.slowdown_target / 2
+        self.beside = self.policy.floor
+
+    def step(self, seen: Seen, step: int, time_slices: bool) -> None:
+        """``step``: of production, nanoseconds."""
+        policy = self.policy
+        if seen.working <= 0:
+            self._over_since = None
+            return  # idle: what was safe stays, for the moment production returns
+        lost = max(seen.lost, seen.stretch_loss or 0.0)
+        self.slowdown += (lost / seen.working - self.slowdown) * min(1.0, seen.working / policy.slowdown_span)
+        limit = policy.slowdown_target / 2 if time_slices else 1.0
+        if self.slowdown > policy.slowdown_target:
+            if seen.now - self._cut_at >= policy.cut_pause or seen.now < self._cut_at:
+                cut = policy.cut if self.slowdown > policy.far_over * policy.slowdown_target else policy.trim
+                self.rate = max(policy.least_rate, self.rate * cut)
+                self.beside = max(policy.floor, self.beside * cut)
+                self._cut_at = seen.now
+        elif seen.is_held:  # without demand a rise would mean nothing
+            up = policy.rise * seen.working / policy.period
+            most = policy.most_rate * policy.slowdown_target
+            self.rate = min(most, self.rate + up * policy.slowdown_target)
+            self.beside = min(limit, self.beside + up * limit)
+        self._fill(seen, lost, step, time_slices)
+        self._watch(seen)
+
+    def _fill(self, seen: Seen, lost: float, step: int, time_slices: bool) -> None:
+        spent = lost if time_slices else seen.opportunistic
+        self.tokens += self.beside * seen.working - spent
+        most = (
+            min(self.policy.noticed_delay * step, self.policy.most_beside) if time_slices else self.beside * SECOND / 10
+        )
+        self.tokens = min(most, max(-most, self.tokens))
+
+    def _watch(self, seen: Seen) -> None:
+        is_over = self.slowdown > 2 * self.policy.slowdown_target and self.rate <= self.policy.least_rate
+        if not is_over or seen.opportunistic <= 0:
+            self._over_since = None
+        elif self._over_since is None or seen.now < self._over_since:
+            self._over_since = seen.now
+
+    def is_lost(self, now: int) -> bool:
+        """Whether the target cannot be kept with less than leaving."""
+        return self._over_since is not None and now - self._over_since >= self.policy.patience
+
+    def is_too_long(self, longest: int) -> bool:
+        """Whether one launch is more than the target permits."""
+        return longest > self.policy.slowdown_target * self.policy.bound_span
+
+
+@dataclass(frozen=True)
+class Room:
+    """How an opportunistic process works: bursts of so many nanoseconds, so many in flight, and what that means."""
+
+    burst: int
+    in_flight: int
+    bound: int
+    risk: Risk
+
+
+def room(policy: Policy, longest: int, typical: int, history: PauseHistory, rate: float) -> Room:
+    """Bursts as long as production's steps allow, as many in flight as keep the device at work between two polls."""
+    wanted = int(policy.slowdown_target * history.step)
+    if history.typical:
+        wanted = min(wanted, history.typical // policy.bursts_in_pause)
+    burst = min(policy.most_burst, max(policy.least_burst, wanted))
+    unit = max(burst, longest)
+    in_flight = min(policy.most_in_flight, 1 + ceil(policy.poll / unit)) if unit < 10 * policy.poll else 1
+    likely = max(burst, min(typical, longest))
+    risk = Risk(in_flight * likely - likely // 2, in_flight * likely, rate, policy.noticed_delay, policy.rare_steps)
+    return Room(burst, in_flight, in_flight * unit, risk)
+
+
+def beside_interval(policy: Policy, unit: int, step: int) -> int:
+    """How long an opportunistic process that got nothing waits for one burst beside production: starvation's end."""
+    interval = policy.floor_interval(unit)
+    if unit > policy.noticed_delay * step:
+        interval = max(interval, int(step / policy.rare_steps))
+    return interval

@@ -1,0 +1,47 @@
+"""Why a kernel is held back, in words, for people: panel, command line, status. Empty: it is not held back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .history import Kernel
+from .shares import Allowance
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Order
+
+
+@dataclass(frozen=True)
+class Situation:
+    kernel: Kernel
+    allowance: Allowance
+    order: Order
+    is_production_working: bool
+    is_solo_window: bool
+
+
+def reason(situation: Situation, has_production: bool) -> str:
+    kernel, allowance = situation.kernel, situation.allowance
+    if not kernel.is_production and has_production:
+        return _beneath(situation)
+    if allowance.entitled is None or allowance.own is None:
+        return ""
+    part = round(100 * allowance.entitled)
+    if kernel.is_capped:
+        return f"held at its limit, {part} % of the device"
+    if allowance.lag < 0:
+        return f"had more than its share; entitled to {part} % among those that want the device"
+    return ""
+
+
+def _beneath(situation: Situation) -> str:
+    order = situation.order
+    if situation.is_solo_window:
+        return "waits a moment: production's launches are measured alone"
+    if not situation.is_production_working:
+        return ""
+    spans = []
+    if order.gap_until > order.gap_from:
+        spans.append(f"{order.gap_from / 1000:.1f} to {order.gap_until / 1000:.1f} ms after production stops")
+    spans.append(f"from {order.gap_again / 1000:.1f} ms on")
+    return (
+        "production first: begins " + " and ".join(spans) if order.gap_again else "production first: runs in its pauses"
+    )

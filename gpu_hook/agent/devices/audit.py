@@ -1,0 +1,206 @@
+"""Looks for memory on the devices that no hook charged: processes that escaped, and what contexts take for themselves.
+
+Compares what the driver sees with what the hooks said. It tells; it ends nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .devices import DeviceReading, call_in_thread
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
+from jupyter_aliquot.gpu_hook.agent.base.process_facts import Families
+
+log = logging.getLogger(__name__)
+
+# One look may fall between an allocation and its charge on the page; two, a second apart, may not.
+_CONFIRM_SECONDS = 0.9
+_SETTLE_SECONDS = 2.0  # hooks of kernels that are older than this agent come back to it within a second
+_SLOW_SECONDS = 10.0
+NOT_REGISTERED = "not registered"
+PAST_ITS_CHARGE = "past its charge"
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """A process on a device with memory that no hook charged. ``used_bytes`` None: the driver does not tell."""
+
+    pid: int
+    name: str
+    uuid: str
+    index: int
+    used_bytes: int | None
+    charged_bytes: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Holding:
+    """One process's bytes on one device, as its hook says. ``most_bytes``: that it may have held since the last look.
+
+    The driver was asked a moment ago, and what a process freed in between it had then.
+    """
+
+    charged_bytes: int = 0
+    most_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class KernelProcesses:
+    """What the agent knows of one kernel's processes. ``holdings``: by pid and UUID, of those that registered."""
+
+    kernel_id: str
+    folder: str
+    members: frozenset[int]
+    registered: frozenset[int]
+    awaited: frozenset[int]  # were registered with the agent before us, and are to come back
+    departed: frozenset[int]  # their sessions ended a moment ago: they are about to end, or pretend to be
+    holdings: Mapping[tuple[int, str], Holding]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Of one look. ``contexts``: bytes by kernel and UUID that contexts took beside what was charged."""
+
+    unhooked: Mapping[str, tuple[Sighting, ...]] = field(default_factory=dict)
+    foreign: tuple[Sighting, ...] = ()
+    contexts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+class Audit:
+    """Remembers from look to look what was seen before. ``slack_bytes``: of each process on each device."""
+
+    def __init__(self, slack_bytes: int) -> None:
+        self._slack_bytes = slack_bytes
+        self._first_look: float | None = None
+        self._suspected_since: dict[tuple[int, str], float] = {}
+        self._told: frozenset[tuple[str, int, str]] = frozenset()
+        self.findings = Findings()
+
+    def look(self, readings: Iterable[DeviceReading], kernels: Sequence[KernelProcesses], now: float) -> None:
+        """Judge one look at the devices, with the time of an injected clock. Reads /proc, so that it may block."""
+        self._first_look = now if self._first_look is None else self._first_look
+        members = {pid: kernel.kernel_id for kernel in kernels for pid in kernel.members}
+        found = _Found(Families(members, {kernel.folder: kernel.kernel_id for kernel in kernels}))
+        by_id = {kernel.kernel_id: kernel for kernel in kernels}
+        awaited = frozenset(pid for kernel in kernels for pid in kernel.awaited)
+        for reading in readings:
+            for pid, used_bytes in sorted(reading.processes.items()):
+                if pid not in awaited:
+                    kernel = by_id.get(found.families.kernel_of(pid) or "")
+                    self._judge(found, kernel, _Seen(pid, reading.facts, used_bytes), now)
+        self._suspected_since = found.suspected_since
+        unhooked = {kernel_id: tuple(sightings) for kernel_id, sightings in found.unhooked.items()}
+        self.findings = Findings(unhooked, tuple(found.foreign), found.contexts)
+        self._tell()
+
+    def _judge(self, found: _Found, kernel: KernelProcesses | None, seen: _Seen, now: float) -> None:
+        is_settled = self._first_look is not None and now - self._first_look >= _SETTLE_SECONDS
+        if kernel is None:
+            # A restarted agent does not know yet the kernels that relays and holders are about to tell it.
+            if is_settled:
+                found.foreign += found.describe(seen, NOT_REGISTERED)
+            return
+        holding = kernel.holdings.get((seen.pid, seen.device.uuid), Holding())
+        if seen.pid not in kernel.registered:
+            # One whose session just ended has a moment to end, and is not let off for coming and going again.
+            is_due = seen.pid not in kernel.departed or self._is_confirmed(found, seen, now)
+            if is_settled and is_due:
+                found.add(kernel, seen, NOT_REGISTERED)
+        elif seen.used_bytes is not None:
+            key = (kernel.kernel_id, seen.device.uuid)
+            footprint = max(0, seen.used_bytes - holding.charged_bytes)
+            found.contexts[key] = found.contexts.get(key, 0) + footprint
+            if seen.used_bytes > holding.most_bytes + self._slack_bytes and self._is_confirmed(found, seen, now):
+                found.add(kernel, seen, PAST_ITS_CHARGE, holding.charged_bytes)
+
+    def _is_confirmed(self, found: _Found, seen: _Seen, now: float) -> bool:
+        """Whether the same was suspected of it a second ago."""
+        key = (seen.pid, seen.device.uuid)
+        found.suspected_since[key] = self._suspected_since.get(key, now)
+        return now - found.suspected_since[key] >= _CONFIRM_SECONDS
+
+    def _tell(self) -> None:
+        """Log what is new, once."""
+        seen = {(k, s.pid, s.uuid): s for k, sightings in self.findings.unhooked.items() for s in sightings}
+        for key, sighting in seen.items():
+            if key not in self._told:
+                log.warning(
+                    "event=unhooked_process kernel=%s pid=%d name=%r device=%d used_bytes=%s charged_bytes=%d why=%r",
+                    key[0],
+                    sighting.pid,
+                    sighting.name,
+                    sighting.index,
+                    sighting.used_bytes,
+                    sighting.charged_bytes,
+                    sighting.why,
+                )
+        self._told = frozenset(seen)
+
+
+class Auditor:
+    """Has each look audited in a thread: a process can make its /proc files slow, and the loop must not wait for it."""
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self._look: asyncio.Future[None] | None = None
+        self._began = 0.0
+        self._is_told_slow = False
+
+    @property
+    def findings(self) -> Findings:
+        """Of the last look that was audited."""
+        return self._audit.findings
+
+    def look(self, readings: Sequence[DeviceReading], kernels: Sequence[KernelProcesses], now: float) -> None:
+        """Called on the loop after each look at the devices; leaves one out while that before is being audited."""
+        if self._look is not None and not self._look.done():
+            if now - self._began > _SLOW_SECONDS and not self._is_told_slow:
+                log.error(
+                    "event=audit_slow seconds=%.0f reason='a process in /proc does not answer'", now - self._began
+                )
+                self._is_told_slow = True
+            return
+        self._began, self._is_told_slow = now, False
+        self._look = call_in_thread(lambda: self._audit.look(readings, kernels, now))
+        self._look.add_done_callback(_log_failure)
+
+
+def _log_failure(look: asyncio.Future[None]) -> None:
+    if not look.cancelled() and look.exception() is not None:
+        log.error("event=audit_failed", exc_info=look.exception())
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the driver said of one process on one device."""
+
+    pid: int
+    device: DeviceFacts
+    used_bytes: int | None
+
+
+@dataclass
+class _Found:
+    """What one look finds, while it looks."""
+
+    families: Families
+    unhooked: dict[str, list[Sighting]] = field(default_factory=dict)
+    foreign: list[Sighting] = field(default_factory=list)
+    contexts: dict[tuple[str, str], int] = field(default_factory=dict)
+    suspected_since: dict[tuple[int, str], float] = field(default_factory=dict)
+
+    def add(self, kernel: KernelProcesses, seen: _Seen, why: str, charged_bytes: int = 0) -> None:
+        described = self.describe(seen, why, charged_bytes)
+        if described:
+            self.unhooked.setdefault(kernel.kernel_id, []).extend(described)
+
+    def describe(self, seen: _Seen, why: str, charged_bytes: int = 0) -> tuple[Sighting, ...]:
+        """With its name; nothing when it ended since the driver was asked."""
+        facts, device = self.families.facts(seen.pid), seen.device
+        if facts is None:
+            return ()
+        return (Sighting(seen.pid, facts.name, device.uuid, device.index, seen.used_bytes, charged_bytes, why),)

@@ -1,0 +1,136 @@
+"""The native libraries that kernels are given: the package's own, or a copy of them where an engine's host sees it.
+
+A copy is named by what it holds and never changes, so that an upgrade takes nothing from under a running kernel; those
+that no kernel was given any more are removed. Loads none of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from jupyter_aliquot.gpu_hook.paths import Driver, PathError
+
+log = logging.getLogger(__name__)
+
+PARTS = ("shim", "bin", "softgpu")
+_PRELOADED = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "libaliquot-preload.so")  # dlsym's stand-in comes last
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """``folder`` has ``shim``, ``bin`` and ``softgpu``; it is one of several where it ``is_copy``."""
+
+    folder: Path
+    is_copy: bool
+
+    @property
+    def shim(self) -> Path:
+        """To be put first on LD_LIBRARY_PATH."""
+        return self.folder / "shim"
+
+    @property
+    def audit(self) -> Path:
+        """The redirector of absolute paths, for LD_AUDIT."""
+        return self.shim / "libaliquot-audit.so"
+
+    @property
+    def preload_text(self) -> str:
+        """Of an ld.so.preload, for where neither variable can be set."""
+        return "".join(f"{self.shim / name}\n" for name in _PRELOADED)
+
+    def driver(self, found: Driver) -> Driver:
+        """The same driver, as kernels reach it: the software GPU is one of the copies."""
+        if found.kind != "softgpu":
+            return found
+        folder = self.folder / "softgpu"
+        return replace(found, cuda=folder / found.cuda.name, nvml=folder / found.nvml.name)
+
+
+def audit_is_cheap() -> bool:
+    """Whether a process may be started with an audit library.
+
+    Before 2.35, glibc sent every call between libraries through a slow trampoline then (bug 15533), on aarch64 with
+    cut SIMD arguments. Without the redirector the self-check reports absolute paths as not covered.
+    """
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+        major, minor = (int(part) for part in version.split(".")[:2])
+    except (OSError, ValueError):
+        return False
+    return name == "glibc" and (major, minor) >= (2, 35)
+
+
+def installed(native: Path) -> Libraries:
+    """The package's own."""
+    return Libraries(native, is_copy=False)
+
+
+def publish(native: Path, library_dir: Path) -> Libraries:
+    """Copy them below ``library_dir``, unless the same are there. Raises PathError."""
+    folder = library_dir / _digest(native)
+    try:
+        library_dir.mkdir(parents=True, exist_ok=True)
+        if not folder.exists():
+            _copy(native, folder)
+    except OSError as error:
+        raise PathError(
+            f"cannot publish the libraries of {native} in {library_dir}: {error.strerror or error}; "
+            "choose a --library-dir that can be written"
+        ) from error
+    return Libraries(folder, is_copy=True)
+
+
+def mounted_folders(libraries: Libraries) -> tuple[Path, ...]:
+    """What a container has to see: these, and what older grants name. Not the folder around copies, which is the
+    administrator's, and may be closed to the container's user."""
+    if not libraries.is_copy:
+        return tuple(libraries.folder / part for part in PARTS)
+    return tuple(_copies(libraries.folder.parent))
+
+
+def prune(libraries: Libraries, used: Collection[str]) -> None:
+    """Remove the copies beside ``libraries`` that are not named in ``used``. Never raises."""
+    if not libraries.is_copy:
+        return
+    with contextlib.suppress(OSError):
+        for folder in _copies(libraries.folder.parent):
+            if folder != libraries.folder and folder.name not in used:
+                log.info("event=libraries_removed folder=%s", folder)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _copies(library_dir: Path) -> list[Path]:
+    """What is whole, and ours by its form."""
+    found = (folder for folder in sorted(library_dir.iterdir()) if not folder.name.startswith("."))
+    return [folder for folder in found if all((folder / part).is_dir() for part in PARTS)]
+
+
+def _copy(native: Path, folder: Path) -> None:
+    """Whole, then renamed: what has the name is complete."""
+    new = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
+    try:
+        for part in PARTS:
+            shutil.copytree(native / part, new / part)
+        new.chmod(0o755)  # for any user of a container
+        os.rename(new, folder)
+    except OSError:
+        shutil.rmtree(new, ignore_errors=True)
+        if not folder.exists():  # else another agent was first, with the same
+            raise
+
+
+def _digest(native: Path) -> str:
+    found = hashlib.sha256()
+    for part in PARTS:
+        for path in sorted((native / part).iterdir()):
+            found.update(f"{part}/{path.name}:{path.stat().st_size}\n".encode())
+            found.update(path.read_bytes())
+    return found.hexdigest()[:12]

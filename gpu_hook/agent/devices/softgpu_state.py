@@ -1,0 +1,150 @@
+"""The state file that is the software GPU of one runtime folder, and the two folders around it.
+
+The outer folder is private; the inner one is what containers get, where users have uids of their own. That one is kept
+while kernels may live: it is mounted into their containers, and a new one would not be. What an agent left that was
+killed is removed by the next agent of the same user, in whatever runtime folder that runs: `remove_abandoned`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import struct
+from pathlib import Path
+
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir
+
+log = logging.getLogger(__name__)
+
+_F_OFD_GETLK = 36
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
+_RUNTIME = "runtime"  # in the outer folder: a link to the runtime folder that the machine is of
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def is_in_use(state: Path) -> bool:
+    """Whether a process uses the software GPU: each holds a lock on its own byte of the file."""
+    try:
+        descriptor = os.open(state, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        return bool(_FLOCK.unpack(fcntl.fcntl(descriptor, _F_OFD_GETLK, query))[0] != fcntl.F_UNLCK)
+    except OSError:
+        return True  # cannot tell: leave it
+    finally:
+        os.close(descriptor)
+
+
+def prepare(state: Path, runtime: RuntimeDir) -> int:
+    """Make the folders, and a file of this agent's settings unless one is in use. Raises PathError.
+
+    Gives a descriptor: as long as it is open, `remove_abandoned` of no other agent takes the machine away.
+    """
+    outer = state.parent.parent
+    try:
+        _remove_older_form(outer)
+        held = _held(outer)
+        found = outer.lstat()
+        if found.st_uid != os.geteuid():
+            os.close(held)
+            raise PathError(_not_ours(outer))
+        outer.chmod(0o700)
+        _point_to(runtime, outer)
+        state.parent.mkdir(exist_ok=True)
+        state.parent.chmod(0o711)
+    except NotADirectoryError as error:
+        raise PathError(_not_ours(outer)) from error
+    except OSError as error:
+        raise PathError(f"cannot make {state.parent} for the software GPU: {error.strerror or error}") from error
+    remove_unused(state)
+    with contextlib.suppress(OSError):  # the library says what is wrong with it
+        descriptor = os.open(state, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        os.fchmod(descriptor, 0o666)
+        os.close(descriptor)
+    return held
+
+
+def _not_ours(outer: Path) -> str:
+    return f"{outer} is not a folder of user {os.geteuid()}; remove it"
+
+
+def _held(outer: Path) -> int:
+    """The folder, made if need be and locked: it is still there, once no other agent is about to remove it."""
+    while True:
+        outer.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(outer, _FOLDER)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(outer.lstat(), os.fstat(descriptor)):
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _point_to(runtime: RuntimeDir, outer: Path) -> None:
+    """Raises OSError."""
+    with contextlib.suppress(FileExistsError):  # the folder's name is made of this very path
+        os.symlink(runtime.path.resolve(), outer / _RUNTIME)
+
+
+def remove_abandoned(state: Path) -> None:
+    """Remove the machines of this user's other runtime folders whose agent was killed, if no kernel may come back to
+    them. Never raises."""
+    outer = state.parent.parent
+    for other in outer.parent.glob(f"aliquot-{os.geteuid()}-*"):
+        if other == outer:
+            continue
+        with contextlib.suppress(OSError):
+            descriptor = os.open(other, _FOLDER)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an agent that lives has it
+                if _is_abandoned(other):
+                    log.info("event=state_removed path=%s", other)
+                    remove(other / state.parent.name / state.name)
+            finally:
+                os.close(descriptor)
+
+
+def _is_abandoned(outer: Path) -> bool:
+    """True where the runtime folder is gone, or knows of no kernel. Raises OSError where that cannot be told."""
+    runtime = RuntimeDir(Path(os.readlink(outer / _RUNTIME)))
+    try:
+        return not any(runtime.kernels.iterdir())
+    except FileNotFoundError:
+        return True
+
+
+def remove_unused(state: Path) -> None:
+    """Remove the file when nobody uses it, so that the next agent makes one of its own settings."""
+    try:
+        if not is_in_use(state):
+            state.unlink()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        log.warning("event=state_not_removed path=%s error=%r", state, str(error))
+
+
+def remove(state: Path) -> None:
+    """Remove all of it, if no process uses it. Never raises."""
+    remove_unused(state)
+    with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):
+            state.parent.rmdir()
+        (state.parent.parent / _RUNTIME).unlink(missing_ok=True)
+        state.parent.parent.rmdir()
+
+
+def _remove_older_form(outer: Path) -> None:
+    """Where the outer folder is now, agents of before had the file itself."""
+    if outer.is_file() and not outer.is_symlink():
+        if is_in_use(outer):
+            raise PathError(f"kernels of an older version use {outer}; end them first")
+        outer.unlink()

@@ -1,0 +1,138 @@
+"""Host copies that processes took with them when they left the agent, and segments that outlive what they were for.
+
+A process that leaves while it may hold a copy may live and come back: its segments are counted against its kernel until
+the process ends, or has its bytes on its devices again. Then they are emptied. A segment that is open in a process even
+so is counted by what is in it, until no process has it open: it may be filled again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_WATCH, Descriptors
+from jupyter_aliquot.gpu_hook.agent.base.processes import Process, WatchedProcesses
+from .segments import Segment, held_bytes
+
+_LOOK_SECONDS = 1.0  # between two looks at segments that outlive their use
+
+
+@dataclass(frozen=True)
+class _Kept:
+    kernel_id: str
+    holder: Process
+    segment: Segment
+
+
+@dataclass
+class _Outliving:
+    kernel_id: str
+    segment: Segment
+    bytes: int = 0  # that are in it, as of the last look
+
+
+class KeptCopies:
+    """``empty`` frees what is behind a kernel's segment; ``close`` closes one that is open in no other process."""
+
+    def __init__(
+        self,
+        empty: Callable[[str, Segment], object],
+        close: Callable[[str, Segment], object],
+        descriptors: Descriptors,
+    ) -> None:
+        self._empty = empty
+        self._close = close
+        self._descriptors = descriptors
+        self._kept: list[_Kept] = []
+        self._outliving: list[_Outliving] = []
+        self._holders: dict[int, tuple[str, WatchedProcesses]] = {}  # pid -> kernel that its watch counts for
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory in all of them."""
+        return self._sum(is_spilled=False)
+
+    @property
+    def spilled_bytes(self) -> int:
+        """In files."""
+        return self._sum(is_spilled=True)
+
+    def kernel_bytes(self, kernel_id: str) -> int:
+        """Memory in those of one kernel."""
+        return self._sum(is_spilled=False, kernel_id=kernel_id)
+
+    def reach_bytes(self, kernel_id: str) -> int:
+        """Return the bytes that processes of one kernel could fill: all segments that they may still have open."""
+        items: tuple[_Kept | _Outliving, ...] = (*self._kept, *self._outliving)
+        return sum(item.segment.bytes for item in items if item.kernel_id == kernel_id)
+
+    def held_by(self, holder: Process) -> int:
+        """The bytes that one process took with it, in memory and files."""
+        return sum(item.segment.bytes for item in self._kept if item.holder == holder)
+
+    def keep(self, kernel_id: str, holder: Process, segments: Iterable[Segment]) -> None:
+        """Count the segments of a process that left; one that ended meanwhile keeps nothing."""
+        self._kept += [_Kept(kernel_id, holder, segment) for segment in segments]
+        if not self.held_by(holder):
+            return
+        if holder.pid not in self._holders:
+            self._holders[holder.pid] = kernel_id, WatchedProcesses(lambda _: self.give_back(holder))
+            self._descriptors.add(kernel_id, OF_A_WATCH)
+        if not self._holders[holder.pid][1].add(holder):
+            self.give_back(holder)
+
+    def give_back(self, holder: Process) -> None:
+        """The process ended, or has its bytes on its devices again: empty what it took with it."""
+        gone = [item for item in self._kept if item.holder == holder]
+        self._kept = [item for item in self._kept if item.holder != holder]
+        if holder.pid in self._holders:
+            kernel_id, watched = self._holders.pop(holder.pid)
+            watched.clear()
+            self._descriptors.give_back(kernel_id, OF_A_WATCH)
+        for item in gone:
+            self._empty(item.kernel_id, item.segment)
+
+    def outlive(self, kernel_id: str, segment: Segment) -> None:
+        """An empty segment is open in another process: count what comes into it until it is closed."""
+        self._outliving.append(_Outliving(kernel_id, segment))
+        self._look_later()
+
+    def close(self) -> None:
+        """The agent ends: what holds copies stays with the processes that have it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for _, watched in self._holders.values():
+            watched.clear()
+        segments = [(item.kernel_id, item.segment) for item in self._kept]
+        segments += [(item.kernel_id, item.segment) for item in self._outliving]
+        self._kept, self._outliving = [], []
+        for kernel_id, segment in segments:
+            self._close(kernel_id, segment)
+
+    def _sum(self, is_spilled: bool, kernel_id: str | None = None) -> int:
+        amounts = [(item.kernel_id, item.segment, item.segment.bytes) for item in self._kept]
+        amounts += [(item.kernel_id, item.segment, item.bytes) for item in self._outliving]
+        return sum(
+            amount
+            for owner, segment, amount in amounts
+            if segment.is_spilled is is_spilled and kernel_id in (None, owner)
+        )
+
+    def _look_later(self) -> None:
+        if self._timer is None and self._outliving:
+            self._timer = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        still = []
+        for item in self._outliving:
+            held = held_bytes(item.segment)
+            if held is None:
+                self._close(item.kernel_id, item.segment)
+            else:
+                item.bytes = held
+                still.append(item)
+        self._outliving = still
+        self._look_later()

@@ -1,0 +1,391 @@
+"""One kernel on this node: its reservation, who holds it, its processes and their credit.
+
+Joins door, sessions, ledger and desks. Knows nothing of other kernels, and does not decide when it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import (Hello, MessageType, Moved, RefusalReason, Role, SelfCheck, SelfCheckResult, Wake,)
+
+from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from .claims import Claims
+from jupyter_aliquot.gpu_hook.agent.devices.audit import KernelProcesses
+from jupyter_aliquot.gpu_hook.agent.base.coalesced import Coalesced
+from jupyter_aliquot.gpu_hook.agent.compute.facts import Unwatched, Watch
+from jupyter_aliquot.gpu_hook.agent.ledger.credit import HasRoom, always
+from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SESSION, Descriptors
+from jupyter_aliquot.gpu_hook.agent.ledger.credit_queues import KernelDesks
+from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import Entrance
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, Reservation, remove_folder
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Account, DeviceAccount, Ledger
+from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
+from jupyter_aliquot.gpu_hook.agent.base.processes import Process, WatchedProcesses, read_boot_id
+from jupyter_aliquot.gpu_hook.agent.ledger.record import Record
+from jupyter_aliquot.gpu_hook.agent.swap.residency import KernelResidency, SwapTools
+from jupyter_aliquot.gpu_hook.agent.sessions.session import FromHook, HookSession
+from jupyter_aliquot.gpu_hook.agent.ledger.usage import DeviceUse, KernelUsage, processes_in
+
+log = logging.getLogger(__name__)
+
+
+class Kernel:
+    """Made when its reservation is in the ledger already. ``left`` is called with the pid of a process that left."""
+
+    def __init__(
+        self,
+        entry: Entry,
+        folder: Path,
+        ledger: Ledger,
+        recall_seconds: float,
+        left: Callable[[Kernel, int], None],
+        host_quota_bytes: int | None,
+        swap: SwapTools,
+        descriptors: Descriptors,
+    ) -> None:
+        """Raises OSError when its folder or its socket cannot be made."""
+        self.reservation = entry.reservation
+        self.interception = entry.interception
+        self.absolute_paths = entry.absolute_paths
+        self.libraries = entry.libraries
+        self.folder = folder
+        self.connections: set[int] = set()
+        self.is_ending = False
+        self.activity: Activity | None = None  # not told since this agent runs
+        self.worked_at: float | None = None  # when a device was last seen working for it
+        self.has_room: HasRoom = always  # set by who keeps the leases
+        self.compute: Watch = Unwatched()  # set by who keeps compute
+        self.usage = KernelUsage(entry.tallies, entry.host_tally, round(time.time() - time.monotonic()))
+        self._ledger, self._left, self._descriptors = ledger, left, descriptors
+        self._record = Record(folder, self._describe, (entry.tallies, entry.host_tally))
+        self.write_journal = self._record.write
+        self._claims = Claims(ledger, self.kernel_id, self.write_journal, descriptors)
+        self._recall_seconds = recall_seconds
+        self.host_quota_bytes = host_quota_bytes  # None: no limit
+        self._enforcer = protocol.Enforcer.HOOK
+        self._sampling = Coalesced(self.sample)
+        self._is_closed = False
+        self._sessions: dict[int, HookSession] = {}  # joined
+        self._bound = WatchedProcesses(self._bound_ended)
+        self._expected = WatchedProcesses(self._expected_ended)  # were connected to the agent before us, not yet to us
+        self._swap = swap
+        self.residency = self._make_residency(entry)
+        self._open()
+
+    def _make_residency(self, entry: Entry) -> KernelResidency:
+        mode = protocol.ResidencyMode[entry.reservation.residency.upper()]
+        found = (entry.is_swapped, entry.saved_bytes)
+        return KernelResidency(self.kernel_id, mode, self._swap, lambda: self.accounts, self.write_journal, *found)
+
+    @property
+    def kernel_id(self) -> str:
+        return self.reservation.kernel_id
+
+    @property
+    def is_held(self) -> bool:
+        return bool(self.connections or self._bound or self._sessions or self._expected)
+
+    @property
+    def is_expecting(self) -> bool:
+        """Whether processes that were connected before the agent's restart are still to come back."""
+        return bool(self._expected)
+
+    @property
+    def is_in_use(self) -> bool:  # whether a process of it is connected
+        return bool(self._sessions)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several processes of it share its quota, and want to know what the others took."""
+        return len(self._sessions) > 1
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all its processes that we know, the bound one too."""
+        return sorted({process.pid for process in self._bound.all} | {s.pid for s in self._sessions.values()})
+
+    @property
+    def accounts(self) -> tuple[DeviceAccount, ...]:
+        return self._ledger.accounts(self.kernel_id)
+
+    @property
+    def host_account(self) -> Account:
+        return self._ledger.host_account(self.kernel_id)
+
+    @property
+    def _class_word(self) -> protocol.WorkloadClass:
+        return protocol.WorkloadClass[self.reservation.workload_class.upper()]
+
+    @property
+    def _host_quota_word(self) -> int:
+        return protocol.NO_LIMIT if self.host_quota_bytes is None else self.host_quota_bytes
+
+    @property
+    def _all_accounts(self) -> dict[int, Account]:
+        return {**dict(enumerate(self.accounts)), protocol.HOST_MEMORY: self.host_account}
+
+    def bind(self, pid: int, start_time_ticks: int) -> bool:
+        """Watch the kernel's process; tells whether it is there."""
+        is_there = self._bound.add(Process(pid, start_time_ticks))
+        if is_there:
+            self.write_journal()
+        return is_there
+
+    def restore(self, entry: Entry) -> None:
+        """After a restart of the agent: watch what was bound, expect back what was connected.
+
+        Until those have told what they have, nobody gets credit that may be theirs.
+        """
+        for process in entry.bound:
+            self._bound.add(process)
+        for process in entry.sessions:
+            self._expected.add(process)
+        self._claims.restore(entry, self.host_account.quota_bytes)
+        self.write_journal()  # for an agent after us, which knows no holder but those named here
+        if self._expected:
+            self.desks.hold()
+            self.compute.awaits(self, True)
+
+    def stop_expecting(self) -> None:
+        """The grace for processes to come back is over."""
+        if self._expected:
+            self._expected.clear()
+            self.write_journal()
+        self._resume()
+        if not self._sessions:
+            self.residency.emptied()
+
+    def end(self) -> bool:
+        """Let go of all holders; tells whether nothing of it is left on the devices.
+
+        A process that still has bytes cannot be made to give them up without killing it. It gets no more, and its
+        session keeps the reservation until it ends: what is on a device stays in the ledger.
+        """
+        self.is_ending = True
+        self.connections.clear()
+        self.stop_expecting()
+        self._bound.clear()
+        self._entrance.close()
+        self.desks.close()
+        for session in list(self._sessions.values()):
+            if not session.is_alive:
+                session.close()
+            else:
+                self._drop_without_bytes(session)
+        return not self._sessions
+
+    def revive(self) -> None:
+        """Somebody asked again for what was ending."""
+        self.is_ending = False
+        self._open()
+
+    def close(self, keep: bool) -> None:
+        """Stop serving it: it ended, or the agent does and leaves it to the next one (``keep``)."""
+        if keep:
+            self.keep_record()
+        self._is_closed = True
+        self._sampling.close()
+        self._record.close()
+        self.residency.close()
+        self._entrance.close()
+        self._bound.clear()
+        self._expected.clear()
+        for session in list(self._sessions.values()):
+            session.close()
+        self._claims.close()
+        if not keep:
+            remove_folder(self.folder)
+
+    def _describe(self) -> Entry:
+        """For the record. Observers are not in it."""
+        joined = [s for s in self._sessions.values() if s.role is not Role.OBSERVER]
+        return Entry(
+            reservation=self.reservation,
+            interception=self.interception,
+            absolute_paths=self.absolute_paths,
+            libraries=self.libraries,
+            boot_id=read_boot_id(),
+            bound=self._bound.all,
+            sessions=(*self._expected.all, *(Process(s.pid, s.start_time_ticks) for s in joined)),
+            tallies=self.usage.tallies,
+            host_tally=self.usage.host_tally,
+            is_swapped=self.residency.is_lease_ended,
+            saved_bytes=self.residency.saved_bytes,
+            lent=self._claims.journal(joined),
+        )
+
+    def note_libraries(self, name: str) -> None:
+        """Its processes may use these from now on: they are kept as long as it is."""
+        if name not in self.libraries:
+            self.libraries = (*self.libraries, name)
+            self.write_journal()
+
+    def keep_record(self) -> None:
+        """Write down what a killed agent would lose of what its kernel took."""
+        self.usage.keep_peaks(tuple(self._sessions.values()), self._all_accounts)
+        self._record.keep((self.usage.tallies, self.usage.host_tally))
+
+    def sample(self) -> bool:
+        """Look at the hooks' pages and write ours; tells whether something changed."""
+        self._ledger.count_contexts(self.kernel_id, processes_in(self._sessions.values()))
+        return self.usage.sample(self._sessions.values(), self._all_accounts)
+
+    def add_look(self, uuid: str, busy_seconds: float, covered_seconds: float, seen: Mapping[int, int | None]) -> None:
+        """What a look at one device said of its processes: ``seen`` there, with their bytes."""
+        if busy_seconds > 0:
+            self.worked_at = time.monotonic()
+        for device, part in enumerate(self.reservation.parts):
+            if part.uuid == uuid:
+                self.usage.add_look(device, busy_seconds, covered_seconds, seen)
+
+    def resize(self, reservation: Reservation, host_quota_bytes: int | None) -> None:
+        """Another size or class is in force, and in the ledger already: tell its processes."""
+        self.reservation, self.host_quota_bytes = reservation, host_quota_bytes
+        for session in self._sessions.values():
+            if session.agent_side is not None:
+                session.agent_side.set_grant(
+                    reservation.parts, reservation.generation, self._class_word, self._host_quota_word
+                )
+        self.compute.resized(self)
+        self.write_journal()
+
+    def set_enforcer(self, enforcer: protocol.Enforcer) -> None:
+        """Tell its processes what holds their limits."""
+        self._enforcer = enforcer
+        for session in self._sessions.values():
+            if session.agent_side is not None:
+                session.agent_side.set_enforcer(enforcer)
+
+    def processes(self, departed: Iterable[int]) -> KernelProcesses:
+        """What the audit asks. ``departed``: pids of ours whose sessions ended a moment ago."""
+        ours = [session for session in self._sessions.values() if session.role is Role.PROCESS]
+        return KernelProcesses(
+            kernel_id=self.kernel_id,
+            folder=os.fspath(self.folder),
+            members=frozenset(self.pids),
+            registered=frozenset(session.pid for session in ours),
+            awaited=frozenset(process.pid for process in self._expected.all),
+            departed=frozenset(departed),
+            holdings=self.usage.holdings(ours, self.accounts),
+        )
+
+    def report(self) -> tuple[DeviceUse, ...]:
+        sessions = tuple(self._sessions.values())
+        return tuple(self.usage.report(sessions, device, account) for device, account in enumerate(self.accounts))
+
+    def needs(self) -> tuple[tuple[int | None, int | None], ...]:
+        """Of each of its devices: the bytes with which no quota had refused it, and when one last did; or None."""
+        own, now = tuple(self._sessions.values()), time.monotonic()
+        return tuple(self.usage.need(own, device, now) for device in range(len(self.accounts)))
+
+    def report_host(self) -> DeviceUse:
+        return self.usage.report(tuple(self._sessions.values()), protocol.HOST_MEMORY, self.host_account)
+
+    # Called by sessions (SessionOwner).
+
+    def join(self, session: HookSession, hello: Hello) -> None:
+        self._entrance.discard(session)
+        if self.is_ending:
+            return session.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
+        self._claims.enter(self.reservation, session, hello)
+        if why := self._entrance.why_full(len(self._sessions)):
+            self._claims.leave(session)
+            return session.refuse(RefusalReason.FULL, why)
+        self.usage.joining(is_first=not (self._sessions or self._expected or hello.role is Role.OBSERVER))
+        self._sessions[session.number] = session
+        own = self.reservation
+        try:
+            plan = self._swap.settings.plan(self.residency.mode)
+            side = AgentSide(own.parts, own.generation, self._class_word, hello.version, self._host_quota_word, plan)
+            side.set_enforcer(self._enforcer)
+            side.set_lease(self.residency.lease)
+            session.agent_side = side
+            session.open_pages()
+        except OSError as error:
+            log.error("event=pages_failed kernel=%s error=%r", self.kernel_id, str(error))
+            return session.close()
+        self.compute.joining(self, session)
+        self.sample()  # before the welcome: a process that reads its page at once reads the truth
+        self._claims.note_growth()
+        session.welcome()
+        self.compute.joined(self, session)
+        self.residency.joined(session)
+        log.info("event=joined kernel=%s pid=%d role=%s", self.kernel_id, session.pid, hello.role.name)
+        if session.role is not Role.OBSERVER and self._expected.discard(session.pid):
+            self._resume()
+        self._note_member(session)
+
+    def take(self, session: HookSession, message: FromHook) -> None:
+        if isinstance(message, SelfCheckResult):
+            is_whole = SelfCheck.ALL in message.passed
+            found = message.text or f"only {message.passed!r} passed"
+            self.interception = "holds" if is_whole else f"failed: {found}"
+            self.absolute_paths = "covered" if SelfCheck.ABSOLUTE_PATH in message.passed else "not covered"
+            return self._record.write_soon()
+        if isinstance(message, Wake):
+            return self.residency.woken() if message.waiting_calls else self.residency.given_up()
+        if isinstance(message, Moved):
+            return self.residency.moved(session, message)
+        self.desks.take(session, message)
+        if self.is_ending and message.type is MessageType.CREDIT_RETURN:
+            return self._drop_without_bytes(session)
+        self._sampling.soon()  # not now: a look at all its pages costs more than a message
+
+    def leave(self, session: HookSession) -> None:
+        if self._entrance.discard(session):
+            return
+        if self._sessions.pop(session.number, None) is None:
+            return
+        self._descriptors.give_back(self.kernel_id, OF_A_SESSION)
+        self.compute.left(session)
+        self.usage.retire(session, self._all_accounts)
+        self.residency.leaving(session)
+        returned = self._claims.leave(session)
+        log.info("event=left kernel=%s pid=%d returned_bytes=%d", self.kernel_id, session.pid, returned)
+        if self._is_closed:
+            return
+        self.desks.left(session.number)
+        self.residency.left(session, is_expecting=self.is_expecting)
+        self.sample()
+        self._note_member(session)
+        self._left(self, session.pid)
+
+    def _note_member(self, session: HookSession) -> None:
+        """Have a process that came or left written down."""
+        if session.role is not Role.OBSERVER:
+            self._record.write_soon()
+
+    def _open(self) -> None:
+        self._entrance = Entrance(self.kernel_id, self.folder, self, self._descriptors)
+        self.desks = KernelDesks(
+            self._ledger,
+            self.kernel_id,
+            self._all_accounts,
+            self._sessions,
+            self._recall_seconds,
+            lambda device, amount: self.has_room(device, amount),
+            lambda: self._entrance.charge_journal(self._claims.note_growth()),
+        )
+
+    def _drop_without_bytes(self, session: HookSession) -> None:
+        if not self._claims.has_bytes(session):
+            session.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
+
+    def _bound_ended(self, pid: int) -> None:
+        self._record.write_soon()
+        self._left(self, pid)
+
+    def _expected_ended(self, pid: int) -> None:
+        self._resume()
+        self._left(self, pid)
+
+    def _resume(self) -> None:
+        if not self._expected:
+            self.desks.resume()
+            self.compute.awaits(self, False)

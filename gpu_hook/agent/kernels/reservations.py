@@ -1,0 +1,401 @@
+"""All kernels of this node: reserve, bind, release, who holds what, and the end of what nobody holds.
+
+The one place that makes and ends kernels, and the only caller of ``Ledger.reserve`` and ``release``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from jupyter_aliquot.gpu_hook.placement.placement import NEVER_FITS, Part, Refusal, over_limit, place, resize
+
+from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.devices.audit import KernelProcesses
+from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import (Entry, JournalError, Reservation, Tally, read_entry, remove_folder,)
+from .kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger, LedgerError
+from jupyter_aliquot.gpu_hook.agent.base.processes import read_boot_id
+from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
+from jupyter_aliquot.gpu_hook.agent.swap.facts import swapped_by_device
+from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings
+
+log = logging.getLogger(__name__)
+
+
+class Refused(Exception):
+    """A request that is answered with no. ``code`` is one of docs/reference/agent-protocol.md."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Reservations:
+    """``changed`` is called when what could be reserved changed; ``processes_changed`` when one came or left."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settings: AgentSettings,
+        changed: Callable[[], None],
+        processes_changed: Callable[[], None],
+        swap: SwapTools,
+        leases: LeaseKeeper,
+        compute: ComputeKeeper,
+    ) -> None:
+        self.ledger = ledger
+        self._leases = leases
+        self._compute = compute
+        self._swap = swap
+        self._descriptors = swap.arena.descriptors  # one count for sockets and host copies
+        self._settings = settings
+        self._changed = changed
+        self._processes_changed = processes_changed
+        self._kernels: dict[str, Kernel] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}  # of kernels that nobody holds
+        self._lost: dict[str, Reservation] = {}  # ended with the machine, before this agent
+        self._departed: dict[int, tuple[str, int]] = {}  # pid -> kernel id, looks at the devices since it left
+
+    @property
+    def kernels(self) -> Iterable[Kernel]:
+        return self._kernels.values()
+
+    @property
+    def lost(self) -> Iterable[Reservation]:
+        """Of kernels that ended with the machine: it was started again since."""
+        return self._lost.values()
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def find(self, kernel_id: str) -> Kernel | None:
+        return self._kernels.get(kernel_id)
+
+    def held_by(self, owner: str) -> int:
+        """Return the hundredths of all of an owner's kernels, with those that are ending."""
+        return sum(k.reservation.hundredths for k in self._kernels.values() if k.reservation.owner == owner)
+
+    def reserve(
+        self, asked: Reservation, placement: Mapping[str, int] | None, connection: int, owner_limit: int | None = None
+    ) -> Kernel:
+        """Reserve for a connection, or make it another holder of the same. Raises Refused.
+
+        ``owner_limit``: hundredths that the owner may hold in all. Checked here, where no other start comes between.
+        """
+        kernel = self._kernels.get(asked.kernel_id)
+        if kernel is not None:
+            if not kernel.reservation.is_same_request(asked):
+                raise Refused(
+                    "conflict",
+                    f"kernel {asked.kernel_id} exists with another request "
+                    f"({kernel.reservation.hundredths / 100:g} GPU for {kernel.reservation.owner}); release it first",
+                )
+            if kernel.is_ending:
+                kernel.revive()
+            kernel.connections.add(connection)
+            self._stop_timer(kernel)
+            return kernel
+        if owner_limit is not None:
+            self._check_owner(asked, owner_limit)
+        parts = place(
+            self.ledger.device_states(asked.workload_class),
+            asked.hundredths,
+            asked.memory_limit,
+            placement,
+            is_elastic=asked.residency != "off",
+            host=self.ledger.host_room(),
+        )
+        reservation = replace(asked, parts=self._checked(parts, "refused", asked.kernel_id))
+        kernel = self._add(Entry(reservation, tallies=tuple(Tally() for _ in reservation.parts)))
+        kernel.connections.add(connection)
+        log.info("event=reserved kernel=%s owner=%r parts=%s", asked.kernel_id, asked.owner, _show(reservation))
+        self._changed()
+        return kernel
+
+    def _checked(self, parts: tuple[Part, ...] | Refusal, event: str, kernel_id: str) -> tuple[Part, ...]:
+        """Return what was placed, where a context fits into it, or raise Refused."""
+        if not isinstance(parts, Refusal) and (why := self.ledger.contexts.why_too_small(parts)):
+            parts = Refusal(NEVER_FITS, why)
+        if isinstance(parts, Refusal):
+            log.info("event=%s kernel=%s code=%s message=%r", event, kernel_id, parts.code, parts.message)
+            raise Refused(parts.code, parts.message)
+        return parts
+
+    def _check_owner(self, asked: Reservation, limit: int) -> None:
+        held = self.held_by(asked.owner)
+        if held + asked.hundredths > limit:
+            log.info("event=refused kernel=%s code=over_limit held=%d limit=%d", asked.kernel_id, held, limit)
+            raise Refused("over_limit", over_limit(asked.owner, asked.hundredths, held, limit))
+
+    def bind(self, kernel_id: str, pid: int, start_time_ticks: int) -> None:
+        """Raises Refused."""
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None or kernel.is_ending:
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here; reserve it first")
+        if not kernel.bind(pid, start_time_ticks):
+            raise Refused("bad_request", f"no process {pid} that started at tick {start_time_ticks} is alive here")
+        self._stop_timer(kernel)
+        self._processes_changed()
+
+    def release(self, kernel_id: str) -> bool:
+        """End a reservation; tells whether it was there."""
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None:
+            return False
+        self._stop_timer(kernel)
+        was_ending = kernel.is_ending
+        if kernel.end():
+            self._finish(kernel)
+        else:
+            log.info("event=ending kernel=%s pids=%s", kernel_id, kernel.pids)
+        return not was_ending
+
+    def resize(self, kernel_id: str, hundredths: int, memory_limit: int | None, workload_class: str | None) -> Kernel:
+        """Give a kernel another size or class while it runs, on the same devices. Raises Refused.
+
+        Nothing is taken from it: what it has beyond a smaller limit it keeps until it frees or is swapped.
+        """
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None or kernel.is_ending:
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
+        before = kernel.reservation
+        asked = replace(
+            before,
+            hundredths=hundredths,
+            memory_limit=memory_limit,
+            workload_class=workload_class or before.workload_class,
+        )
+        if before.is_same_request(asked):
+            return kernel
+        parts = resize(
+            self.ledger.device_states(asked.workload_class, without=kernel_id),
+            before.parts,
+            hundredths,
+            memory_limit,
+            is_elastic=asked.residency != "off",
+            host=self.ledger.host_room(without=kernel_id),
+        )
+        parts = self._checked(parts, "resize_refused", kernel_id)
+        host_quota = self._host_quota(hundredths)
+        self.ledger.resize(kernel_id, parts, host_quota, is_production=asked.is_production)
+        kernel.resize(replace(asked, parts=parts, generation=before.generation + 1), host_quota)
+        log.info("event=resized kernel=%s parts=%s", kernel_id, _show(kernel.reservation))
+        self._processes_changed()  # what else holds limits is to hold these
+        self._changed()
+        return kernel
+
+    def note_activity(self, kernel_id: str, activity: Activity) -> None:
+        """Keep what a kernel's relay said last. Raises Refused."""
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None:
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
+        kernel.activity = activity
+        self._leases.hurry()
+
+    def interrupt(self, kernel_id: str) -> None:
+        """Tell a kernel's processes that it is interrupted. Raises Refused."""
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None:
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
+        kernel.desks.interrupt()
+
+    def drop_connection(self, connection: int) -> None:
+        """A control connection closed: it holds nothing any more."""
+        for kernel in list(self._kernels.values()):
+            if connection in kernel.connections:
+                kernel.connections.discard(connection)
+                self._check_holders(kernel)
+
+    def restore(self) -> None:
+        """Read the kernels that an agent before us left. What is not whole, or does not fit, is removed."""
+        entries: list[Entry] = []
+        boot_id = read_boot_id()
+        for folder in sorted(self._settings.runtime.kernels.iterdir()):
+            if not folder.is_dir():
+                continue
+            try:
+                entry = read_entry(folder)
+            except JournalError as error:
+                self._drop_folder(folder, error)
+                continue
+            if entry.boot_id in ("", boot_id):  # an agent of before wrote none
+                entries.append(entry)
+            else:
+                self._lose(folder, entry.reservation)
+        self.ledger.add_lost(part for entry in entries for part in entry.reservation.parts)
+        for entry in entries:
+            try:
+                kernel = self._add(entry, is_restored=True)
+            except Refused as error:
+                self._drop_folder(self._settings.runtime.kernel(entry.reservation.kernel_id), error)
+                continue
+            log.info("event=restored kernel=%s parts=%s", kernel.kernel_id, _show(kernel.reservation))
+            loop = asyncio.get_running_loop()
+            self._timers[kernel.kernel_id] = loop.call_later(
+                self._settings.restart_grace_seconds, self._end_grace, kernel
+            )
+
+    def _lose(self, folder: Path, reservation: Reservation) -> None:
+        """A kernel from before the machine was started again: its pids and start times are those of others now."""
+        log.warning("event=node_lost kernel=%s owner=%r", reservation.kernel_id, reservation.owner)
+        self._lost[reservation.kernel_id] = reservation
+        remove_folder(folder)
+
+    @staticmethod
+    def _drop_folder(folder: Path, error: Exception) -> None:
+        log.warning("event=not_restored folder=%s reason=%r", folder, str(error))
+        remove_folder(folder)
+
+    def sample_shared(self) -> None:
+        """Look at the pages of kernels with several processes; one alone is sampled with the devices."""
+        for kernel in self._kernels.values():
+            if kernel.is_shared:
+                kernel.sample()
+
+    def on_devices(self) -> dict[str, int]:
+        """Return the bytes that processes of kernels have on each device now, whatever their pages say."""
+        total: Counter[str] = Counter()
+        for kernel in self._kernels.values():
+            away = swapped_by_device(kernel.residency.facts())
+            for part, use in zip(kernel.reservation.parts, kernel.report(), strict=True):
+                total[part.uuid] += max(0, use.there_bytes - away.get(part.uuid, 0))
+        return total
+
+    def processes(self) -> list[KernelProcesses]:
+        """What the audit asks, of all kernels. Before ``book_looks`` forgets who departed."""
+        return [
+            kernel.processes(pid for pid, (kernel_id, _) in self._departed.items() if kernel_id == kernel.kernel_id)
+            for kernel in self._kernels.values()
+        ]
+
+    def book_looks(self, readings: Iterable[DeviceReading]) -> None:
+        """Book GPU time of processes on their kernels, and show it to them; those that just left are included."""
+        departed = {pid: kernel_id for pid, (kernel_id, _) in self._departed.items()}
+        for reading in readings:
+            for kernel in self._kernels.values():
+                gone = (pid for pid, kernel_id in departed.items() if kernel_id == kernel.kernel_id)
+                own = {*kernel.pids, *gone}
+                busy = sum(seconds for pid, seconds in reading.busy.items() if pid in own)
+                seen = {pid: amount for pid, amount in reading.processes.items() if pid in own}
+                kernel.add_look(reading.facts.uuid, busy, reading.covered_seconds, seen)
+        for kernel in self._kernels.values():
+            if kernel.is_in_use:
+                kernel.sample()
+            kernel.keep_record()
+        self.ledger.begin_look()
+        # The look that was under way when a process left may not have seen its last work: the next one does.
+        self._departed = {pid: (kernel, 1) for pid, (kernel, looks) in self._departed.items() if looks == 0}
+
+    def close(self) -> None:
+        """The agent ends: leave what is held to the next one."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for kernel in self._kernels.values():
+            kernel.close(keep=kernel.is_held and not kernel.is_ending)
+        self._kernels.clear()
+
+    def _add(self, entry: Entry, is_restored: bool = False) -> Kernel:
+        """Enter a reservation and open its kernel, or neither. Raises Refused."""
+        reservation = entry.reservation
+        host_quota = self._host_quota(reservation.hundredths)
+        try:
+            self.ledger.reserve(
+                reservation.kernel_id,
+                reservation.parts,
+                host_quota,
+                is_production=reservation.is_production,
+                is_restored=is_restored,
+            )
+        except LedgerError as error:
+            raise Refused("no_room", str(error)) from error
+        folder = self._settings.runtime.kernel(reservation.kernel_id)
+        try:
+            recall_seconds = self._settings.recall_seconds
+            kernel = Kernel(
+                entry, folder, self.ledger, recall_seconds, self._left, host_quota, self._swap, self._descriptors
+            )
+        except OSError as error:
+            self.ledger.release(reservation.kernel_id)
+            remove_folder(folder)
+            raise Refused("internal", f"cannot make the kernel's folder {folder}: {error.strerror}") from error
+        self._kernels[reservation.kernel_id] = kernel
+        self._lost.pop(reservation.kernel_id, None)
+        self._enter_lease(kernel)
+        kernel.compute = self._compute
+        if is_restored:
+            kernel.restore(entry)
+        else:
+            kernel.write_journal()
+        return kernel
+
+    def _enter_lease(self, kernel: Kernel) -> None:
+        """What happens to it is the keeper's business: who waits for room, and for its memory."""
+        leases, residency = self._leases, kernel.residency
+        residency.wants_wake = residency.changed = lambda _: leases.hurry()
+        kernel.has_room = lambda device, amount: leases.has_room(
+            kernel.kernel_id, kernel.reservation.parts[device].uuid, amount
+        )
+        leases.add(kernel, residency)
+
+    def _host_quota(self, hundredths: int) -> int | None:
+        rule = self._settings.host_memory
+        return rule.quota(self.ledger.host_memory_bytes, hundredths, len(self.ledger.devices))
+
+    def _left(self, kernel: Kernel, pid: int) -> None:
+        """Called by a kernel when one of its processes left."""
+        self._departed[pid] = (kernel.kernel_id, 0)
+        self._processes_changed()
+        self._leases.hurry()
+        self._check_holders(kernel)
+
+    def _check_holders(self, kernel: Kernel) -> None:
+        """A holder may have been the last. Two seconds let a restarted one come back."""
+        if kernel.is_ending:
+            if not kernel.is_in_use:
+                self._finish(kernel)
+        elif not kernel.is_held and kernel.kernel_id not in self._timers:
+            loop = asyncio.get_running_loop()
+            self._timers[kernel.kernel_id] = loop.call_later(self._settings.orphan_seconds, self._end_orphan, kernel)
+
+    def _end_grace(self, kernel: Kernel) -> None:
+        self._timers.pop(kernel.kernel_id, None)
+        kernel.stop_expecting()
+        if not kernel.is_held:
+            self._end_orphan(kernel)
+
+    def _end_orphan(self, kernel: Kernel) -> None:
+        self._timers.pop(kernel.kernel_id, None)
+        if not kernel.is_held:
+            log.info("event=orphaned kernel=%s", kernel.kernel_id)
+            self.release(kernel.kernel_id)
+
+    def _finish(self, kernel: Kernel) -> None:
+        if self._kernels.get(kernel.kernel_id) is not kernel:
+            return  # ended by the last of its sessions, while we asked them to end
+        self._stop_timer(kernel)
+        del self._kernels[kernel.kernel_id]
+        kernel.close(keep=False)
+        self.ledger.release(kernel.kernel_id)
+        self._leases.remove(kernel.kernel_id)
+        self._compute.forget(kernel.kernel_id)
+        log.info("event=released kernel=%s", kernel.kernel_id)
+        self._changed()
+
+    def _stop_timer(self, kernel: Kernel) -> None:
+        """Somebody holds it (again), or it ended. After a restart the timer is also what ends the waiting."""
+        timer = self._timers.get(kernel.kernel_id)
+        if timer is not None and not kernel.is_expecting:
+            timer.cancel()
+            del self._timers[kernel.kernel_id]
+
+
+def _show(reservation: Reservation) -> str:
+    return ",".join(f"gpu{part.index}:{part.hundredths}:{part.quota_bytes}" for part in reservation.parts)

@@ -1,0 +1,55 @@
+"""What a context takes of each device: measured once for a driver, and corrected by what its processes show.
+
+A context's memory is in no allocation: no hook charges it. It counts against the memory of the kernel whose process
+has it, from the process's HELLO on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from jupyter_aliquot.gpu_hook.placement.placement import GRAIN_BYTES, Part, format_bytes, format_gpus
+
+_LOOKS = 3  # an allocation between the driver's figure and the hook's spoils a look, never so many after another
+_MOST_BYTES = 1 << 30
+
+
+class ContextCosts:
+    """Bytes by device, and of kernels' processes by kernel and device. ``most_bytes`` bounds what one of them shows."""
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._measured: dict[str, int] = {}
+        self._seen: dict[tuple[str, str], deque[int]] = {}
+
+    def measured(self, uuid: str) -> int:
+        """Return what a context without any work takes of this device; 0: nobody measured."""
+        return self._measured.get(uuid, 0)
+
+    def note_measured(self, found: Mapping[str, int]) -> None:
+        self._measured.update({uuid: max(0, min(amount, self._most_bytes)) for uuid, amount in found.items()})
+
+    def note_seen(self, contexts: Mapping[tuple[str, str], int]) -> None:
+        """Take from a look what the driver showed of kernels' processes beyond their charges, by kernel and device."""
+        self._seen = {key: self._seen.get(key, deque(maxlen=_LOOKS)) for key in contexts}
+        for key, amount in contexts.items():
+            self._seen[key].append(amount)
+
+    def why_too_small(self, parts: Sequence[Part]) -> str:
+        """Return why a kernel with these parts could allocate nothing beside a context, or nothing."""
+        for part in parts:
+            context = self.measured(part.uuid)
+            if part.quota_bytes < context + GRAIN_BYTES:
+                asked = f"{format_gpus(part.hundredths)} with {format_bytes(part.quota_bytes)}"
+                return (
+                    f"Requested {asked} of gpu{part.index}, but a process's context alone takes "
+                    f"{format_bytes(context)} there. Choose a larger size"
+                )
+        return ""
+
+    def counted(self, kernel_id: str, uuid: str, processes: int) -> int:
+        """Return the bytes that so many processes of a kernel count for: what was seen, where that is more."""
+        looks = self._seen.get((kernel_id, uuid), ())
+        seen = min(looks) if len(looks) == _LOOKS else 0
+        return max(processes * self.measured(uuid), min(seen, processes * self._most_bytes))

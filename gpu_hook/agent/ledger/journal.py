@@ -1,0 +1,209 @@
+"""grant.json: what of a kernel must outlive the agent. Replaced whole; read again after a restart, with suspicion."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol.codec import MAX_AMOUNT, ResidencyMode
+
+from jupyter_aliquot.gpu_hook.agent.base.processes import Process
+
+_NAME = "grant.json"
+_VERSION = 1
+_MAX_PID = 1 << 31
+RESIDENCY_MODES = tuple(mode.name.lower() for mode in ResidencyMode)
+
+
+class JournalError(Exception):
+    """A grant.json that is not ours, or not whole."""
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What was asked and what was given. Never changes while its generation is in force."""
+
+    kernel_id: str
+    owner: str
+    hundredths: int
+    memory_limit: int | None
+    workload_class: str
+    label: str
+    attributes: Mapping[str, str]
+    parts: tuple[Part, ...]
+    created: float
+    generation: int = 1
+    residency: str = "vmm"  # how its memory may leave its devices: vmm, managed or off
+
+    @property
+    def is_production(self) -> bool:
+        return self.workload_class == "production"
+
+    def is_same_request(self, other: Reservation) -> bool:
+        """Whether somebody asked for the same again; where it was placed, and how it is shown, is not the request."""
+        return (self.owner, self.hundredths, self.memory_limit, self.workload_class) == (
+            other.owner,
+            other.hundredths,
+            other.memory_limit,
+            other.workload_class,
+        )
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What ended processes of a kernel leave in its record, for one device or host memory."""
+
+    peak_bytes: int = 0
+    busy_seconds: float = 0.0
+    refusals: int = 0
+    needed_bytes: int = 0  # 0: nothing was refused for want of quota; an agent of before wrote none
+
+
+@dataclass(frozen=True)
+class LentBefore:
+    """The bytes lent to a process: by device, in the order of the kernel's grant, and last of host memory."""
+
+    pid: int
+    start_time_ticks: int
+    amounts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The whole of a grant.json."""
+
+    reservation: Reservation
+    interception: str = "unknown"
+    bound: tuple[Process, ...] = ()
+    sessions: tuple[Process, ...] = ()
+    tallies: tuple[Tally, ...] = field(default=())
+    host_tally: Tally = field(default=Tally())
+    absolute_paths: str = "unknown"
+    libraries: tuple[str, ...] = ()  # that its grants named; an agent of before wrote none
+    boot_id: str = ""  # likewise
+    saved_bytes: Mapping[str, int] = field(default_factory=dict)  # what a restore of its contexts takes, by device
+    is_swapped: bool = False  # its lease was ended: its processes' memory is, or may be, on the host
+    lent: tuple[LentBefore, ...] | None = None  # to processes; None: an agent of before wrote none
+
+
+def write_entry(folder: Path, entry: Entry) -> None:
+    """Replace the file. Not synced: it is of use only while the processes live, so no power cut needs it."""
+    new = folder / f"{_NAME}.new"
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write(json.dumps({"version": _VERSION, **vars(entry)}, default=vars))  # no copy of it all, as by asdict
+    os.replace(new, folder / _NAME)
+
+
+def read_entry(folder: Path) -> Entry:
+    """Raises JournalError for whatever is not a whole entry of this folder's kernel."""
+    try:
+        data = json.loads((folder / _NAME).read_bytes())
+        if data["version"] != _VERSION:
+            raise JournalError(f"{folder / _NAME} is of version {data['version']}, this agent reads {_VERSION}")
+        entry = Entry(
+            reservation=_read_reservation(data["reservation"]),
+            interception=str(data["interception"]),
+            bound=tuple(_read_process(process) for process in data["bound"]),
+            sessions=tuple(_read_process(process) for process in data["sessions"]),
+            tallies=tuple(_read_tally(tally) for tally in data["tallies"]),
+            # An agent before host memory was lent wrote none.
+            absolute_paths=str(data.get("absolute_paths", "unknown")),
+            libraries=tuple(str(name) for name in data.get("libraries", ())),
+            boot_id=str(data.get("boot_id", "")),
+            host_tally=_read_tally(data["host_tally"]) if "host_tally" in data else Tally(),
+            is_swapped=bool(data.get("is_swapped", False)),
+            saved_bytes={str(uuid): int(amount) for uuid, amount in data.get("saved_bytes", {}).items()},
+            lent=None if data.get("lent") is None else tuple(_read_lent(lent) for lent in data["lent"]),
+        )
+    except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise JournalError(f"{folder / _NAME} cannot be read: {error!r}") from error
+    if entry.reservation.kernel_id != folder.name or not KERNEL_ID.fullmatch(folder.name):
+        raise JournalError(f"{folder / _NAME} is of another kernel")
+    if not _is_possible(entry):
+        raise JournalError(f"{folder / _NAME} has numbers that cannot be")
+    if len(entry.tallies) != len(entry.reservation.parts) or not entry.reservation.parts:
+        raise JournalError(f"{folder / _NAME} does not agree with itself about devices")
+    return entry
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a kernel's folder and the plain files and sockets in it; leaves what it did not make."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            with contextlib.suppress(OSError):
+                path.unlink()
+        folder.rmdir()
+
+
+def _is_possible(entry: Entry) -> bool:
+    """A kernel's processes can write to its folder: what they may claim must harm no other kernel."""
+    asked = entry.reservation
+    processes = (*entry.bound, *entry.sessions)
+    return (
+        all(0 < process.pid < _MAX_PID for process in processes)
+        and all(part.hundredths > 0 and 0 <= part.reserved_bytes <= part.quota_bytes for part in asked.parts)
+        and all(part.quota_bytes <= MAX_AMOUNT for part in asked.parts)
+        and 0 < asked.generation <= MAX_AMOUNT
+        and math.isfinite(asked.created)
+        and all(0 < lent.pid < _MAX_PID and _are_amounts(lent.amounts, asked) for lent in entry.lent or ())
+        and all(math.isfinite(tally.busy_seconds) for tally in (*entry.tallies, entry.host_tally))
+    )
+
+
+def _are_amounts(amounts: tuple[int, ...], asked: Reservation) -> bool:
+    return len(amounts) == len(asked.parts) + 1 and all(0 <= amount <= MAX_AMOUNT for amount in amounts)
+
+
+def _read_reservation(data: Mapping[str, Any]) -> Reservation:
+    limit = data["memory_limit"]
+    return Reservation(
+        kernel_id=str(data["kernel_id"]),
+        owner=str(data["owner"]),
+        hundredths=int(data["hundredths"]),
+        memory_limit=None if limit is None else int(limit),
+        workload_class=str(data["workload_class"]),
+        label=str(data["label"]),
+        attributes={str(key): str(value) for key, value in data["attributes"].items()},
+        parts=tuple(_read_part(part) for part in data["parts"]),
+        created=float(data["created"]),
+        generation=int(data["generation"]),
+        residency=_read_mode(data.get("residency", "off")),  # its processes' hooks were told of none
+    )
+
+
+def _read_part(data: Mapping[str, Any]) -> Part:
+    guarantee = data.get("guarantee_bytes")
+    return Part(
+        str(data["uuid"]),
+        int(data["index"]),
+        int(data["hundredths"]),
+        int(data["quota_bytes"]),
+        None if guarantee is None else int(guarantee),
+    )
+
+
+def _read_mode(word: Any) -> str:
+    if word not in RESIDENCY_MODES:
+        raise ValueError(f"residency {word!r}")
+    return str(word)
+
+
+def _read_tally(data: Mapping[str, Any]) -> Tally:
+    numbers = int(data["peak_bytes"]), float(data["busy_seconds"]), int(data["refusals"])
+    return Tally(*numbers, needed_bytes=int(data.get("needed_bytes", 0)))
+
+
+def _read_process(data: Mapping[str, Any]) -> Process:
+    return Process(int(data["pid"]), int(data["start_time_ticks"]))
+
+
+def _read_lent(data: Mapping[str, Any]) -> LentBefore:
+    return LentBefore(int(data["pid"]), int(data["start_time_ticks"]), tuple(int(one) for one in data["amounts"]))

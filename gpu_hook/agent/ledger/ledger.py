@@ -1,0 +1,371 @@
+"""The ledger of bytes: who reserved what of each device, and which process was lent how much of it; and of host memory.
+
+Pure data: no clock, no socket, no page. Written by the agent's event loop alone. Invariants, after every call:
+
+    for each device:  sum of the reserved bytes and hundredths <= what it has, times the ratio of oversubscription
+    for each kernel and device:  sum of the lent bytes <= its quota, save what was adopted
+
+Room is lent beyond what is reserved, up to a kernel's quota; whether the device has it now is for room.py to say.
+Page-locked host memory is lent like a device's and not reserved: the quotas of all kernels may exceed the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.placement.host_memory import HostRoom, host_room
+from jupyter_aliquot.gpu_hook.placement.overcommit import MOST_RATIO, Oversubscription, Reserved, device_state
+from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, DeviceState, Part
+
+from .contexts import ContextCosts
+
+
+class LedgerError(Exception):
+    """A broken invariant: a defect of the agent, or a hook that claims what it was never lent."""
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What does not change about a device."""
+
+    uuid: str
+    index: int
+    name: str
+    memory_bytes: int
+
+
+@dataclass
+class Loan:
+    """What one process was lent of one device. ``most`` is its high-water mark, ``recent_most`` that of this look."""
+
+    bytes: int = 0
+    most: int = 0
+    recent_most: int = 0
+
+
+@dataclass
+class Account:
+    """One kernel's memory of one kind. ``lent`` is the sum over ``loans``, kept beside them.
+
+    ``kept_bytes``: what was lent before a quota that may be smaller was in force, or before this agent.
+    ``context_bytes``: what contexts of its processes take, which no process is lent.
+    """
+
+    quota_bytes: int
+    lent: int = 0
+    kept_bytes: int = 0
+    context_bytes: int = 0
+    loans: dict[int, Loan] = field(default_factory=dict)
+
+    @property
+    def most_bytes(self) -> int:
+        """As much as processes may hold, whatever they say."""
+        return max(self.quota_bytes, self.kept_bytes)
+
+    @property
+    def room(self) -> int:
+        """Bytes that may still be lent; never negative, even when adoption went over the quota."""
+        return max(0, self.lendable_bytes - self.lent)
+
+    @property
+    def lendable_bytes(self) -> int:
+        """As much as processes may be lent in all: what contexts leave of the quota."""
+        return max(0, self.quota_bytes - self.context_bytes)
+
+
+@dataclass(kw_only=True)
+class DeviceAccount(Account):
+    """One kernel on one device."""
+
+    part: Part
+    is_production: bool = True
+
+
+class Ledger:
+    """Devices, reservations of kernels, loans of processes. ``host_memory_bytes`` is what the machine has."""
+
+    def __init__(
+        self,
+        host_memory_bytes: int = protocol.MAX_AMOUNT,
+        oversubscription: Oversubscription | None = None,
+        contexts: ContextCosts | None = None,
+    ) -> None:
+        self.contexts = contexts or ContextCosts()
+        self.host_memory_bytes = host_memory_bytes
+        self.oversubscription = oversubscription or Oversubscription()
+        self._devices: dict[str, DeviceFacts] = {}
+        self._lost: set[str] = set()
+        self._kernels: dict[str, tuple[DeviceAccount, ...]] = {}
+        self._host: dict[str, Account] = {}
+        self._reserved: dict[str, Reserved] = {}
+
+    def set_devices(self, devices: Iterable[DeviceFacts], lost: Iterable[str] = ()) -> None:
+        """Tell which devices there are. A device that is gone stays known as lost while a kernel is on it."""
+        found = {device.uuid: device for device in devices}
+        missing = {uuid for uuid in self._devices if uuid not in found}
+        for uuid in missing:
+            if self.reserved(uuid).hundredths:
+                found[uuid] = self._devices[uuid]
+        self._devices = dict(sorted(found.items(), key=lambda item: item[1].index))
+        self._lost = (set(lost) | missing) & set(found)
+
+    def add_lost(self, parts: Iterable[Part]) -> None:
+        """Tell where kernels of an agent before us are: a device that nobody sees now is lost, until it is seen.
+
+        Their other devices hold their bytes all the same. How much memory it has is not known: what they reserved.
+        """
+        seen = set(self._devices)
+        for part in parts:
+            if part.uuid not in seen:
+                before = self._devices.get(part.uuid)
+                memory = part.reserved_bytes + (before.memory_bytes if before else 0)
+                self._devices[part.uuid] = DeviceFacts(part.uuid, part.index, "unknown", memory)
+                self._lost.add(part.uuid)
+
+    @property
+    def devices(self) -> Sequence[DeviceFacts]:
+        return tuple(self._devices.values())
+
+    def is_lost(self, uuid: str) -> bool:
+        return uuid in self._lost
+
+    def device_states(self, workload_class: str = "production", without: str = "") -> tuple[DeviceState, ...]:
+        """A snapshot for ``placement.place``: what a request of this class may reserve; one kernel may be left out."""
+        own = {a.part.uuid: a for a in self._kernels.get(without, ())}
+        left_out = {uuid: _reservation(a.part, a.is_production, -1) for uuid, a in own.items()}
+        states = (
+            device_state(
+                device.uuid,
+                device.index,
+                device.memory_bytes,
+                _sum(self.reserved(device.uuid), left_out.get(device.uuid, Reserved())),
+                self.oversubscription,
+                workload_class,
+                lost=device.uuid in self._lost,
+            )
+            for device in self._devices.values()
+        )
+        kept = {uuid: a.part for uuid, a in own.items() if a.is_production == (workload_class == "production")}
+        return tuple(state.for_owner(kept[state.uuid]) if state.uuid in kept else state for state in states)
+
+    def reserved(self, uuid: str) -> Reserved:
+        """What of the device is reserved."""
+        return self._reserved.get(uuid, Reserved())
+
+    def host_room(self, without: str = "") -> HostRoom | None:
+        """Host memory that reservations beyond the devices count on; one kernel's may be left out. None: no limit."""
+        own = {a.part.uuid: a.part.reserved_bytes for a in self._kernels.get(without, ())}
+        devices = [(d.memory_bytes, self.reserved(d.uuid).bytes - own.get(d.uuid, 0)) for d in self._devices.values()]
+        return host_room(self.oversubscription.host_bytes, devices, self.largest_kernel_bytes)
+
+    @property
+    def largest_kernel_bytes(self) -> int:
+        """What is reserved by the largest kernel."""
+        kernels = self._kernels.values()
+        return max((sum(a.part.reserved_bytes for a in accounts) for accounts in kernels), default=0)
+
+    def reserve(
+        self,
+        kernel_id: str,
+        parts: Sequence[Part],
+        host_quota_bytes: int | None = None,
+        *,
+        is_production: bool = True,
+        is_restored: bool = False,
+    ) -> None:
+        """Enter a reservation whole, or raise LedgerError and enter nothing. ``None``: all host memory.
+
+        One that is restored was made under a rule that may have been another; but nobody ever had more than MOST_RATIO.
+        """
+        if kernel_id in self._kernels:
+            raise LedgerError(f"kernel {kernel_id} has a reservation already")
+        self._check_fit(kernel_id, parts, is_production, is_restored)
+        self._kernels[kernel_id] = tuple(
+            DeviceAccount(part.quota_bytes, part=part, is_production=is_production) for part in parts
+        )
+        self._host[kernel_id] = Account(self.host_memory_bytes if host_quota_bytes is None else host_quota_bytes)
+        for part in parts:
+            self._reserved[part.uuid] = _sum(self.reserved(part.uuid), _reservation(part, is_production))
+
+    def resize(
+        self, kernel_id: str, parts: Sequence[Part], host_quota_bytes: int | None, *, is_production: bool
+    ) -> None:
+        """Replace a reservation on the same devices, loans and all, or raise LedgerError and change nothing."""
+        accounts = self._kernels[kernel_id]
+        if [account.part.uuid for account in accounts] != [part.uuid for part in parts]:
+            raise LedgerError(f"kernel {kernel_id} is on other devices")
+        self._check_fit(kernel_id, parts, is_production, is_restored=False, without=kernel_id)
+        for account, part in zip(accounts, parts, strict=True):
+            own = _reservation(account.part, account.is_production, -1)
+            self._reserved[part.uuid] = _sum(_sum(self.reserved(part.uuid), own), _reservation(part, is_production))
+            account.part, account.quota_bytes, account.is_production = part, part.quota_bytes, is_production
+            account.kept_bytes = max(account.kept_bytes, account.lent)
+        host = self._host[kernel_id]
+        host.kept_bytes = max(host.kept_bytes, host.lent)
+        host.quota_bytes = self.host_memory_bytes if host_quota_bytes is None else host_quota_bytes
+
+    def release(self, kernel_id: str) -> bool:
+        """Take a reservation out, with its loans; tells whether it was there."""
+        accounts = self._kernels.pop(kernel_id, None)
+        self._host.pop(kernel_id, None)
+        for account in accounts or ():
+            own = _reservation(account.part, account.is_production, -1)
+            self._reserved[account.part.uuid] = _sum(self.reserved(account.part.uuid), own)
+        return accounts is not None
+
+    def accounts(self, kernel_id: str) -> tuple[DeviceAccount, ...]:
+        """The kernel's accounts, in the order of its grant; to be read, not written."""
+        return self._kernels[kernel_id]
+
+    def host_account(self, kernel_id: str) -> Account:
+        """The kernel's account of host memory; to be read, not written."""
+        return self._host[kernel_id]
+
+    def account(self, kernel_id: str, device: int) -> Account:
+        """One account, by index into the kernel's grant or HOST_MEMORY; to be read, not written. Raises LedgerError."""
+        if device == protocol.HOST_MEMORY and kernel_id in self._host:
+            return self._host[kernel_id]
+        accounts = self._kernels.get(kernel_id, ())
+        if not 0 <= device < len(accounts):
+            raise LedgerError(f"names device {device}; the kernel has {len(accounts)}")
+        return accounts[device]
+
+    def count_contexts(self, kernel_id: str, processes: int) -> None:
+        """Count the contexts of so many processes of a kernel against its memory, on each of its devices."""
+        for account in self._kernels.get(kernel_id, ()):
+            account.context_bytes = self.contexts.counted(kernel_id, account.part.uuid, processes)
+
+    def kernels(self) -> Iterator[str]:
+        return iter(self._kernels)
+
+    def lend(self, kernel_id: str, device: int, process: int, amount: int) -> bool:
+        """Lend all of ``amount``, or nothing. ``device`` is an index into the kernel's grant, or HOST_MEMORY."""
+        account = self.account(kernel_id, device)
+        if amount < 0 or amount > account.room:
+            return False
+        self._add(account, process, amount)
+        return True
+
+    def adopt(self, kernel_id: str, device: int, process: int, amount: int, known: int = 0) -> None:
+        """Enter what a process says that it has already, after it or the agent was away. Raises LedgerError.
+
+        ``known`` bytes were lent to it before: they are on the device whatever we think of them, so they may pass a
+        quota that was made smaller since (then nothing is lent until enough came back). More is bounded more tightly.
+        """
+        account = self.account(kernel_id, device)
+        is_known = amount <= known
+        most = max(account.quota_bytes, account.kept_bytes) if is_known else self._claimable(kernel_id, account)
+        if amount < 0 or account.lent + amount > most:
+            raise LedgerError(
+                f"claims {amount} bytes; it was lent {known} before, and of the {account.quota_bytes} of its kernel "
+                f"{account.lent} are lent now"
+            )
+        self._add(account, process, amount)
+
+    def keep(self, kernel_id: str, totals: Sequence[int]) -> None:
+        """Tell what a kernel's processes were lent in all by an agent before us: by device, of host memory last."""
+        for account, total in zip((*self._kernels[kernel_id], self._host[kernel_id]), totals, strict=True):
+            account.kept_bytes = total
+
+    def _claimable(self, kernel_id: str, account: Account) -> int:
+        """The most that a kernel's processes may say that they have without having been known: all that it is
+        guaranteed, and within its quota the memory that no other has or is guaranteed."""
+        if not isinstance(account, DeviceAccount):
+            return account.quota_bytes
+        uuid = account.part.uuid
+        spare = self._devices[uuid].memory_bytes
+        for other, accounts in self._kernels.items():
+            if other != kernel_id:
+                spare -= sum(max(a.lent, a.part.reserved_bytes) for a in accounts if a.part.uuid == uuid)
+        return min(account.quota_bytes, max(account.part.reserved_bytes, spare))
+
+    def take_back(self, kernel_id: str, device: int, process: int, amount: int) -> None:
+        """A process returns credit. Raises LedgerError when it returns more than it was lent."""
+        account = self.account(kernel_id, device)
+        loan = account.loans.get(process)
+        if amount < 0 or amount > (loan.bytes if loan else 0):
+            raise LedgerError(f"returns {amount} bytes, was lent {loan.bytes if loan else 0}")
+        if loan is not None:
+            loan.bytes -= amount
+            account.lent -= amount
+
+    def end_process(self, kernel_id: str, process: int) -> int:
+        """Take back all that a process was lent; tells how much of the devices that was."""
+        total = 0
+        host = self._host.get(kernel_id)
+        if host is not None and process in host.loans:
+            host.lent -= host.loans.pop(process).bytes
+        for account in self._kernels.get(kernel_id, ()):
+            loan = account.loans.pop(process, None)
+            if loan is not None:
+                account.lent -= loan.bytes
+                total += loan.bytes
+        return total
+
+    def lent(self, uuid: str) -> int:
+        """What all kernels were lent of a device; what is swapped of it, too."""
+        return sum(a.lent for accounts in self._kernels.values() for a in accounts if a.part.uuid == uuid)
+
+    def begin_look(self) -> None:
+        """From here on ``recent_most`` counts for the next look at the devices."""
+        for accounts in self._kernels.values():
+            for account in accounts:
+                for loan in account.loans.values():
+                    loan.recent_most = loan.bytes
+
+    def check(self) -> None:
+        """Raise LedgerError when an invariant is broken. For tests, and cheap enough for a sanity check."""
+        for uuid, device in self._devices.items():
+            accounts = [a for accounts in self._kernels.values() for a in accounts if a.part.uuid == uuid]
+            total = Reserved()
+            for account in accounts:
+                total = _sum(total, _reservation(account.part, account.is_production))
+            if total != self.reserved(uuid):
+                raise LedgerError(f"device {uuid}: the sums of its reservations are off")
+            most = self.oversubscription.most
+            if total.bytes > device.memory_bytes * most or total.hundredths > WHOLE * most:
+                raise LedgerError(f"device {uuid}: reserved over what it has")
+            if any(a.lent != sum(loan.bytes for loan in a.loans.values()) for a in accounts):
+                raise LedgerError(f"device {uuid}: the sums of its loans are off")
+        for kernel_id, host in self._host.items():
+            if host.lent != sum(loan.bytes for loan in host.loans.values()):
+                raise LedgerError(f"kernel {kernel_id}: the sum of its loans of host memory is off")
+
+    def _check_fit(
+        self, kernel_id: str, parts: Sequence[Part], is_production: bool, is_restored: bool, without: str = ""
+    ) -> None:
+        """Raises LedgerError."""
+        states = {s.uuid: s for s in self.device_states("production" if is_production else "opportunistic", without)}
+        for part in parts:
+            state = states.get(part.uuid)
+            if state is not None and is_restored:
+                reserved = self.reserved(part.uuid)
+                state = device_state(
+                    part.uuid, state.index, state.memory_bytes, reserved, Oversubscription(MOST_RATIO, MOST_RATIO)
+                )
+            if state is None or part.hundredths > state.free_hundredths or part.reserved_bytes > state.free_bytes:
+                raise LedgerError(f"kernel {kernel_id} does not fit on device {part.uuid}")
+
+    @staticmethod
+    def _add(account: Account, process: int, amount: int) -> None:
+        loan = account.loans.setdefault(process, Loan())
+        loan.bytes += amount
+        loan.most = max(loan.most, loan.bytes)
+        loan.recent_most = max(loan.recent_most, loan.bytes)
+        account.lent += amount
+
+
+def _reservation(part: Part, is_production: bool, sign: int = 1) -> Reserved:
+    hundredths, amount = sign * part.hundredths, sign * part.reserved_bytes
+    return Reserved(hundredths, amount, hundredths * is_production, amount * is_production)
+
+
+def _sum(one: Reserved, other: Reserved) -> Reserved:
+    return Reserved(
+        one.hundredths + other.hundredths,
+        one.bytes + other.bytes,
+        one.production_hundredths + other.production_hundredths,
+        one.production_bytes + other.production_bytes,
+    )

@@ -1,0 +1,90 @@
+"""A process's board: the third shared page, on which its hook shows its work to the agent, and to others through it.
+
+Its owner gets a descriptor for writing, others one for reading. That nobody else writes it is kept twice: the file is
+the agent's user's alone, and once its owner has mapped it, it is sealed against further mappings for writing. What is
+on it is untrusted, and bounded by who reads it (compute/reading.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+from typing import NamedTuple
+
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.protocol.codec import Board
+
+from .shared_page import FUTURE_WRITE_SEAL, SIZE_SEALS
+
+
+class BoardWords(NamedTuple):
+    """What a board says of one device. Untrusted; times in nanoseconds."""
+
+    is_active: int
+    since: int
+    interval_count: int
+    lost: int
+
+
+class BoardPage:
+    """One board. ``descriptor`` is for its owner, until ``close_descriptor``; ``reader`` for others, while it lives."""
+
+    def __init__(self) -> None:
+        self.descriptor = self.reader = self._sealer = -1
+        try:
+            self.descriptor = os.memfd_create("aliquot-board", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(self.descriptor, protocol.BOARD_BYTES)
+            os.fchmod(self.descriptor, 0o600)
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, SIZE_SEALS)
+            self.reader = os.open(f"/proc/self/fd/{self.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
+            self._sealer = os.dup(self.descriptor)
+            self._map = mmap.mmap(self.reader, protocol.BOARD_BYTES, prot=mmap.PROT_READ)
+        except OSError:
+            self._close_descriptors()
+            raise
+        # Aligned native words: each load is one machine word, never a torn one.
+        self._bytes = memoryview(self._map)
+        self._words = self._bytes.cast("Q")
+        self._half_words = self._bytes.cast("I")
+
+    def read(self, device: int) -> BoardWords:
+        start = Board.DEVICES + device * Board.DEVICE_BYTES
+        words = self._words[start // 8 : start // 8 + 4].tolist()
+        return BoardWords(self._half_words[start // 4], *words[1:])
+
+    def intervals(self, device: int) -> list[int]:
+        """The ring: starts and ends, one after the other."""
+        start = (Board.DEVICES + device * Board.DEVICE_BYTES + Board.INTERVALS) // 8
+        return self._words[start : start + 2 * protocol.BOARD_INTERVALS].tolist()
+
+    def seal(self) -> bool:
+        """Forbid further mappings for writing, once its owner has its own; tells whether that is done."""
+        if self._sealer < 0:
+            return True
+        if self._half_words[Board.MAGIC // 4] != protocol.BOARD_MAGIC:
+            return False
+        with contextlib.suppress(OSError):  # before Linux 5.1 the file's mode alone has to do
+            fcntl.fcntl(self._sealer, fcntl.F_ADD_SEALS, FUTURE_WRITE_SEAL | fcntl.F_SEAL_SEAL)
+        os.close(self._sealer)
+        self._sealer = -1
+        return True
+
+    def close_descriptor(self) -> None:
+        """Its owner has its own now."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def close(self) -> None:
+        self._close_descriptors()
+        self._words.release()
+        self._half_words.release()
+        self._bytes.release()
+        self._map.close()
+
+    def _close_descriptors(self) -> None:
+        for descriptor in {self.descriptor, self.reader, self._sealer} - {-1}:
+            os.close(descriptor)
+        self.descriptor = self.reader = self._sealer = -1

@@ -1,0 +1,210 @@
+"""The page that the agent writes for one process, which can only read it: what is in force, and what it may do.
+
+It is handed out through a descriptor opened for reading, and sealed against writing by anybody but this mapping, so
+that a process cannot reopen it for writing either. The process's own pages: hook_page.py, board_page.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from jupyter_aliquot.gpu_hook.protocol import codec as protocol
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol.codec import AgentPage
+
+from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import OPEN, Order
+from .shared_page import SharedPage, fence
+
+
+@dataclass(frozen=True)
+class ResidencyPlan:
+    """How a process is to hold and to move its memory, as its page tells it. Does not change while it lives."""
+
+    mode: protocol.ResidencyMode = protocol.ResidencyMode.OFF
+    least_elastic_bytes: int = 0
+    chunk_bytes: int = 0
+    ring_bytes: int = 0
+    copy_threads: int = 0
+    copy_streams: int = 0
+
+
+@dataclass(frozen=True)
+class ProcessEntry:
+    """One line of the table of a kernel's processes."""
+
+    pid: int
+    own_pid: int
+    device: int
+    charged_bytes: int
+
+
+class AgentSide:
+    """The page that the agent writes for one process."""
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        generation: int,
+        workload_class: protocol.WorkloadClass,
+        version: int,
+        host_quota_bytes: int = protocol.NO_LIMIT,
+        plan: ResidencyPlan | None = None,
+    ) -> None:
+        self._page = SharedPage("aliquot-agent-page", other_side_writes=False)
+        page = self._page
+        page.half_words[AgentPage.DEVICE_COUNT // 4] = len(parts)
+        for device, part in enumerate(parts):
+            start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
+            page.set_bytes(start + AgentPage.UUID, protocol.device_uuid_bytes(part.uuid))
+        self._has_host_memory = version > 1
+        self.set_grant(parts, generation, workload_class, host_quota_bytes)
+        if version > 2 and plan is not None:
+            self._write_plan(plan)
+        self._has_lease = version > 2
+        self._has_compute = version > 3
+        page.half_words[AgentPage.VERSION // 4] = version
+        page.half_words[AgentPage.MAGIC // 4] = protocol.PAGE_MAGIC
+        self.device_count = len(parts)
+        self._written: dict[int, tuple[int, int]] = {}
+        self._processes = b""
+        self._orders: dict[int, Order] = {}
+        self._gate = protocol.Gate.OPEN
+
+    @property
+    def descriptor(self) -> int:
+        return self._page.descriptor
+
+    def write(self, device: int, charged: int, charged_elsewhere: int) -> None:
+        """Write what was charged on one device, or of host memory, when it changed."""
+        if self._written.get(device) == (charged, charged_elsewhere):
+            return
+        self._written[device] = (charged, charged_elsewhere)
+        words = self._page.words
+        if device != protocol.HOST_MEMORY:
+            start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
+            words[(start + AgentPage.CHARGED) // 8] = charged
+            words[(start + AgentPage.CHARGED_ELSEWHERE) // 8] = charged_elsewhere
+        elif self._has_host_memory:
+            words[AgentPage.HOST_CHARGED // 8] = charged
+            words[AgentPage.HOST_CHARGED_ELSEWHERE // 8] = charged_elsewhere
+
+    def write_busy(self, device: int, busy_nanoseconds: int, utilization_percent: int) -> None:
+        start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
+        self._page.words[(start + AgentPage.BUSY_NANOSECONDS) // 8] = busy_nanoseconds
+        self._page.half_words[(start + AgentPage.UTILIZATION) // 4] = utilization_percent
+
+    def set_enforcer(self, enforcer: protocol.Enforcer) -> None:
+        """What holds the limits now, on all of the kernel's devices."""
+        for device in range(self.device_count):
+            start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
+            self._page.half_words[(start + AgentPage.ENFORCER) // 4] = enforcer
+
+    def set_grant(
+        self, parts: Sequence[Part], generation: int, workload_class: protocol.WorkloadClass, host_quota_bytes: int
+    ) -> None:
+        """The size and class in force, on the same devices. The generation comes last: who sees it sees the rest."""
+        words, half_words = self._page.words, self._page.half_words
+        half_words[AgentPage.WORKLOAD_CLASS // 4] = workload_class
+        for device, part in enumerate(parts):
+            start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
+            words[(start + AgentPage.QUOTA) // 8] = part.quota_bytes
+            half_words[(start + AgentPage.SHARE_HUNDREDTHS) // 4] = part.hundredths
+        if self._has_host_memory:
+            words[AgentPage.HOST_QUOTA // 8] = host_quota_bytes
+        fence()
+        words[AgentPage.GENERATION // 8] = generation
+
+    def set_lease(self, lease: protocol.Lease) -> None:
+        """Whether its calls may go on. A hook of before knows no lease, and none is taken from it."""
+        if self._has_lease:
+            self._page.half_words[AgentPage.LEASE // 4] = lease
+
+    def count_interrupt(self) -> None:
+        """The kernel's user interrupts it. A hook of before does not look at the word."""
+        if self._has_lease:
+            at = AgentPage.INTERRUPTS // 4
+            self._page.half_words[at] = (self._page.half_words[at] + 1) & 0xFFFFFFFF
+
+    def set_order(self, device: int, order: Order) -> None:
+        """What it may do on one device, when that changed; its gate is the process's, see ``set_gate``.
+
+        The pace comes after what it goes by. A hook of before knows nothing of it, and none is written.
+        """
+        before = self._orders.get(device, OPEN)
+        if before == order or not self._has_compute:
+            return
+        self._orders[device] = order
+        start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
+        words, half_words = self._page.words, self._page.half_words
+        words[(start + AgentPage.ALLOWED) // 8] = order.allowed
+        words[(start + AgentPage.ALLOWED_BESIDE) // 8] = order.allowed_beside
+        for offset, value in (
+            (AgentPage.IN_FLIGHT_CAP, order.in_flight_cap),
+            (AgentPage.BURST, order.burst_microseconds),
+            (AgentPage.GAP_FROM, order.gap_from),
+            (AgentPage.GAP_UNTIL, order.gap_until),
+            (AgentPage.GAP_AGAIN, order.gap_again),
+            (AgentPage.SOLO_WINDOW, order.solo_window),
+        ):
+            half_words[(start + offset) // 4] = value
+        if order.pace != before.pace:
+            fence()
+            half_words[(start + AgentPage.PACE) // 4] = order.pace
+
+    def set_actuators(self, bits: protocol.Actuators, sm_percents: Sequence[int]) -> None:
+        """What else than pacing its hook is to do; a percentage for each device, or none at all."""
+        if not self._has_compute:
+            return
+        for device, percent in enumerate(sm_percents):
+            start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
+            self._page.half_words[(start + AgentPage.SM_PERCENT) // 4] = percent
+        fence()
+        self._page.half_words[AgentPage.ACTUATORS // 4] = bits
+
+    def set_gate(self, gate: protocol.Gate) -> None:
+        """Of all its devices. Whoever sees it sees the orders that were written before. Only a hook that knows what
+        PACED is gets that.
+        """
+        if gate is protocol.Gate.PACED and not self._has_compute:
+            gate = protocol.Gate.OPEN
+        if gate is not self._gate:
+            self._gate = gate
+            fence()
+            self._page.half_words[AgentPage.GATE // 4] = gate
+
+    def _write_plan(self, plan: ResidencyPlan) -> None:
+        page = self._page
+        page.half_words[AgentPage.RESIDENCY_MODE // 4] = plan.mode
+        page.words[AgentPage.LEAST_ELASTIC // 8] = plan.least_elastic_bytes
+        page.words[AgentPage.CHUNK // 8] = plan.chunk_bytes
+        page.words[AgentPage.RING // 8] = plan.ring_bytes
+        page.half_words[AgentPage.COPY_THREADS // 4] = plan.copy_threads
+        page.half_words[AgentPage.COPY_STREAMS // 4] = plan.copy_streams
+
+    def write_processes(self, table: bytes) -> None:
+        """Replace the table (see ``pack_processes``), when it changed. A reader in between sees an odd sequence."""
+        if table == self._processes:
+            return
+        self._processes = table
+        half_words = self._page.half_words
+        half_words[AgentPage.PROCESS_SEQUENCE // 4] = (half_words[AgentPage.PROCESS_SEQUENCE // 4] + 1) & 0xFFFFFFFF
+        fence()
+        half_words[AgentPage.PROCESS_COUNT // 4] = len(table) // AgentPage.PROCESS.size
+        self._page.set_bytes(AgentPage.PROCESSES, table)
+        fence()
+        half_words[AgentPage.PROCESS_SEQUENCE // 4] = (half_words[AgentPage.PROCESS_SEQUENCE // 4] + 1) & 0xFFFFFFFF
+
+    def close_descriptor(self) -> None:
+        """The process has its own now."""
+        self._page.close_descriptor()
+
+    def close(self) -> None:
+        self._page.close()
+
+
+def pack_processes(entries: Iterable[ProcessEntry]) -> bytes:
+    """The table of a kernel's processes, once for the pages of all of them; what it has no room for is left out."""
+    shown = itertools.islice(entries, protocol.MAX_PROCESSES)
+    return b"".join(AgentPage.PROCESS.pack(e.pid, e.own_pid, e.device, 0, e.charged_bytes) for e in shown)

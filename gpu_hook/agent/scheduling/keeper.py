@@ -1,0 +1,304 @@
+"""Keeps the leases: looks at all kernels, lets ``decide`` say who moves, carries it out, and knows who waits for what.
+
+The one caller of swap_out and swap_in. Room that a kernel was promised is nobody else's until it is in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+
+from jupyter_aliquot.gpu_hook.waiting import within
+
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Patience
+from .records import Leased, LeaseRecord, LeftFor, Movable, why_out
+from .views import NEVER, Decision, KernelView, Out, Policy, Reason, State, Wait
+from .leases import decide
+from jupyter_aliquot.gpu_hook.agent.swap.facts import Move
+from .room import Room
+
+log = logging.getLogger(__name__)
+
+_LONGEST_SLEEP_SECONDS = 1.0  # who waits is told every second; idleness shows by looking
+_SHORTEST_SLEEP_SECONDS = 0.02
+_CHECKPOINT_RETRY_SECONDS = 60.0
+_RETRY_SECONDS = 1.0  # after a move that failed and does not say when to try again
+_SURE_SECONDS = 5.0  # that what is needed is held for good: a busy machine draws out moves, and what hooks tell
+
+Tell = Callable[[str], None]
+
+
+class LeaseKeeper:
+    """``lent``: what all kernels were lent of a device. ``host_room``: what host copies may take yet; None: no limit.
+
+    ``tell`` is called with the id of a kernel whose state or wait changed, and every second while it waits.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        clock: Callable[[], Moment],
+        lent: Callable[[str], int],
+        host_room: Callable[[], int | None],
+        tell: Tell,
+        checkpoint_after_seconds: float | None = None,
+    ) -> None:
+        self.room = Room()
+        self._policy = policy
+        self._clock = clock
+        self._lent = lent
+        self._host_room = host_room
+        self._tell = tell
+        self._checkpoint_after = checkpoint_after_seconds  # None: never
+        self._records: dict[str, LeaseRecord] = {}
+        self._waits: dict[str, Wait] = {}
+        self._doubts: dict[str, float] = {}  # kernel -> since when others than kernels seem to hold what it wants
+        self._told: dict[str, tuple[object, float]] = {}  # kernel -> what was told of it, when
+        self._moves: set[asyncio.Task[None]] = set()
+        self._wanted = asyncio.Event()
+
+    def add(self, kernel: Leased, residency: Movable) -> None:
+        """A kernel was made, or found after a restart."""
+        patience = Patience(silent_seconds=self._policy.silent_seconds)
+        now, answer = self._clock().monotonic, self._policy.answer_seconds
+        self._records[kernel.kernel_id] = LeaseRecord(kernel, residency, now, patience, answer)
+        self.hurry()
+
+    def remove(self, kernel_id: str) -> None:
+        """It ended: what it had is free for others."""
+        for known in (self._records, self._waits, self._doubts, self._told):
+            known.pop(kernel_id, None)
+        self._tell(kernel_id)
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Something changed: a call waits, a cell came or went, room returned."""
+        self._wanted.set()
+
+    def keep_out(self, kernel_id: str) -> None:
+        """Swap it out, and let it come back only after ``let_in``: production needs its devices' time."""
+        self._keep(kernel_id, is_out=True)
+
+    def let_in(self, kernel_id: str) -> None:
+        self._keep(kernel_id, is_out=False)
+
+    def _keep(self, kernel_id: str, *, is_out: bool) -> None:
+        record = self._records.get(kernel_id)
+        if record is None or record.is_kept_out == is_out:
+            return
+        record.is_kept_out = is_out
+        self._tell(kernel_id)
+        self.hurry()
+
+    def is_kept_out(self, kernel_id: str) -> bool:
+        return (record := self._records.get(kernel_id)) is not None and record.stays_out
+
+    def record(self, kernel_id: str) -> LeaseRecord | None:
+        return self._records.get(kernel_id)
+
+    def wait(self, kernel_id: str) -> Wait | None:
+        """What it waits for, as of the last decision."""
+        return self._waits.get(kernel_id)
+
+    def has_room(self, kernel_id: str, uuid: str, amount: int) -> bool:
+        """Whether so much more is there, and nobody waits for it. False: room will be given, or refused, soon."""
+        record = self._records.get(kernel_id)
+        if record is None:
+            return True
+        if record.is_resident and not self._waits and self._lent(uuid) + amount <= self.room.present_bytes(uuid):
+            return True
+        self.hurry()
+        return False
+
+    async def run(self) -> None:
+        """Decide whenever something changed, and every second; until cancelled."""
+        look_at = NEVER
+        while True:
+            pause = min(_LONGEST_SLEEP_SECONDS, max(_SHORTEST_SLEEP_SECONDS, look_at - self._clock().monotonic))
+            with contextlib.suppress(asyncio.TimeoutError):
+                await within(self._wanted.wait(), pause)
+            self._wanted.clear()
+            look_at = NEVER
+            try:
+                look_at = self.turn()
+            except Exception:
+                log.exception("event=lease_turn_failed")
+
+    async def close(self) -> None:
+        """Wait for no move: they go on in the processes, and the next agent finds how they ended."""
+        for move in self._moves:
+            move.cancel()
+        await asyncio.gather(*self._moves, return_exceptions=True)
+
+    def turn(self) -> float:
+        """Look, decide, begin what was decided; tells when time alone will change something."""
+        now = self._clock()
+        views = [record.view(now) for record in self._records.values()]
+        decision = decide(self.room.views(), views, now.monotonic, self._policy, self._host_room())
+        self._carry_out(decision)
+        self._save_the_quiet(now.monotonic)
+        waits = {wait.kernel_id: wait for wait in decision.waits}
+        for record in self._records.values():
+            if record.stays_out and record.wants_since is not None:
+                waits[record.kernel.kernel_id] = Wait(record.kernel.kernel_id, Reason.COMPUTE, 1)
+            elif record.is_postponed:
+                left = record.retry_at - now.monotonic
+                waits[record.kernel.kernel_id] = Wait(
+                    record.kernel.kernel_id, Reason.STUCK, 1, expected_seconds=max(0.0, left)
+                )
+        self._answer_growth(views, waits, now.monotonic)
+        self._waits = waits
+        self._prepare(waits)
+        self._tell_changes(now.monotonic)
+        return decision.look_at
+
+    def _carry_out(self, decision: Decision) -> None:
+        for out in decision.outs:
+            self._begin(out.kernel_id, State.SWAPPING_OUT, self._take_out(out, why_out(out, self._records)))
+        for kernel_id in decision.ins:
+            self._begin(kernel_id, State.SWAPPING_IN, self._bring_in(kernel_id))
+        for kernel_id in decision.grown:
+            self._records[kernel_id].kernel.desks.give_room()
+
+    def _save_the_quiet(self, now: float) -> None:
+        """Whom nobody wants gives up his context, too: that alone is up to half a GiB of each device."""
+        if self._checkpoint_after is None:
+            return
+        for kernel_id, record in self._records.items():
+            if record.is_for_checkpoint(now, self._checkpoint_after):
+                self._begin(kernel_id, State.SWAPPING_OUT, self._checkpoint(kernel_id))
+
+    async def _checkpoint(self, kernel_id: str) -> None:
+        record = self._records[kernel_id]
+        try:
+            move = await record.residency.checkpoint()
+        finally:
+            record.is_beginning = None
+        if not move.is_done:
+            record.not_saved_before = self._clock().monotonic + _CHECKPOINT_RETRY_SECONDS
+            log.info("event=not_checkpointed kernel=%s reason=%r", kernel_id, move.text)
+        self.hurry()
+
+    def _answer_growth(self, views: list[KernelView], waits: dict[str, Wait], now: float) -> None:
+        """Where nobody can make room, waiting helps nobody: the driver is asked, or the request refused."""
+        for view in views:
+            wait, waited = waits.get(view.kernel_id), now - view.wants_since
+            is_hopeless = wait is not None and (
+                wait.reason is Reason.STUCK or (wait.reason is Reason.HOST and waited >= self._policy.patience_seconds)
+            )
+            wanted = {h.uuid: h.wanted_bytes for h in view.holdings if h.wanted_bytes}
+            if view.state is not State.RESIDENT or not wanted or not is_hopeless:
+                self._doubts.pop(view.kernel_id, None)
+                continue
+            desks = self._records[view.kernel_id].kernel.desks
+            held = self._held(views, self.room)
+            # What others than kernels have of a device is an estimate: what kernels do not have, its driver may grant.
+            if all(held.get(uuid, 0) + amount <= self.room.memory_bytes(uuid) for uuid, amount in wanted.items()):
+                desks.give_room()
+            elif waits[view.kernel_id].reason is Reason.STUCK and self._is_doubtful(view, wanted, views, now):
+                continue
+            else:
+                log.info("event=no_room_ever kernel=%s wanted=%s", view.kernel_id, wanted)
+                desks.refuse_room()
+            waits.pop(view.kernel_id, None)
+
+    def _is_doubtful(self, view: KernelView, wanted: Mapping[str, int], views: list[KernelView], now: float) -> bool:
+        """Whether only what others seem to have of a device is in the way, or what kernels that may leave seem to keep
+        there (what was lent a moment ago is on no hook's page yet), and that not for long yet."""
+        left = {uuid: self.room.memory_bytes(uuid) - amount for uuid, amount in wanted.items()}
+        has_silent = False
+        for one in views:
+            may_answer = one is not view and self._may_answer(one.kernel_id, view, now)
+            has_silent = has_silent or (may_answer and any(h.uuid in left for h in one.holdings))
+            if one is view or (one.movable_at >= NEVER and not may_answer):
+                for h in one.holdings:
+                    if h.uuid in left:
+                        left[h.uuid] -= h.held_bytes
+        if any(amount < 0 for amount in left.values()):
+            return False
+        return has_silent or now - self._doubts.setdefault(view.kernel_id, now) < _SURE_SECONDS
+
+    def _may_answer(self, kernel_id: str, wanter: KernelView, now: float) -> bool:
+        """True where it was told to move, and has not, and the agent has not given that up for this wanter.
+
+        One that answers, but does not leave, may be at work that takes long: it is told again for longer.
+        """
+        record = self._records[kernel_id]
+        if (since := record.silent_since) is not None:
+            return now - since < self._policy.answer_seconds
+        refusal = record.facts.refusal if record.is_refusing(now) else None
+        if refusal is None:
+            return False
+        return refusal.at < wanter.wants_since or now - wanter.wants_since < self._policy.patience_seconds
+
+    def _prepare(self, waits: dict[str, Wait]) -> None:
+        """Who has to leave when its hold or turn is over then leaves without waiting for host memory."""
+        for wait in waits.values():
+            for kernel_id in wait.behind if wait.reason in (Reason.HOLD, Reason.TURN) else ():
+                record = self._records[kernel_id]
+                if record.is_resident and not record.is_prepared:
+                    record.is_prepared = True
+                    self._spawn(kernel_id, self._make_ready(record))
+
+    async def _make_ready(self, record: LeaseRecord) -> None:
+        await record.residency.prepare()
+
+    @staticmethod
+    def _held(views: list[KernelView], room: Room) -> dict[str, int]:
+        held = {device.uuid: device.leaving_bytes for device in room.views()}
+        for view in views:
+            for h in view.holdings:
+                coming = h.away_bytes if view.state is State.SWAPPING_IN else 0
+                held[h.uuid] = held.get(h.uuid, 0) + h.held_bytes + coming
+        return held
+
+    def _begin(self, kernel_id: str, state: State, move: Coroutine[None, None, None]) -> None:
+        self._records[kernel_id].is_beginning = state
+        self._spawn(kernel_id, move)
+
+    def _spawn(self, kernel_id: str, move: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(move, name=f"lease {kernel_id}")
+        self._moves.add(task)
+        task.add_done_callback(self._moves.discard)
+
+    async def _take_out(self, out: Out, left_for: LeftFor) -> None:
+        record = self._records[out.kernel_id]
+        why = f"kernel {out.wanted_by} needs its room" if out.wanted_by else "somebody asked for it"
+        try:
+            move = await record.residency.swap_out(why)
+        finally:
+            record.is_beginning = None
+        record.is_asked_out = False
+        if move.is_done:
+            record.left_for = left_for
+        self._book(record, move, is_out=True)
+
+    async def _bring_in(self, kernel_id: str) -> None:
+        record = self._records[kernel_id]
+        try:
+            move = await record.residency.swap_in()
+        finally:
+            record.is_beginning = None
+        if move.is_done:
+            record.came_in(self._clock().monotonic)
+        self._book(record, move, is_out=False)
+
+    def _book(self, record: LeaseRecord, move: Move, is_out: bool) -> None:
+        if move.is_done:
+            uuids = [h.uuid for h in record.facts.devices if h.elastic_bytes or h.swapped_bytes]
+            self.room.book_move(uuids, is_out, move.moved_bytes, move.copy_seconds)
+        else:
+            record.not_before = self._clock().monotonic + _RETRY_SECONDS
+        self.hurry()
+
+    def _tell_changes(self, now: float) -> None:
+        for kernel_id, record in self._records.items():
+            wait = self._waits.get(kernel_id)
+            shown = None if wait is None else replace(wait, expected_seconds=None)
+            known, told_at = self._told.get(kernel_id, (None, 0.0))
+            if known != (record.facts.state, shown) or (wait is not None and now - told_at >= _LONGEST_SLEEP_SECONDS):
+                self._told[kernel_id] = ((record.facts.state, shown), now)
+                self._tell(kernel_id)

@@ -1,0 +1,263 @@
+"""What the keeper of the leases remembers of one kernel between its decisions, and the view that it makes of it.
+
+Reads a kernel's facts; moves nothing and decides nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Patience, Telemetry, judge
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
+from .views import NEVER, Holding, KernelView, Out, Policy, State, Want
+from jupyter_aliquot.gpu_hook.agent.swap.facts import Move, ResidencyFacts
+from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
+
+HINT_SECONDS = 30.0
+_SAME_SECONDS = 0.1
+_STATES = {
+    KernelState.SWAPPING_OUT: State.SWAPPING_OUT,
+    KernelState.CHECKPOINTING: State.SWAPPING_OUT,
+    KernelState.SWAPPED: State.SWAPPED,
+    KernelState.CHECKPOINTED: State.SWAPPED,
+    KernelState.SWAPPING_IN: State.SWAPPING_IN,
+    KernelState.RESTORING: State.SWAPPING_IN,
+}  # all others: RESIDENT
+
+
+class LeftFor(str, enum.Enum):
+    """Why a kernel's memory was taken out: what its user may want to know."""
+
+    ASKED = "asked"  # by somebody
+    IDLE = "idle"  # another kernel needed the room, and it did not
+    TURN = "turn"  # it was busy, and its turn was over
+    PRODUCTION = "production"  # it was busy, and a kernel of production needed the room
+    COMPUTE = "compute"  # production could not be protected enough beside it
+
+
+def read_moment() -> Moment:
+    """Now. The event loop's clock is the machine's monotonic one, which hooks tell of, too."""
+    return Moment(time.monotonic(), time.time())
+
+
+class Movable(Protocol):
+    """The residency of one kernel, as the keeper uses it."""
+
+    @property
+    def state(self) -> KernelState: ...
+
+    def facts(self) -> ResidencyFacts: ...
+
+    async def swap_out(self, reason: str) -> Move: ...
+
+    async def swap_in(self) -> Move: ...
+
+    async def prepare(self) -> bool: ...
+
+    async def checkpoint(self) -> Move: ...
+
+
+class Desks(Protocol):
+    """Where its processes ask for credit. ``wanted_bytes``: what they wait for, by device."""
+
+    @property
+    def wanted_bytes(self) -> Mapping[int, int]: ...
+
+    def give_room(self) -> None: ...
+
+    def refuse_room(self) -> None: ...
+
+
+class Leased(Protocol):
+    """A kernel, as the keeper uses it."""
+
+    @property
+    def kernel_id(self) -> str: ...
+
+    @property
+    def reservation(self) -> Reservation: ...
+
+    @property
+    def activity(self) -> Activity | None: ...
+
+    @property
+    def is_expecting(self) -> bool: ...
+
+    @property
+    def worked_at(self) -> float | None: ...
+
+    @property
+    def desks(self) -> Desks: ...
+
+
+class LeaseRecord:
+    """One kernel. Written by the keeper alone; times are monotonic."""
+
+    def __init__(
+        self,
+        kernel: Leased,
+        residency: Movable,
+        now: float,
+        patience: Patience | None = None,
+        answer_seconds: float = Policy.answer_seconds,
+    ) -> None:
+        self.kernel = kernel
+        self.residency = residency
+        self.facts = residency.facts()
+        self.held_since = now
+        self.turn_since = now
+        self.wants_since: float | None = None
+        self.idle_since: float | None = None
+        self.idle_reason = ""
+        self.idle_at: float | None = None  # the same moment, in seconds since the epoch
+        self.hinted_until = 0.0
+        self.is_asked_in = False  # by its user: as if a cell had come
+        self.is_asked_out = False
+        self.is_kept_out = False  # until the compute keeper lets it in: as if nobody wanted it
+        self.left_for: LeftFor | None = None  # the last time; None: it was not, since this agent has it
+        self.is_prepared = False  # host memory for its copy was made, since it came in
+        self.not_before = 0.0  # after a move that failed and does not say when to try again
+        self.not_saved_before = 0.0  # after a checkpoint that was refused
+        self.is_beginning: State | None = None  # a move that was decided, and shows in the facts in a moment
+        self.is_postponed = False  # it failed to come in, and tries again later
+        self.silent_since: float | None = None  # since when a process of it was seen not to answer; None: all do
+        self._answer_seconds = answer_seconds
+        self._known_since = now
+        self._patience = patience or Patience()
+        self._was_idle = False
+        self._gave_up_at: float | None = None
+        self._stopped: Activity | None = None  # what its relay told last when an interrupt ended a wait
+
+    def view(self, now: Moment) -> KernelView:
+        """As it is now."""
+        self.facts = facts = self.residency.facts()
+        self._note_given_up(facts)
+        state = self.is_beginning or _STATES.get(facts.state, State.RESIDENT)
+        if not facts.silent_pids:
+            self.silent_since = None
+        elif self.silent_since is None:
+            self.silent_since = now.monotonic
+        activity, known, patience = self.kernel.activity, self._known_since, self._patience
+        telemetry = (*facts.telemetry, Telemetry(worked=self.kernel.worked_at))
+        idleness = judge(activity, telemetry, now, known_since=known, patience=patience)
+        self.idle_since, self.idle_reason = idleness.since, idleness.reason
+        self.idle_at = _same_moment(self.idle_at, idleness.since, now)
+        if self._was_idle and idleness.since is None:
+            self.turn_since = now.monotonic
+        self._was_idle = idleness.since is not None
+        self.is_asked_out = self.is_asked_out and self._was_idle
+        wanted = self.kernel.desks.wanted_bytes
+        want = self._want(state, bool(wanted), now.monotonic)
+        self.is_postponed = want is not Want.NONE and state is State.SWAPPED and self.retry_at > now.monotonic
+        if want is Want.NONE:
+            self.wants_since = None
+        elif self.wants_since is None:
+            since = facts.waits_since
+            self.wants_since = now.monotonic if since is None else min(now.monotonic, since)
+        return KernelView(
+            kernel_id=self.kernel.kernel_id,
+            holdings=self._holdings(wanted),
+            state=state,
+            is_production=self.kernel.reservation.is_production,
+            want=Want.NONE if self.is_postponed or self.stays_out else want,
+            wants_since=now.monotonic if self.wants_since is None else self.wants_since,
+            idle_since=idleness.since,
+            held_since=self.held_since,
+            turn_since=max(self.turn_since, self.held_since),
+            moving_since=facts.since,
+            movable_at=self._movable_at(now.monotonic),
+            is_asked_out=self.is_asked_out or self.stays_out,
+        )
+
+    def _note_given_up(self, facts: ResidencyFacts) -> None:
+        """An interrupt ended a wait: the cell that waited may still run for a moment, and wants nothing."""
+        if facts.gave_up_at != self._gave_up_at:
+            self._gave_up_at, self._stopped = facts.gave_up_at, self.kernel.activity
+
+    def came_in(self, now: float) -> None:
+        """Its hold and its turn begin."""
+        self.held_since = self.turn_since = now
+        self.is_asked_in, self.hinted_until, self.is_prepared = False, 0.0, False
+
+    @property
+    def stays_out(self) -> bool:
+        """Where it cannot leave, it is not kept from growing either."""
+        return self.is_kept_out and self.facts.is_swappable
+
+    @property
+    def is_resident(self) -> bool:
+        return self.is_beginning is None and self.residency.state not in _STATES
+
+    def is_for_checkpoint(self, now: float, after_seconds: float) -> bool:
+        """Swapped for so long, and wanted by nobody."""
+        is_out = self.facts.state is KernelState.SWAPPED and self.is_beginning is None
+        is_quiet = is_out and self.wants_since is None and not self.kernel.is_expecting
+        return is_quiet and now - self.facts.since >= after_seconds and now >= self.not_saved_before
+
+    @property
+    def retry_at(self) -> float:
+        """After a move that failed: when the next one makes sense."""
+        refusal = self.facts.refusal
+        return self.not_before if refusal is None else max(self.not_before, refusal.retry_at)
+
+    def is_refusing(self, now: float) -> bool:
+        """Whether it was told to leave for so long, each time in vain, and is not told again yet."""
+        refusal = self.facts.refusal
+        if refusal is None or not self.facts.is_swappable:
+            return False
+        return now < refusal.retry_at and now - refusal.since >= self._answer_seconds
+
+    def _want(self, state: State, is_growing: bool, now: float) -> Want:
+        if is_growing or self.facts.waits_since is not None:
+            return Want.CALL
+        if state is State.RESIDENT:
+            return Want.NONE
+        activity = self.kernel.activity
+        is_running = activity is not None and activity.work and activity.input is None
+        if self.is_asked_in or (is_running and activity != self._stopped):
+            return Want.CELL
+        return Want.HINT if now < self.hinted_until else Want.NONE
+
+    def _movable_at(self, now: float) -> float:
+        if not self.facts.is_swappable or self.facts.silent_pids:  # it may still answer, and is then looked at anew
+            return NEVER
+        if self.kernel.is_expecting:
+            return now + 1.0  # after the agent's restart its processes first say what they have
+        return NEVER if self.is_refusing(now) else self.retry_at
+
+    def _holdings(self, wanted: Mapping[int, int]) -> tuple[Holding, ...]:
+        parts = self.kernel.reservation.parts
+        return tuple(
+            Holding(
+                uuid=device.uuid,
+                held_bytes=device.on_device_bytes,
+                elastic_bytes=max(0, device.on_device_bytes - device.staying_bytes),
+                away_bytes=device.swapped_bytes,
+                wanted_bytes=wanted.get(number, 0),
+                guarantee_bytes=max(0, part.reserved_bytes - device.context_bytes),
+            )
+            for number, (device, part) in enumerate(zip(self.facts.devices, parts, strict=True))
+        )
+
+
+def why_out(out: Out, records: Mapping[str, LeaseRecord]) -> LeftFor:
+    """Of a decision, as of the views that it was made of."""
+    record, wanter = records[out.kernel_id], records.get(out.wanted_by)
+    if wanter is None:
+        return LeftFor.COMPUTE if record.stays_out else LeftFor.ASKED
+    if record.idle_since is not None:
+        return LeftFor.IDLE
+    is_preempted = wanter.kernel.reservation.is_production and not record.kernel.reservation.is_production
+    return LeftFor.PRODUCTION if is_preempted else LeftFor.TURN
+
+
+def _same_moment(told: float | None, since: float | None, now: Moment) -> float | None:
+    """``since`` on the wall clock: as it was told before, unless it is another moment. Two clocks never read alike."""
+    if since is None:
+        return None
+    at = round(now.wall - (now.monotonic - since), 3)
+    return told if told is not None and abs(told - at) < _SAME_SECONDS else at

@@ -1,0 +1,144 @@
+"""What a node agent can be told about leases: its options, and their values. Read once, like the other settings."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from jupyter_aliquot.gpu_hook.placement.overcommit import MOST_RATIO, Oversubscription
+
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import RESIDENCY_MODES
+from .views import Policy
+
+
+@dataclass(frozen=True)
+class HostBudget:
+    """Host memory for copies of swapped kernels: so many bytes, or a part of what the machine has."""
+
+    fraction: float = 0.5
+    amount: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.fraction:.4%}".rstrip("0%").rstrip(".") + "%" if self.amount is None else str(self.amount)
+
+    def bytes(self, machine_bytes: int) -> int:
+        return int(machine_bytes * self.fraction) if self.amount is None else self.amount
+
+
+@dataclass(frozen=True)
+class LeaseSettings:
+    """``residency``: of a kernel that asks for no mode. ``opportunistic_ratio`` None: as for production."""
+
+    ratio: float = 1.0
+    opportunistic_ratio: float | None = None
+    host: HostBudget = field(default_factory=HostBudget)
+    residency: str = "vmm"
+    checkpoint_after_seconds: float | None = None
+    policy: Policy = field(default_factory=Policy)
+
+    def oversubscription(self, machine_bytes: int) -> Oversubscription:
+        low = self.ratio if self.opportunistic_ratio is None else self.opportunistic_ratio
+        return Oversubscription(self.ratio, low, self.host.bytes(machine_bytes))
+
+
+def add_lease_arguments(parser: argparse.ArgumentParser, parse_bytes: Callable[[str], int]) -> None:
+    """``parse_bytes`` reads an amount of memory as the other options do."""
+
+    def budget(text: str) -> HostBudget:
+        if not text.endswith("%"):
+            return HostBudget(amount=parse_bytes(text))
+        return HostBudget(fraction=_number(text[:-1], 0, 100, text) / 100)
+
+    parser.add_argument(
+        "--oversubscribe",
+        type=_ratio,
+        default=LeaseSettings.ratio,
+        metavar="RATIO",
+        help="how many times what a device has may be reserved of it; kernels then take turns (default 1: not more)",
+    )
+    parser.add_argument(
+        "--oversubscribe-opportunistic",
+        type=_ratio,
+        metavar="RATIO",
+        help="the same for opportunistic kernels, together with production (default: as for production)",
+    )
+    parser.add_argument(
+        "--swap-memory",
+        type=budget,
+        default=HostBudget(),
+        metavar="BYTES|PERCENT",
+        help="host memory for copies of swapped kernels, as 64GiB or 40%% of the machine's (default 50%%)",
+    )
+    parser.add_argument(
+        "--residency",
+        choices=RESIDENCY_MODES,
+        default=LeaseSettings.residency,
+        help="how memory may leave the devices, of kernels that ask for nothing else (default vmm)",
+    )
+    _add_policy(parser)
+
+
+def read_lease_settings(options: argparse.Namespace) -> LeaseSettings:
+    return LeaseSettings(
+        ratio=options.oversubscribe,
+        opportunistic_ratio=options.oversubscribe_opportunistic,
+        host=options.swap_memory,
+        residency=options.residency,
+        checkpoint_after_seconds=options.checkpoint_after,
+        policy=Policy(
+            hold_seconds=options.lease_hold,
+            quantum_seconds=options.lease_quantum,
+            patience_seconds=options.lease_patience,
+            answer_seconds=options.lease_answer,
+            silent_seconds=options.lease_silence,
+        ),
+    )
+
+
+def _add_policy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--checkpoint-after",
+        type=_seconds,
+        metavar="SECONDS",
+        help="checkpoint kernels swapped out for so long, contexts and all; experimental (default: never)",
+    )
+    times = {
+        "hold": (
+            Policy.hold_seconds,
+            "a kernel that was swapped in stays so long, except opportunistic for production",
+        ),
+        "quantum": (Policy.quantum_seconds, "a busy kernel's turn when an equal waits, at least 4 times its moves"),
+        "patience": (Policy.patience_seconds, "after that, more than the guarantee is wanted as much as the guarantee"),
+        "answer": (
+            Policy.answer_seconds,
+            "wait so long for a process that was told to move; then calls that need its room fail",
+        ),
+        "silence": (Policy.silent_seconds, "a cell that has made no GPU call for so long may be swapped out"),
+    }
+    for name, (seconds, text) in times.items():
+        parser.add_argument(
+            f"--lease-{name}",
+            type=_seconds,
+            default=seconds,
+            metavar="SECONDS",
+            help=f"{text} (default {seconds:g})",
+        )
+
+
+def _ratio(text: str) -> float:
+    return _number(text, 1, MOST_RATIO, text)
+
+
+def _seconds(text: str) -> float:
+    return _number(text, 0, 86_400, text)
+
+
+def _number(text: str, least: float, most: float, said: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"asked {said!r}; ask for a number from {least:g} to {most:g}")
+    return value

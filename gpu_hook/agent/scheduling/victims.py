@@ -1,0 +1,181 @@
+"""Whom a waiting kernel may displace, and whom of these first: the least valuable. Pure, for one decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .links import Links
+from .views import NEVER, KernelView, Policy, State, Want
+
+Need = Sequence[tuple[str, int]]  # bytes by device
+_LEAST_SECONDS = 1e-3  # a wake that costs nothing is no reason to divide by nothing
+_Choice = tuple[float, bool, KernelView]  # when it may go, whether it is busy
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Who has to leave, all of them. ``ripe_at``: when the last of them may; a time that is over: now."""
+
+    victims: tuple[KernelView, ...] = ()
+    ripe_at: float = 0.0
+    has_busy: bool = False
+    lacks_host: bool = False  # there were victims, and no host memory for them
+
+
+class Victims:
+    """Resident kernels that can leave. Whom one want takes is not taken for another."""
+
+    def __init__(
+        self, kernels: Sequence[KernelView], now: float, policy: Policy, links: Links, host_room: int | None
+    ) -> None:
+        self._kernels = kernels
+        self._now = now
+        self._policy = policy
+        self._links = links
+        self._host_room = host_room
+        self._taken: set[str] = set()
+        self._positions: dict[str, int] = {}
+        self._movable = [
+            k
+            for k in kernels
+            if k.movable_at < NEVER and k.state in (State.RESIDENT, State.SWAPPING_IN) and _leaving(k)
+        ]
+        self._costs: dict[str, float] = {}
+
+    def set_order(self, wants: Sequence[KernelView]) -> None:
+        """Who wants something, in the order in which they are served: nobody displaces who comes before."""
+        self._positions = {kernel.kernel_id: position for position, kernel in enumerate(wants)}
+
+    def take(self, kernel: KernelView) -> bool:
+        """Take one out of the choice that leaves anyhow; False where it cannot, or host memory is full."""
+        if kernel.kernel_id in self._taken or kernel.movable_at > self._now or not self._has_host(kernel, 0):
+            return False
+        self._book(kernel)
+        return True
+
+    def choose(self, wanter: KernelView, need: Need, future: Mapping[str, int]) -> Plan:
+        """The least valuable that together make room on every device; none where that cannot be."""
+        short = {uuid: amount - future[uuid] for uuid, amount in need if amount > future[uuid]}
+        ranked = self._rank(wanter, short)
+        chosen: list[_Choice] = []
+        left, host, lacks_host = dict(short), 0, False
+        for ripe_at, is_busy, _, _, _, victim in ranked:
+            if not any(left.get(h.uuid, 0) > 0 and (h.elastic_bytes or h.away_bytes) for h in victim.holdings):
+                continue
+            if not self._has_host(victim, host):
+                lacks_host = True
+                continue
+            host += _leaving(victim)
+            chosen.append((ripe_at, is_busy, victim))
+            for h in victim.holdings:
+                if h.uuid in left:
+                    left[h.uuid] -= h.elastic_bytes + h.away_bytes
+            if all(amount <= 0 for amount in left.values()):
+                break
+        else:
+            return Plan(lacks_host=lacks_host)
+        chosen = _without_needless(chosen, left)
+        for _, _, victim in chosen:
+            self._book(victim)
+        return Plan(
+            tuple(victim for _, _, victim in chosen),
+            max(ripe_at for ripe_at, _, _ in chosen),
+            any(is_busy for _, is_busy, _ in chosen),
+        )
+
+    def _rank(
+        self, wanter: KernelView, short: Mapping[str, int]
+    ) -> list[tuple[float, bool, bool, float, str, KernelView]]:
+        """Those that may go now, then those that may soonest; idle before busy, opportunistic before production;
+        then idle time × bytes of use here ÷ what its wake will cost."""
+        ranked = []
+        is_promised, position = is_guaranteed(wanter), self._positions[wanter.kernel_id]
+        for victim in self._movable:
+            name = victim.kernel_id
+            if name in self._taken or victim is wanter or self._positions.get(name, position) < position:
+                continue
+            useful = sum(min(h.elastic_bytes + h.away_bytes, short[h.uuid]) for h in victim.holdings if h.uuid in short)
+            if useful <= 0:
+                continue
+            ripe_at = self._ripe_at(victim, wanter, is_promised)
+            if ripe_at == NEVER:
+                continue
+            is_busy = victim.idle_since is None
+            idle = 0.0 if victim.idle_since is None else self._now - victim.idle_since
+            worth = -(idle * useful) / max(self._cost(victim), _LEAST_SECONDS)
+            key = ripe_at if ripe_at > self._now else 0.0
+            ranked.append((key, is_busy, victim.is_production, worth, name, victim))
+        ranked.sort()
+        return ranked
+
+    def _ripe_at(self, victim: KernelView, wanter: KernelView, is_promised: bool) -> float:
+        """When it may be displaced for this one; NEVER: not as things are."""
+        policy, movable_at, held_since, turn_since = (
+            self._policy,
+            victim.movable_at,
+            victim.held_since,
+            victim.turn_since,
+        )
+        if victim.state is State.SWAPPING_IN:  # it has to arrive first; then its hold and its turn begin
+            held_since = turn_since = movable_at = self._now + self._cost(victim)
+        if wanter.is_production and not victim.is_production and wanter.want is not Want.HINT:
+            return movable_at
+        held_until = max(movable_at, held_since + policy.hold_seconds)
+        if victim.idle_since is not None:
+            return held_until
+        if wanter.want is not Want.CALL or (victim.is_production and not wanter.is_production):
+            return NEVER
+        if victim.kernel_id in self._positions or (is_promised and not is_guaranteed(victim)):
+            return held_until  # it stands still itself and comes after us, or has more than it was promised
+        turn = max(policy.quantum_seconds, policy.quantum_moves * 2 * self._cost(victim))
+        return max(held_until, turn_since + turn)
+
+    def could_ever(self, wanter: KernelView, need: Need, capacity: Mapping[str, int]) -> bool:
+        """Whether it would have its room if all left that can."""
+        room = {uuid: capacity.get(uuid, 0) - amount for uuid, amount in need}
+        for kernel in self._kernels:
+            for h in kernel.holdings:
+                if h.uuid in room:
+                    leaves = h.elastic_bytes if kernel.movable_at < NEVER and kernel is not wanter else 0
+                    room[h.uuid] -= h.held_bytes - leaves
+        return all(amount >= 0 for amount in room.values())
+
+    def _cost(self, kernel: KernelView) -> float:
+        """Seconds that its wake will take."""
+        cost = self._costs.get(kernel.kernel_id)
+        if cost is None:
+            cost = self._costs[kernel.kernel_id] = self._links.wake_seconds(kernel) + self._policy.move_seconds
+        return cost
+
+    def _has_host(self, kernel: KernelView, more: int) -> bool:
+        return self._host_room is None or more + _leaving(kernel) <= self._host_room
+
+    def _book(self, kernel: KernelView) -> None:
+        self._taken.add(kernel.kernel_id)
+        if self._host_room is not None:
+            self._host_room -= _leaving(kernel)
+
+
+def is_guaranteed(kernel: KernelView) -> bool:
+    """Whether what it has and wants is within its guarantee, on every device."""
+    return all(h.held_bytes + h.away_bytes + h.wanted_bytes <= h.guarantee_bytes for h in kernel.holdings)
+
+
+def _leaving(kernel: KernelView) -> int:
+    """Of one that swaps in, what is on its way too."""
+    return sum(h.elastic_bytes + h.away_bytes for h in kernel.holdings)
+
+
+def _without_needless(chosen: list[_Choice], left: Mapping[str, int]) -> list[_Choice]:
+    """Let go of whom the others make needless, the dearest first; ``left`` is 0 or less on each device."""
+    spare = {uuid: -amount for uuid, amount in left.items()}
+    kept = []
+    for choice in reversed(chosen):
+        frees = [(h.uuid, h.elastic_bytes + h.away_bytes) for h in choice[2].holdings if h.uuid in spare]
+        if all(spare[uuid] >= amount for uuid, amount in frees):
+            for uuid, amount in frees:
+                spare[uuid] -= amount
+        else:
+            kept.append(choice)
+    return kept[::-1]

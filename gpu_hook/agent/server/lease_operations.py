@@ -1,0 +1,151 @@
+"""The control operations about residency: swap_out, wake, hint, watch. They wish; the keeper of the leases decides.
+
+Each answers at once: what became of a wish is in the kernel's status, and in the events of who watches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
+from jupyter_aliquot.gpu_hook.agent.scheduling.records import HINT_SECONDS, LeaseRecord, read_moment
+from jupyter_aliquot.gpu_hook.agent.scheduling.views import Reason, Wait
+from .request_fields import read_kernel_id
+from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
+from jupyter_aliquot.gpu_hook.agent.swap.facts import describe_residency
+
+_WORDS = {
+    Reason.COMING: "its memory is being copied back",
+    Reason.LINK: "another kernel's memory is being copied",
+    Reason.MOVING: "others' memory is being moved out",
+    Reason.HOLD: "others came in a moment ago",
+    Reason.TURN: "others have their turn",
+    Reason.QUEUE: "others came before",
+    Reason.BUSY: "those that hold the room are busy",
+    Reason.HOST: "host memory for what would have to leave is full",
+    Reason.COMPUTE: "production works on its device, and it could not be held back enough beside that",
+    Reason.STUCK: "what holds the room cannot be moved, or does not answer",
+}
+
+Operation = Callable[[Mapping[str, Any], int], dict[str, Any]]
+Send = Callable[[int, dict[str, Any]], None]
+
+
+class LeaseOperations:
+    """``send`` hands an event to a connection; ``watch_node`` enters one that watches all kernels."""
+
+    def __init__(self, leases: LeaseKeeper, send: Send, watch_node: Callable[[int], None]) -> None:
+        self._leases = leases
+        self._send = send
+        self._watch_node = watch_node
+        self._watchers: dict[str, set[int]] = {}
+        self.table: Mapping[str, Operation] = {
+            "swap_out": self._swap_out,
+            "wake": self._wake,
+            "hint": self._hint,
+            "watch": self._watch,
+        }
+
+    def tell(self, kernel_id: str) -> None:
+        """Its state or wait changed, or it still waits: tell who watches it."""
+        for connection in tuple(self._watchers.get(kernel_id, ())):
+            self._send(connection, {"event": "lease", **self._describe(kernel_id)})
+
+    def drop_connection(self, connection: int) -> None:
+        for kernel_id, watchers in list(self._watchers.items()):
+            watchers.discard(connection)
+            if not watchers:
+                del self._watchers[kernel_id]
+
+    def _swap_out(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        kernel_id = read_kernel_id(request)
+        record = self._find(kernel_id)
+        record.view(read_moment())
+        facts = record.facts
+        if not facts.is_swappable:
+            raise Refused("conflict", f"kernel {kernel_id} cannot be swapped out: {facts.mode_reason}")
+        if record.is_resident and record.idle_since is None:
+            raise Refused("conflict", f"kernel {kernel_id} is busy: {record.idle_reason}; try again when it is idle")
+        if record.wants_since is not None:
+            raise Refused("conflict", f"kernel {kernel_id} is wanted: it waits for room; try again when it is idle")
+        record.is_asked_out, record.is_asked_in, record.hinted_until = record.is_resident, False, 0.0
+        self._leases.hurry()
+        return {"state": facts.state.value}
+
+    def _wake(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        record = self._find(read_kernel_id(request))
+        record.is_asked_in, record.is_asked_out = not record.is_resident, False
+        self._leases.hurry()
+        return {"state": record.residency.state.value}
+
+    def _hint(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        record = self._find(read_kernel_id(request))
+        record.hinted_until = read_moment().monotonic + HINT_SECONDS
+        self._leases.hurry()
+        return {"state": record.residency.state.value}
+
+    def _watch(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        if "kernel_id" not in request:
+            self._watch_node(connection)
+            return {}
+        kernel_id = read_kernel_id(request)
+        self._find(kernel_id)
+        self._watchers.setdefault(kernel_id, set()).add(connection)
+        return self._describe(kernel_id)
+
+    def _find(self, kernel_id: str) -> LeaseRecord:
+        record = self._leases.record(kernel_id)
+        if record is None:
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
+        return record
+
+    def _describe(self, kernel_id: str) -> dict[str, Any]:
+        record, wait = self._leases.record(kernel_id), self._leases.wait(kernel_id)
+        since = None if record is None or wait is None else record.wants_since
+        calls = 0 if record is None else sum(page.waiting_calls for page in record.facts.telemetry)
+        growing = 0 if record is None else len(record.kernel.desks.wanted_bytes)
+        return {
+            "kernel_id": kernel_id,
+            "state": "ended" if record is None else record.residency.state.value,
+            "waits_seconds": None if since is None else round(read_moment().monotonic - since, 3),
+            "waiting_calls": calls + growing,
+            "position": None if wait is None else wait.position,
+            "before": 0 if wait is None else len(wait.before),
+            "reason": None if wait is None else wait.reason.value,
+            "expected_seconds": _seconds(wait),
+        }
+
+
+def describe_lease(leases: LeaseKeeper, kernel_id: str, *, has_ages: bool = True) -> dict[str, Any] | None:
+    """One kernel's residency, for the status, with what it waits for.
+
+    ``has_ages``: with figures that grow by themselves while it is idle, and make each look at it another.
+    """
+    record, wait = leases.record(kernel_id), leases.wait(kernel_id)
+    if record is None:
+        return None
+    now = read_moment()
+    since = now.monotonic if record.wants_since is None else record.wants_since
+    waits = None
+    if wait is not None:
+        waits = {
+            "reason": _WORDS[wait.reason],
+            "seconds": round(now.monotonic - since, 3),
+            "position": wait.position,
+            "before": len(wait.before),
+            "expected_seconds": _seconds(wait),
+        }
+    idle = None if record.idle_since is None else round(now.monotonic - record.idle_since, 3)
+    return {
+        **describe_residency(record.residency.facts(), now),
+        **({"idle_seconds": idle} if has_ages else {}),
+        "idle_since": record.idle_at,
+        "idle_reason": record.idle_reason,
+        "left_for": None if record.left_for is None else record.left_for.value,
+        "waits": waits,
+    }
+
+
+def _seconds(wait: Wait | None) -> float | None:
+    return None if wait is None or wait.expected_seconds is None else round(max(0.0, wait.expected_seconds), 1)

@@ -1,0 +1,99 @@
+"""Reading the fields of a control request: untrusted, so whatever does not fit raises Refused with what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
+
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import RESIDENCY_MODES
+from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
+
+_MAX_AMOUNT = (1 << 62) - 1
+_MAX_TEXT = 256
+_LATEST = 1e12  # seconds since the epoch
+_MAX_ATTRIBUTES = 64
+_MAX_PARTS = 1024
+
+
+def is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def read_int(request: Mapping[str, Any], name: str, least: int = 0) -> int:
+    value = request.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MAX_AMOUNT:
+        raise Refused("bad_request", f"asked {name} {str(value)[:40]}; it is a whole number from {least} on")
+    return value
+
+
+def read_seconds(request: Mapping[str, Any], name: str) -> float | None:
+    value = request.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _LATEST:
+        raise Refused(
+            "bad_request", f"asked {name} {str(value)[:40]}; it is a time in seconds since the epoch, or null"
+        )
+    return float(value)
+
+
+def read_text(request: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    value = request.get(name, default)
+    if not isinstance(value, str) or len(value) > _MAX_TEXT:
+        raise Refused("bad_request", f"asked {name} {str(value)[:40]!r}; it is a text of at most {_MAX_TEXT} letters")
+    return value
+
+
+def read_kernel_id(request: Mapping[str, Any]) -> str:
+    value = request.get("kernel_id")
+    if not isinstance(value, str) or not KERNEL_ID.fullmatch(value):
+        raise Refused(
+            "bad_request",
+            f"asked kernel_id {str(value)[:60]!r}; it has 1 to 36 letters, digits, '-', '_' or '.', and starts with "
+            "a letter or a digit",
+        )
+    return value
+
+
+def read_attributes(request: Mapping[str, Any]) -> dict[str, str]:
+    value = request.get("attributes") or {}
+    if not isinstance(value, dict) or len(value) > _MAX_ATTRIBUTES:
+        raise Refused("bad_request", f"asked attributes that are no object of at most {_MAX_ATTRIBUTES} texts")
+    for key, text in value.items():
+        if not isinstance(text, str) or len(key) > _MAX_TEXT or len(text) > _MAX_TEXT:
+            raise Refused("bad_request", f"asked attribute {key[:40]!r}; it is a text of at most {_MAX_TEXT} letters")
+    return value
+
+
+def read_placement(request: Mapping[str, Any]) -> dict[str, int] | None:
+    value = request.get("placement")
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) > _MAX_PARTS or not all(isinstance(part, dict) for part in value):
+        raise Refused("bad_request", "asked a placement that is no list of {uuid, hundredths}")
+    placement = {read_text(part, "uuid"): read_int(part, "hundredths") for part in value}
+    if len(placement) != len(value):
+        raise Refused("bad_request", "asked a placement that names a device twice")
+    return placement
+
+
+def read_size(request: Mapping[str, Any]) -> tuple[int, int | None]:
+    """``hundredths`` and ``memory_limit``; how large they may be is placement's to say."""
+    limit = request.get("memory_limit")
+    return read_int(request, "hundredths", -_MAX_AMOUNT), None if limit is None else read_int(request, "memory_limit")
+
+
+def read_class(request: Mapping[str, Any], default: str | None = None) -> str:
+    workload_class = read_text(request, "workload_class", default)
+    if workload_class not in ("production", "opportunistic"):
+        raise Refused("bad_request", f"asked class {workload_class!r}; there are production and opportunistic")
+    return workload_class
+
+
+def read_residency(request: Mapping[str, Any], default: str) -> str:
+    mode = default if request.get("residency") is None else read_text(request, "residency")
+    if mode not in RESIDENCY_MODES:
+        raise Refused("bad_request", f"asked residency {mode!r}; there are {', '.join(RESIDENCY_MODES)}")
+    return mode

@@ -1,0 +1,190 @@
+"""What the agent tells about itself: status and grant, as JSON objects. Reads, changes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.paths import Driver
+
+from jupyter_aliquot.gpu_hook.agent.devices.audit import Findings, Sighting
+from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
+from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
+from jupyter_aliquot.gpu_hook.agent.devices.libraries import Libraries, audit_is_cheap
+from jupyter_aliquot.gpu_hook.agent.swap.facts import swapped_by_device
+
+
+def bytes_on_devices(kernel: Kernel) -> tuple[dict[str, int], dict[str, int]]:
+    """What its processes say that they have of each device: in all, and of that what is not swapped out."""
+    uses = zip(kernel.reservation.parts, kernel.report(), strict=True)
+    charged = {part.uuid: use.charged_bytes for part, use in uses}
+    away = swapped_by_device(kernel.residency.facts())
+    return charged, {uuid: max(0, amount - away.get(uuid, 0)) for uuid, amount in charged.items()}
+
+
+def describe_devices(
+    ledger: Ledger,
+    readings: Iterable[DeviceReading],
+    charged: Mapping[str, int],
+    used: Callable[[DeviceReading], int],
+    compute: ComputeKeeper,
+) -> list[dict[str, Any]]:
+    """One object a device. A device that NVML did not see this time is lost."""
+    seen = {reading.facts.uuid: reading for reading in readings}
+    result = []
+    for facts in ledger.devices:
+        reserved = ledger.reserved(facts.uuid)
+        reading = seen.get(facts.uuid, DeviceReading(facts, is_lost=True))
+        result.append(
+            {
+                "index": facts.index,
+                "uuid": facts.uuid,
+                "name": facts.name,
+                "memory_bytes": facts.memory_bytes,
+                "reserved_bytes": reserved.bytes,
+                "reserved_hundredths": reserved.hundredths,
+                "reserved_by_production": {
+                    "bytes": reserved.production_bytes,
+                    "hundredths": reserved.production_hundredths,
+                },
+                "used_bytes": used(reading),
+                "charged_bytes": charged.get(facts.uuid, 0),
+                "context_bytes": ledger.contexts.measured(facts.uuid),
+                "utilization_percent": reading.utilization_percent,
+                "temperature_celsius": reading.temperature_celsius,
+                "power_watts": reading.power_watts,
+                "lost": ledger.is_lost(facts.uuid) or reading.is_lost,
+                "compute_control": compute.describe_device(facts.uuid),
+            }
+        )
+    return result
+
+
+def describe_sighting(sighting: Sighting) -> dict[str, Any]:
+    """A process with memory that no hook charged."""
+    return asdict(sighting)
+
+
+def describe_lost(reservation: Reservation) -> dict[str, Any]:
+    """A kernel that ended with the machine."""
+    return {"kernel_id": reservation.kernel_id, "owner": reservation.owner, "label": reservation.label}
+
+
+def describe_kernel(
+    kernel: Kernel, found: Findings, enforcement: Enforcement, compute: ComputeKeeper
+) -> dict[str, Any]:
+    """All but where its memory is and what it waits for, which the keeper of the leases knows."""
+    reservation = kernel.reservation
+    return {
+        "kernel_id": reservation.kernel_id,
+        "owner": reservation.owner,
+        "label": reservation.label,
+        "hundredths": reservation.hundredths,
+        "memory_limit": reservation.memory_limit,
+        "workload_class": reservation.workload_class,
+        "residency_mode": reservation.residency,
+        "generation": reservation.generation,
+        "attributes": reservation.attributes,
+        "created": reservation.created,
+        "interception": kernel.interception,
+        "absolute_paths": kernel.absolute_paths,
+        "pids": kernel.pids,
+        "activity": None if kernel.activity is None else asdict(kernel.activity),
+        "ending": kernel.is_ending,
+        "enforcement": enforcement.state_of(reservation.kernel_id),
+        "limit_drifts": enforcement.drifts_of(reservation.kernel_id),
+        "host_memory": _describe_host_memory(kernel),
+        "unhooked_processes": [describe_sighting(s) for s in found.unhooked.get(reservation.kernel_id, ())],
+        "devices": _describe_parts(kernel, found, compute),
+    }
+
+
+def _describe_parts(kernel: Kernel, found: Findings, compute: ComputeKeeper) -> list[dict[str, Any]]:
+    away = swapped_by_device(kernel.residency.facts())
+    return [
+        {
+            "uuid": account.part.uuid,
+            "index": account.part.index,
+            "hundredths": account.part.hundredths,
+            "quota_bytes": account.part.quota_bytes,
+            "guarantee_bytes": account.part.reserved_bytes,
+            "charged_bytes": use.charged_bytes,
+            "swapped_bytes": away.get(account.part.uuid, 0),
+            "lent_bytes": account.lent,
+            "peak_bytes": use.peak_bytes,
+            "needed_bytes": needed,
+            "short_at": short_at,
+            "context_bytes": found.contexts.get((kernel.kernel_id, account.part.uuid), 0),
+            "busy_seconds": round(use.busy_seconds, 6),
+            "refusals": use.refusals,
+            "compute": compute.describe(kernel.kernel_id, account.part.uuid),
+        }
+        for account, use, (needed, short_at) in zip(kernel.accounts, kernel.report(), kernel.needs(), strict=True)
+    ]
+
+
+def _describe_host_memory(kernel: Kernel) -> dict[str, Any]:
+    account, use = kernel.host_account, kernel.report_host()
+    return {
+        "quota_bytes": kernel.host_quota_bytes,
+        "charged_bytes": use.charged_bytes,
+        "lent_bytes": account.lent,
+        "peak_bytes": use.peak_bytes,
+        "refusals": use.refusals,
+    }
+
+
+def describe_grant(
+    kernel: Kernel, node: str, driver: Driver, libraries: Libraries, more_env: Mapping[str, str]
+) -> dict[str, Any]:
+    """What a kernel's process needs, in the order of its devices: that is how CUDA will number them."""
+    reservation = kernel.reservation
+    uuids = ",".join(part.uuid for part in reservation.parts)
+    return {
+        "kernel_id": reservation.kernel_id,
+        "owner": reservation.owner,
+        "generation": reservation.generation,
+        "node": node,
+        "hundredths": reservation.hundredths,
+        "memory_limit": reservation.memory_limit,
+        "workload_class": reservation.workload_class,
+        "devices": [
+            {
+                "uuid": part.uuid,
+                "index": part.index,
+                "hundredths": part.hundredths,
+                "quota_bytes": part.quota_bytes,
+                "guarantee_bytes": part.reserved_bytes,
+            }
+            for part in reservation.parts
+        ],
+        "kernel_dir": os.fspath(kernel.folder),
+        "env": {
+            "LD_LIBRARY_PATH_PREPEND": os.fspath(libraries.shim),
+            **({"LD_AUDIT_PREPEND": os.fspath(libraries.audit)} if audit_is_cheap() else {}),
+            "CUDA_VISIBLE_DEVICES": uuids,
+            "ALIQUOT_VISIBLE_DEVICES": uuids,
+            "ALIQUOT_KERNEL_DIR": os.fspath(kernel.folder),
+            "ALIQUOT_REAL_CUDA": os.fspath(driver.cuda),
+            "ALIQUOT_REAL_NVML": os.fspath(driver.nvml),
+            **more_env,
+        },
+    }
+
+
+def describe_oversubscription(ledger: Ledger) -> dict[str, Any]:
+    """By what a planner gets the agent's own answer. ``host_bytes_left``: for reservations beyond the devices."""
+    rule, host = ledger.oversubscription, ledger.host_room()
+    return {
+        "production": rule.production,
+        "opportunistic": rule.opportunistic,
+        "host_bytes": rule.host_bytes,
+        "host_bytes_left": None if host is None else host.left_bytes,
+        "largest_kernel_bytes": ledger.largest_kernel_bytes,
+    }

@@ -1,0 +1,136 @@
+"""The agent's answer to ``status``: reads every part of the agent, changes none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
+from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena
+from jupyter_aliquot.gpu_hook.agent.devices.audit import Auditor
+from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceMonitor
+from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
+from .lease_operations import describe_lease
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
+from .operations import Node
+from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
+from jupyter_aliquot.gpu_hook.agent.base.slices import Slices
+from .status import (bytes_on_devices, describe_devices, describe_kernel, describe_lost, describe_oversubscription, describe_sighting,)
+from .status_changes import StatusChanges
+from jupyter_aliquot.gpu_hook.agent.trimming.trimmer import Trims
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """What a status tells of."""
+
+    ledger: Ledger
+    reservations: Reservations
+    monitor: DeviceMonitor
+    auditor: Auditor
+    enforcement: Enforcement
+    actuation: Actuation
+    compute: ComputeKeeper
+    leases: LeaseKeeper
+    trims: Trims
+    arena: Arena
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One kernel as it was when the status came to it."""
+
+    reservation: Reservation
+    is_ending: bool
+    charged: Mapping[str, int]  # bytes by device
+    resident: Mapping[str, int]
+    description: Mapping[str, Any]
+
+    def is_of(self, kernel: Kernel) -> bool:
+        return self.reservation is kernel.reservation and self.is_ending == kernel.is_ending
+
+
+class StatusMaker:
+    """``connections`` tells how many control connections are open.
+
+    A status of many kernels is made in slices, between which the loop runs what is due; one status at a time. Which
+    kernels there are, and their reservations, are those of its last moment, like what it tells of devices.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        subjects: Subjects,
+        connections: Callable[[], int],
+        make_slices: Callable[[], Slices] = Slices,
+    ) -> None:
+        self._node = node
+        self._of = subjects
+        self._connections = connections
+        self._make_slices = make_slices
+        self._changes = StatusChanges()
+        self._one_at_a_time = asyncio.Lock()
+
+    async def describe(self, with_kernels: bool, since: int | None) -> dict[str, Any]:
+        """Return the status; with ``since``, of the kernels that changed since that number alone."""
+        async with self._one_at_a_time:
+            slices, reservations = self._make_slices(), self._of.reservations
+            found: dict[str, _Seen] = {}
+            for kernel in tuple(reservations.kernels):
+                await slices.pause_if_due()
+                if reservations.find(kernel.kernel_id) is kernel:
+                    found[kernel.kernel_id] = self._see(kernel, with_kernels, since)
+            # No pause from here on.
+            seen = []
+            for kernel in reservations.kernels:
+                before = found.get(kernel.kernel_id)
+                is_same = before is not None and before.is_of(kernel)
+                seen.append(before if before and is_same else self._see(kernel, with_kernels, since))
+            return self._join(seen, with_kernels, since)
+
+    def _see(self, kernel: Kernel, with_kernels: bool, since: int | None) -> _Seen:
+        of, description = self._of, dict[str, Any]()
+        if with_kernels:
+            description = {
+                **describe_kernel(kernel, of.auditor.findings, of.enforcement, of.compute),
+                "residency": describe_lease(of.leases, kernel.kernel_id, has_ages=since is None),
+                "misfits": of.actuation.misfits(kernel.reservation, kernel.pids),
+                "trimmed": of.trims.describe(kernel.kernel_id),
+            }
+        return _Seen(kernel.reservation, kernel.is_ending, *bytes_on_devices(kernel), description)
+
+    def _join(self, seen: Sequence[_Seen], with_kernels: bool, since: int | None) -> dict[str, Any]:
+        of = self._of
+        charged: Counter[str] = Counter()
+        resident: Counter[str] = Counter()
+        for one in seen:
+            charged.update(one.charged)
+            resident.update(one.resident)
+        used = partial(of.leases.room.used_bytes, on_device=resident)
+        kernels = [one.description for one in seen] if with_kernels else []
+        changes = self._changes.since(since, kernels) if with_kernels and since is not None else {"kernels": kernels}
+        return {
+            "node": self._node.name,
+            "driver": self._node.driver.kind,
+            "enforcer": of.enforcement.name,
+            "enforcers": [asdict(report) for report in of.enforcement.reports],
+            "actuators": [asdict(report) for report in of.actuation.reports],
+            "devices": describe_devices(of.ledger, of.monitor.readings, charged, used, of.compute),
+            "driver_problem": of.monitor.problem,
+            "host_memory_bytes": of.ledger.host_memory_bytes,
+            "host_copies": asdict(of.arena.use),
+            "oversubscription": of.ledger.oversubscription.most,
+            "oversubscription_rule": describe_oversubscription(of.ledger),
+            **changes,
+            "lost_kernels": [describe_lost(reservation) for reservation in of.reservations.lost],
+            "foreign_processes": [describe_sighting(sighting) for sighting in of.auditor.findings.foreign],
+            "connections": self._connections(),
+        }

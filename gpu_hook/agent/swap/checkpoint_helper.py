@@ -1,0 +1,168 @@
+"""The agent's end of the checkpointing process: all processes of a kernel are saved, or none; all restored, or stuck.
+
+Starts the process once and keeps it warm; one that hangs or dies is ended and replaced, and what it left half done is
+undone by asking the driver where each process is. Knows no kernels, and does not decide when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+_START_SECONDS = 30.0  # attaching to the driver of a machine with many GPUs
+_VERB_SECONDS = 60.0  # beside the lock's own time: the driver copies the contexts
+_NAMES = {1: "invalid value", 2: "out of memory", 401: "illegal state", 600: "not ready", 801: "not supported"}
+
+
+class ProcessState(IntEnum):
+    """CUprocessState."""
+
+    RUNNING = 0
+    LOCKED = 1
+    CHECKPOINTED = 2
+    FAILED = 3
+
+
+class CheckpointError(Exception):
+    """A checkpoint or a restore that did not happen. ``is_fatal``: a process cannot be brought back any more."""
+
+    def __init__(self, text: str, is_fatal: bool = False) -> None:
+        super().__init__(text)
+        self.is_fatal = is_fatal
+
+
+class CheckpointHelper:
+    """``library``: the driver's own, not the hook's. ``environment`` is added to the agent's."""
+
+    def __init__(self, library: Path, environment: Mapping[str, str]) -> None:
+        self._library = library
+        self._environment = {**os.environ, **environment}
+        self._process: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()
+
+    async def save(self, pids: Sequence[int], lock_milliseconds: int) -> None:
+        """Take all of them off their devices, or none. Raises CheckpointError."""
+        async with self._turn:
+            try:
+                for pid in pids:
+                    await self._act("lock", pid, ProcessState.LOCKED, lock_milliseconds)
+                for pid in pids:
+                    await self._act("checkpoint", pid, ProcessState.CHECKPOINTED)
+            except CheckpointError as error:
+                await self._undo(pids)
+                raise error
+
+    async def restore(self, pids: Sequence[int]) -> None:
+        """Bring all of them back; their room must be free. Raises CheckpointError."""
+        async with self._turn:
+            for pid in pids:
+                state = await self._state(pid)
+                if state is ProcessState.CHECKPOINTED:
+                    await self._act("restore", pid, ProcessState.LOCKED)
+            for pid in pids:
+                if await self._state(pid) is ProcessState.LOCKED:
+                    await self._act("unlock", pid, ProcessState.RUNNING)
+
+    async def states(self, pids: Sequence[int]) -> dict[int, ProcessState | None]:
+        """Where each is, as the driver says; None: it does not tell, or the process is gone. Raises CheckpointError."""
+        async with self._turn:
+            return {pid: await self._state(pid) for pid in pids}
+
+    async def close(self) -> None:
+        """End the process; those that are checkpointed stay so."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+    async def _act(self, verb: str, pid: int, want: ProcessState, timeout_milliseconds: int = 0) -> None:
+        """A process that ended is no error: nothing of it is on a device."""
+        answer = await self._ask({"verb": verb, "pid": pid, "timeout_ms": timeout_milliseconds}, timeout_milliseconds)
+        error, state = answer.get("error"), answer.get("state")
+        if state is None and not _is_there(pid):
+            return
+        if error or state != want:
+            name = _NAMES.get(error or 0, f"error {error}" if error else f"state {state}")
+            raise CheckpointError(f"the driver answers to {verb} process {pid}: {name}", state == ProcessState.FAILED)
+
+    async def _state(self, pid: int) -> ProcessState | None:
+        state = (await self._ask({"verb": "state", "pid": pid})).get("state")
+        return ProcessState(state) if isinstance(state, int) and state in list(ProcessState) else None
+
+    async def _undo(self, pids: Sequence[int]) -> None:
+        """Whatever was done goes back: the room of the saved ones is still theirs."""
+        for pid in pids:
+            try:
+                state = await self._state(pid)
+                if state is ProcessState.CHECKPOINTED:
+                    await self._act("restore", pid, ProcessState.LOCKED)
+                    state = ProcessState.LOCKED
+                if state is ProcessState.LOCKED:
+                    await self._act("unlock", pid, ProcessState.RUNNING)
+            except CheckpointError as error:
+                log.error("event=checkpoint_not_undone pid=%d reason=%r", pid, str(error))
+                if error.is_fatal:
+                    raise
+
+    async def _ask(self, request: Mapping[str, Any], milliseconds: int = 0) -> dict[str, Any]:
+        process = await self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            await process.stdin.drain()
+            line = await asyncio.wait_for(process.stdout.readline(), _VERB_SECONDS + milliseconds / 1000)
+            found = json.loads(line)
+        except (asyncio.TimeoutError, OSError, ValueError) as error:
+            await self.close()
+            what = "does not answer" if isinstance(error, asyncio.TimeoutError) else "ended"
+            raise CheckpointError(f"the checkpointing process {what} at {request['verb']} {request['pid']}") from error
+        return found if isinstance(found, dict) else {}
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        if self._process is not None and self._process.returncode is None:
+            return self._process
+        self._process = process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "jupyter_aliquot.gpu_hook.agent.swap.checkpoint_process",
+            os.fspath(self._library),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=self._environment,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        try:
+            hello = json.loads(await asyncio.wait_for(process.stdout.readline(), _START_SECONDS))
+            error, text = hello["error"], hello["text"]
+        except (asyncio.TimeoutError, ValueError, KeyError) as problem:
+            await self.close()
+            raise CheckpointError(
+                "the checkpointing process did not start; see the driver with nvidia-smi"
+            ) from problem
+        if error:
+            await self.close()
+            name = (
+                "its driver has no checkpoints; they came with CUDA 12.8" if error == 500 else f"error {error} {text}"
+            )
+            raise CheckpointError(f"cannot checkpoint here: {name}")
+        log.info("event=checkpointer_started pid=%d", process.pid)
+        return process
+
+
+def _is_there(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()

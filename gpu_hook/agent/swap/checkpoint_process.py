@@ -1,0 +1,107 @@
+"""A small process that checkpoints others: ``python -m jupyter_aliquot.gpu_hook.agent.swap.checkpoint_process LIBCUDA``.
+
+Attaching to the driver takes seconds, so it stays; it is no part of the agent, for a driver that hangs or crashes at
+this must not take the agent along. Reads requests as lines of JSON from stdin, one at a time, and answers each:
+
+    {"verb": "lock", "pid": 4711, "timeout_ms": 2000}   →   {"error": 0, "state": 1}
+
+``error`` is the CUresult. Ends with its stdin. Makes no context: it holds nothing of any device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_SINCE = 12080  # CUDA 12.8
+_INVALID_VALUE = 1
+_NOT_FOUND = 500
+_VERBS = {
+    "lock": "cuCheckpointProcessLock",
+    "checkpoint": "cuCheckpointProcessCheckpoint",
+    "restore": "cuCheckpointProcessRestore",
+    "unlock": "cuCheckpointProcessUnlock",
+}
+_STATE = "cuCheckpointProcessGetState"
+
+
+class LockArguments(ctypes.Structure):
+    """CUcheckpointLockArgs."""
+
+    _fields_ = (
+        ("timeout_milliseconds", ctypes.c_uint),
+        ("reserved0", ctypes.c_uint),
+        ("reserved1", ctypes.c_uint64 * 7),
+    )
+
+
+class Checkpoints:
+    """The driver's functions. Raises OSError when the library does not load."""
+
+    def __init__(self, library: str) -> None:
+        self._cuda = ctypes.CDLL(library)
+        self._functions = {name: self._find(name) for name in (*_VERBS.values(), _STATE)}
+
+    def start(self) -> int:
+        """cuInit, and whether all of it is there: a CUresult."""
+        error = int(self._cuda.cuInit(0))
+        return error or (0 if all(self._functions.values()) else _NOT_FOUND)
+
+    def act(self, verb: str, pid: int, timeout_milliseconds: int) -> int:
+        function = self._functions[_VERBS[verb]]
+        if function is None:
+            return _NOT_FOUND
+        lock = LockArguments(timeout_milliseconds, 0)
+        return int(function(pid, ctypes.byref(lock) if verb == "lock" else None))
+
+    def state(self, pid: int) -> int | None:
+        """CUprocessState; None where the driver does not tell."""
+        function, found = self._functions[_STATE], ctypes.c_int(-1)
+        if function is None or function(pid, ctypes.byref(found)) != 0:
+            return None
+        return found.value
+
+    def _find(self, name: str) -> Callable[..., int] | None:
+        """By the driver's resolver: dlsym gives the first version of a function, whatever came since."""
+        address, status = ctypes.c_void_p(), ctypes.c_int()
+        resolve = self._cuda.cuGetProcAddress_v2
+        resolve.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_void_p)
+        error = resolve(name.encode(), ctypes.byref(address), _SINCE, 0, ctypes.byref(status))
+        if error or not address.value:
+            return None
+        return ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p)(address.value)
+
+
+def answer(checkpoints: Checkpoints, line: str) -> dict[str, Any]:
+    """Whatever comes: an answer."""
+    try:
+        request = json.loads(line)
+        verb, pid = request["verb"], int(request["pid"])
+        timeout = int(request.get("timeout_ms", 0))
+    except (ValueError, KeyError, TypeError):
+        return {"error": _INVALID_VALUE, "state": None}
+    if verb != "state" and verb not in _VERBS:
+        return {"error": _INVALID_VALUE, "state": None}
+    error = 0 if verb == "state" else checkpoints.act(verb, pid, timeout)
+    return {"error": error, "state": checkpoints.state(pid)}
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code. Its first line says how its start went."""
+    try:
+        checkpoints = Checkpoints(arguments[0])
+        error = checkpoints.start()
+    except (IndexError, OSError, AttributeError) as problem:
+        print(json.dumps({"error": -1, "text": str(problem)}), flush=True)
+        return 1
+    print(json.dumps({"error": error, "text": ""}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(answer(checkpoints, line)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

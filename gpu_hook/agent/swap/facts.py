@@ -1,0 +1,221 @@
+"""Where one kernel's memory is, as frozen values: what those who decide look at, and what a move came to.
+
+Made by ``residency``; nothing here acts. Times are seconds of CLOCK_MONOTONIC, which the event loop and hooks share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode, Staying
+
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Telemetry
+from .table import LEASE_HELD, KernelState
+
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 2.0, 60.0
+_STAYING_WORDS = {
+    Staying.SMALL: "small",
+    Staying.POOL: "pool",
+    Staying.ARRAY: "array",
+    Staying.IPC: "ipc",
+    Staying.EXPORTED: "exported",
+    Staying.GRAPH: "graph",
+    Staying.MULTICAST: "multicast",
+    Staying.MANAGED: "managed",
+    Staying.BEFORE: "before",
+    Staying.MODE: "mode",
+}
+
+
+class MoveResult(Enum):
+    """What came of asking a whole kernel to move. Whatever but DONE leaves it as it was."""
+
+    DONE = "done"
+    IGNORED = "ignored"  # in its state there was nothing to do
+    BUSY = "busy"  # something kept a device for longer than the drain may take
+    SILENT = "silent"  # a process did not answer
+    HOST_FULL = "host_full"  # no host memory, and no file, for the copy
+    NO_ROOM = "no_room"  # wake: a device had less room than was promised
+    REFUSED = "refused"  # it cannot: its mode is off, its hook too old, a context lost
+    FAILED = "failed"  # the driver failed
+
+
+@dataclass(frozen=True)
+class Move:
+    """One finished move of a kernel. The phases are those of its slowest process."""
+
+    result: MoveResult
+    text: str = ""
+    moved_bytes: int = 0
+    seconds: float = 0.0
+    drain_seconds: float = 0.0
+    copy_seconds: float = 0.0
+    map_seconds: float = 0.0
+
+    @property
+    def is_done(self) -> bool:
+        return self.result is MoveResult.DONE
+
+    def within(self, seconds: float) -> Move:
+        """As it was measured here: no phase of it took longer, whatever a hook says."""
+        return replace(
+            self,
+            seconds=seconds,
+            drain_seconds=min(self.drain_seconds, seconds),
+            copy_seconds=min(self.copy_seconds, seconds),
+            map_seconds=min(self.map_seconds, seconds),
+        )
+
+
+@dataclass(frozen=True)
+class Moving:
+    """A copy under way: bytes of it."""
+
+    done_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class MoveRefusal:
+    """Why the last attempt came to nothing, and from when on another one makes sense.
+
+    ``at``: when it did; ``since``: when the first in a row did.
+    """
+
+    result: MoveResult
+    text: str
+    retry_at: float
+    attempts: int = 1
+    at: float = float("inf")
+    since: float = float("inf")
+
+    @classmethod
+    def after(cls, before: MoveRefusal | None, move: Move, now: float) -> MoveRefusal:
+        """Of a move that failed: each attempt in a row waits twice as long."""
+        attempts = 1 if before is None else before.attempts + 1
+        wait = min(_LONGEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2 ** min(attempts - 1, 10))
+        return cls(move.result, move.text, now + wait, attempts, now, now if before is None else before.since)
+
+
+@dataclass(frozen=True)
+class DeviceBytes:
+    """One kernel on one device. All of it is bounded by what was lent.
+
+    ``on_device_bytes`` is what the device lacks because of it now; ``staying_bytes`` what it would still lack after a
+    swap-out, or does since one. ``context_bytes``, which stay and are in none of these, are of its guarantee.
+    """
+
+    uuid: str
+    lent_bytes: int
+    elastic_bytes: int
+    swapped_bytes: int
+    staying_bytes: int
+    on_device_bytes: int
+    context_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class ResidencyFacts:
+    """A snapshot of one kernel."""
+
+    kernel_id: str
+    state: KernelState
+    mode: ResidencyMode
+    mode_reason: str  # why it cannot be swapped at all; empty: it can
+    since: float  # when it came into this state
+    devices: tuple[DeviceBytes, ...]
+    staying: Staying
+    refusal: MoveRefusal | None
+    waits_since: float | None  # since when a call waits for the lease
+    telemetry: tuple[Telemetry, ...]  # of each process
+    launches: int
+    silent_pids: tuple[int, ...]  # were told to move, and have not answered yet
+    host_bytes: int  # of the arena, lent to it or kept warm for it
+    last_out: Move | None = None
+    last_in: Move | None = None
+    swaps_out: int = 0
+    swaps_in: int = 0
+    waited_seconds: float = 0.0  # by calls, for the lease, in all
+    moving: Moving | None = None  # how far the copy under way is
+    gave_up_at: float | None = None  # when an interrupt last ended the last call's wait for the lease
+
+    @property
+    def is_swappable(self) -> bool:
+        return not self.mode_reason
+
+    @property
+    def swapped_bytes(self) -> int:
+        return sum(device.swapped_bytes for device in self.devices)
+
+    @property
+    def elastic_bytes(self) -> int:
+        return sum(device.elastic_bytes for device in self.devices)
+
+    @property
+    def staying_bytes(self) -> int:
+        return sum(device.staying_bytes for device in self.devices)
+
+
+def staying_words(staying: Staying) -> list[str]:
+    """The reasons, as the status names them."""
+    return [word for flag, word in _STAYING_WORDS.items() if flag in staying]
+
+
+def swapped_by_device(facts: ResidencyFacts) -> dict[str, int]:
+    """Bytes of the kernel on the host instead of on each of its devices, for the status."""
+    return {device.uuid: device.swapped_bytes for device in facts.devices}
+
+
+def describe_residency(facts: ResidencyFacts, now: Moment) -> dict[str, Any]:
+    """One kernel's residency, for the status; for what it waits, the keeper of the leases adds."""
+    refusal, staying = facts.refusal, facts.staying_bytes
+    return {
+        "state": facts.state.value,
+        "mode": facts.mode.name.lower(),
+        "mode_reason": facts.mode_reason,
+        # Coarse: of two clocks that drift apart the finer digits change all the time.
+        "since": round(now.wall - (now.monotonic - facts.since), 1),
+        "elastic_bytes": facts.elastic_bytes,
+        "swapped_bytes": facts.swapped_bytes,
+        # What stays is known in all, and why for all of it together: a hook does not say which reason has how much.
+        "staying": [{"reason": ", ".join(staying_words(facts.staying)) or "plain", "bytes": staying}]
+        if staying
+        else [],
+        "host_bytes": facts.host_bytes,
+        "lease": "held" if facts.state in LEASE_HELD else "ended",
+        "swaps_out": facts.swaps_out,
+        "swaps_in": facts.swaps_in,
+        "waited_seconds": round(facts.waited_seconds, 3),
+        "silent_pids": list(facts.silent_pids),
+        "refusal": None if refusal is None else refusal.text,
+        "moving": None if facts.moving is None else asdict(facts.moving),
+        "last_out": _describe_move(facts.last_out),
+        "last_in": _describe_move(facts.last_in),
+    }
+
+
+def slowest(moves: Iterable[Move]) -> Move:
+    """One Move of all that succeeded: bytes added up, phases of the slowest."""
+    moves = list(moves)
+    return Move(
+        MoveResult.DONE,
+        moved_bytes=sum(move.moved_bytes for move in moves),
+        drain_seconds=max((move.drain_seconds for move in moves), default=0.0),
+        copy_seconds=max((move.copy_seconds for move in moves), default=0.0),
+        map_seconds=max((move.map_seconds for move in moves), default=0.0),
+    )
+
+
+def _describe_move(move: Move | None) -> dict[str, Any] | None:
+    if move is None:
+        return None
+    return {
+        "moved_bytes": move.moved_bytes,
+        "seconds": round(move.seconds, 6),
+        "drain_seconds": round(move.drain_seconds, 6),
+        "copy_seconds": round(move.copy_seconds, 6),
+        "map_seconds": round(move.map_seconds, 6),
+    }

@@ -1,0 +1,398 @@
+"""One kernel's memory between its devices and the host: moves it whole, over all its processes, or not at all.
+
+Does what it is told, by the table of ``residency_table``; when, and who instead, others decide from ``facts``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from jupyter_aliquot.gpu_hook.protocol.codec import Lease, Moved, Residency, ResidencyMode, Role, Staying
+from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF
+
+from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena
+from jupyter_aliquot.gpu_hook.agent.ledger.departures import Departures
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Telemetry
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
+from .checkpoint import CheckpointTools, KernelCheckpoint
+from .facts import Move, MoveResult, ResidencyFacts
+from .history import MoveHistory
+from .moves import KernelMoves
+from .process import ProcessResidency, bytes_of, on_devices
+from .table import ACTIONS, LEASE_HELD, Action, Event, KernelState
+from jupyter_aliquot.gpu_hook.agent.activity.telemetry import launches, telemetry_of
+from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
+from .settings import SwapSettings
+
+log = logging.getLogger(__name__)
+
+_OLDEST_MOVING = 3  # version of the protocol
+SAVED = frozenset({KernelState.CHECKPOINTED, KernelState.RESTORING})
+
+
+@dataclass(frozen=True)
+class SwapTools:
+    """What all kernels of a node share for moving."""
+
+    arena: Arena
+    settings: SwapSettings
+    checkpoints: CheckpointTools | None = None
+    departures: Departures = field(default_factory=Departures)
+
+
+class KernelResidency:
+    """``accounts`` are read anew each time; ``journal`` writes the kernel's down, with ``is_lease_ended``.
+
+    ``wants_wake`` is called when a call waits for the lease, once for each time that it is out; ``changed`` when the
+    state did. Both are set by the keeper of the leases.
+    """
+
+    def __init__(
+        self,
+        kernel_id: str,
+        mode: ResidencyMode,
+        tools: SwapTools,
+        accounts: Callable[[], Sequence[DeviceAccount]],
+        journal: Callable[[], None],
+        is_lease_ended: bool,
+        saved_bytes: Mapping[str, int] | None = None,
+    ) -> None:
+        self.kernel_id = kernel_id
+        self.mode = mode
+        self.wants_wake: Callable[[KernelResidency], None] = _nobody
+        self.changed: Callable[[KernelResidency], None] = _nobody
+        self.is_lease_ended = is_lease_ended
+        self.state = KernelState.SWAPPED if is_lease_ended else KernelState.STARTING
+        if saved_bytes:
+            self.state = KernelState.CHECKPOINTED
+        self._accounts = accounts
+        self._journal = journal
+        self._arena, self._departures = tools.arena, tools.departures
+        self._processes: dict[int, ProcessResidency] = {}
+        self._moves = KernelMoves(kernel_id, mode, tools.arena, tools.settings, accounts)
+        self._checkpoint = KernelCheckpoint(
+            tools.checkpoints, tools.settings.drain_milliseconds, journal, saved_bytes or {}
+        )
+        self._acts = self._make_acts()
+        self._loop = asyncio.get_running_loop()
+        self._since = self._loop.time()
+        self._task: asyncio.Task[Move] | None = None
+        self._waits_since: float | None = None
+        self._gave_up_at: float | None = None
+        self._waited_seconds = 0.0
+        self._history = MoveHistory(kernel_id)
+
+    def _make_acts(self) -> Mapping[Action, Callable[[], None]]:
+        return {
+            Action.NOTE: _nothing,
+            Action.OPEN: _nothing,
+            Action.TAKE_OUT: lambda: self._run(Event.OUT, self._take_out()),
+            Action.BRING_IN: lambda: self._run(Event.IN, self._bring_in()),
+            Action.SAVE: lambda: self._run(Event.CHECKPOINT, self._checkpoint.save(self._pids)),
+            Action.RESTORE: lambda: self._run(Event.CHECKPOINT, self._checkpoint.restore(self._pids)),
+            Action.LET_ON: self._let_on,
+            Action.STAY_OUT: self._stay_out,
+            Action.FORGET: self._start_anew,
+            Action.CLOSE: lambda: self._arena.forget(self.kernel_id),
+        }
+
+    async def swap_out(self, reason: str) -> Move:
+        """End its lease and take its memory to the host. Whatever but DONE leaves it as it was."""
+        why = self._why_not()
+        if why is not None:
+            return why
+        return await self._start(Event.OUT, reason)
+
+    async def swap_in(self) -> Move:
+        """Bring it back, and give it the lease. Its room is reserved already; whatever but DONE leaves it out."""
+        return await self._start(Event.IN, "wake")
+
+    async def checkpoint(self) -> Move:
+        """Have its contexts leave, too. Whatever but DONE leaves it swapped."""
+        why = self._checkpoint.why_not(self.facts())
+        if why:
+            return Move(MoveResult.REFUSED, why)
+        return await self._start(Event.CHECKPOINT, "idle for long")
+
+    @property
+    def saved_bytes(self) -> Mapping[str, int]:
+        """What it takes of each device to restore its contexts; empty: they are there. For the journal."""
+        return self._checkpoint.saved_bytes
+
+    async def prepare(self) -> bool:
+        """Make host memory for its copy ahead, warm, while it runs; tells whether there is enough."""
+        return self._why_not() is None and await self._moves.prepare(self._movable, is_held=False)
+
+    def call_off(self) -> None:
+        """It is wanted after all: a swap-out that is still making host memory is given up."""
+        self._moves.call_off()
+
+    @property
+    def is_copying(self) -> bool:
+        return self._moves.is_copying
+
+    @property
+    def lease(self) -> Lease:
+        """For the page of a process that joins."""
+        return Lease.ENDED if self.is_lease_ended else Lease.HELD
+
+    def joined(self, session: HookSession) -> None:
+        """A process was welcomed. Its memory may be out since before this agent."""
+        if session.role is not Role.PROCESS:
+            return
+        self._processes[session.number] = ProcessResidency(session, session.told_residency)
+        has_copy = session.told_residency is not Residency.RESIDENT
+        self._arena.enter(self.kernel_id, session.number, session.process, has_copy=has_copy)
+        self._departures.returned(session.process, on_devices(self._processes[session.number], self._accounts()))
+        self._handle(Event.JOINED)
+
+    def left(self, session: HookSession, is_expecting: bool) -> None:
+        """A process's connection closed. ``is_expecting``: others may still come back, after the agent's restart."""
+        process = self._processes.pop(session.number, None)
+        if process is not None:
+            process.leave()
+            self._arena.leave(self.kernel_id, session.number)
+        if not self._processes and not is_expecting:
+            self.emptied()
+
+    def leaving(self, session: HookSession) -> None:
+        """A process is about to leave, and with it its loans: what it has on the devices is there yet."""
+        left = on_devices(self._processes.get(session.number), self._accounts())
+        self._departures.left(self.kernel_id, session.process, left, self._loop.time())
+
+    def emptied(self) -> None:
+        """No process of it is left, nor expected. While it moves, the move's end sees that itself."""
+        self._handle(Event.EMPTIED)
+
+    def moved(self, session: HookSession, message: Moved) -> None:
+        """Raises MalformedError."""
+        process = self._processes[session.number]
+        was_awaited = process.take(message)
+        if message.sequence == 0 and process.is_out:
+            swapped = (process.swapped(i, account) for i, account in enumerate(self._accounts()))
+            said = sum(device.swapped_bytes for device in message.devices)
+            self._arena.adopt(self.kernel_id, session.number, min(said, self._lent(process)) or sum(swapped))
+        if was_awaited:
+            return
+        if not process.is_out:
+            self._arena.release(self.kernel_id, session.number)
+        self._look_for_strays()
+
+    def woken(self) -> None:
+        """A call waits for the lease."""
+        if self.state in LEASE_HELD:
+            return
+        if self._waits_since is None:
+            self._waits_since = self._loop.time()
+        self._ask_for_wake()
+
+    def given_up(self) -> None:
+        """An interrupt ended the last wait of a process: unless others wait, nothing is to be copied back."""
+        if self.state not in LEASE_HELD and not any(page.waiting_calls for page in self._telemetry()):
+            self._waits_since, self._gave_up_at = None, self._loop.time()
+            self.changed(self)
+
+    def note_trimmed(self) -> None:
+        """Its frameworks returned their caches."""
+        self._handle(Event.TRIMMED)
+
+    def close(self) -> None:
+        """The kernel ended here, or the agent does."""
+        if self._task is not None:
+            self._task.cancel()
+        self._handle(Event.ENDED)
+
+    def facts(self) -> ResidencyFacts:
+        """A snapshot for who decides."""
+        self.look()
+        processes = tuple(self._processes.values())
+        pages = [process.session.hook_side for process in processes]
+        staying = Staying(0)
+        for page in pages:
+            staying |= page.read_residency().staying if page is not None else Staying(0)
+        accounts = self._accounts()
+        devices = tuple(bytes_of(i, account, processes) for i, account in enumerate(accounts))
+        why = self._why_never()
+        return ResidencyFacts(
+            kernel_id=self.kernel_id,
+            state=self.state,
+            mode=ResidencyMode.OFF if why else self.mode,
+            mode_reason=why,
+            since=self._since,
+            devices=self._checkpoint.amend(devices) if self.state in SAVED else devices,
+            staying=staying,
+            refusal=self._history.refusal,
+            waits_since=self._waits_since,
+            gave_up_at=self._gave_up_at,
+            telemetry=self._telemetry(),
+            launches=sum(launches(page, len(accounts)) for page in pages if page is not None),
+            silent_pids=tuple(process.session.pid for process in processes if process.is_silent),
+            host_bytes=self._arena.kernel_bytes(self.kernel_id),
+            last_out=self._history.last(Event.OUT),
+            last_in=self._history.last(Event.IN),
+            swaps_out=self._history.count(Event.OUT),
+            swaps_in=self._history.count(Event.IN),
+            waited_seconds=self._waited_seconds,
+            moving=self._moves.moving(),
+        )
+
+    def look(self) -> None:
+        """At the hooks' pages: who waits, and who works again."""
+        telemetry = self._telemetry()
+        if self.is_lease_ended and self._waits_since is None and any(page.waiting_calls for page in telemetry):
+            self.woken()
+        if self.state is KernelState.TRIMMED and any((page.last_call or 0.0) > self._since for page in telemetry):
+            self._handle(Event.USED)
+
+    def _telemetry(self) -> tuple[Telemetry, ...]:
+        pages = (process.session.hook_side for process in self._processes.values())
+        return tuple(telemetry_of(page) for page in pages if page is not None)
+
+    @property
+    def _pids(self) -> tuple[int, ...]:
+        return tuple(process.session.pid for process in self._processes.values())
+
+    @property
+    def _movable(self) -> tuple[ProcessResidency, ...]:
+        return tuple(p for p in self._processes.values() if (p.session.version or 0) >= _OLDEST_MOVING)
+
+    def _why_never(self) -> str:
+        """Why it cannot be swapped at all; empty: it can."""
+        if self.mode is ResidencyMode.OFF:
+            return MODE_IS_OFF
+        old = [p.session for p in self._processes.values() if (p.session.version or 0) < _OLDEST_MOVING]
+        if old:
+            return f"process {old[0].pid} has a hook of protocol {old[0].version}; restart the kernel"
+        pages = (process.session.hook_side for process in self._processes.values())
+        unknown = next((name for page in pages if page is not None and (name := page.unknown_function())), "")
+        if unknown:
+            return f"unknown driver function {unknown}"
+        return ""
+
+    def _why_not(self) -> Move | None:
+        why = self._why_never()
+        if why:
+            return Move(MoveResult.REFUSED, why)
+        silent = [process.session.pid for process in self._processes.values() if process.is_silent]
+        if silent:
+            return Move(MoveResult.SILENT, f"process {silent[0]} has not answered since it was last told to move")
+        return None
+
+    def _lent(self, process: ProcessResidency) -> int:
+        return sum(process.lent(account) for account in self._accounts())
+
+    async def _start(self, event: Event, reason: str) -> Move:
+        """Begin a move that the table allows, and wait for its end: who waits may be cancelled, the move goes on."""
+        if ACTIONS[self.state][event].action is Action.IGNORE:
+            return Move(MoveResult.IGNORED, f"it is {self.state.value}")
+        log.info("event=move_began kernel=%s to=%s reason=%r", self.kernel_id, event.value, reason)
+        self._handle(event)
+        assert self._task is not None  # as _handle made it
+        task = self._task
+        try:
+            move = await asyncio.shield(task)
+            while move.is_done and self._task is not task:  # restored, and on its way in
+                task = self._task
+                move = await asyncio.shield(task)
+            return move
+        except asyncio.CancelledError:
+            if task.cancelled():  # not who waits here
+                return Move(MoveResult.FAILED, "the kernel ended, or the agent does")
+            raise
+
+    def _handle(self, event: Event) -> None:
+        cell = ACTIONS[self.state][event]
+        if cell.action is Action.IGNORE:
+            return
+        if cell.to is not None and cell.to is not self.state:
+            self.state, self._since = cell.to, self._loop.time()
+        self._acts[cell.action]()
+        self.changed(self)
+
+    def _run(self, event: Event, work: Coroutine[None, None, tuple[Event, Move]]) -> None:
+        self._task = asyncio.create_task(self._move(event, work), name=f"move {self.kernel_id}")
+
+    async def _move(self, event: Event, work: Coroutine[None, None, tuple[Event, Move]]) -> Move:
+        """One move from its start to its end in the table."""
+        start, before = self._loop.time(), self._swapped_bytes()
+        try:
+            end, move = await work
+        except Exception:
+            log.exception("event=move_broke kernel=%s", self.kernel_id)
+            end, move = Event.STUCK, Move(MoveResult.FAILED, "a defect of the agent: see its log")
+        moved = before if event is Event.IN else self._swapped_bytes()
+        move = replace(move.within(self._loop.time() - start), moved_bytes=moved if move.is_done else 0)
+        self._note(event, move)
+        self._handle(end)
+        if not self._processes:
+            self.emptied()
+        self._look_for_strays()
+        return move
+
+    async def _take_out(self) -> tuple[Event, Move]:
+        if not await self._moves.prepare(self._movable, is_held=True):
+            return Event.FAILED, self._moves.why_unprepared
+        self._end_lease()
+        return await self._moves.take_out(self._movable)
+
+    async def _bring_in(self) -> tuple[Event, Move]:
+        return await self._moves.bring_in(self._movable)
+
+    def _note(self, event: Event, move: Move) -> None:
+        """Note a move that ended. A kernel that cannot be saved stays swapped, and comes in as any other."""
+        is_save = event is Event.CHECKPOINT and (move.is_done or self.state is KernelState.CHECKPOINTING)
+        self._history.note(event, move, self._loop.time(), counts=not is_save)
+
+    def _swapped_bytes(self) -> int:
+        accounts = self._accounts()
+        return sum(p.swapped(i, account) for p in self._processes.values() for i, account in enumerate(accounts))
+
+    def _end_lease(self) -> None:
+        self._set_lease(True)
+
+    def _stay_out(self) -> None:
+        self._end_lease()
+        self.look()
+        self._ask_for_wake()
+
+    def _start_anew(self) -> None:
+        self._arena.clear(self.kernel_id)
+        self._checkpoint.forget()
+        self._let_on()
+
+    def _let_on(self) -> None:
+        self._set_lease(False)
+        if self._waits_since is not None:
+            self._waited_seconds += self._loop.time() - self._waits_since
+            self._waits_since = None
+
+    def _set_lease(self, is_ended: bool) -> None:
+        """Written down before it ends and after it is given: what is found after a restart may be out, never is in."""
+        was, self.is_lease_ended = self.is_lease_ended, is_ended
+        if is_ended and not was:
+            self._journal()
+        for process in self._processes.values():
+            if process.session.agent_side is not None:
+                process.session.agent_side.set_lease(self.lease)
+        if was and not is_ended:
+            self._journal()
+
+    def _ask_for_wake(self) -> None:
+        if self._waits_since is not None and self.state in (KernelState.SWAPPED, KernelState.CHECKPOINTED):
+            self.wants_wake(self)
+
+    def _look_for_strays(self) -> None:
+        """Processes that are out while the kernel is not."""
+        if any(p.residency is Residency.SWAPPED and p.order is None for p in self._processes.values()):
+            self._handle(Event.FOUND)
+
+
+def _nothing() -> None:
+    """The state alone changes."""
+
+
+def _nobody(_: KernelResidency) -> None:
+    """Until the keeper of the leases is there."""

@@ -1,0 +1,129 @@
+"""Has idle kernels return what their frameworks keep: the agent asks, each kernel's relay does it and tells how much.
+
+When, is trim_policy's decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from jupyter_aliquot.gpu_hook.agent.activity.requests import Activity
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
+from jupyter_aliquot.gpu_hook.agent.server.lease_operations import Operation, Send
+from jupyter_aliquot.gpu_hook.agent.server.request_fields import read_int, read_kernel_id
+from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
+from jupyter_aliquot.gpu_hook.agent.swap.residency import KernelResidency
+from jupyter_aliquot.gpu_hook.agent.swap.facts import ResidencyFacts
+from .policy import TrimPolicy, TrimView, is_trim_due, quiet_period
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+
+
+class Trimmed(Protocol):
+    """A kernel, as this uses it."""
+
+    @property
+    def kernel_id(self) -> str: ...
+
+    @property
+    def reservation(self) -> Reservation: ...
+
+    @property
+    def activity(self) -> Activity | None: ...
+
+    @property
+    def residency(self) -> KernelResidency: ...
+
+
+class Trims:
+    """Asks, once a second, those whose relays said that they can. ``idle_since`` is the keeper of the leases' word."""
+
+    def __init__(
+        self,
+        policy: TrimPolicy,
+        kernels: Callable[[], Iterable[Trimmed]],
+        idle_since: Callable[[str], float | None],
+        send: Send,
+        clock: Callable[[], Moment],
+    ) -> None:
+        self._policy = policy
+        self._kernels = kernels
+        self._idle_since = idle_since
+        self._send = send
+        self._clock = clock
+        self._relays: dict[str, int] = {}  # kernel -> connection
+        self._asked_for: dict[str, float] = {}
+        self._returned: dict[str, dict[str, float]] = {}
+        self.table: Mapping[str, Operation] = {"trimmer": self._take_trimmer, "trimmed": self._take_trimmed}
+
+    def describe(self, kernel_id: str) -> dict[str, float] | None:
+        """What its latest trim returned, for the status."""
+        return self._returned.get(kernel_id)
+
+    def drop_connection(self, connection: int) -> None:
+        self._relays = {kernel_id: one for kernel_id, one in self._relays.items() if one != connection}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                self.look()
+            except Exception:
+                log.exception("event=trim_look_failed")
+
+    def look(self) -> None:
+        """Ask whoever is due."""
+        now, kernels = self._clock().monotonic, list(self._kernels())
+        here = {kernel.kernel_id for kernel in kernels}
+        for known in (self._asked_for, self._returned):
+            for kernel_id in known.keys() - here:
+                del known[kernel_id]
+        for kernel in kernels:
+            connection, quiet = self._relays.get(kernel.kernel_id), quiet_period(kernel.activity)
+            if connection is None or quiet is None or quiet == self._asked_for.get(kernel.kernel_id):
+                continue
+            if is_trim_due(self._view(kernel, kernels), now, self._policy):
+                self._asked_for[kernel.kernel_id] = quiet
+                self._send(connection, {"event": "trim", "kernel_id": kernel.kernel_id})
+
+    def _view(self, kernel: Trimmed, kernels: Iterable[Trimmed]) -> TrimView:
+        facts: ResidencyFacts = kernel.residency.facts()
+        own = {part.uuid for part in kernel.reservation.parts}
+        return TrimView(
+            activity=kernel.activity,
+            idle_since=self._idle_since(kernel.kernel_id),
+            state=facts.state,
+            held_bytes=sum(device.on_device_bytes for device in facts.devices),
+            has_neighbours=any(
+                part.uuid in own for other in kernels if other is not kernel for part in other.reservation.parts
+            ),
+            asked_for=self._asked_for.get(kernel.kernel_id),
+        )
+
+    def _take_trimmer(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        """A relay can have its kernel trimmed, and is asked to on this connection."""
+        self._relays[self._find(request).kernel_id] = connection
+        return {}
+
+    def _take_trimmed(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        kernel, returned = self._find(request), read_int(request, "bytes")
+        now = self._clock()
+        self._returned[kernel.kernel_id] = {"bytes": returned, "at": round(now.wall, 3)}
+        log.info("event=trimmed kernel=%s bytes=%d", kernel.kernel_id, returned)
+        if returned:
+            kernel.residency.note_trimmed()
+        return {}
+
+    def _find(self, request: Mapping[str, Any]) -> Trimmed:
+        kernel_id = read_kernel_id(request)
+        for kernel in self._kernels():
+            if kernel.kernel_id == kernel_id:
+                return kernel
+        raise Refused("not_found", f"no kernel {kernel_id} is reserved here")

@@ -1,0 +1,381 @@
+"""The only door from Python to the node agent: an asyncio client, and a synchronous question for the command line.
+
+One connection, no reconnecting and no retries: that is the caller's matter. When the connection is lost, every
+waiter fails at once. Exceptions:
+
+    AgentClientError
+     ├── AgentUnreachable    nobody answers at the socket, or the connection was lost
+     ├── AgentRefused        the agent answered no; ``code`` is one of docs/reference/agent-protocol.md
+     └── AgentUnreadable     the agent answered what this version cannot read
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .agent_process import AgentFacts, AgentStartError, find_agent, start_agent
+from .reports import (AgentHello, DeviceGrant, DeviceStatus, KernelActivity, KernelDeviceStatus, KernelGrant, KernelStatus, LostKernel, NodeStatus, UnreadableReportError, read_grant, read_hello, read_lease_event, read_status,)
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, check_runtime_dir, find_runtime_dir
+from .residency_reports import LeaseEvent
+from .status_reader import StatusReader
+from jupyter_aliquot.gpu_hook.waiting import end_task, forget_reading, outlasting_task, within
+
+__all__ = [
+    "PROTOCOL_VERSION",
+    "AgentClient",
+    "AgentClientError",
+    "AgentFacts",
+    "AgentHello",
+    "AgentRefused",
+    "AgentStartError",
+    "AgentUnreachable",
+    "AgentUnreadable",
+    "DeviceGrant",
+    "DeviceStatus",
+    "KernelActivity",
+    "KernelDeviceStatus",
+    "KernelGrant",
+    "KernelStatus",
+    "LeaseEvent",
+    "LostKernel",
+    "NodeStatus",
+    "find_agent",
+    "query",
+    "read_status",
+    "start_agent",
+]
+
+PROTOCOL_VERSION = 1
+_LONGEST_ANSWER = 64 << 20
+_MOST_EVENTS = 16  # that a watcher has not read
+_Report = TypeVar("_Report")
+
+
+class AgentClientError(Exception):
+    """Base of what this module raises."""
+
+
+class AgentUnreachable(AgentClientError):
+    """Nobody answers at the agent's socket, or the connection was lost."""
+
+
+class AgentRefused(AgentClientError):
+    """The agent answered no."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class AgentUnreadable(AgentClientError):
+    """The agent answered what this version cannot read."""
+
+
+class AgentClient:
+    """One control connection. It holds the reservations that it asked for: closing it lets them go."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: Path) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._path = path
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._subscribers: set[asyncio.Queue[bool]] = set()
+        self._watchers: dict[str, set[asyncio.Queue[LeaseEvent | None]]] = {}
+        self._status = StatusReader()
+        self._last_id = 0
+        self._is_closed = False
+        self._lost: AgentUnreachable | None = None
+        self._listener: asyncio.Task[None] | None = outlasting_task(self._listen(), "aliquot-agent-client")
+
+    @classmethod
+    async def connect(cls, runtime_dir: str | os.PathLike[str] | None = None, *, seconds: float = 5) -> AgentClient:
+        """Connect to the agent of ``runtime_dir`` (default: this user's). Raises AgentUnreachable."""
+        path = agent_socket_path(runtime_dir)
+        try:
+            opening = asyncio.ensure_future(asyncio.open_unix_connection(path, limit=_LONGEST_ANSWER))
+            reader, writer = await within(opening, seconds)
+        except (OSError, asyncio.TimeoutError) as error:
+            raise _unreachable(path, error) from error
+        except asyncio.CancelledError:
+            # It may have opened in the very moment in which its caller gave up.
+            if not opening.cancelled() and opening.exception() is None:
+                opening.result()[1].close()
+            raise
+        return cls(reader, writer, path)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._lost is None
+
+    async def hello(self, name: str) -> AgentHello:
+        """Introduce this client, and check that both speak the same version."""
+        return _readable(read_hello, await self.ask("hello", version=PROTOCOL_VERSION, name=name))
+
+    async def status(self, *, kernels: bool = True) -> NodeStatus:
+        """``kernels`` False: what an agent of now leaves out, and one of before tells all the same."""
+        if not kernels:
+            return _readable(read_status, await self.ask("status", kernels=False))
+        return _readable(self._status.read, await self.ask("status", since=self._status.seen))
+
+    async def reserve(
+        self,
+        kernel_id: str,
+        *,
+        owner: str,
+        hundredths: int,
+        memory_limit: int | None = None,
+        workload_class: str = "production",
+        label: str = "",
+        placement: Mapping[str, int] | None = None,
+        attributes: Mapping[str, str] | None = None,
+        residency: str | None = None,
+        owner_limit: int | None = None,
+    ) -> KernelGrant:
+        """Reserve, or become another holder of the same reservation. Raises AgentRefused.
+
+        ``residency``: how the kernel's memory may leave its devices (``vmm``, ``managed``, ``off``; None: the node's).
+        ``owner_limit``: hundredths that the owner may hold in all; a grant without ``owner_hundredths`` ignored it.
+        """
+        size = {"hundredths": hundredths, "memory_limit": memory_limit, "workload_class": workload_class}
+        fields: dict[str, Any] = {"kernel_id": kernel_id, "owner": owner, **size, "label": label}
+        fields["attributes"] = dict(attributes or {})
+        if placement is not None:
+            fields["placement"] = [{"uuid": uuid, "hundredths": part} for uuid, part in placement.items()]
+        optional = {"residency": residency, "owner_limit": owner_limit}
+        fields |= {name: value for name, value in optional.items() if value is not None}
+        answer = await self.ask("reserve", **fields)
+        return _readable(read_grant, answer.get("grant"))
+
+    async def bind(self, kernel_id: str, pid: int, start_time_ticks: int) -> None:
+        """Tell the kernel's process, which from now on holds the reservation as well."""
+        await self.ask("bind", kernel_id=kernel_id, pid=pid, start_time_ticks=start_time_ticks)
+
+    async def release(self, kernel_id: str) -> bool:
+        """End a reservation; tells whether it was there."""
+        return bool((await self.ask("release", kernel_id=kernel_id)).get("released"))
+
+    async def resize(
+        self, kernel_id: str, *, hundredths: int, memory_limit: int | None = None, workload_class: str | None = None
+    ) -> KernelGrant:
+        """Give a running kernel another size or class, on the same devices; its generation grows. Raises AgentRefused.
+
+        ``no_room``: it has to grow and cannot now. What it has beyond a smaller limit it keeps until it is next out.
+        """
+        fields = {"hundredths": hundredths, "memory_limit": memory_limit, "workload_class": workload_class}
+        answer = await self.ask("resize", kernel_id=kernel_id, **fields)
+        return _readable(read_grant, answer.get("grant"))
+
+    async def swap_out(self, kernel_id: str) -> None:
+        """Take an idle kernel's memory to the host soon. Raises AgentRefused: ``conflict`` if busy, or never out."""
+        await self.ask("swap_out", kernel_id=kernel_id)
+
+    async def wake(self, kernel_id: str) -> None:
+        """Bring a kernel's memory back as soon as there is room, as if a cell had come. Raises AgentRefused."""
+        await self.ask("wake", kernel_id=kernel_id)
+
+    async def hint(self, kernel_id: str) -> None:
+        """Say that a cell may come soon: the kernel comes back if only idle ones have to leave. Raises AgentRefused."""
+        await self.ask("hint", kernel_id=kernel_id)
+
+    async def watch(self, kernel_id: str) -> AsyncIterator[LeaseEvent]:
+        """What a kernel waits for: now, at each change, and each second while it waits. Old events give way to new.
+
+        Raises AgentRefused and AgentUnreachable, and ends when this client is closed.
+        """
+        events: asyncio.Queue[LeaseEvent | None] = asyncio.Queue(maxsize=_MOST_EVENTS)
+        watchers = self._watchers.setdefault(kernel_id, set())
+        watchers.add(events)
+        try:
+            yield _readable(read_lease_event, await self.ask("watch", kernel_id=kernel_id))
+            while (event := await events.get()) is not None:
+                yield event
+            if self._lost is not None and not self._is_closed:
+                raise self._lost
+        finally:
+            watchers.discard(events)
+
+    async def tell_activity(self, kernel_id: str, activity: KernelActivity) -> None:
+        """Say what is open in a kernel; refused (``not_found``) for one without a grant. Holds no reservation."""
+        await self.ask("activity", kernel_id=kernel_id, **asdict(activity))
+
+    async def shutdown(self) -> None:
+        """End the agent; refused where it runs as a service."""
+        await self.ask("shutdown")
+
+    def subscribe(self) -> AsyncIterator[None]:
+        """Yield whenever what could be reserved may have changed; changes that meet a busy reader become one.
+
+        Raises AgentUnreachable when the connection is lost, and ends when this client is closed.
+        """
+        return self._heed("subscribe")
+
+    def watch_node(self) -> AsyncIterator[None]:
+        """Likewise, when the status shows something else of kernels. Without ``subscribe``. Raises AgentRefused."""
+        return self._heed("watch")
+
+    async def _heed(self, op: str) -> AsyncIterator[None]:
+        events: asyncio.Queue[bool] = asyncio.Queue(maxsize=1)
+        self._subscribers.add(events)
+        try:
+            await self.ask(op)
+            while await events.get():
+                yield
+            if self._lost is not None:
+                raise self._lost
+        except AgentUnreachable:
+            if not self._is_closed:
+                raise
+        finally:
+            self._subscribers.discard(events)
+
+    async def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        """Send one request and return its answer's fields. Raises AgentUnreachable and AgentRefused."""
+        if self._lost is not None:
+            raise self._lost
+        self._last_id += 1
+        number = self._last_id
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        try:
+            self._writer.write(_line({"id": number, "op": op, **fields}))
+            with contextlib.suppress(ConnectionError):  # the listener tells it to every waiter
+                await self._writer.drain()
+            return _checked(await answer)
+        finally:
+            self._answers.pop(number, None)
+
+    async def close(self) -> None:
+        """Close the connection and let go of what it holds. Idempotent."""
+        self._is_closed = True
+        self._writer.close()
+        listener, self._listener = self._listener, None  # its end leads to us
+        if listener is not None:
+            await end_task(listener)
+        self._fail(AgentUnreachable(f"the connection to the agent at {self._path} was closed by us"))
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+        forget_reading(self._writer.transport)
+
+    async def __aenter__(self) -> AgentClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _listen(self) -> None:
+        reason = "it closed the connection"
+        try:
+            while line := await self._reader.readline():
+                self._take(json.loads(line))
+        except (OSError, ValueError) as error:
+            reason = str(error) or type(error).__name__
+        self._fail(AgentUnreachable(f"lost the agent at {self._path}: {reason}; see aliquot doctor"))
+
+    def _take(self, message: Any) -> None:
+        if not isinstance(message, dict):
+            raise ValueError(f"it sent {type(message).__name__} instead of an object")
+        if message.get("event") == "lease":
+            with contextlib.suppress(AgentUnreadable):  # who watches is told again in a second
+                event = _readable(read_lease_event, message)
+                for watcher in self._watchers.get(event.kernel_id, ()):
+                    _put_newest(watcher, event)
+            return
+        if "event" in message:
+            for events in self._subscribers:
+                if events.empty():
+                    events.put_nowait(True)
+            return
+        answer = self._answers.get(message.get("id", 0))
+        if answer is not None and not answer.done():
+            answer.set_result(message)
+
+    def _fail(self, error: AgentUnreachable) -> None:
+        if self._lost is not None:
+            return
+        self._lost = error
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(error)
+        for events in self._subscribers:
+            if not events.empty():
+                events.get_nowait()
+            events.put_nowait(False)
+        for watcher in itertools.chain.from_iterable(self._watchers.values()):
+            _put_newest(watcher, None)
+        self._writer.close()
+
+
+def query(
+    op: str, *, runtime_dir: str | os.PathLike[str] | None = None, seconds: float = 5, **fields: Any
+) -> dict[str, Any]:
+    """Ask one question without asyncio, and return the answer's fields. Raises the exceptions of this module."""
+    path = agent_socket_path(runtime_dir)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(seconds)
+            connection.connect(os.fspath(path))
+            connection.sendall(_line({"id": 1, "op": op, **fields}))
+            with connection.makefile("rb") as answers:
+                line = answers.readline(_LONGEST_ANSWER)
+    except OSError as error:
+        raise _unreachable(path, error) from error
+    if not line.endswith(b"\n"):
+        raise AgentUnreachable(f"the agent at {path} closed the connection without an answer")
+    try:
+        return _checked(json.loads(line))
+    except ValueError as error:
+        raise AgentUnreadable(f"the agent at {path} answered what is no JSON: {line[:80]!r}") from error
+
+
+def agent_socket_path(runtime_dir: str | os.PathLike[str] | None = None) -> Path:
+    """Where the agent of this folder listens. Raises AgentUnreachable where no agent could listen."""
+    runtime = find_runtime_dir() if runtime_dir is None else RuntimeDir(Path(runtime_dir).absolute())
+    try:
+        check_runtime_dir(runtime)
+    except PathError as error:
+        raise AgentUnreachable(str(error)) from error
+    return runtime.agent_socket
+
+
+def _put_newest(queue: asyncio.Queue[LeaseEvent | None], event: LeaseEvent | None) -> None:
+    if queue.full():
+        queue.get_nowait()
+    queue.put_nowait(event)
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def _checked(message: Any) -> dict[str, Any]:
+    if not isinstance(message, dict):
+        raise AgentUnreadable(f"the agent answered {type(message).__name__} instead of an object")
+    if message.get("ok") is True:
+        return message
+    raise AgentRefused(str(message.get("code", "internal")), str(message.get("message", "no reason given")))
+
+
+def _readable(read: Callable[[Mapping[str, Any]], _Report], report: Any) -> _Report:
+    try:
+        return read(report if isinstance(report, dict) else {})
+    except UnreadableReportError as error:
+        raise AgentUnreadable(str(error)) from error
+
+
+def _unreachable(path: Path, error: Exception) -> AgentUnreachable:
+    if isinstance(error, FileNotFoundError):
+        found = "there is no socket"
+    elif isinstance(error, ConnectionRefusedError):
+        found = "the socket is stale, its agent ended"
+    else:
+        found = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
+    return AgentUnreachable(f"no node agent answers at {path}: {found}; start one with: aliquot agent")

@@ -1,0 +1,327 @@
+"""What the node agent says, as frozen values: grants, and the status of the node.
+
+Reads JSON objects; talks to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from .compute_reports import ComputeControl, ComputeStatus, read_compute, read_compute_control
+from .residency_reports import (HostCopies, LeaseEvent, OversubscriptionStatus, ReservedShare, ResidencyStatus, read_host_copies, read_oversubscription, read_residency,)
+
+_Kind = TypeVar("_Kind")
+
+
+class UnreadableReportError(Exception):
+    """The agent said something that this version cannot read."""
+
+
+@dataclass(frozen=True)
+class AgentHello:
+    """Who answers."""
+
+    version: int
+    node: str
+    driver: str
+    pid: int
+    # In force, by their names on the command line; empty of an agent that does not tell.
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DeviceGrant:
+    uuid: str
+    index: int
+    hundredths: int
+    quota_bytes: int
+    # What is reserved of the quota; None: all of it.
+    guarantee_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class KernelGrant:
+    """What a kernel was given. ``env`` is all that its process needs in addition to its own environment."""
+
+    kernel_id: str
+    owner: str
+    generation: int
+    node: str
+    hundredths: int
+    memory_limit: int | None
+    workload_class: str
+    devices: tuple[DeviceGrant, ...]
+    kernel_dir: str
+    env: tuple[tuple[str, str], ...]
+    # All that the owner holds with this kernel; None where no limit was asked, or by an agent that knows none.
+    owner_hundredths: int | None = None
+
+
+@dataclass(frozen=True)
+class DeviceStatus:
+    """One device of the node. ``charged_bytes``: what the hooks charged.
+
+    ``used_bytes``: NVML's figure, less what kernels gave back since it was read.
+    """
+
+    index: int
+    uuid: str
+    name: str
+    memory_bytes: int
+    reserved_bytes: int
+    reserved_hundredths: int
+    used_bytes: int
+    charged_bytes: int
+    utilization_percent: int
+    temperature_celsius: int | None
+    power_watts: float | None
+    lost: bool
+    # None from an agent of before: then it is all of it.
+    reserved_by_production: ReservedShare | None = None
+    compute_control: ComputeControl | None = None
+    context_bytes: int = 0  # what each process's context takes of its kernel's memory
+
+
+@dataclass(frozen=True)
+class UnhookedProcess:
+    """A process on a device with memory that no hook charged. ``used_bytes`` None: the driver does not tell."""
+
+    pid: int
+    name: str
+    uuid: str
+    index: int
+    used_bytes: int | None
+    charged_bytes: int
+    why: str
+
+
+@dataclass(frozen=True)
+class HostMemoryStatus:
+    """Page-locked memory of one kernel. ``quota_bytes`` None: no limit."""
+
+    quota_bytes: int | None = None
+    charged_bytes: int = 0
+    lent_bytes: int = 0
+    peak_bytes: int = 0
+    refusals: int = 0
+
+
+@dataclass(frozen=True)
+class KernelActivity:
+    """A relay's word: ``open`` requests, ``work`` of them cells or comm messages, and ``since`` when there is work.
+
+    ``input``: since when all of the work waits for input(). Moments are seconds since the epoch.
+    """
+
+    open: int
+    work: int
+    since: float | None
+    input: float | None = None
+
+
+@dataclass(frozen=True)
+class TrimStatus:
+    """What the frameworks in a kernel returned, last: ``at`` in seconds since the epoch."""
+
+    bytes: int
+    at: float
+
+
+@dataclass(frozen=True)
+class EnforcerStatus:
+    """One of the enforcers, and why it is not in force."""
+
+    name: str
+    in_force: bool
+    available: bool
+    experimental: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class KernelDeviceStatus:
+    uuid: str
+    index: int
+    hundredths: int
+    quota_bytes: int
+    charged_bytes: int
+    lent_bytes: int
+    peak_bytes: int
+    busy_seconds: float
+    refusals: int
+    context_bytes: int = 0
+    # What is reserved of the quota; None from an agent that reserves all of it.
+    guarantee_bytes: int | None = None
+    # Of the charged bytes, those that are in host memory instead.
+    swapped_bytes: int = 0
+    # The most that it would have charged had nothing been refused for want of quota; None: nothing was.
+    needed_bytes: int | None = None
+    # When a process last went on without what it was refused, in seconds since the epoch.
+    short_at: float | None = None
+    compute: ComputeStatus | None = None
+
+
+@dataclass(frozen=True)
+class KernelStatus:
+    """A kernel that holds a part of the node. ``enforcement``: ``holds``, ``pending`` or ``failed: ...``."""
+
+    kernel_id: str
+    owner: str
+    label: str
+    hundredths: int
+    memory_limit: int | None
+    workload_class: str
+    generation: int
+    attributes: tuple[tuple[str, str], ...]
+    created: float
+    interception: str
+    pids: tuple[int, ...]
+    ending: bool
+    devices: tuple[KernelDeviceStatus, ...]
+    absolute_paths: str = "unknown"
+    enforcement: str = "holds"
+    limit_drifts: int = 0
+    host_memory: HostMemoryStatus = field(default_factory=HostMemoryStatus)
+    unhooked_processes: tuple[UnhookedProcess, ...] = ()
+    activity: KernelActivity | None = None
+    residency: ResidencyStatus | None = None
+    trimmed: TrimStatus | None = None
+    # What its running processes have otherwise than its grant says, until it is restarted.
+    misfits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LostKernel:
+    """A kernel that ended when the machine was started again."""
+
+    kernel_id: str
+    owner: str
+    label: str
+
+
+@dataclass(frozen=True)
+class ActuatorStatus:
+    """One of the actuators: why it is not in force, and what to know while it is."""
+
+    name: str
+    in_force: bool
+    available: bool
+    experimental: bool
+    reason: str
+    warning: str
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    node: str
+    driver: str
+    enforcer: str
+    devices: tuple[DeviceStatus, ...]
+    kernels: tuple[KernelStatus, ...]
+    connections: int
+    enforcers: tuple[EnforcerStatus, ...] = ()
+    host_memory_bytes: int = 0
+    foreign_processes: tuple[UnhookedProcess, ...] = ()
+    lost_kernels: tuple[LostKernel, ...] = ()
+    # How much of the node may be promised, 1 for what it has.
+    oversubscription: float = 1.0
+    oversubscription_rule: OversubscriptionStatus = field(default_factory=OversubscriptionStatus)
+    host_copies: HostCopies | None = None
+    actuators: tuple[ActuatorStatus, ...] = ()
+    driver_problem: str = ""  # why the agent's last look at its devices failed; they count as lost then
+
+
+def read_hello(report: Mapping[str, Any]) -> AgentHello:
+    return _read(AgentHello, report)
+
+
+def read_lease_event(report: Mapping[str, Any]) -> LeaseEvent:
+    return _read(LeaseEvent, report)
+
+
+def read_grant(report: Mapping[str, Any]) -> KernelGrant:
+    try:
+        return _read(
+            KernelGrant,
+            report,
+            devices=tuple(_read(DeviceGrant, device) for device in report["devices"]),
+            env=tuple(sorted(report["env"].items())),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UnreadableReportError(f"the agent sent a grant that cannot be read: {error!r}") from error
+
+
+def read_status(
+    report: Mapping[str, Any], read_one: Callable[[Mapping[str, Any]], KernelStatus] | None = None
+) -> NodeStatus:
+    """``read_one`` reads a kernel: one that knows what it read before need not do it again."""
+    read_one = read_one or read_kernel
+    try:
+        return _read(
+            NodeStatus,
+            report,
+            devices=tuple(_read_device(device) for device in report["devices"]),
+            kernels=tuple(read_one(kernel) for kernel in report["kernels"]),
+            enforcers=tuple(_read(EnforcerStatus, enforcer) for enforcer in report.get("enforcers", ())),
+            actuators=tuple(_read(ActuatorStatus, actuator) for actuator in report.get("actuators", ())),
+            foreign_processes=_read_processes(report.get("foreign_processes", ())),
+            lost_kernels=tuple(_read(LostKernel, kernel) for kernel in report.get("lost_kernels", ())),
+            oversubscription_rule=read_oversubscription(report.get("oversubscription_rule")),
+            host_copies=read_host_copies(report.get("host_copies")),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UnreadableReportError(f"the agent sent a status that cannot be read: {error!r}") from error
+
+
+def _read_device(report: Mapping[str, Any]) -> DeviceStatus:
+    by_class = report.get("reserved_by_production")
+    return _read(
+        DeviceStatus,
+        report,
+        reserved_by_production=None if by_class is None else _read(ReservedShare, by_class),
+        compute_control=read_compute_control(report.get("compute_control")),
+    )
+
+
+def _read_kernel_device(report: Mapping[str, Any]) -> KernelDeviceStatus:
+    return _read(KernelDeviceStatus, report, compute=read_compute(report.get("compute")))
+
+
+def read_kernel(report: Mapping[str, Any]) -> KernelStatus:
+    """One of the status's kernels. Raises UnreadableReportError, and KeyError, TypeError or AttributeError."""
+    activity, trimmed = report.get("activity"), report.get("trimmed")
+    return _read(
+        KernelStatus,
+        report,
+        attributes=tuple(sorted(report["attributes"].items())),
+        pids=tuple(report["pids"]),
+        misfits=tuple(report.get("misfits", ())),
+        devices=tuple(_read_kernel_device(device) for device in report["devices"]),
+        host_memory=_read(HostMemoryStatus, report.get("host_memory", {})),
+        unhooked_processes=_read_processes(report.get("unhooked_processes", ())),
+        activity=None if activity is None else _read(KernelActivity, activity),
+        residency=read_residency(report.get("residency")),
+        trimmed=None if trimmed is None else _read(TrimStatus, trimmed),
+    )
+
+
+def _read_processes(reports: Iterable[Mapping[str, Any]]) -> tuple[UnhookedProcess, ...]:
+    return tuple(_read(UnhookedProcess, report) for report in reports)
+
+
+@cache
+def _names(kind: Hashable) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cast(Any, kind)))
+
+
+def _read(kind: type[_Kind], report: Mapping[str, Any], **parts: Any) -> _Kind:
+    """Fields that a newer agent adds are ignored; one that is missing is an error, unless older agents have it not."""
+    try:
+        given = {name: report[name] for name in _names(cast(Hashable, kind)) if name in report}
+        given.update(parts)
+        return kind(**given)
+    except (KeyError, TypeError) as error:
+        raise UnreadableReportError(f"the agent's report lacks {error} of {kind.__name__}") from error

@@ -1,0 +1,190 @@
+"""What the node agent says about residency, as frozen values: where a kernel's memory is, and for what it waits.
+
+Reads JSON objects; talks to nobody. An agent from before residency says nothing, and that is read, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription
+
+# The ``mode_reason`` of a kernel that was started so; any other reason is a finding.
+MODE_IS_OFF = "its residency mode is off"
+
+
+@dataclass(frozen=True)
+class Staying:
+    """Memory of a kernel that no swap moves, and why: ``ipc``, ``exported``, ``context`` and so on."""
+
+    reason: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Waits:
+    """A kernel that wants its memory back and has no room yet. ``before``: how many are served first."""
+
+    reason: str
+    seconds: float
+    before: int = 0
+    expected_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Moving:
+    """How far a copy of a kernel's memory is, out or in."""
+
+    done_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class ResidencyStatus:
+    """Where one kernel's memory is; ``state`` is a word of the table in docs/reference/kernel-life.md.
+
+    ``mode_reason``: why it cannot be swapped at all, empty where it can; ``refusal``: why it was last not swapped.
+    ``left_for``: why it was last taken out, a word of docs/reference/agent-protocol.md.
+    ``since`` and ``idle_since`` in seconds since the epoch. ``is_busy``: a cell, a call or the device works for it.
+    """
+
+    state: str = "resident"
+    mode: str = "off"
+    since: float | None = None
+    swapped_bytes: int = 0
+    elastic_bytes: int = 0
+    staying: tuple[Staying, ...] = ()
+    refusal: str | None = None
+    waits: Waits | None = None
+    lease: str | None = None
+    swaps_out: int = 0
+    swaps_in: int = 0
+    waited_seconds: float = 0.0
+    mode_reason: str = ""
+    idle_since: float | None = None
+    is_busy: bool = False
+    moving: Moving | None = None
+    left_for: str | None = None
+
+    @property
+    def obstacle(self) -> str:
+        """Why a kernel whose mode allows swaps cannot be swapped at all; empty: it can, or its mode is off."""
+        return "" if self.mode_reason == MODE_IS_OFF else self.mode_reason
+
+
+@dataclass(frozen=True)
+class HostCopies:
+    """Host memory with copies of swapped kernels, in all. ``budget_bytes`` None: no limit."""
+
+    used_bytes: int = 0
+    budget_bytes: int | None = None
+    spilled_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class ReservedShare:
+    """What is reserved of a device by one class."""
+
+    hundredths: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class OversubscriptionStatus:
+    """How much more may be reserved than there is; ``host_bytes``: for what no device has. None: no limit."""
+
+    production: float = 1.0
+    opportunistic: float = 1.0
+    host_bytes: int | None = None
+    largest_kernel_bytes: int = 0
+
+    def rule(self) -> Oversubscription:
+        """As placement takes it."""
+        return Oversubscription(self.production, self.opportunistic, self.host_bytes)
+
+
+def read_oversubscription(report: Mapping[str, Any] | None) -> OversubscriptionStatus:
+    """An agent that says nothing reserves what there is. Raises what read_residency raises."""
+    if report is None:
+        return OversubscriptionStatus()
+    budget = report.get("host_bytes")
+    return OversubscriptionStatus(
+        production=float(report["production"]),
+        opportunistic=float(report["opportunistic"]),
+        host_bytes=None if budget is None else int(budget),
+        largest_kernel_bytes=int(report.get("largest_kernel_bytes", 0)),  # an agent of before tells none
+    )
+
+
+@dataclass(frozen=True)
+class LeaseEvent:
+    """One word of the agent's to who watches a kernel. ``waits_seconds`` None: it waits for nothing.
+
+    ``reason`` is a word of docs/reference/agent-protocol.md; ``waiting_calls`` 0: no call waits yet.
+    """
+
+    kernel_id: str
+    state: str
+    waits_seconds: float | None = None
+    waiting_calls: int = 0
+    position: int | None = None
+    before: int = 0
+    reason: str | None = None
+    expected_seconds: float | None = None
+
+
+def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
+    """None for an agent that says nothing. Raises KeyError, TypeError, ValueError or AttributeError."""
+    if report is None:
+        return None
+    refusal, lease, since, waits = (report.get(name) for name in ("refusal", "lease", "since", "waits"))
+    idle_since, moving, left_for = (report.get(name) for name in ("idle_since", "moving", "left_for"))
+    return ResidencyStatus(
+        state=str(report["state"]),
+        mode=str(report["mode"]),
+        since=None if since is None else float(since),
+        swapped_bytes=int(report.get("swapped_bytes", 0)),
+        elastic_bytes=int(report.get("elastic_bytes", 0)),
+        staying=tuple(Staying(str(one["reason"]), int(one["bytes"])) for one in report.get("staying", ())),
+        refusal=None if refusal is None else str(refusal),
+        waits=None if waits is None else _read_waits(waits),
+        lease=None if lease is None else str(lease),
+        swaps_out=int(report.get("swaps_out", 0)),
+        swaps_in=int(report.get("swaps_in", 0)),
+        waited_seconds=float(report.get("waited_seconds", 0.0)),
+        mode_reason=str(report.get("mode_reason") or ""),
+        idle_since=None if idle_since is None else float(idle_since),
+        is_busy=_is_busy(report),
+        left_for=None if left_for is None else str(left_for),
+        moving=None if moving is None else Moving(int(moving["done_bytes"]), int(moving["total_bytes"])),
+    )
+
+
+def _is_busy(report: Mapping[str, Any]) -> bool:
+    """Since when it is idle is said by agents of now, and how long in whole reports alone; null in both: it is not."""
+    name = "idle_seconds" if "idle_seconds" in report else "idle_since"
+    return name in report and report[name] is None
+
+
+def read_host_copies(report: Mapping[str, Any] | None) -> HostCopies | None:
+    """None for an agent that says nothing. Raises what read_residency raises."""
+    if report is None:
+        return None
+    budget = report.get("budget_bytes")
+    return HostCopies(
+        used_bytes=int(report.get("used_bytes", 0)),
+        budget_bytes=None if budget is None else int(budget),
+        spilled_bytes=int(report.get("spilled_bytes", 0)),
+    )
+
+
+def _read_waits(report: Mapping[str, Any]) -> Waits:
+    expected = report.get("expected_seconds")
+    return Waits(
+        reason=str(report.get("reason", "")),
+        seconds=float(report.get("seconds", 0.0)),
+        before=int(report.get("before", 0)),
+        expected_seconds=None if expected is None else float(expected),
+    )

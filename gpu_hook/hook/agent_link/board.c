@@ -1,0 +1,140 @@
+#include "agent_link/board.h"
+
+#include "agent_link/page.h"
+#include "base/times.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static struct {
+    pthread_mutex_t mutex;       /* held by who writes to the board, and while it moves */
+    struct aliquot_board *board; /* set once, by board_prepare */
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+bool board_prepare(void)
+{
+    if (!state.board) {
+        void *pages = mmap(NULL, page_mapped_bytes(ALIQUOT_BOARD_BYTES), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        state.board = pages == MAP_FAILED ? NULL : pages;
+    }
+    return state.board != NULL;
+}
+
+/* With the mutex: nothing is written between the copy and the change of pages. A kernel's devices keep their numbers as
+ * long as it lives, so what was shown to one agent is true for the next. */
+static int continue_on(struct aliquot_board *next, size_t bytes, int descriptor)
+{
+    memcpy(next->devices, state.board->devices, sizeof next->devices);
+    if (mmap(state.board, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, 0) == MAP_FAILED)
+        return errno;
+    return 0;
+}
+
+int board_install(int descriptor)
+{
+    size_t bytes = page_mapped_bytes(ALIQUOT_BOARD_BYTES);
+    int failure = page_check_descriptor(descriptor, ALIQUOT_BOARD_BYTES);
+    if (failure)
+        return failure;
+    void *next = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (next == MAP_FAILED)
+        return errno;
+    pthread_mutex_lock(&state.mutex);
+    failure = continue_on(next, bytes, descriptor);
+    pthread_mutex_unlock(&state.mutex);
+    munmap(next, bytes);
+    if (failure)
+        return failure;
+    /* Last: where it stands nobody can map the file for writing any more. */
+    state.board->version = ALIQUOT_PROTOCOL_VERSION;
+    state.board->pid = (int32_t)getpid();
+    __atomic_store_n(&state.board->magic, ALIQUOT_BOARD_MAGIC, __ATOMIC_RELEASE);
+    return 0;
+}
+
+void board_forget(void)
+{
+    pthread_mutex_init(&state.mutex, NULL); /* a thread of the parent's may have held it */
+    if (state.board)
+        mmap(state.board, page_mapped_bytes(ALIQUOT_BOARD_BYTES), PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+/* With the mutex on return, unless it is NULL: nobody shows that device. */
+static struct aliquot_board_device *lock_device(int page_device)
+{
+    if (!state.board || page_device < 0 || page_device >= (int)ALIQUOT_MAX_DEVICES)
+        return NULL;
+    pthread_mutex_lock(&state.mutex);
+    return &state.board->devices[page_device];
+}
+
+/* `since` first: who sees the change sees its time, and who sees the time too early takes an old pause for a new one,
+ * which is the careful side.
+ *
+ * The fence: a release store may wait in this processor's store buffer while the launch behind it is already on its way
+ * to the device, for the driver's doorbell is another kind of memory, or a call of the system; and the neighbour that
+ * looks in that moment finds us idle. After a sequentially consistent fence the store is in the caches, where every
+ * processor sees it. Nothing on the readers' side has to pair with it: they look at one word, and what they began before
+ * it changed is what the bound on interference allows for. */
+void board_set_active(int page_device, bool is_active)
+{
+    struct aliquot_board_device *device = lock_device(page_device);
+    if (!device)
+        return;
+    if (device->is_active != is_active) {
+        page_write(&device->since_nanoseconds, times_now_nanoseconds());
+        __atomic_store_n(&device->is_active, is_active, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&state.mutex);
+    if (is_active)
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/* Readers look at the count, at the intervals and at the count again: the oldest one may change meanwhile. */
+static void begin_interval(struct aliquot_board_device *device, uint64_t start, uint64_t end)
+{
+    uint64_t count = device->interval_count;
+    struct aliquot_interval *interval = &device->intervals[count % ALIQUOT_BOARD_INTERVALS];
+    page_write(&interval->start_nanoseconds, start);
+    page_write(&interval->end_nanoseconds, end);
+    page_write(&device->interval_count, count + 1);
+}
+
+/* What began before the newest interval did is not shown twice, nor behind the reader's back: its reader is past it. */
+static void join_interval(struct aliquot_board_device *device, struct aliquot_interval *newest, uint64_t start,
+                          uint64_t end)
+{
+    uint64_t shown_from = newest->start_nanoseconds;
+    if (start < shown_from)
+        page_add(&device->lost_nanoseconds, (end < shown_from ? end : shown_from) - start);
+    if (end > newest->end_nanoseconds)
+        page_write(&newest->end_nanoseconds, end);
+}
+
+void board_add_interval(int page_device, uint64_t start, uint64_t end)
+{
+    struct aliquot_board_device *device = start < end ? lock_device(page_device) : NULL;
+    if (!device)
+        return;
+    uint64_t count = device->interval_count;
+    struct aliquot_interval *newest = &device->intervals[(count - 1) % ALIQUOT_BOARD_INTERVALS];
+    if (count && start < newest->end_nanoseconds + BOARD_MERGED_NANOSECONDS)
+        join_interval(device, newest, start, end);
+    else
+        begin_interval(device, start, end);
+    pthread_mutex_unlock(&state.mutex);
+}
+
+void board_add_lost(int page_device, uint64_t nanoseconds)
+{
+    struct aliquot_board_device *device = lock_device(page_device);
+    if (!device)
+        return;
+    page_add(&device->lost_nanoseconds, nanoseconds);
+    pthread_mutex_unlock(&state.mutex);
+}

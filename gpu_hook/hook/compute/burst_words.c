@@ -1,0 +1,156 @@
+#include "compute/burst_words.h"
+
+#include "agent_link/board.h"
+#include "accounting/devices.h"
+#include "base/log.h"
+#include "agent_link/neighbours.h"
+#include "agent_link/page.h"
+#include "compute/samples.h"
+#include "agent_link/session.h"
+
+#define BURST_MICROSECONDS 1000u /* where the agent does not say */
+#define LONGEST_BURST_MICROSECONDS 100000u
+
+void burst_words_begin(struct burst_words *words, int device)
+{
+    *words = (struct burst_words){.device = device, .index = devices_page_index(device)};
+    words->connections = session_connections();
+}
+
+static uint32_t read_word(const uint32_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+bool burst_words_read(struct burst_words *words, struct burst_terms *terms)
+{
+    uint32_t connections = session_connections();
+    if (words->connections != connections) {
+        words->index = devices_page_index(words->device);
+        words->connections = connections;
+    }
+    if (words->index < 0)
+        return false;
+    const struct aliquot_agent_device *page = &page_agent()->devices[words->index];
+    uint32_t burst = read_word(&page->burst_microseconds);
+    terms->order = (struct pace_order){
+        .pace = read_word(&page->pace),
+        .in_flight_cap = read_word(&page->in_flight_cap),
+        .allowed = page_read(&page->allowed),
+        .allowed_beside = page_read(&page->allowed_beside),
+        .gap_from = read_word(&page->gap_from),
+        .gap_until = read_word(&page->gap_until),
+        .gap_again = read_word(&page->gap_again),
+    };
+    burst = burst ? burst : BURST_MICROSECONDS;
+    terms->burst_nanoseconds = 1000ull * (burst < LONGEST_BURST_MICROSECONDS ? burst : LONGEST_BURST_MICROSECONDS);
+    terms->window = read_word(&page->solo_window);
+    return terms->order.pace != ALIQUOT_PACE_OFF;
+}
+
+uint64_t burst_words_ask(const struct burst_words *words, const struct pace_order *order, uint64_t now)
+{
+    struct pace_state state = {
+        .occupied = words->meter.occupied,
+        .expected = words->expected,
+        .blocks = words->blocks,
+        .in_flight = words->in_flight,
+        .unknown = (uint32_t)words->unknown,
+    };
+    neighbours_look(words->index, &state);
+    return pace_wait(order, &state, now);
+}
+
+void burst_words_take_back(struct burst_words *words, const struct timed_work *work)
+{
+    words->expected -= work->expected < words->expected ? work->expected : words->expected;
+    words->unknown -= work->was_unknown < words->unknown ? work->was_unknown : words->unknown;
+}
+
+static void take_sample(struct burst_words *words, const struct passed_milestone *passed, bool has_overlapped, uint64_t now)
+{
+    const struct timed_work *work = &passed->milestone->work;
+    struct sample sample = {
+        .function = work->function,
+        .grid_class = work->grid_class,
+        .has_overlapped = has_overlapped || work->has_overlapped,
+        .nanoseconds = passed->nanoseconds,
+        .window_before = work->window,
+        .window_after = words->index < 0 ? 0 : read_word(&page_agent()->devices[words->index].solo_window),
+    };
+    if (!sample.has_overlapped || meter_longest(&words->meter, now) == 0)
+        meter_add_launch(&words->meter, passed->nanoseconds, now);
+    samples_take(words->index, &sample, now);
+}
+
+void burst_words_take(struct burst_words *words, const struct passed_milestone *passed, bool has_overlapped, uint64_t now)
+{
+    const struct timed_work *work = &passed->milestone->work;
+    struct meter_span pieces[METER_PIECES];
+    burst_words_take_back(words, work);
+    if (!passed->is_measured) {
+        burst_words_note_unmeasured(words, 0);
+        return;
+    }
+    uint64_t end = passed->milestone->passed_at, start = end - passed->nanoseconds;
+    if (work->at_most && passed->nanoseconds > work->at_most)
+        end = start + work->at_most;
+    unsigned count = meter_add(&words->meter, start, end, pieces);
+    for (unsigned i = 0; i < count; i++)
+        board_add_interval(words->index, pieces[i].start, pieces[i].end);
+    if (work->function && !work->at_most)
+        take_sample(words, passed, has_overlapped, now);
+}
+
+/* Said at the first time, and ever less often. */
+void burst_words_note_unmeasured(struct burst_words *words, int reason)
+{
+    words->unmeasured++;
+    if ((words->unmeasured & (words->unmeasured - 1)) == 0)
+        LOG("event=unmeasured device=%d times=%llu code=%d", words->device, (unsigned long long)words->unmeasured,
+            reason);
+}
+
+static struct aliquot_hook_device *find_page(const struct burst_words *words)
+{
+    return words->index < 0 ? NULL : &page_hook()->devices[words->index];
+}
+
+void burst_words_add_blocks(struct burst_words *words, uint64_t blocks)
+{
+    struct aliquot_hook_device *page = find_page(words);
+    words->blocks += blocks;
+    if (page)
+        page_write(&page->blocks, words->blocks);
+}
+
+void burst_words_show_active(struct burst_words *words, bool is_active)
+{
+    if (words->is_active == is_active)
+        return;
+    words->is_active = is_active;
+    board_set_active(words->index, is_active);
+}
+
+void burst_words_count_waiting(struct burst_words *words, int change, uint64_t now)
+{
+    struct aliquot_hook_device *page = find_page(words);
+    if (words->waiting)
+        words->throttled += now - words->waiting_since;
+    words->waiting += (uint32_t)change;
+    words->waiting_since = now;
+    if (!page)
+        return;
+    __atomic_store_n(&page->waiting_launches, words->waiting, __ATOMIC_RELEASE);
+    page_write(&page->throttled_nanoseconds, words->throttled);
+}
+
+void burst_words_publish(struct burst_words *words, uint64_t now)
+{
+    struct aliquot_hook_device *page = find_page(words);
+    if (!page)
+        return;
+    page_write(&page->occupied_nanoseconds, words->meter.occupied);
+    page_write(&page->longest_nanoseconds, meter_longest(&words->meter, now));
+    __atomic_store_n(&page->in_flight, words->in_flight, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,388 @@
+#include "compute/pacing.h"
+
+#include "activation.h"
+#include "base/cancellation.h"
+#include "streams/captures.h"
+#include "accounting/devices.h"
+#include "base/guest_thread.h"
+#include "agent_link/interrupts.h"
+#include "base/log.h"
+#include "compute/pace_rule.h"
+#include "agent_link/page.h"
+#include "swap/residency.h"
+#include "agent_link/session.h"
+#include "base/times.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOOK_NANOSECONDS 250000      /* while work is under way */
+#define LINGER_LOOKS 20u             /* without work, before the thread sleeps until it is woken */
+#define PATIENCE_NANOSECONDS 10000000ull /* where launches wait longer, the thread looks less often */
+#define ASK_NANOSECONDS 20000000ull      /* a launch that was not let on asks all the same */
+
+static struct {
+    struct bursts *devices[DEVICES_MAX]; /* made once each, never freed */
+    uint32_t sleeps;    /* the thread that looks; a futex */
+    uint32_t has_thread;
+    uint32_t has_failed; /* there is no thread: those that wait look themselves */
+    uint32_t waiting;    /* launches */
+    uint32_t turns;      /* a futex: one that waits, or all, may ask again */
+    uint32_t generation; /* another one in the child of a fork */
+} state;
+
+__thread struct track *pacing_open_track;
+
+static __thread struct {
+    struct bursts *bursts; /* of the current context's device; NULL: not known */
+    uint32_t generation;
+    CUcontext context;
+    struct track *track; /* launched into last */
+    struct bursts *open_bursts; /* of pacing_open_track */
+} own __attribute__((tls_model("initial-exec")));
+
+bool pacing_is_used(void)
+{
+    return __atomic_load_n(&state.has_thread, __ATOMIC_RELAXED) != 0;
+}
+
+bool pacing_is_on(void)
+{
+    return __atomic_load_n(&page_agent()->gate, __ATOMIC_ACQUIRE) == ALIQUOT_GATE_PACED;
+}
+
+static struct bursts *bursts_of(int device)
+{
+    return __atomic_load_n(&state.devices[device], __ATOMIC_ACQUIRE);
+}
+
+static void stop_at_exit(void)
+{
+    if (!activation_enter())
+        return;
+    for (int device = 0; device < DEVICES_MAX; device++)
+        if (bursts_of(device))
+            bursts_stop(bursts_of(device));
+    activation_leave();
+}
+
+static bool look_at_all(void)
+{
+    bool is_busy = false;
+    for (int device = 0; device < DEVICES_MAX; device++)
+        if (bursts_of(device))
+            is_busy |= bursts_poll(bursts_of(device), true);
+    return is_busy;
+}
+
+/* On the thread that looks. False: the program exits. */
+static bool look_on(bool *is_busy)
+{
+    if (!guest_threads_enter())
+        return false;
+    *is_busy = look_at_all();
+    guest_threads_leave();
+    return true;
+}
+
+static void relax(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* other threads' captures do not mind this one's calls */
+    if (!guest_threads_enter())
+        return;
+    driver()->cuThreadExchangeStreamCaptureMode(&mode);
+    guest_threads_leave();
+}
+
+/* Production does not wait for a process that no agent can let on any more. */
+static bool is_let_by(void)
+{
+    return __atomic_load_n(&page_agent()->workload_class, __ATOMIC_RELAXED) == ALIQUOT_PRODUCTION &&
+           session_has_lost_agent();
+}
+
+/* One after the other, for the next one's turn depends on what the one before launches. */
+static bool let_on(void)
+{
+    bool is_over = !pacing_is_on() || is_let_by(), may_begin = is_over;
+    for (int device = 0; device < DEVICES_MAX; device++) {
+        if (!bursts_of(device))
+            continue;
+        bursts_count_waiting(bursts_of(device), 0);
+        may_begin = may_begin || bursts_let_on(bursts_of(device));
+    }
+    if (may_begin) {
+        __atomic_fetch_add(&state.turns, 1, __ATOMIC_RELEASE);
+        syscall(SYS_futex, &state.turns, FUTEX_WAKE_PRIVATE, is_over ? INT_MAX : 1, NULL, NULL, 0);
+    }
+    return may_begin;
+}
+
+/* How long until the next look: often while launches wait, less often where they have waited for long. */
+static long next_look(uint64_t *since)
+{
+    uint64_t now = times_now_nanoseconds();
+    if (!__atomic_load_n(&state.waiting, __ATOMIC_ACQUIRE)) {
+        *since = 0;
+        return LOOK_NANOSECONDS;
+    }
+    if (let_on() || !*since)
+        *since = now;
+    uint64_t waited = now - *since, least = waited < PATIENCE_NANOSECONDS ? PACE_LOOK_NANOSECONDS : waited / 100;
+    return (long)(least < PACE_REST_NANOSECONDS ? least : PACE_REST_NANOSECONDS);
+}
+
+static void *run(void *unused)
+{
+    uint64_t since = 0;
+    unsigned idle = 0;
+    bool is_busy;
+    prctl(PR_SET_NAME, "aliquot-pacing");
+    relax();
+    while (look_on(&is_busy)) {
+        const struct timespec pause = {0, next_look(&since)};
+        idle = is_busy || since ? 0 : idle + 1;
+        if (idle < LINGER_LOOKS) {
+            nanosleep(&pause, NULL);
+            continue;
+        }
+        __atomic_store_n(&state.sleeps, 1, __ATOMIC_SEQ_CST);
+        if (look_on(&is_busy) && !is_busy && !__atomic_load_n(&state.waiting, __ATOMIC_SEQ_CST))
+            syscall(SYS_futex, &state.sleeps, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+        __atomic_store_n(&state.sleeps, 0, __ATOMIC_RELEASE);
+        idle = 0;
+    }
+    return unused;
+}
+
+/* Where there is no thread, launches that wait and calls that return still look. */
+static void wake_thread(void)
+{
+    if (__builtin_expect(!__atomic_load_n(&state.has_thread, __ATOMIC_ACQUIRE), 0) &&
+        !__atomic_exchange_n(&state.has_thread, 1, __ATOMIC_ACQ_REL)) {
+        atexit(stop_at_exit);
+        int failure = guest_thread_start(run, NULL);
+        if (failure) {
+            __atomic_store_n(&state.has_failed, 1, __ATOMIC_RELEASE);
+            LOG("event=no_thread reason=\"%s\"", strerror(failure));
+        }
+    }
+    if (__atomic_load_n(&state.sleeps, __ATOMIC_SEQ_CST) && __atomic_exchange_n(&state.sleeps, 0, __ATOMIC_ACQ_REL))
+        syscall(SYS_futex, &state.sleeps, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+void pacing_forget_context(void)
+{
+    own.bursts = NULL;
+    own.track = NULL;
+}
+
+/* Of the current context's device; NULL: there is none, or no memory. */
+static struct bursts *find_bursts(void)
+{
+    if (own.bursts && own.generation == state.generation)
+        return own.bursts;
+    pacing_forget_context();
+    int device = devices_current();
+    if (device < 0 || device >= DEVICES_MAX || driver()->cuCtxGetCurrent(&own.context) != CUDA_SUCCESS)
+        return NULL;
+    struct bursts *found = bursts_of(device), *made = found ? NULL : bursts_new(device);
+    if (made && __atomic_compare_exchange_n(&state.devices[device], &found, made, false, __ATOMIC_ACQ_REL,
+                                            __ATOMIC_ACQUIRE))
+        found = made;
+    else
+        free(made);
+    own.bursts = found;
+    own.generation = state.generation;
+    return found;
+}
+
+/* Where no thread lets it on. */
+static uint64_t own_rest(uint64_t wait, uint64_t waited)
+{
+    uint64_t least = waited < PATIENCE_NANOSECONDS ? 0 : waited / 100; /* a hundredth more */
+    if (least > PACE_REST_NANOSECONDS)
+        least = PACE_REST_NANOSECONDS;
+    return wait > least ? wait : least;
+}
+
+/* Nanoseconds; 0: it may go on. */
+static uint64_t ask(struct burst_launch *launch, bool may_wait)
+{
+    launch->context = own.context;
+    launch->track = own.track;
+    launch->may_wait = may_wait && pacing_is_on() && !is_let_by();
+    return bursts_begin(launch->bursts, launch);
+}
+
+/* The caller leaves what it entered: so the thread is marked again, though its memory may be away. It touches none. */
+static void give_up(struct burst_launch *launch)
+{
+    launch->is_given_up = true;
+    launch->track = NULL;
+    threads_mark(threads_own);
+}
+
+/* A waiting thread is inside no call, so that its memory may be moved; and each time that it goes on it passes the gate,
+ * which shows the kernel's activity. */
+static void await_turn(struct burst_launch *launch, uint64_t wait)
+{
+    int saved_errno = errno;
+    uint64_t since = times_now_nanoseconds();
+    struct interruptible interruptible;
+    DEFER_CANCELLATION;
+    interrupts_begin(&interruptible);
+    bursts_count_waiting(launch->bursts, 1);
+    __atomic_fetch_add(&state.waiting, 1, __ATOMIC_SEQ_CST);
+    wake_thread();
+    while (wait && !launch->is_given_up) {
+        bool is_alone = __atomic_load_n(&state.has_failed, __ATOMIC_ACQUIRE);
+        uint32_t seen = __atomic_load_n(&state.turns, __ATOMIC_ACQUIRE);
+        uint64_t length = is_alone ? own_rest(wait, times_now_nanoseconds() - since) : ASK_NANOSECONDS;
+        residency_leave();
+        launch->is_given_up = interrupts_sleep_on(&interruptible, &state.turns, seen, length);
+        if (is_alone)
+            bursts_poll(launch->bursts, false);
+        if (launch->is_given_up || !residency_enter())
+            give_up(launch);
+        else
+            wait = ask(launch, true);
+    }
+    __atomic_fetch_sub(&state.waiting, 1, __ATOMIC_SEQ_CST);
+    bursts_count_waiting(launch->bursts, -1);
+    interrupts_end();
+    errno = saved_errno;
+}
+
+/* A call inside another, by a signal's handler, waits for nothing: the outer one could not be moved meanwhile. */
+static bool is_nested(void)
+{
+    return !threads_own || threads_own->inside > 1;
+}
+
+void pacing_begin(struct burst_launch *launch)
+{
+    launch->bursts = find_bursts();
+    launch->track = NULL;
+    if (!launch->bursts)
+        return;
+    uint64_t wait = ask(launch, launch->may_wait && !is_nested());
+    if (__builtin_expect(wait != 0, 0))
+        await_turn(launch, wait);
+    if (!launch->track)
+        return;
+    own.track = launch->track;
+    pacing_open_track = NULL;
+    wake_thread();
+}
+
+void pacing_end(struct burst_launch *launch, CUresult result)
+{
+    if (!launch->track)
+        return;
+    bool is_open = true;
+    if (launch->closes || result != CUDA_SUCCESS)
+        is_open = bursts_end(launch->bursts, launch, result);
+    else
+        bursts_pass(launch->track);
+    if (is_open) {
+        pacing_open_track = launch->track;
+        own.open_bursts = launch->bursts;
+    }
+}
+
+struct bursts *pacing_begin_gate(void)
+{
+    bool is_closed = __atomic_load_n(&page_agent()->gate, __ATOMIC_ACQUIRE) == ALIQUOT_GATE_CLOSED;
+    struct bursts *bursts = is_closed ? find_bursts() : NULL;
+    if (bursts)
+        bursts_count_waiting(bursts, 1);
+    return bursts;
+}
+
+void pacing_end_gate(struct bursts *bursts)
+{
+    if (bursts)
+        bursts_count_waiting(bursts, -1);
+}
+
+void pacing_close_open_track(void)
+{
+    struct track *track = pacing_open_track;
+    pacing_open_track = NULL;
+    if (own.generation == state.generation)
+        bursts_close(own.open_bursts, track);
+}
+
+void pacing_look(void)
+{
+    if (own.bursts && own.generation == state.generation && pacing_is_on())
+        bursts_poll(own.bursts, false);
+}
+
+void pacing_note_stream(unsigned int flags)
+{
+    struct bursts *bursts = flags & CU_STREAM_NON_BLOCKING ? NULL : find_bursts();
+    if (!bursts)
+        return;
+    pacing_close(); /* while a record in the legacy stream is no barrier yet */
+    bursts_note_blocking(bursts);
+}
+
+#define FOR_EACH_DEVICE(act)                                       \
+    for (int device = 0; device < DEVICES_MAX; device++) {         \
+        struct bursts *bursts = bursts_of(device);                 \
+        if (bursts)                                                \
+            act;                                                   \
+    }
+
+void pacing_begin_capture(CUstream stream)
+{
+    pacing_close();
+    FOR_EACH_DEVICE(bursts_begin_capture(bursts, stream))
+}
+
+bool pacing_end_stream(CUstream stream, CUresult (*real)(CUstream))
+{
+    bool is_left = false;
+    pacing_close();
+    FOR_EACH_DEVICE(is_left |= bursts_end_stream(bursts, stream, real))
+    return is_left;
+}
+
+void pacing_suspend(void)
+{
+    FOR_EACH_DEVICE(bursts_suspend(bursts))
+}
+
+void pacing_resume(CUcontext ended)
+{
+    FOR_EACH_DEVICE(bursts_resume(bursts, ended))
+}
+
+void pacing_registered(void)
+{
+    FOR_EACH_DEVICE(bursts_registered(bursts))
+}
+
+void pacing_tick(void)
+{
+    FOR_EACH_DEVICE(bursts_count_waiting(bursts, 0))
+}
+
+/* What the parent's devices hold is not ours to free. */
+void pacing_reset(void)
+{
+    FOR_EACH_DEVICE(bursts_abandon(bursts))
+    for (int device = 0; device < DEVICES_MAX; device++)
+        state.devices[device] = NULL;
+    state.sleeps = state.has_thread = state.has_failed = state.waiting = 0;
+    state.generation++;
+}

@@ -1,0 +1,63 @@
+/* Entry points that begin everything: cuInit, and the queries for other entry points. The real resolver answers
+ * first; what it returned is replaced only if it is the address of a function that we stand before, asked for by its
+ * own name; a function that our table lacks passes the gate. So versions, flags and errors are the driver's own. */
+#include "activation.h"
+#include "interpose/driver.h"
+#include "interpose/entry_points.h"
+#include "base/log.h"
+#include "agent_link/page.h"
+#include "interpose/unknown_functions.h"
+#include "interpose/visible.h"
+
+CUresult cuInit(unsigned int flags)
+{
+    bool has_chosen = visible_begin();
+    CUresult result = driver()->cuInit(flags);
+    if (has_chosen)
+        visible_end();
+    if (result == CUDA_SUCCESS)
+        activation_begin();
+    return result;
+}
+
+static void substitute(const char *asked, void **function)
+{
+    if (!settings()->is_on || !asked || !function || !*function)
+        return;
+    void *ours;
+    if (entry_points_match(asked, *function, &ours)) {
+        *function = ours ? ours : *function;
+    } else {
+        /* Queries come before cuInit, so the page may not be there yet: the count waits in a private one. */
+        if (page_prepare())
+            page_add(&page_hook()->unknown_symbols, 1);
+        LOG("event=unknown_symbol name=%s", asked);
+        *function = unknown_functions_gate(asked, *function);
+    }
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
+{
+    CUresult result = driver()->cuGetProcAddress(symbol, function, version, flags);
+    if (result == CUDA_SUCCESS)
+        substitute(symbol, function);
+    return result;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status)
+{
+    CUresult result = driver()->cuGetProcAddress_v2(symbol, function, version, flags, status);
+    if (result == CUDA_SUCCESS)
+        substitute(symbol, function);
+    return result;
+}
+
+CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **function, int version, cuuint64_t flags,
+                                  CUdriverProcAddressQueryResult *status)
+{
+    CUresult result = driver()->cuGetProcAddress_v2_ptsz(symbol, function, version, flags, status);
+    if (result == CUDA_SUCCESS)
+        substitute(symbol, function);
+    return result;
+}

@@ -1,0 +1,166 @@
+#include "interpose/visible.h"
+
+#include "base/log.h"
+#include "base/settings.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define VARIABLE "CUDA_VISIBLE_DEVICES"
+#define GRANT "ALIQUOT_VISIBLE_DEVICES" /* read once, by settings.c */
+#define LIST_BYTES 4096 /* 64 devices with UUIDs of 40 characters, and more */
+
+static struct {
+    pthread_mutex_t mutex; /* held from begin to end: two threads may both come to begin CUDA */
+    char *given; /* NAME=VALUE as the driver reads it. Never freed: another thread's getenv may have answered with it */
+    char *replaced; /* the program's, in whose place in the environment ours stands; NULL: none */
+    bool is_added;  /* there was no place for it */
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* The driver that begins itself again finds its choice made. */
+static __thread bool is_inside __attribute__((tls_model("initial-exec")));
+
+struct entry {
+    const char *text;
+    size_t length;
+};
+
+/* The entry at the cursor without the spaces around it; moves the cursor to the next, or to NULL. */
+static struct entry take_entry(const char **cursor)
+{
+    const char *text = *cursor + strspn(*cursor, " \t");
+    size_t length = strcspn(text, ",");
+    *cursor = text[length] ? text + length + 1 : NULL;
+    while (length && isspace((unsigned char)text[length - 1]))
+        length--;
+    return (struct entry){text, length};
+}
+
+static bool is_index(struct entry entry)
+{
+    size_t digits = strspn(entry.text, "0123456789");
+    return entry.length > 0 && entry.length < 5 && digits >= entry.length;
+}
+
+/* A device of the grant by its place, or by a beginning of its UUID that fits no other. */
+static bool find_granted(const char *granted, struct entry wanted, struct entry *found)
+{
+    long left = is_index(wanted) ? strtol(wanted.text, NULL, 10) : -1;
+    bool is_known = false;
+    for (const char *cursor = granted; cursor;) {
+        struct entry one = take_entry(&cursor);
+        bool fits = left >= 0 ? left-- == 0
+                              : !is_index(wanted) && wanted.length > 4 && wanted.length <= one.length &&
+                                    strncasecmp(one.text, wanted.text, wanted.length) == 0;
+        if (fits && is_known)
+            return false;
+        if (fits)
+            *found = one;
+        is_known = is_known || fits;
+        if (fits && is_index(wanted))
+            break;
+    }
+    return is_known && found->length > 0;
+}
+
+void visible_translate(const char *granted, const char *chosen, char *text, size_t size)
+{
+    size_t used = 0;
+    for (const char *cursor = chosen ? chosen : granted; cursor;) {
+        struct entry device;
+        if (!find_granted(granted, take_entry(&cursor), &device) || used + device.length + 2 > size)
+            break;
+        if (used)
+            text[used++] = ',';
+        memcpy(text + used, device.text, device.length);
+        used += device.length;
+    }
+    text[used] = '\0';
+}
+
+/* setenv() moves the array, and getenv() of another thread then reads freed memory. One pointer in it may change at any
+ * time: whoever reads it gets the one text or the other, and both stay. */
+static void replace(char **slot, char *text)
+{
+    __atomic_store_n(slot, text, __ATOMIC_RELEASE);
+}
+
+static char **find_slot(const char *name)
+{
+    size_t length = strlen(name);
+    for (char **slot = environ; slot && *slot; slot++)
+        if (strncmp(*slot, name, length) == 0 && (*slot)[length] == '=')
+            return slot;
+    return NULL;
+}
+
+static char **find_text(const char *text)
+{
+    char **slot = environ;
+    while (slot && *slot && *slot != text)
+        slot++;
+    return slot && *slot ? slot : NULL;
+}
+
+/* False: no memory. */
+static bool prepare_given(const char *text)
+{
+    if (state.given && strcmp(state.given + strlen(VARIABLE "="), text) == 0)
+        return true;
+    char *given = malloc(strlen(VARIABLE "=") + strlen(text) + 1);
+    if (!given)
+        return false;
+    strcpy(given, VARIABLE "=");
+    strcat(given, text);
+    state.given = given;
+    return true;
+}
+
+/* Where the program has deleted the variable, the grant's place serves: nobody reads that any more. */
+static void give(const char *text)
+{
+    char **slot = find_slot(VARIABLE);
+    slot = slot ? slot : find_slot(GRANT);
+    if (slot && prepare_given(text)) {
+        state.replaced = *slot;
+        replace(slot, state.given);
+    } else {
+        state.is_added = setenv(VARIABLE, text, 1) == 0;
+    }
+}
+
+bool visible_begin(void)
+{
+    const char *granted = settings()->visible_devices;
+    if (!settings()->is_on || !granted || is_inside)
+        return false;
+    is_inside = true;
+    pthread_mutex_lock(&state.mutex);
+    char text[LIST_BYTES];
+    const char *chosen = getenv(VARIABLE);
+    visible_translate(granted, chosen, text, sizeof text);
+    if (chosen && strcmp(chosen, text) == 0)
+        return true;
+    LOG("event=visible_devices chosen=\"%s\" granted=%s given=%s", chosen ? chosen : "all", granted, text);
+    give(text);
+    return true;
+}
+
+void visible_end(void)
+{
+    char **slot = state.replaced ? find_text(state.given) : NULL;
+    if (slot)
+        replace(slot, state.replaced);
+    else if (state.replaced && !find_slot(GRANT)) /* another thread chose meanwhile, and its choice stays */
+        setenv(GRANT, settings()->visible_devices, 1);
+    else if (state.is_added)
+        unsetenv(VARIABLE);
+    state.replaced = NULL;
+    state.is_added = false;
+    pthread_mutex_unlock(&state.mutex);
+    is_inside = false;
+}

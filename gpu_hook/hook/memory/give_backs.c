@@ -1,0 +1,22 @@
+/* Entry points that only give back, and charge nothing: they wait for the end of a move, and wake nobody, for a program
+ * calls them when it ends. */
+#include "activation.h"
+#include "interpose/driver.h"
+#include "swap/residency.h"
+
+#define DEFINE_GIVE_BACK(name, type)           \
+    CUresult name(type given)                  \
+    {                                          \
+        if (!activation_enter())               \
+            return driver()->name(given);      \
+        residency_hold();                      \
+        CUresult result = driver()->name(given); \
+        residency_release();                   \
+        activation_leave();                    \
+        return result;                         \
+    }
+
+DEFINE_GIVE_BACK(cuModuleUnload, CUmodule)
+DEFINE_GIVE_BACK(cuLibraryUnload, CUlibrary)
+DEFINE_GIVE_BACK(cuIpcCloseMemHandle, CUdeviceptr)
+DEFINE_GIVE_BACK(cuDestroyExternalMemory, CUexternalMemory)

@@ -1,0 +1,260 @@
+/* Entry points of stream-ordered memory, and the synchronizations at which a pool gives memory back. During capture an
+ * allocation makes a node of a graph and takes nothing now: graph_memory.c charges it when the graph is launched. */
+#include "activation.h"
+#include "accounting/charge.h"
+#include "swap/elastic.h"
+#include "swap/managed_mode.h"
+#include "compute/pacing.h"
+#include "memory/pools.h"
+#include "swap/residency.h"
+#include "accounting/retry.h"
+
+typedef CUresult (*capture_query)(CUstream, CUstreamCaptureStatus *);
+typedef CUresult (*allocation_call)(CUdeviceptr *, size_t, CUmemoryPool, CUstream);
+
+/* Also for a stream that is none: the driver will say so. */
+static bool takes_nothing_now(CUstream stream, capture_query query)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return query(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* What a pool of ours has to grow by is lent already, as for any allocation. */
+static CUresult ask_driver(const struct pool_use *use, CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool,
+                           CUstream stream, allocation_call allocate)
+{
+    struct charge charge = {.acts = use->pool, .is_on_device = residency_enter(), .device = use->device};
+    struct retry retry = RETRY_NONE;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (!charge.is_on_device)
+        return result;
+    do
+        result = allocate(pointer, bytes, pool, stream);
+    while (retry_is_due(&retry, &charge, result, bytes));
+    if (charge.is_on_device)
+        residency_leave();
+    return result;
+}
+
+static CUresult allocate_inside(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream,
+                                allocation_call allocate)
+{
+    struct pool_use use;
+    if (!pools_take(&use, pool, stream, bytes))
+        return charge_refusal();
+    CUresult result = ask_driver(&use, pointer, bytes, pool, stream, allocate);
+    if (!use.pool)
+        return result;
+    if (result != CUDA_SUCCESS) {
+        pools_drop(use.pool, use.bytes, use.growing);
+        pools_refresh(); /* on a full device the driver looked for memory in other pools */
+        return result;
+    }
+    CUcontext context = NULL;
+    driver()->cuCtxGetCurrent(&context);
+    struct allocation allocation = {.key = *pointer,
+                                    .bytes = use.bytes,
+                                    .context = context,
+                                    .device = use.device,
+                                    .kind = ALLOCATION_POOL,
+                                    .pool = use.pool};
+    if (pools_keep(&use) && charge_record(&allocation))
+        return result;
+    driver()->cuMemFreeAsync(*pointer, stream);
+    pools_drop(use.pool, use.bytes, 0);
+    pools_release(use.device);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult allocate_async(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream,
+                               capture_query query, allocation_call allocate)
+{
+    if (!pointer || !bytes || takes_nothing_now(stream, query) || !activation_enter())
+        return allocate(pointer, bytes, pool, stream);
+    CUresult result = allocate_inside(pointer, bytes, pool, stream, allocate);
+    activation_leave();
+    return result;
+}
+
+static CUresult allocate_default(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    (void)pool;
+    return driver()->cuMemAllocAsync(pointer, bytes, stream);
+}
+
+static CUresult allocate_default_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    (void)pool;
+    return driver()->cuMemAllocAsync_ptsz(pointer, bytes, stream);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    return allocate_async(pointer, bytes, NULL, stream, driver()->cuStreamIsCapturing, allocate_default);
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUstream stream)
+{
+    return allocate_async(pointer, bytes, NULL, stream, driver()->cuStreamIsCapturing_ptsz, allocate_default_ptsz);
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    if (!pool)
+        return driver()->cuMemAllocFromPoolAsync(pointer, bytes, pool, stream);
+    return allocate_async(pointer, bytes, pool, stream, driver()->cuStreamIsCapturing,
+                          driver()->cuMemAllocFromPoolAsync);
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *pointer, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    if (!pool)
+        return driver()->cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream);
+    return allocate_async(pointer, bytes, pool, stream, driver()->cuStreamIsCapturing_ptsz,
+                          driver()->cuMemAllocFromPoolAsync_ptsz);
+}
+
+/* Unified memory in a stream's order: the driver knows no such free, so that it is waited for. */
+static CUresult free_paged(CUdeviceptr pointer, CUstream stream, CUresult (*record)(CUevent, CUstream))
+{
+    CUevent done;
+    CUresult result = driver()->cuEventCreate(&done, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = record(done, stream);
+    result = result == CUDA_SUCCESS ? driver()->cuEventSynchronize(done) : result;
+    driver()->cuEventDestroy_v2(done);
+    return result == CUDA_SUCCESS ? managed_mode_free(pointer) : result;
+}
+
+/* Within a capture the call makes a node, and the memory lives on. */
+static CUresult free_async(CUdeviceptr pointer, CUstream stream, capture_query query,
+                           CUresult (*real)(CUdeviceptr, CUstream), CUresult (*record)(CUevent, CUstream))
+{
+    if (takes_nothing_now(stream, query))
+        return real(pointer, stream);
+    struct release release;
+    release_begin(&release, pointer, SPACE_POINTER);
+    enum allocation_kind kind = release.is_known ? release.allocation.kind : ALLOCATION_NONE;
+    CUresult result = kind == ALLOCATION_ELASTIC ? elastic_free_async(&release.allocation, stream, record)
+                      : kind == ALLOCATION_PAGED ? free_paged(pointer, stream, record)
+                                                 : real(pointer, stream);
+    if (kind == ALLOCATION_ELASTIC && result == CUDA_SUCCESS)
+        release.is_known = false; /* refunded when it is gone */
+    release_end(&release, result);
+    return result;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+{
+    return free_async(pointer, stream, driver()->cuStreamIsCapturing, driver()->cuMemFreeAsync, driver()->cuEventRecord);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
+{
+    return free_async(pointer, stream, driver()->cuStreamIsCapturing_ptsz, driver()->cuMemFreeAsync_ptsz,
+                      driver()->cuEventRecord_ptsz);
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+{
+    if (!activation_enter())
+        return driver()->cuMemPoolCreate(pool, properties);
+    bool has_entered = residency_enter();
+    CUresult result = has_entered ? pools_create(pool, properties) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (has_entered)
+        residency_leave();
+    activation_leave();
+    return result;
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle, CUmemAllocationHandleType type,
+                                            unsigned long long flags)
+{
+    if (!activation_enter())
+        return driver()->cuMemPoolImportFromShareableHandle(pool, handle, type, flags);
+    bool has_entered = residency_enter();
+    CUresult result = has_entered ? pools_import(pool, handle, type, flags) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (has_entered)
+        residency_leave();
+    activation_leave();
+    return result;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    if (!activation_enter())
+        return driver()->cuMemPoolDestroy(pool);
+    residency_hold();
+    CUresult result = pools_destroy(pool);
+    residency_release();
+    activation_leave();
+    return result;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    if (!activation_enter())
+        return driver()->cuMemPoolSetAttribute(pool, attribute, value);
+    bool has_entered = residency_enter();
+    CUresult result = has_entered ? pools_set_attribute(pool, attribute, value) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (has_entered)
+        residency_leave();
+    activation_leave();
+    return result;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes_to_keep)
+{
+    CUresult result = driver()->cuMemPoolTrimTo(pool, bytes_to_keep);
+    if (result == CUDA_SUCCESS && activation_enter()) {
+        pools_refresh_all();
+        activation_leave();
+    }
+    return result;
+}
+
+static CUresult refresh(CUresult result)
+{
+    if (activation_enter()) {
+        pools_synchronized();
+        elastic_sweep();
+        activation_leave();
+    }
+    return result;
+}
+
+/* What was launched before the wait ends here, and is looked at after it. */
+static bool close_work(void)
+{
+    bool is_paced = pacing_is_used() && activation_enter();
+    if (is_paced) {
+        pacing_close();
+        activation_leave();
+    }
+    return is_paced;
+}
+
+static void look_at_work(void)
+{
+    if (activation_enter()) {
+        pacing_look();
+        activation_leave();
+    }
+}
+
+#define DEFINE_SYNCHRONIZATION(name, parameters, arguments)           \
+    CUresult name parameters                                          \
+    {                                                                 \
+        bool is_paced = close_work();                                 \
+        CUresult result = driver()->name arguments;                   \
+        if (is_paced)                                                 \
+            look_at_work();                                           \
+        return pools_are_loose() || elastic_has_dying() ? refresh(result) : result; \
+    }
+
+DEFINE_SYNCHRONIZATION(cuStreamSynchronize, (CUstream stream), (stream))
+DEFINE_SYNCHRONIZATION(cuStreamSynchronize_ptsz, (CUstream stream), (stream))
+DEFINE_SYNCHRONIZATION(cuEventSynchronize, (CUevent event), (event))
+DEFINE_SYNCHRONIZATION(cuCtxSynchronize, (void), ())
+DEFINE_SYNCHRONIZATION(cuCtxSynchronize_v2, (CUcontext context), (context))

@@ -1,0 +1,11 @@
+/* Which device of the kernel's grant an NVML handle is. */
+#ifndef ALIQUOT_NVML_VIEW_H
+#define ALIQUOT_NVML_VIEW_H
+
+#include "nvml/nvml_driver.h"
+#include "nvml/observer.h"
+
+/* False: no agent, or no whole GPU (a MIG device); then the real answer stands. */
+bool nvml_view(nvmlDevice_t device, struct observer_view *view);
+
+#endif

@@ -1,0 +1,252 @@
+/* The physical side of elastic allocations: what a device offers, and the driver's calls that make, map and release
+ * chunks. Keeps no table. */
+#include "streams/captures.h"
+#include "accounting/devices.h"
+#include "swap/elastic.h"
+#include "base/log.h"
+#include "swap/managed_mode.h"
+#include "agent_link/page.h"
+
+#include <string.h>
+
+#define LEAST_GRAIN ((size_t)2 << 20)
+#define USUAL_CHUNK ((size_t)64 << 20)
+
+struct facts { /* of a device; never change, so several threads may find them out at once */
+    uint32_t is_known; /* written last */
+    uint32_t has_virtual_memory;
+    size_t grain;
+    uint64_t peers; /* bits of devices that reach its memory, itself included */
+};
+
+static struct {
+    struct facts devices[DEVICES_MAX];
+    uint32_t is_stopped; /* elastic_stop */
+} state;
+
+static CUmemAllocationProp properties_on(int device)
+{
+    CUmemAllocationProp properties;
+    memset(&properties, 0, sizeof properties);
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device;
+    return properties;
+}
+
+/* Plain memory is copied between any two devices, whether a context let the other in or not; memory of the virtual kind
+ * only where the device may reach it. So every device may that can, and that the program uses: on a machine with many,
+ * each mapping costs as much again for every device that it is opened to. */
+static uint64_t find_peers(int device)
+{
+    uint64_t peers = 1ull << device;
+    for (int other = 0; other < devices_count() && other < DEVICES_MAX; other++) {
+        int can_reach = 0;
+        if (other != device && driver()->cuDeviceCanAccessPeer(&can_reach, other, device) == CUDA_SUCCESS && can_reach)
+            peers |= 1ull << other;
+    }
+    return peers;
+}
+
+static const struct facts *facts_of(int device)
+{
+    struct facts *facts = &state.devices[device];
+    if (__atomic_load_n(&facts->is_known, __ATOMIC_ACQUIRE))
+        return facts;
+    int has_virtual_memory = 0;
+    size_t grain = 0;
+    CUmemAllocationProp properties = properties_on(device);
+    driver()->cuDeviceGetAttribute(&has_virtual_memory, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
+    if (has_virtual_memory && driver()->cuMemGetAllocationGranularity(
+                                  &grain, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) != CUDA_SUCCESS)
+        has_virtual_memory = 0;
+    if (!has_virtual_memory)
+        LOG("event=memory_stays device=%d reason=\"the device has no virtual memory management\"", device);
+    facts->grain = grain > LEAST_GRAIN ? grain : LEAST_GRAIN;
+    facts->peers = has_virtual_memory ? find_peers(device) : 0;
+    facts->has_virtual_memory = has_virtual_memory != 0;
+    __atomic_store_n(&facts->is_known, 1, __ATOMIC_RELEASE);
+    return facts;
+}
+
+static bool is_mode_on(void)
+{
+    return __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_RELAXED) == ALIQUOT_RESIDENCY_VMM;
+}
+
+bool elastic_wants(int device, size_t bytes)
+{
+    return is_mode_on() && bytes && bytes >= page_read(&page_agent()->least_elastic_bytes) && device < DEVICES_MAX &&
+           !__atomic_load_n(&state.is_stopped, __ATOMIC_RELAXED) && facts_of(device)->has_virtual_memory;
+}
+
+uint32_t elastic_refusal(int device, size_t bytes)
+{
+    if (managed_mode_is_on() && bytes < page_read(&page_agent()->least_elastic_bytes))
+        return ALIQUOT_STAYS_SMALL;
+    if (!is_mode_on() || device >= DEVICES_MAX || !facts_of(device)->has_virtual_memory)
+        return ALIQUOT_STAYS_MODE;
+    if (bytes < page_read(&page_agent()->least_elastic_bytes))
+        return ALIQUOT_STAYS_SMALL;
+    return __atomic_load_n(&state.is_stopped, __ATOMIC_RELAXED) ? ALIQUOT_STAYS_IPC : ALIQUOT_STAYS_BEFORE;
+}
+
+void elastic_stop(void)
+{
+    __atomic_store_n(&state.is_stopped, 1, __ATOMIC_RELAXED);
+}
+
+void elastic_chunks_reset(void)
+{
+    state.is_stopped = 0;
+}
+
+static size_t round_up(size_t bytes, size_t grain)
+{
+    return bytes > SIZE_MAX - grain ? SIZE_MAX / grain * grain : (bytes + grain - 1) / grain * grain;
+}
+
+size_t elastic_grain(int device)
+{
+    return facts_of(device)->grain;
+}
+
+size_t elastic_chunk_bytes(int device)
+{
+    size_t asked = page_read(&page_agent()->chunk_bytes), grain = elastic_grain(device);
+    return asked ? (asked > grain ? asked / grain * grain : grain) : round_up(USUAL_CHUNK, grain);
+}
+
+uint64_t elastic_rounded(int device, size_t bytes)
+{
+    return round_up(bytes, elastic_grain(device));
+}
+
+static uint64_t wanted_devices(const struct elastic *elastic)
+{
+    return facts_of(elastic->device)->peers & (devices_used() | 1ull << elastic->device);
+}
+
+static CUresult open_to(const struct elastic *elastic, uint64_t devices)
+{
+    CUmemAccessDesc accesses[DEVICES_MAX];
+    size_t count = 0;
+    for (int other = 0; other < DEVICES_MAX; other++)
+        if (devices >> other & 1)
+            accesses[count++] = (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = other},
+                                                  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return driver()->cuMemSetAccess(elastic->span.start, elastic->span.bytes, accesses, count);
+}
+
+static size_t bytes_of_chunk(const struct elastic *elastic, size_t index)
+{
+    size_t before = index * elastic->chunk_bytes, left = elastic->span.bytes - before;
+    return left < elastic->chunk_bytes ? left : elastic->chunk_bytes;
+}
+
+static void release(struct elastic *elastic, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (elastic->chunks[i])
+            driver()->cuMemRelease(elastic->chunks[i]);
+        elastic->chunks[i] = 0;
+    }
+}
+
+CUresult elastic_create_chunks(struct elastic *elastic)
+{
+    CUmemAllocationProp properties = properties_on(elastic->device);
+    for (size_t i = 0; i < elastic->chunk_count; i++) {
+        CUresult result = driver()->cuMemCreate(&elastic->chunks[i], bytes_of_chunk(elastic, i), &properties, 0);
+        if (result != CUDA_SUCCESS) {
+            elastic->chunks[i] = 0;
+            release(elastic, i);
+            return result;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+void elastic_release_chunks(struct elastic *elastic)
+{
+    release(elastic, elastic->chunk_count);
+}
+
+/* A peer that refuses now costs that peer its access, and nobody the memory. */
+static CUresult open_to_devices(struct elastic *elastic)
+{
+    uint64_t own = 1ull << elastic->device;
+    elastic->opened = wanted_devices(elastic);
+    CUresult result = open_to(elastic, elastic->opened);
+    return result == CUDA_SUCCESS || elastic->opened == own ? result : open_to(elastic, own);
+}
+
+void elastic_open_to_used(struct elastic *elastic)
+{
+    uint64_t lacking = wanted_devices(elastic) & ~elastic->opened;
+    elastic->opened |= lacking;
+    CUresult result = lacking ? open_to(elastic, lacking) : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS)
+        LOG("event=not_opened device=%d peers=%llx code=%d", elastic->device, (unsigned long long)lacking, (int)result);
+}
+
+static CUresult map_one(const struct elastic *elastic, size_t index)
+{
+    return driver()->cuMemMap(elastic->span.start + index * elastic->chunk_bytes, bytes_of_chunk(elastic, index), 0,
+                              elastic->chunks[index], 0);
+}
+
+/* Each by itself: a driver need not take several mappings at once. */
+static CUresult unmap_one(const struct elastic *elastic, size_t index)
+{
+    return driver()->cuMemUnmap(elastic->span.start + index * elastic->chunk_bytes, bytes_of_chunk(elastic, index));
+}
+
+static void restore_syncs(const struct elastic *elastic)
+{
+    unsigned int is_on = 1;
+    for (size_t i = 0; elastic->syncs && i < elastic->chunk_count; i++)
+        driver()->cuPointerSetAttribute(&is_on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                        elastic->span.start + i * elastic->chunk_bytes);
+}
+
+CUresult elastic_map_chunks(struct elastic *elastic)
+{
+    size_t mapped = 0;
+    CUresult result = CUDA_SUCCESS;
+    while (mapped < elastic->chunk_count && (result = map_one(elastic, mapped)) == CUDA_SUCCESS)
+        mapped++;
+    if (result == CUDA_SUCCESS)
+        result = open_to_devices(elastic);
+    if (result == CUDA_SUCCESS)
+        restore_syncs(elastic);
+    while (result != CUDA_SUCCESS && mapped > 0)
+        unmap_one(elastic, --mapped);
+    return result;
+}
+
+CUresult elastic_unmap_chunks(struct elastic *elastic)
+{
+    size_t unmapped = 0;
+    CUresult result = CUDA_SUCCESS;
+    while (unmapped < elastic->chunk_count && (result = unmap_one(elastic, unmapped)) == CUDA_SUCCESS)
+        unmapped++;
+    if (result == CUDA_SUCCESS || unmapped == 0)
+        return result;
+    while (unmapped > 0) /* what went is put back: it is still there */
+        map_one(elastic, --unmapped);
+    open_to_devices(elastic);
+    return result;
+}
+
+/* A free of nothing would tell as much, but a driver may wait for the whole device before it looks at the address. It is
+ * asked only where a capture forbids it: there the driver refuses at once, and does to the capture what it does at any
+ * allocation. */
+CUresult elastic_ask_context(void)
+{
+    unsigned int flags;
+    CUresult refusal = captures_forbid_unsafe_calls() ? driver()->cuMemFree_v2(0) : CUDA_SUCCESS;
+    if (refusal != CUDA_SUCCESS && refusal != CUDA_ERROR_INVALID_VALUE)
+        return refusal;
+    return driver()->cuCtxGetFlags(&flags);
+}

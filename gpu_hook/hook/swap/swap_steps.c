@@ -1,0 +1,197 @@
+#include "swap/swap_steps.h"
+
+#include "streams/captures.h"
+#include "accounting/contexts.h"
+#include "swap/drain.h"
+#include "memory/graph_memory.h"
+#include "swap/managed_mode.h"
+#include "copy_engine/mover.h"
+#include "agent_link/page.h"
+#include "swap/pieces.h"
+#include "memory/pools.h"
+#include "swap/residency.h"
+#include "copy_engine/segments.h"
+#include "base/times.h"
+#include "interpose/unknown_functions.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define HOLDERS_MILLISECONDS 5000u /* for frees that are under way when a swap in begins */
+
+void swap_answer(struct aliquot_moved *answer, enum aliquot_move_outcome outcome, const char *format, ...)
+{
+    va_list arguments;
+    answer->outcome = outcome;
+    va_start(arguments, format);
+    vsnprintf(answer->text, sizeof answer->text, format, arguments);
+    va_end(arguments);
+}
+
+static bool is_managed(void)
+{
+    return __atomic_load_n(&page_agent()->residency_mode, __ATOMIC_ACQUIRE) == ALIQUOT_RESIDENCY_MANAGED;
+}
+
+/* True: nothing that touches the device is under way, and nothing begins. */
+static bool stop_calls(struct aliquot_moved *answer, const struct timespec *deadline)
+{
+    unsigned inside = residency_await_calls(deadline);
+    if (inside)
+        swap_answer(answer, ALIQUOT_MOVE_BUSY, "%u calls have not returned", inside);
+    else if (captures_are_on())
+        swap_answer(answer, ALIQUOT_MOVE_BUSY, "a capture is under way");
+    else if (unknown_functions_called()) /* perhaps by a call that was inside until now */
+        swap_answer(answer, ALIQUOT_MOVE_REFUSED, "unknown driver function %s", unknown_functions_called());
+    else
+        return true;
+    return false;
+}
+
+static bool drain(struct aliquot_moved *answer, const struct timespec *deadline)
+{
+    struct live_context *contexts;
+    size_t count;
+    CUresult failed;
+    enum drain_outcome outcome = DRAIN_NO_THREAD;
+    if (contexts_list(&contexts, &count))
+        outcome = drain_contexts(contexts, count, deadline, &failed);
+    free(contexts);
+    if (outcome == DRAIN_LATE)
+        swap_answer(answer, ALIQUOT_MOVE_BUSY, "the device was still at work when the time was over");
+    else if (outcome == DRAIN_LOST)
+        swap_answer(answer, ALIQUOT_MOVE_REFUSED, "a context is broken: error %d", (int)failed);
+    else if (outcome == DRAIN_NO_THREAD)
+        swap_answer(answer, ALIQUOT_MOVE_FAILED, "no memory to wait for the contexts");
+    return outcome == DRAIN_DONE;
+}
+
+/* What no stream and no graph uses. */
+static void trim(void)
+{
+    for (int device = 0; device < devices_count(); device++) {
+        if (!contexts_find(device))
+            continue;
+        pools_trim(device);
+        if (driver()->cuDeviceGraphMemTrim(device) == CUDA_SUCCESS)
+            graph_memory_trimmed(device);
+    }
+}
+
+static uint64_t bytes_of(const struct piece *pieces, size_t count)
+{
+    uint64_t end = 0;
+    for (size_t i = 0; i < count; i++)
+        if (pieces[i].host_offset + pieces[i].bytes > end)
+            end = pieces[i].host_offset + pieces[i].bytes;
+    return end;
+}
+
+static bool copy(struct aliquot_moved *answer, const struct piece *pieces, size_t count, enum mover_direction way,
+                 uint64_t *bytes)
+{
+    struct mover_timing timing = {0};
+    uint64_t before = times_now_nanoseconds();
+    int failure = count ? mover_copy(pieces, count, way, &timing) : 0;
+    answer->copy_nanoseconds = times_now_nanoseconds() - before;
+    *bytes += failure ? 0 : timing.bytes;
+    if (failure)
+        swap_answer(answer, ALIQUOT_MOVE_FAILED, "%s failed with %d", timing.failed_step ? timing.failed_step : "the copy",
+                  failure);
+    return !failure;
+}
+
+/* With the device drained. True: all is on the host, and nothing is left behind. */
+static bool take_out(struct aliquot_moved *answer, uint32_t segments, uint64_t *bytes)
+{
+    struct piece *pieces = NULL;
+    size_t count = pieces_list(&pieces);
+    bool is_done = false;
+    uint64_t wanted = count == PIECES_FAILED ? 0 : bytes_of(pieces, count);
+    if (count == PIECES_FAILED) {
+        swap_answer(answer, ALIQUOT_MOVE_FAILED, "no memory for the list of what leaves");
+    } else if (wanted > segments_bytes(segments) || (wanted && segments_keep(segments) != 0)) {
+        answer->wanted_bytes = wanted;
+        swap_answer(answer, ALIQUOT_MOVE_NO_SPACE, "%llu bytes leave, the segments hold %llu",
+                  (unsigned long long)wanted, (unsigned long long)segments_bytes(segments));
+    } else if (copy(answer, pieces, count, MOVER_OUT, bytes)) {
+        uint64_t before = times_now_nanoseconds();
+        CUresult result = pieces_take_out(pieces, count);
+        answer->map_nanoseconds = times_now_nanoseconds() - before;
+        is_done = result == CUDA_SUCCESS;
+        if (!is_done)
+            swap_answer(answer, ALIQUOT_MOVE_FAILED, "unmapping failed with %d", (int)result);
+    }
+    pieces_finish();
+    free(pieces);
+    return is_done;
+}
+
+/* Unified memory: the driver moves it, and brings in what is touched. */
+static bool prefetch(struct aliquot_moved *answer, bool out)
+{
+    uint64_t before = times_now_nanoseconds();
+    CUresult result = managed_mode_move(out);
+    answer->copy_nanoseconds = times_now_nanoseconds() - before;
+    if (out && result != CUDA_SUCCESS)
+        swap_answer(answer, ALIQUOT_MOVE_FAILED, "prefetching to the host failed with %d", (int)result);
+    return !out || result == CUDA_SUCCESS;
+}
+
+bool swap_out_steps(struct aliquot_moved *answer, const struct aliquot_swap *order, uint64_t *bytes)
+{
+    struct timespec deadline = times_after(order->drain_milliseconds);
+    uint64_t before = times_now_nanoseconds();
+    bool is_done = false;
+    if (!stop_calls(answer, &deadline))
+        return false;
+    contexts_hold(); /* not before: a call that is inside may want it */
+    bool is_still = drain(answer, &deadline);
+    answer->drain_nanoseconds = times_now_nanoseconds() - before;
+    if (is_still) {
+        trim();
+        is_done = is_managed() ? prefetch(answer, true) : take_out(answer, order->segment_count, bytes);
+    }
+    contexts_release();
+    return is_done;
+}
+
+/* True: all is on the devices again. */
+static bool bring_in(struct aliquot_moved *answer, uint64_t *bytes)
+{
+    struct piece *pieces = NULL;
+    size_t count = pieces_list(&pieces);
+    bool is_done = false;
+    if (count == PIECES_FAILED) {
+        swap_answer(answer, ALIQUOT_MOVE_FAILED, "no memory for the list of what is out");
+    } else {
+        uint64_t before = times_now_nanoseconds();
+        CUresult result = pieces_bring_in(pieces, count);
+        answer->map_nanoseconds = times_now_nanoseconds() - before;
+        if (result != CUDA_SUCCESS)
+            swap_answer(answer, result == CUDA_ERROR_OUT_OF_MEMORY ? ALIQUOT_MOVE_NO_ROOM : ALIQUOT_MOVE_FAILED,
+                      "mapping failed with %d", (int)result);
+        else
+            is_done = copy(answer, pieces, count, MOVER_IN, bytes);
+        if (result == CUDA_SUCCESS && !is_done)
+            pieces_take_out(pieces, count); /* the host copy is whole */
+    }
+    pieces_finish();
+    free(pieces);
+    return is_done;
+}
+
+bool swap_in_steps(struct aliquot_moved *answer, uint64_t *bytes)
+{
+    struct timespec deadline = times_after(HOLDERS_MILLISECONDS);
+    unsigned inside = residency_await_calls(&deadline);
+    if (inside) {
+        swap_answer(answer, ALIQUOT_MOVE_BUSY, "%u calls have not returned", inside);
+        return false;
+    }
+    contexts_hold();
+    bool is_done = is_managed() ? prefetch(answer, false) : bring_in(answer, bytes);
+    contexts_release();
+    return is_done;
+}

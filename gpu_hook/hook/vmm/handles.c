@@ -1,0 +1,170 @@
+#include "vmm/handles.h"
+
+#include "accounting/charge.h"
+#include "swap/staying.h"
+
+#include <stdlib.h>
+
+#define IDENTITIES (1ull << 59) /* apart from the driver's own BUFFER_IDs */
+
+static struct { /* guarded by vmm_lock */
+    struct spans handles;
+    struct spans mappings;
+    uint64_t last_identity;
+    uint32_t named; /* read without */
+} state;
+
+void handles_reset(void)
+{
+    state.handles = state.mappings = (struct spans){NULL, 0}; /* the parent's */
+    state.named = 0;
+}
+
+struct handle *handles_add(CUmemGenericAllocationHandle real, size_t bytes, const CUmemAllocationProp *asked,
+                           bool is_named, bool can_leave)
+{
+    struct handle *handle = calloc(1, sizeof *handle);
+    if (!handle)
+        return NULL;
+    handle->real = real;
+    handle->name.start = is_named ? (uint64_t)handle : real;
+    handle->name.bytes = 1;
+    handle->is_named = is_named;
+    handle->bytes = bytes;
+    handle->asked = handle->told = *asked;
+    handle->references = 1;
+    handle->staying = can_leave ? STAYING_NOT : ALIQUOT_STAYS_MODE;
+    handle->id = IDENTITIES | ++state.last_identity;
+    if (is_named) {
+        __atomic_fetch_add(&state.named, 1, __ATOMIC_RELAXED);
+        driver()->cuMemGetAllocationPropertiesFromHandle(&handle->told, real);
+    }
+    spans_add(&state.handles, &handle->name);
+    return handle;
+}
+
+bool handles_are_named(void)
+{
+    return __atomic_load_n(&state.named, __ATOMIC_RELAXED) != 0;
+}
+
+struct handle *handles_find(CUmemGenericAllocationHandle name)
+{
+    return spans_at(&state.handles, name);
+}
+
+struct handle *handles_next(const struct handle *handle)
+{
+    return spans_from(&state.handles, handle ? span_end(&handle->name) : 0);
+}
+
+struct handle *handles_of_real(CUmemGenericAllocationHandle real)
+{
+    struct handle *handle = handles_next(NULL);
+    while (handle && (handle->is_out || handle->real != real))
+        handle = handles_next(handle);
+    return handle;
+}
+
+static void recount(const struct handle *handle, uint32_t from, uint32_t to)
+{
+    if (handle->asked.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return;
+    staying_change(handle->asked.location.id, from, -(int64_t)handle->bytes);
+    staying_change(handle->asked.location.id, to, (int64_t)handle->bytes);
+}
+
+void handles_hold(struct handle *handle, uint32_t reason)
+{
+    if (handle->staying)
+        return;
+    recount(handle, STAYING_NOT, reason);
+    handle->staying = reason;
+}
+
+static void end(struct handle *handle)
+{
+    struct allocation allocation;
+    if (handle->is_named)
+        __atomic_fetch_sub(&state.named, 1, __ATOMIC_RELAXED);
+    spans_remove(&state.handles, &handle->name);
+    if (handle->is_out)
+        staying_change_out(handle->asked.location.id, -(int64_t)handle->bytes);
+    if (handle->is_scratch_mapped)
+        driver()->cuMemUnmap(handle->scratch, handle->bytes);
+    if (handle->scratch)
+        driver()->cuMemAddressFree(handle->scratch, handle->bytes);
+    if (handle->real && handle->is_named)
+        driver()->cuMemRelease(handle->real);
+    if (allocations_take(handle->name.start, SPACE_HANDLE, &allocation)) {
+        if (allocation.staying != handle->staying)
+            recount(handle, handle->staying, allocation.staying);
+        charge_refund(&allocation);
+    }
+    free(handle);
+}
+
+void handles_change(struct handle *handle, int references, int mappings)
+{
+    handle->references += (uint32_t)references;
+    handle->mappings += (uint32_t)mappings;
+    if (handle->references == 0 && handle->mappings == 0)
+        end(handle);
+}
+
+bool handles_map(struct handle *handle, CUdeviceptr address, size_t bytes)
+{
+    struct mapping *mapping = calloc(1, sizeof *mapping);
+    if (!mapping)
+        return false;
+    mapping->span.start = address;
+    mapping->span.bytes = bytes;
+    mapping->handle = handle;
+    mapping->is_mapped = true;
+    mapping->id = IDENTITIES | ++state.last_identity;
+    spans_add(&state.mappings, &mapping->span);
+    handles_change(handle, 0, 1);
+    return true;
+}
+
+void handles_unmap(struct mapping *mapping)
+{
+    spans_remove(&state.mappings, &mapping->span);
+    handles_change(mapping->handle, 0, -1);
+    free(mapping);
+}
+
+struct mapping *handles_mapping_at(CUdeviceptr address)
+{
+    return spans_at(&state.mappings, address);
+}
+
+struct mapping *handles_mapping_from(CUdeviceptr address)
+{
+    return spans_from(&state.mappings, address);
+}
+
+static void set_access(struct mapping *mapping, const CUmemAccessDesc *access)
+{
+    if (access->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        mapping->host = *access;
+        return;
+    }
+    if (access->location.id < 0 || access->location.id >= DEVICES_MAX)
+        return;
+    uint64_t bit = 1ull << access->location.id;
+    mapping->readers &= ~bit;
+    mapping->writers &= ~bit;
+    if (access->flags == CU_MEM_ACCESS_FLAGS_PROT_READ)
+        mapping->readers |= bit;
+    else if (access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        mapping->writers |= bit;
+}
+
+void handles_set_access(CUdeviceptr start, size_t bytes, const CUmemAccessDesc *accesses, size_t count)
+{
+    struct mapping *mapping = handles_mapping_from(start);
+    for (; mapping && mapping->span.start < start + bytes; mapping = handles_mapping_from(span_end(&mapping->span)))
+        for (size_t i = 0; i < count; i++)
+            set_access(mapping, &accesses[i]);
+}

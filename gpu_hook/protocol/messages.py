@@ -1,0 +1,126 @@
+"""The messages of include/aliquot_protocol.h as frozen values, which ``protocol`` packs, unpacks and re-exports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .words import VERSION, BoardKind, MessageType, MoveOutcome, RefusalReason, Residency, Role, SelfCheck, Staying
+
+
+class MalformedError(Exception):
+    """A message that does not follow the header. ``reason`` is what the sender is told."""
+
+    def __init__(self, text: str, reason: RefusalReason = RefusalReason.MESSAGE) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class HelloDevice:
+    uuid: bytes
+    charged_bytes: int
+    credit_bytes: int
+
+
+@dataclass(frozen=True)
+class Hello:
+    role: Role
+    pid: int
+    start_time_ticks: int
+    name: str
+    devices: tuple[HelloDevice, ...] = ()
+    sequence: int = 0
+    version: int = VERSION
+    residency: Residency = Residency.RESIDENT
+
+
+@dataclass(frozen=True)
+class Credit:
+    """REQUEST, GRANT, WAIT, RETURN or RECALL, by ``type``."""
+
+    type: MessageType
+    device: int
+    bytes: int
+    sequence: int
+    deadline_milliseconds: int = 0
+
+
+@dataclass(frozen=True)
+class SelfCheckResult:
+    passed: SelfCheck
+    text: str
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
+class Welcome:
+    device_count: int
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
+class Refuse:
+    reason: RefusalReason
+    text: str
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Host memory for the next SWAP_OUT; its descriptor goes beside it."""
+
+    number: int
+    bytes: int
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
+class BoardNotice:
+    """A board; its descriptor goes beside it, unless it is GONE. The numbers are a neighbour's."""
+
+    kind: BoardKind
+    number: int = 0
+    device: int = 0
+    board_device: int = 0
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
+class Swap:
+    """SWAP_OUT or SWAP_IN, by ``type``."""
+
+    type: MessageType
+    sequence: int
+    drain_milliseconds: int = 0
+    segment_count: int = 0
+
+
+@dataclass(frozen=True)
+class Wake:
+    waiting_calls: int
+    sequence: int = 0
+
+
+_NOTHING_STAYS = Staying(0)
+
+
+@dataclass(frozen=True)
+class MovedDevice:
+    swapped_bytes: int
+    staying_bytes: int
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a process did about a SWAP_OUT or SWAP_IN. Untrusted: the reader bounds it by what was lent."""
+
+    outcome: MoveOutcome
+    residency: Residency
+    devices: tuple[MovedDevice, ...] = ()
+    staying: Staying = _NOTHING_STAYS
+    wanted_bytes: int = 0
+    drain_nanoseconds: int = 0
+    copy_nanoseconds: int = 0
+    map_nanoseconds: int = 0
+    text: str = ""
+    sequence: int = 0

@@ -1,0 +1,39 @@
+/* Copies and fills of any shape, as work for streams. A place is an address with a pitch and a height; whether it is on the
+ * device is seen from the address. */
+#ifndef SOFTGPU_COPIES_H
+#define SOFTGPU_COPIES_H
+
+#include <stdint.h>
+
+#include <cuda.h>
+
+#include "memory/window.h"
+
+struct work;
+
+struct place {
+    uint64_t address;
+    uint64_t pitch;  /* bytes from row to row */
+    uint64_t height; /* rows from slice to slice */
+};
+
+struct shape {
+    uint64_t width, height, depth; /* bytes, rows, slices */
+};
+
+/* `is_async`: may return before it is done, when no pageable host memory takes part. */
+CUresult copy_shape(struct place to, struct place from, struct shape shape, CUstream stream, int is_async);
+/* What copy_shape on a stream of the device would say of its places, without a copy. */
+CUresult copy_check(struct place to, struct place from, struct shape shape, unsigned device);
+/* Fills rows with a pattern of 1, 2 or 4 bytes; `width` counts elements. */
+CUresult fill_shape(struct place to, uint32_t value, unsigned element_bytes, struct shape shape, CUstream stream,
+                    int is_async);
+/* For work whose turn has come, a host view of device or host memory: 0, or -1 when device memory is not mapped there, or
+ * the device (by its index in the machine) may not use it so. */
+int place_reach(uint64_t address, uint64_t bytes, unsigned device, enum rights rights, void **view);
+/* The work of a copy or a fill by a device, checked as at the call; NULL when it would move nothing. */
+CUresult copy_work(struct place to, struct place from, struct shape shape, unsigned device, struct work **work);
+CUresult fill_work(struct place to, uint32_t value, unsigned element_bytes, struct shape shape, unsigned device,
+                   struct work **work);
+
+#endif

@@ -1,0 +1,88 @@
+/* Where a process is among the control groups, told by inode numbers: a container sees its own cgroup as the root of
+ * all, and its path there means nothing outside. */
+#include "device/cgroups.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define OPEN_FOLDER (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+
+int cgroups_of(const char *path, struct cgroup chain[MACHINE_CGROUPS])
+{
+    struct stat found;
+    memset(chain, 0, MACHINE_CGROUPS * sizeof *chain);
+    int folder = open(path, OPEN_FOLDER);
+    if (folder < 0)
+        return errno;
+    for (int i = 0; i < MACHINE_CGROUPS && fstat(folder, &found) == 0; i++) {
+        bool is_top = i > 0 && (found.st_dev != chain[0].device || found.st_ino == chain[i - 1].inode);
+        if (is_top)
+            break;
+        chain[i] = (struct cgroup){found.st_dev, found.st_ino};
+        int parent = openat(folder, "..", OPEN_FOLDER);
+        close(folder);
+        folder = parent;
+        if (folder < 0)
+            return 0;
+    }
+    close(folder);
+    return 0;
+}
+
+/* The path in the line of /proc/self/cgroup that has this controller; "" is version 2. Cuts `text` at its end. */
+static char *find_path(char *text, const char *controller)
+{
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
+        if (path == NULL)
+            continue;
+        *path++ = '\0';
+        names++;
+        const char *at = *controller ? strstr(names, controller) : NULL;
+        size_t length = strlen(controller);
+        bool is_listed = at && (at == names || at[-1] == ',') && (at[length] == '\0' || at[length] == ',');
+        if (*controller ? is_listed : *names == '\0')
+            return path;
+    }
+    return NULL;
+}
+
+int cgroups_of_self(const char *chosen, struct cgroup chain[MACHINE_CGROUPS])
+{
+    static const struct {
+        const char *controller, *mount, *witness;
+    } places[] = {{"", "/sys/fs/cgroup", "/sys/fs/cgroup/cgroup.controllers"},
+                  {"memory", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/memory"},
+                  {"", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/unified"}};
+    char text[4096], copy[4096], path[4200];
+    if (chosen)
+        return cgroups_of(chosen, chain);
+    memset(chain, 0, MACHINE_CGROUPS * sizeof *chain);
+    int descriptor = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+    ssize_t length = descriptor < 0 ? 0 : read(descriptor, text, sizeof text - 1);
+    if (descriptor >= 0)
+        close(descriptor);
+    text[length > 0 ? length : 0] = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        memcpy(copy, text, sizeof copy);
+        const char *own = access(places[i].witness, F_OK) == 0 ? find_path(copy, places[i].controller) : NULL;
+        if (own && snprintf(path, sizeof path, "%s%s", places[i].mount, own) < (int)sizeof path &&
+            cgroups_of(path, chain) == 0)
+            return 0;
+    }
+    return 0;
+}
+
+int cgroups_contain(const struct cgroup chain[MACHINE_CGROUPS], const struct cgroup *wanted)
+{
+    for (int i = 0; i < MACHINE_CGROUPS && chain[i].inode; i++)
+        if (chain[i].inode == wanted->inode && chain[i].device == wanted->device)
+            return 1;
+    return 0;
+}

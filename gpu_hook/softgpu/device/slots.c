@@ -1,0 +1,193 @@
+/* Slots and charges. A slot is alive while its owner holds an OFD write lock on the slot's byte of the state file: the
+ * kernel drops that lock with the process, whatever killed it and in whichever pid namespace it lived. */
+#include "device/slots.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "device/limits.h"
+#include "device/log.h"
+#include "device/pids.h"
+#include "device/requests.h"
+
+static struct flock slot_byte(int slot)
+{
+    return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = slot, .l_len = 1};
+}
+
+int slots_is_dead(const struct seat *seat, int slot)
+{
+    if (slot == seat->slot)
+        return 0;
+    struct flock query = slot_byte(slot);
+    return fcntl(seat->descriptor, F_OFD_GETLK, &query) == 0 && query.l_type == F_UNLCK;
+}
+
+int slots_find(const struct seat *seat, uint64_t joined)
+{
+    for (int i = 0; joined && i < MACHINE_SLOTS; i++)
+        if (atomic_load_explicit(&seat->machine->slots[i].joined, memory_order_acquire) == joined &&
+            atomic_load_explicit(&seat->machine->slots[i].pid, memory_order_acquire))
+            return slots_is_dead(seat, i) ? -1 : i;
+    return -1;
+}
+
+uint64_t slots_joined(const struct seat *seat)
+{
+    return atomic_load_explicit(&seat->machine->slots[seat->slot].joined, memory_order_relaxed);
+}
+
+/* Under the machine's lock. The pid goes first: a slot without a pid counts for nothing, so a kill between any two of
+ * these stores leaves totals that machine_recount gets right. */
+static void clear_slot(struct machine *machine, int index)
+{
+    struct slot *slot = &machine->slots[index];
+    int32_t pid = atomic_exchange_explicit(&slot->pid, 0, memory_order_relaxed);
+    for (unsigned d = 0; d < machine->device_count; d++) {
+        uint64_t bytes = atomic_exchange_explicit(&slot->devices[d].bytes, 0, memory_order_relaxed);
+        if (pid)
+            machine->devices[d].used_bytes -= bytes;
+        requests_forget(&machine->devices[d].engine, (uint32_t)index);
+    }
+    memset(slot->devices, 0, sizeof slot->devices);
+    atomic_store_explicit(&slot->died, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->process_state, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->works, 0, memory_order_relaxed);
+    atomic_store_explicit(&slot->unsaveable, 0, memory_order_relaxed);
+    if (pid)
+        log_line("event=reaped process=%d slot=%d", pid, index);
+}
+
+/* A driver takes memory back after its process has ended, and some time after. Any that looks first says when that was. */
+static int is_torn_down(const struct seat *seat, int index)
+{
+    struct slot *slot = &seat->machine->slots[index];
+    if (!atomic_load_explicit(&slot->pid, memory_order_relaxed) || !slots_is_dead(seat, index))
+        return 0;
+    if (!seat->machine->teardown_nanoseconds)
+        return 1;
+    uint64_t now = machine_now(), died = 0;
+    if (atomic_compare_exchange_strong(&slot->died, &died, now))
+        return 0;
+    return now - died >= seat->machine->teardown_nanoseconds;
+}
+
+int slots_reap_locked(struct seat *seat)
+{
+    int reaped = 0;
+    for (int i = 0; i < MACHINE_SLOTS; i++)
+        if (is_torn_down(seat, i)) {
+            clear_slot(seat->machine, i);
+            reaped++;
+        }
+    return reaped;
+}
+
+void slots_reap(struct seat *seat)
+{
+    int dead = 0;
+    for (int i = 0; i < MACHINE_SLOTS && !dead; i++)
+        dead = is_torn_down(seat, i);
+    if (!dead || machine_lock(seat->machine))
+        return;
+    slots_reap_locked(seat);
+    machine_unlock(seat->machine);
+}
+
+uint64_t slots_used(const struct machine *machine, unsigned device)
+{
+    uint64_t used = 0;
+    for (int i = 0; i < MACHINE_SLOTS; i++)
+        if (atomic_load_explicit(&machine->slots[i].pid, memory_order_relaxed))
+            used += atomic_load_explicit(&machine->slots[i].devices[device].bytes, memory_order_relaxed);
+    return used < machine->memory_bytes ? used : machine->memory_bytes;
+}
+
+static void describe_self(struct slot *slot)
+{
+    memset(slot->name, 0, sizeof slot->name);
+    int descriptor = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+    ssize_t length = descriptor < 0 ? 0 : read(descriptor, slot->name, sizeof slot->name - 1);
+    if (descriptor >= 0)
+        close(descriptor);
+    if (length > 0 && slot->name[length - 1] == '\n')
+        slot->name[length - 1] = '\0';
+    slot->start_ticks = pids_own_start_ticks();
+    slot->pid_namespace = pids_own_namespace();
+}
+
+int slots_join(struct seat *seat)
+{
+    if (machine_lock(seat->machine))
+        return -1;
+    int others = 0, free_slot = -1;
+    slots_reap_locked(seat);
+    for (int i = 0; i < MACHINE_SLOTS; i++) {
+        struct slot *slot = &seat->machine->slots[i];
+        if (atomic_load_explicit(&slot->pid, memory_order_relaxed)) {
+            others++;
+            continue;
+        }
+        struct flock claim = slot_byte(i);
+        if (free_slot < 0 && fcntl(seat->descriptor, F_OFD_SETLK, &claim) == 0)
+            free_slot = i;
+    }
+    if (others == 0) /* a state file that outlived a reboot must not book engines into the far future */
+        for (unsigned d = 0; d < seat->machine->device_count; d++)
+            requests_reset(&seat->machine->devices[d].engine);
+    if (free_slot >= 0) {
+        struct slot *slot = &seat->machine->slots[free_slot];
+        seat->slot = free_slot;
+        clear_slot(seat->machine, free_slot);
+        describe_self(slot);
+        atomic_store_explicit(&slot->joined, ++seat->machine->joinings, memory_order_release);
+        memcpy(slot->cgroups, seat->cgroups, sizeof slot->cgroups);
+        atomic_store_explicit(&slot->pid, (int32_t)getpid(), memory_order_release);
+    }
+    machine_unlock(seat->machine);
+    if (free_slot < 0)
+        log_failure("all %d process slots of the software GPU are taken", MACHINE_SLOTS);
+    return free_slot < 0 ? -1 : 0;
+}
+
+/* Under the machine's lock. */
+static int fits(const struct seat *seat, unsigned device, uint64_t bytes)
+{
+    const struct machine *machine = seat->machine;
+    return bytes <= machine->memory_bytes - machine->devices[device].used_bytes &&
+           limits_allow(machine, &machine->slots[seat->slot], device, bytes);
+}
+
+int slots_charge(struct seat *seat, unsigned device, uint64_t bytes)
+{
+    struct machine *machine = seat->machine;
+    int failed = machine_lock(machine);
+    if (failed)
+        return failed;
+    if (!fits(seat, device, bytes)) {
+        slots_reap_locked(seat);
+        machine_recount(machine); /* a refund that met a stopped holder of the lock left the total too high */
+    }
+    if (!fits(seat, device, bytes)) {
+        machine_unlock(machine);
+        return ENOMEM;
+    }
+    atomic_fetch_add_explicit(&machine->slots[seat->slot].devices[device].bytes, bytes, memory_order_relaxed);
+    machine->devices[device].used_bytes += bytes;
+    machine_unlock(machine);
+    return 0;
+}
+
+void slots_refund(struct seat *seat, unsigned device, uint64_t bytes)
+{
+    struct machine *machine = seat->machine;
+    int failed = machine_lock(machine);
+    atomic_fetch_sub_explicit(&machine->slots[seat->slot].devices[device].bytes, bytes, memory_order_relaxed);
+    if (failed) /* the slot holds the truth; the total follows when the lock's holder goes on or dies */
+        return;
+    machine->devices[device].used_bytes -= bytes;
+    machine_unlock(machine);
+}

@@ -1,0 +1,201 @@
+#include "driver/checkpoint.h"
+
+#include <cuda.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "driver/driver.h"
+#include "driver/enter.h"
+#include "implemented.h"
+#include "device/limits.h"
+#include "device/log.h"
+#include "device/pids.h"
+
+#define LOOK_NANOSECONDS 1000000
+
+static struct slot *own_slot(void)
+{
+    return &driver.seat.machine->slots[driver.seat.slot];
+}
+
+void checkpoint_attend(void)
+{
+    enter_pause_on(&own_slot()->process_state);
+}
+
+void checkpoint_count_work(int change)
+{
+    if (driver.seat.machine)
+        atomic_fetch_add_explicit(&own_slot()->works, (uint32_t)change, memory_order_release);
+}
+
+void checkpoint_forbid(enum slot_unsaveable why)
+{
+    atomic_fetch_or_explicit(&own_slot()->unsaveable, why, memory_order_relaxed);
+}
+
+/* A process cannot act on itself here: its own call would wait. NULL: nobody of that id is on the machine. */
+static struct slot *find_target(int pid)
+{
+    struct machine *machine = driver.seat.machine;
+    for (int i = 0; pid > 0 && i < MACHINE_SLOTS; i++)
+        if (i != driver.seat.slot && pids_of_slot(machine, i) == pid)
+            return &machine->slots[i];
+    return NULL;
+}
+
+static CUprocessState state_of(const struct slot *slot)
+{
+    return (CUprocessState)atomic_load_explicit(&slot->process_state, memory_order_acquire);
+}
+
+static void set_state(struct slot *slot, CUprocessState state)
+{
+    atomic_store_explicit(&slot->process_state, state, memory_order_release);
+    syscall(SYS_futex, &slot->process_state, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* With the machine's lock when it returns CUDA_SUCCESS. */
+static CUresult begin(int pid, CUprocessState wanted, struct slot **target)
+{
+    *target = find_target(pid);
+    if (*target == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (machine_lock(driver.seat.machine) != 0)
+        return CUDA_ERROR_SYSTEM_NOT_READY;
+    if (state_of(*target) == wanted)
+        return CUDA_SUCCESS;
+    machine_unlock(driver.seat.machine);
+    return CUDA_ERROR_ILLEGAL_STATE;
+}
+
+static int is_zero(const void *bytes, size_t count)
+{
+    const unsigned char *byte = bytes;
+    for (size_t i = 0; i < count; i++)
+        if (byte[i])
+            return 0;
+    return 1;
+}
+
+/* What was queued before the lock still runs; the calls that are inside queue no more than they were about to. */
+static int drain(const struct slot *target, unsigned int timeout_milliseconds)
+{
+    const struct timespec look = {0, LOOK_NANOSECONDS};
+    uint64_t start = machine_now();
+    while (atomic_load_explicit(&target->works, memory_order_acquire)) {
+        if (timeout_milliseconds && machine_now() - start > timeout_milliseconds * 1000000ull)
+            return -1;
+        if (!atomic_load_explicit(&target->pid, memory_order_relaxed))
+            return -1;
+        nanosleep(&look, NULL);
+    }
+    return 0;
+}
+
+CUresult impl_cuCheckpointProcessLock(int pid, CUcheckpointLockArgs *args)
+{
+    struct slot *target;
+    if (args && (args->reserved0 || !is_zero(args->reserved1, sizeof args->reserved1)))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = begin(pid, CU_PROCESS_STATE_RUNNING, &target);
+    if (result != CUDA_SUCCESS)
+        return result;
+    set_state(target, CU_PROCESS_STATE_LOCKED);
+    machine_unlock(driver.seat.machine);
+    if (drain(target, args ? args->timeoutMs : 0) == 0)
+        return CUDA_SUCCESS;
+    set_state(target, CU_PROCESS_STATE_RUNNING);
+    return CUDA_ERROR_NOT_READY;
+}
+
+CUresult impl_cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs *args)
+{
+    struct slot *target;
+    struct machine *machine = driver.seat.machine;
+    if (args && !is_zero(args, sizeof *args))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = begin(pid, CU_PROCESS_STATE_LOCKED, &target);
+    if (result != CUDA_SUCCESS)
+        return result;
+    uint32_t why = atomic_load(&target->unsaveable);
+    for (unsigned d = 0; d < machine->device_count && !why; d++) {
+        struct slot_device *device = &target->devices[d];
+        device->saved_bytes = atomic_exchange(&device->bytes, 0);
+        device->saved_contexts = atomic_exchange(&device->contexts, 0);
+        machine->devices[d].used_bytes -= device->saved_bytes;
+    }
+    if (!why)
+        set_state(target, CU_PROCESS_STATE_CHECKPOINTED);
+    machine_unlock(machine);
+    log_line("event=checkpoint process=%d refused=%u", pid, why);
+    return why ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
+static int has_room(const struct machine *machine, const struct slot *target)
+{
+    for (unsigned d = 0; d < machine->device_count; d++) {
+        uint64_t bytes = target->devices[d].saved_bytes;
+        if (bytes > machine->memory_bytes - machine->devices[d].used_bytes || !limits_allow(machine, target, d, bytes))
+            return 0;
+    }
+    return 1;
+}
+
+/* As in the drivers of today, one that meets too little room leaves the process stuck for good. */
+CUresult impl_cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args)
+{
+    struct slot *target;
+    struct machine *machine = driver.seat.machine;
+    if (args && args->gpuPairsCount)
+        return CUDA_ERROR_NOT_SUPPORTED; /* every kernel stays on its devices here */
+    CUresult result = begin(pid, CU_PROCESS_STATE_CHECKPOINTED, &target);
+    if (result != CUDA_SUCCESS)
+        return result;
+    int fits = has_room(machine, target);
+    for (unsigned d = 0; d < machine->device_count && fits; d++) {
+        struct slot_device *device = &target->devices[d];
+        atomic_fetch_add(&device->bytes, device->saved_bytes);
+        atomic_store(&device->contexts, device->saved_contexts);
+        machine->devices[d].used_bytes += device->saved_bytes;
+        device->saved_bytes = 0;
+    }
+    set_state(target, fits ? CU_PROCESS_STATE_LOCKED : CU_PROCESS_STATE_FAILED);
+    machine_unlock(machine);
+    log_line("event=restore process=%d fits=%d", pid, fits);
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult impl_cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs *args)
+{
+    struct slot *target;
+    if (args && !is_zero(args, sizeof *args))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = begin(pid, CU_PROCESS_STATE_LOCKED, &target);
+    if (result != CUDA_SUCCESS)
+        return result;
+    set_state(target, CU_PROCESS_STATE_RUNNING);
+    machine_unlock(driver.seat.machine);
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuCheckpointProcessGetState(int pid, CUprocessState *state)
+{
+    const struct slot *target = find_target(pid);
+    if (target == NULL || state == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *state = state_of(target);
+    return CUDA_SUCCESS;
+}
+
+/* The thread that a debugger must let run for a restore: there is none here, the process's first stands for it. */
+CUresult impl_cuCheckpointProcessGetRestoreThreadId(int pid, int *tid)
+{
+    if (find_target(pid) == NULL || tid == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *tid = pid;
+    return CUDA_SUCCESS;
+}

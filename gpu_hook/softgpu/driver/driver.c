@@ -1,0 +1,153 @@
+/* cuInit and what it makes: the seat, the device list, the address window. */
+#include "driver/driver.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "driver/checkpoint.h"
+#include "driver/contexts.h"
+#include "driver/enter.h"
+#include "implemented.h"
+#include "device/log.h"
+#include "memory/physical.h"
+#include "pools/pools.h"
+#include "memory/resources.h"
+#include "memory/shares.h"
+#include "device/slots.h"
+#include "queue/streams.h"
+#include "driver/strict.h"
+#include "device/visible.h"
+#include "memory/window_state.h"
+
+struct driver driver;
+
+static struct {
+    pthread_mutex_t mutex; /* guards the first cuInit */
+    int is_ready;          /* in this process or, after a fork, in its parent */
+    int watches_forks;
+} start = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static CUresult translate(enum machine_failure failure)
+{
+    switch (failure) {
+    case MACHINE_OK:
+        return CUDA_SUCCESS;
+    case MACHINE_NO_SPACE:
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    case MACHINE_OTHER_VERSION:
+        return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    case MACHINE_NO_ACCESS:
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    case MACHINE_BAD_SETTINGS:
+    case MACHINE_NO_SLOT:
+    case MACHINE_STUCK:
+        break;
+    }
+    return CUDA_ERROR_SYSTEM_NOT_READY;
+}
+
+/* An OFD lock belongs to the open file, which a forked child shares, by descriptor and by mapping (see take_seat): kept
+ * there, it would keep a killed parent's memory charged until the child ended. */
+static void leave_seat_in_child(void)
+{
+    close(driver.seat.descriptor);
+    driver.seat.descriptor = -1;
+    physical_forget();
+    shares_forget();
+    pools_forget();
+    window_unlock(); /* taken before the fork, so that all of this is whole */
+    enter_forked();
+}
+
+static CUresult take_seat(void)
+{
+    struct settings settings;
+    char problem[256];
+    if (settings_read(&settings, problem, sizeof problem) != 0) {
+        log_failure("%s", problem);
+        return translate(MACHINE_BAD_SETTINGS);
+    }
+    enum machine_failure failure = machine_open(&driver.seat, &settings);
+    if (failure != MACHINE_OK)
+        return translate(failure);
+    madvise(driver.seat.machine, sizeof *driver.seat.machine, MADV_DONTFORK);
+    if (slots_join(&driver.seat) != 0) {
+        machine_close(&driver.seat);
+        return translate(MACHINE_NO_SLOT);
+    }
+    if (window_open() != 0) {
+        machine_close(&driver.seat);
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    checkpoint_attend();
+    pools_set_chunk(settings.pool_chunk_bytes);
+    contexts_set_footprint(settings.context_bytes);
+    resources_set_bytes(settings.resource_bytes);
+    streams_set_queue(settings.queue_works);
+    if (settings.is_strict)
+        strict_begin();
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuInit(unsigned int Flags)
+{
+    enter_read_environment();
+    if (Flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (atomic_load(&enter_watch) & WATCH_FORKED)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    pthread_mutex_lock(&start.mutex);
+    CUresult result = CUDA_SUCCESS;
+    if (!start.is_ready) {
+        result = take_seat();
+        if (result == CUDA_SUCCESS) {
+            driver.device_count = visible_parse(driver.seat.machine, getenv("CUDA_VISIBLE_DEVICES"), driver.physical);
+            if (!start.watches_forks)
+                pthread_atfork(window_lock, window_unlock, leave_seat_in_child);
+            start.watches_forks = start.is_ready = 1;
+            if (driver.device_count)
+                enter_initialised();
+            log_line("event=init devices=%d slot=%d", driver.device_count, driver.seat.slot);
+        }
+    }
+    if (result == CUDA_SUCCESS && driver.device_count == 0)
+        result = CUDA_ERROR_NO_DEVICE;
+    pthread_mutex_unlock(&start.mutex);
+    return result;
+}
+
+CUresult impl_cuDriverGetVersion(int *driverVersion)
+{
+    if (driverVersion == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *driverVersion = MACHINE_CUDA_VERSION;
+    return CUDA_SUCCESS;
+}
+
+CUresult driver_check_device(CUdevice device)
+{
+    return device >= 0 && device < driver.device_count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUdevice driver_ordinal(unsigned physical)
+{
+    CUdevice device = 0;
+    while (device < driver.device_count - 1 && driver.physical[device] != physical)
+        device++;
+    return device;
+}
+
+uint64_t driver_machine_identity(void)
+{
+    struct stat found;
+    return fstat(driver.seat.descriptor, &found) == 0 ? (uint64_t)found.st_ino : 0;
+}
+
+int driver_is_lost(CUdevice device)
+{
+    struct device *found = &driver.seat.machine->devices[driver.physical[device]];
+    return atomic_load_explicit(&found->is_lost, memory_order_relaxed) != 0;
+}

@@ -1,0 +1,26 @@
+/* The driver in this process: its seat at the machine, and the devices that CUDA_VISIBLE_DEVICES leaves visible. */
+#ifndef SOFTGPU_DRIVER_H
+#define SOFTGPU_DRIVER_H
+
+#include <cuda.h>
+
+#include "device/machine.h"
+
+struct driver {
+    struct seat seat;
+    int device_count;                   /* visible */
+    unsigned physical[MACHINE_DEVICES]; /* visible ordinal to index in the machine */
+};
+
+/* Valid after cuInit succeeded. */
+extern struct driver driver;
+
+/* CUDA_SUCCESS when `device` is a visible ordinal. */
+CUresult driver_check_device(CUdevice device);
+/* The visible ordinal of a device of the machine. */
+CUdevice driver_ordinal(unsigned physical);
+/* The same in every process of the machine, and in no other's. */
+uint64_t driver_machine_identity(void);
+int driver_is_lost(CUdevice device);
+
+#endif

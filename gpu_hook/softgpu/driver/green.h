@@ -1,0 +1,36 @@
+/* Green contexts: a part of a device's multiprocessors, and streams that run on it. Memory, modules and events are the
+ * primary context's. Which multiprocessors they are is not modelled, only how many. */
+#ifndef SOFTGPU_GREEN_H
+#define SOFTGPU_GREEN_H
+
+#include <cuda.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "driver/contexts.h"
+
+/* What cuDevResourceGenerateDesc makes; a CUdevResourceDesc is a pointer to this. No call destroys it. */
+struct resource_desc {
+    CUdevice device;
+    CUdevResource resource;
+};
+
+/* A CUgreenCtx is a pointer to this. The struct stays when it ended: streams may point to it. The face is a
+ * handle of its own, and so at another address. */
+struct green {
+    CUdevResource resource;
+    struct context face; /* what cuCtxFromGreenCtx gives: names the primary context, with these multiprocessors */
+    atomic_int is_destroyed;
+};
+
+/* All of a device's multiprocessors. */
+CUdevResource green_whole_device(CUdevice device);
+/* The green context that a context is the face of, or NULL. */
+struct green *green_of_context(const struct context *context);
+/* CONTEXT_IS_DESTROYED for a stream whose green context ended, else CUDA_SUCCESS. */
+CUresult green_check(const struct green *green);
+/* What `nanoseconds` on the whole device become for that many blocks of so many threads: more waves take longer. */
+uint64_t green_nanoseconds(const struct green *green, uint64_t nanoseconds, uint64_t blocks, unsigned block_threads,
+                           size_t shared_bytes);
+
+#endif

@@ -1,0 +1,85 @@
+/* The calls for nodes of any type, and those for memory nodes, which say where their memory is. */
+#include <string.h>
+
+#include "graphs/graph_state.h"
+#include "implemented.h"
+
+/* Parameters that a newer client could mean otherwise are refused: their reserved bytes must be zero. */
+static CUresult check_reserved(const CUgraphNodeParams *params)
+{
+    return params == NULL || params->reserved0[0] || params->reserved0[1] || params->reserved0[2] || params->reserved2
+               ? CUDA_ERROR_INVALID_VALUE
+               : CUDA_SUCCESS;
+}
+
+CUresult impl_cuGraphAddNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                                CUgraphNodeParams *nodeParams)
+{
+    CUgraphNode made;
+    CUresult result = check_reserved(nodeParams);
+    if (result || phGraphNode == NULL)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    result = graph_add(graph_of(hGraph), nodeParams, dependencies, dependencyData, numDependencies, &made);
+    if (result)
+        return result;
+    if (nodeParams->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        nodeParams->alloc.dptr = ((struct node *)made)->params.alloc.dptr;
+    *phGraphNode = made;
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuGraphAddNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                             size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    return impl_cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, NULL, numDependencies, nodeParams);
+}
+
+CUresult impl_cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+    struct node *node = node_of(hNode);
+    CUresult result = check_reserved(nodeParams);
+    if (result || node == NULL)
+        return result ? result : CUDA_ERROR_INVALID_VALUE;
+    return node_set(node, nodeParams);
+}
+
+CUresult impl_cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                     size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+{
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+    _Static_assert(sizeof params.alloc == sizeof *nodeParams, "both versions of the parameters are one");
+    if (nodeParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(&params.alloc, nodeParams, sizeof *nodeParams);
+    CUresult result = graph_add(graph_of(hGraph), &params, dependencies, NULL, numDependencies, phGraphNode);
+    if (result == CUDA_SUCCESS)
+        nodeParams->dptr = ((struct node *)*phGraphNode)->params.alloc.dptr;
+    return result;
+}
+
+CUresult impl_cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out)
+{
+    struct node *node = node_of(hNode);
+    if (node == NULL || params_out == NULL || node->params.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(params_out, &node->params.alloc, sizeof *params_out);
+    return CUDA_SUCCESS;
+}
+
+CUresult impl_cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                    size_t numDependencies, CUdeviceptr dptr)
+{
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE};
+    params.free.dptr = dptr;
+    return graph_add(graph_of(hGraph), &params, dependencies, NULL, numDependencies, phGraphNode);
+}
+
+CUresult impl_cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)
+{
+    struct node *node = node_of(hNode);
+    if (node == NULL || dptr_out == NULL || node->params.type != CU_GRAPH_NODE_TYPE_MEM_FREE)
+        return CUDA_ERROR_INVALID_VALUE;
+    *dptr_out = node->params.free.dptr;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,41 @@
+/* What is mapped into reservations, and which device may use it how. All under the window's lock. */
+#ifndef SOFTGPU_MAPPINGS_H
+#define SOFTGPU_MAPPINGS_H
+
+#include "device/machine.h"
+#include "memory/physical.h"
+#include "memory/window.h"
+
+#define MAPPING_HOST MACHINE_DEVICES /* the host's place among the devices */
+
+struct mapping {
+    uint64_t start, bytes, id;
+    struct physical *physical;
+    struct mapping *next; /* of those taken out together */
+    uint8_t rights[MACHINE_DEVICES + 1]; /* by index in the machine: enum rights */
+};
+
+struct mapping_view {
+    uint64_t reserved_start, reserved_bytes;
+    int is_mapped; /* else the rest says nothing */
+    struct mapping mapping;
+    CUmemAllocationProp properties;
+    uint64_t memory_id;
+};
+
+struct mapping *mappings_at(uint64_t address); /* or NULL */
+/* 0, or -1 when something is mapped there, or without memory. Counts on the handle. */
+int mappings_add(struct physical *physical, uint64_t start, uint64_t bytes);
+/* 1 when whole mappings fill [start, start + bytes) without a gap. */
+int mappings_fill(uint64_t start, uint64_t bytes);
+/* 1 when nothing is mapped in it. */
+int mappings_are_none(uint64_t start, uint64_t bytes);
+/* Takes out the mappings that fill [start, start + bytes); a list, whose handles are the caller's to let go. */
+struct mapping *mappings_remove(uint64_t start, uint64_t bytes);
+/* What is known of an address in a reservation: 0, or -1 when it is in none. */
+int mappings_describe(uint64_t address, struct mapping_view *view);
+/* The memory as an allocation: 0, or -1 when nothing is mapped there. */
+int mappings_find(uint64_t address, struct allocation *found);
+int mappings_allow(uint64_t address, uint64_t bytes, unsigned device, enum rights rights);
+
+#endif

@@ -1,0 +1,34 @@
+/* Memory handles: what cuMemCreate makes and cuMemMap maps. The memory lives, and stays charged to the process that
+ * created it, until its references and its mappings are all gone. */
+#ifndef SOFTGPU_PHYSICAL_H
+#define SOFTGPU_PHYSICAL_H
+
+#include <stdint.h>
+
+#include <cuda.h>
+
+#include "memory/backing.h"
+
+/* A CUmemGenericAllocationHandle is a pointer to this. Guarded by the window's lock, what never changes apart. */
+struct physical {
+    uint64_t bytes, id;
+    CUmemAllocationProp properties;
+    unsigned device; /* index in the machine; MACHINE_DEVICES: host memory */
+    int is_imported; /* charged to its creator */
+    int references, mappings;
+    struct backing backing;
+    struct physical *next; /* of those with a file of their own */
+};
+
+CUresult physical_create(uint64_t bytes, const CUmemAllocationProp *properties, struct physical **made);
+CUresult physical_import(int descriptor, struct physical **made);
+/* The handle's memory, or NULL when it is no handle. Under the window's lock. */
+struct physical *physical_of(CUmemGenericAllocationHandle handle);
+/* Drops a reference or a mapping. 1 when it was the last: nobody finds the memory any more, and the caller frees it
+ * outside the lock. Under the window's lock. */
+int physical_let_go(struct physical *physical, int references, int mappings);
+void physical_free(struct physical *physical);
+/* In a forked child, under the window's lock: lets go of the parent's memory. */
+void physical_forget(void);
+
+#endif

@@ -1,0 +1,27 @@
+/* The inside of the address window, for the files that reserve addresses and map memory to them. All under its lock. */
+#ifndef SOFTGPU_WINDOW_STATE_H
+#define SOFTGPU_WINDOW_STATE_H
+
+#include "memory/backing.h"
+#include "memory/window.h"
+
+struct ranges *window_addresses(void); /* what is taken and free; owners are struct allocation */
+/* An address range that holds no memory of its own: at `hint` if that is free, else at a multiple of `alignment`. Whole
+ * units of 2 MiB. The start, or 0 without room. */
+uint64_t window_take_addresses(uint64_t bytes, uint64_t alignment, uint64_t hint);
+/* The range, taken so, that holds `address`: 0, or -1. */
+int window_find_addresses(uint64_t address, uint64_t *start, uint64_t *bytes);
+void window_give_addresses(uint64_t start);
+/* Small allocations lie in a part of their own. */
+int window_is_small(uint64_t address);
+uint64_t window_small_bytes(void);
+uint64_t window_small_offset(uint64_t address);
+/* Puts another process's memory, of which `backing` says file and place, at addresses of this one. The allocation that it
+ * is of begins `inset` bytes into it; *address is where. 0, or -1 without room. */
+int window_import(const struct allocation *imported, const struct backing *backing, uint64_t inset, uint64_t *address);
+/* Takes it out again: 0, or -1 when none starts there. Without the lock. */
+int window_give_import(uint64_t address);
+/* Makes the alias of a range forget what was mapped there. */
+void window_clear(uint64_t start, uint64_t bytes);
+
+#endif

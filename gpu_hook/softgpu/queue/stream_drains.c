@@ -1,0 +1,65 @@
+/* Waiting for all that a stream, or the streams of a context, have been given. */
+#include <stdlib.h>
+
+#include "queue/stream_state.h"
+
+CUresult stream_drain(struct stream *stream)
+{
+    struct context *context = stream->context;
+    struct work *last = stream_last(stream);
+    if (last) {
+        work_wait(last);
+        work_drop(last);
+    }
+    return (CUresult)atomic_load(&context->sticky);
+}
+
+static int is_busy(const struct stream *stream, enum stream_kind last_kind)
+{
+    return stream->kind <= last_kind && stream->last && !stream->last->is_done;
+}
+
+/* Under the streams' mutex: the latest unfinished work of each stream, of all kinds up to `last_kind`, held. */
+static CUresult collect_last(struct context *context, enum stream_kind last_kind, struct work ***works, size_t *count)
+{
+    size_t busy = 0;
+    *count = 0;
+    *works = NULL;
+    for (struct stream *stream = context->streams; stream; stream = stream->next)
+        busy += (size_t)is_busy(stream, last_kind);
+    if (busy && (*works = calloc(busy, sizeof **works)) == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (struct stream *stream = context->streams; busy && stream; stream = stream->next)
+        if (is_busy(stream, last_kind)) {
+            work_hold(stream->last);
+            (*works)[(*count)++] = stream->last;
+        }
+    return CUDA_SUCCESS;
+}
+
+static CUresult drain(struct context *context, enum stream_kind last_kind)
+{
+    size_t count;
+    struct work **works;
+    streams_lock();
+    CUresult result = collect_last(context, last_kind, &works, &count);
+    streams_unlock();
+    if (result)
+        return result;
+    for (size_t i = 0; i < count; i++) {
+        work_wait(works[i]);
+        work_drop(works[i]);
+    }
+    free(works);
+    return (CUresult)atomic_load(&context->sticky);
+}
+
+CUresult streams_drain(struct context *context)
+{
+    return drain(context, STREAM_NON_BLOCKING);
+}
+
+CUresult streams_drain_blocking(struct context *context)
+{
+    return drain(context, STREAM_BLOCKING);
+}

@@ -1,0 +1,68 @@
+"""Whether what an engine mounted is what was checked: a path may lead elsewhere by the time the engine follows it.
+
+Reads /proc; ends nothing by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from .plan import FolderIdentity, Mount
+from jupyter_aliquot.provisioner.errors import FolderError
+
+_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class ContainerNotVisible(Exception):
+    """The container's process is not to be seen from here: its engine is elsewhere, or our rights do not reach it."""
+
+
+def check_mounts(pid: int, mounts: Iterable[Mount], proc: Path = Path("/proc")) -> None:
+    """Compare each mount that has an identity with what the process `pid` finds at its target.
+
+    Raises FolderError for another folder, whose kernel must be ended, and ContainerNotVisible where nobody can tell.
+    """
+    checked = [mount for mount in mounts if mount.identity is not None]
+    if not checked:
+        return
+    root = _open_root(pid, proc)
+    try:
+        for mount in checked:
+            found = _look(root, mount.target)
+            if found != mount.identity:
+                # The mounts of a process that ended meanwhile are gone: what is seen then is not what it had.
+                os.close(_open_root(pid, proc))
+                raise FolderError(
+                    f"asked {mount.source!r} at {mount.target!r}; found another folder mounted there than the one that "
+                    "was checked; somebody put it in its place meanwhile: the kernel was ended, start it again"
+                )
+    finally:
+        os.close(root)
+
+
+def _open_root(pid: int, proc: Path) -> int:
+    """Of a process that has ended there is none, and it goes before its mounts do."""
+    try:
+        return os.open(proc / str(pid) / "root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ContainerNotVisible(f"the root of process {pid} cannot be opened: {error.strerror}") from error
+
+
+def _look(root: int, target: str) -> FolderIdentity | None:
+    """What lies at `target` below `root`; None for a link on the way, which the image or a user put there."""
+    descriptor = os.dup(root)
+    try:
+        for part in target.strip("/").split("/"):
+            above, descriptor = descriptor, os.open(part, _LOOK, dir_fd=descriptor)
+            os.close(above)
+            if stat.S_ISLNK(os.fstat(descriptor).st_mode):
+                return None
+        found = os.fstat(descriptor)
+        return FolderIdentity(found.st_dev, found.st_ino)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

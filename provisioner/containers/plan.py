@@ -1,0 +1,192 @@
+"""What the gateway decides about a kernel's container: image, mounts, user, network, limits. Frozen and checked values.
+
+Knows neither engine nor grant: container_spec joins the plan with them, and the container runtime acts.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+
+from jupyter_aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.provisioner.resources import Bytes
+
+LABEL_PREFIX = "aliquot.dev/"
+# One past the largest uid and gid: -1 means "leave as it is" to the kernel's system calls.
+_MAX_ID = (1 << 32) - 1
+_USER = re.compile(r"(\d{1,10}):(\d{1,10})", re.ASCII)
+_USERNS = re.compile(r"host|auto|keep-id|private|")
+_NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_IMAGE = re.compile(r"[A-Za-z0-9][\w.:/@-]{0,511}", re.ASCII)
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# An engine's own names for other containers' and the host's networks: a kernel never gets one.
+_SHARED_NETWORKS = ("host", "container", "ns")
+# Where the kernel's system lives: a mount over it would hide the image, or the engine's own parts.
+_TAKEN_TARGETS = frozenset(("/", "/proc", "/sys", "/dev", "/etc", "/run", "/tmp"))
+# The engines refuse less than 6 MiB; Python and ipykernel alone take about 60.
+SMALLEST_MEMORY = Bytes(64 << 20)
+_SMALLEST_CPUS = 0.01
+_SMALLEST_PIDS = 16
+# Engines read 64 bits with a sign, and CPUs in billionths; Linux has no more pids.
+_LARGEST_MEMORY = Bytes(1 << 62)
+_LARGEST_CPUS = 100_000.0
+_LARGEST_PIDS = 1 << 22
+
+
+class Pull(str, Enum):
+    """When an image is fetched from its registry."""
+
+    MISSING = "missing"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+@dataclass(frozen=True)
+class FolderIdentity:
+    """Which folder it is, whatever path leads to it: for as long as it is there, no other one is the same."""
+
+    device: int
+    inode: int
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A folder or file of the host, and where the kernel finds it. Absolute paths without ``..``.
+
+    ``identity`` is what lay at the source when it was checked; mount_check compares it with what was mounted.
+    """
+
+    source: str
+    target: str
+    read_only: bool = True
+    identity: FolderIdentity | None = None
+
+    def __post_init__(self) -> None:
+        for what, path in (("source", self.source), ("target", self.target)):
+            if not path.startswith("/") or posixpath.normpath(path) != path or ":" in path or _is_odd(path):
+                raise RequestError(
+                    f"asked to mount {self.source!r} at {self.target!r}: the {what} is no plain absolute path; "
+                    "write it from / on, without .., //, a colon or a control character"
+                )
+        if self.target in _TAKEN_TARGETS:
+            raise RequestError(
+                f"asked to mount {self.source!r} at {self.target!r}: the container needs that folder itself; "
+                "choose one below it, or another such as /home or /data"
+            )
+
+
+@dataclass(frozen=True)
+class ContainerLimits:
+    """What one kernel may take of its host. None: no limit of that kind."""
+
+    memory: Bytes | None = None
+    cpus: float | None = None
+    pids: int | None = 1024
+    shm: Bytes | None = None
+
+    def __post_init__(self) -> None:
+        checks = (
+            ("memory", self.memory, SMALLEST_MEMORY, _LARGEST_MEMORY),
+            ("CPUs", self.cpus, _SMALLEST_CPUS, _LARGEST_CPUS),
+            ("processes", self.pids, _SMALLEST_PIDS, _LARGEST_PIDS),
+            ("shared memory", self.shm, Bytes(1 << 20), _LARGEST_MEMORY),
+        )
+        for what, asked, least, most in checks:
+            if asked is not None and asked < least:
+                raise RequestError(
+                    f"asked a limit of {asked} {what} for a kernel's container; found that {least} is the least "
+                    "a kernel runs with; set a larger one"
+                )
+            if asked is not None and asked > most:
+                raise RequestError(
+                    f"asked a limit of {asked} {what} for a kernel's container; found that {most} is the most that "
+                    "engines take; set a smaller one"
+                )
+
+
+@dataclass(frozen=True)
+class ContainerPlan:
+    """One kernel's container. ``user`` is ``uid:gid``, empty for the image's own; ``userns`` empty for the engine's.
+
+    ``env`` holds what the kernelspec sets too: of the gateway's own environment a container gets nothing.
+    """
+
+    image: str
+    pull: Pull = Pull.MISSING
+    mounts: tuple[Mount, ...] = ()
+    user: str = ""
+    userns: str = ""
+    network: str = "none"
+    env: tuple[tuple[str, str], ...] = ()
+    limits: ContainerLimits = field(default_factory=ContainerLimits)
+    read_only_root: bool = True
+    home: str = ""
+    workdir: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pull", _pull(self.pull))
+        _check_image(self.image)
+        _check_user(self.user, self.userns)
+        _check_network(self.network)
+        _check_mounts(self.mounts)
+        for what, path in (("home", self.home), ("workdir", self.workdir)):
+            if path and (not path.startswith("/") or posixpath.normpath(path) != path or _is_odd(path)):
+                raise RequestError(f"asked {what} {path!r} in a container: no plain absolute path; write it from / on")
+        for name, _ in self.env:
+            if not _ENV_NAME.fullmatch(name):
+                raise RequestError(f"asked environment variable {name!r}: no valid name; use letters, digits and _")
+        for name, _ in self.labels:
+            if name.startswith(LABEL_PREFIX):
+                raise RequestError(f"asked label {name!r}: {LABEL_PREFIX}… are our own; choose another name")
+
+
+def _pull(value: Pull | str) -> Pull:
+    try:
+        return Pull(value)
+    except ValueError:
+        choices = ", ".join(pull.value for pull in Pull)
+        raise RequestError(f"asked pull policy {value!r}; found no such; choose one of {choices}") from None
+
+
+def _check_image(image: str) -> None:
+    if not _IMAGE.fullmatch(image):
+        raise RequestError(
+            f"asked image {image!r}; found no name of an image; write it like registry.example/team/pytorch:2.11"
+        )
+
+
+def _check_user(user: str, userns: str) -> None:
+    match = _USER.fullmatch(user)
+    if user and (match is None or max(map(int, match.groups())) >= _MAX_ID):
+        raise RequestError(f"asked user {user!r} in a container; found no uid:gid; write two numbers such as 1000:1000")
+    if not _USERNS.fullmatch(userns):
+        raise RequestError(
+            f"asked user namespace {userns!r}; found no such mode; choose host, auto, keep-id, private, "
+            "or nothing for the engine's own"
+        )
+
+
+def _check_network(network: str) -> None:
+    if not _NETWORK.fullmatch(network) or network in _SHARED_NETWORKS:
+        raise RequestError(
+            f"asked network {network!r} for a kernel's container; found a network that is shared, or no name of one; "
+            "choose none, bridge, or the name of a network that was made for kernels"
+        )
+
+
+def _check_mounts(mounts: tuple[Mount, ...]) -> None:
+    by_target: dict[str, Mount] = {}
+    for mount in mounts:
+        other = by_target.setdefault(mount.target, mount)
+        if other != mount:
+            raise RequestError(
+                f"asked to mount {mount.source!r} and {other.source!r} at {mount.target!r}; "
+                "found one place for two folders; give each its own"
+            )
+
+
+def _is_odd(text: str) -> bool:
+    return any(ord(letter) < 32 or ord(letter) == 127 for letter in text)

@@ -1,0 +1,283 @@
+"""Pure: a launch, its container plan, the image and the node's devices become what an engine is asked to create.
+
+The result is the body of the Docker Engine API's "create", hardened unless the plan says otherwise. Asks no engine.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .cdi import Edits
+from .plan import LABEL_PREFIX, ContainerPlan, Mount
+from jupyter_aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, add_grant
+from jupyter_aliquot.provisioner.resources import Grant
+
+KERNEL_LABEL = f"{LABEL_PREFIX}kernel-id"
+GATEWAY_LABEL = f"{LABEL_PREFIX}gateway"
+OWNER_LABEL = f"{LABEL_PREFIX}owner"
+KERNELSPEC_LABEL = f"{LABEL_PREFIX}kernelspec"
+GLIBC_LABEL = f"{LABEL_PREFIX}glibc"  # of an image: the version of its C library, such as 2.36
+RUNTIME_DIR_LABEL = f"{LABEL_PREFIX}runtime-dir"
+
+_CHEAP_AUDIT = (2, 35)
+_NO_HOME = "/home/kernel"
+# A program may be compiled there and run: PyTorch and Numba do. So not noexec, as engines would have it.
+_TMPFS = "rw,exec,nosuid,nodev,mode=1777"
+_LOG_BYTES = "1m"
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """What the image itself says. ``glibc``: the version that its label tells, empty where none does."""
+
+    env: tuple[tuple[str, str], ...] = ()
+    entrypoint: tuple[str, ...] = ()
+    glibc: str = ""
+
+    @property
+    def may_audit(self) -> bool:
+        """Whether an audit library costs nothing there: older glibc slows every call between libraries for it."""
+        try:
+            major, minor = (int(part) for part in self.glibc.split(".")[:2])
+        except ValueError:
+            return False
+        return (major, minor) >= _CHEAP_AUDIT
+
+
+@dataclass(frozen=True)
+class Devices:
+    """How the kernel's devices and the hook come in: by the engine's CDI, or by our own hand from the same specs."""
+
+    cdi_names: tuple[str, ...] = ()
+    edits: Edits = field(default_factory=Edits)
+
+
+@dataclass(frozen=True)
+class ContainerLaunch:
+    """The parts of a launch that a container needs. ``cwd`` is the host's folder; ``inherited`` the gateway's own
+    environment, of which nothing gets in; ``folder`` the relay's part that the kernel sees. ``user``
+    as container_user decided."""
+
+    kernel_id: str
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    program: str
+    cwd: str | None = None
+    inherited: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
+
+
+@dataclass(frozen=True)
+class ContainerSpec:
+    """What to ask the engine: a value. ``body`` is its API's; ``name`` is the kernel's and nobody else's.
+
+    Engines drop in silence what they do not know: ``hook_program`` (empty: no hook) is to be found in the started
+    container, and with ``maps_users`` its users are to be others on the host.
+    """
+
+    kernel_id: str
+    name: str
+    image: str
+    body: Mapping[str, Any]
+    hook_program: str = ""
+    maps_users: bool = False
+
+
+def container_spec(
+    launch: ContainerLaunch, plan: ContainerPlan, image: ImageFacts, grant: Grant | None, devices: Devices
+) -> ContainerSpec:
+    """The container of one kernel."""
+    mounts = _mounts(launch, plan, grant, devices)
+    home = plan.home or _NO_HOME
+    body = {
+        "Image": plan.image,
+        "Entrypoint": [],
+        "Cmd": list(_argv(launch, grant)),
+        "Env": [f"{name}={value}" for name, value in sorted(_env(launch, plan, image, grant, devices, home).items())],
+        "WorkingDir": _workdir(launch.cwd, plan, home),
+        "Labels": {**dict(plan.labels), **launch.labels, KERNEL_LABEL: launch.kernel_id},
+        "NetworkDisabled": plan.network == "none",
+        "HostConfig": {
+            **_hardening(plan),
+            **_limits(plan),
+            "Mounts": [_bind(mount) for mount in mounts],
+            "Tmpfs": {path: _TMPFS for path in _tmpfs(plan, mounts, home)},
+            "Devices": list(devices.edits.devices),
+            "DeviceRequests": _device_requests(devices),
+        },
+    }
+    if launch.user:
+        body["User"] = launch.user
+    return ContainerSpec(
+        launch.kernel_id,
+        container_name(launch.kernel_id),
+        plan.image,
+        body,
+        hook_program=start_program(grant) or "" if grant is not None else "",
+        maps_users=plan.userns not in ("", "host"),
+    )
+
+
+def container_name(kernel_id: str) -> str:
+    return f"aliquot-{kernel_id}"
+
+
+def container_user(asked: str, own: tuple[int, int], is_rootless: bool) -> str:
+    """As whom the kernel runs; empty for the image's own user. ``own``: the gateway's user and group.
+
+    A relay that is not root's opens its own user's sockets alone; without root an engine maps that user to root.
+    Raises LaunchError.
+    """
+    if own[0] == 0:
+        return asked
+    reachable = "0:0" if is_rootless else f"{own[0]}:{own[1]}"
+    if asked and asked.partition(":")[0] != reachable.partition(":")[0]:
+        raise LaunchError(
+            f"asked a container of user {asked}; found that this gateway is user {own[0]}, whose relays cannot reach a "
+            f"kernel of another user; leave the image's user empty or write {reachable!r}, or run the gateway as root"
+        )
+    return asked or reachable
+
+
+def start_program(grant: Grant) -> str | None:
+    """The self-check program beside the hook's libraries that the grant names: the agent published both."""
+    for name, value in grant.env:
+        if name.startswith("LD_LIBRARY_PATH"):
+            return posixpath.join(posixpath.dirname(value), "bin", "aliquot-kernel-start")
+    return None
+
+
+def _argv(launch: ContainerLaunch, grant: Grant | None) -> tuple[str, ...]:
+    """Whatever the gateway put before the kernel's program was of its own machine. A kernelspec of an image names its
+    program by a path: Jupyter makes a bare ``python3`` the gateway's own."""
+    words = launch.argv[launch.argv.index(launch.program) :] if launch.program in launch.argv else launch.argv
+    first = None if grant is None else start_program(grant)
+    return words if first is None else (first, *words)
+
+
+def _env(
+    launch: ContainerLaunch,
+    plan: ContainerPlan,
+    image: ImageFacts,
+    grant: Grant | None,
+    devices: Devices,
+    home: str,
+) -> dict[str, str]:
+    """Later ones win: the image's, the kernel's own, the plan's, the devices', and the grant's before all."""
+    own = {name: value for name, value in launch.env if launch.inherited.get(name) != value}
+    for name, _ in () if grant is None else grant.env:
+        own.pop(name.removesuffix("_PREPEND"), None)  # as the gateway's machine had it
+    env = {**dict(image.env), "HOME": home, **own, **dict(plan.env), **dict(devices.edits.env)}
+    if grant is not None:
+        env = add_grant(env, grant if image.may_audit else _without_audit(grant))
+    return {**env, KERNEL_ID_VARIABLE: launch.kernel_id}
+
+
+def _without_audit(grant: Grant) -> Grant:
+    """The agent decided by its own glibc. The self-check tells then that absolute paths are not covered."""
+    return replace(grant, env=tuple((name, value) for name, value in grant.env if not name.startswith("LD_AUDIT")))
+
+
+def _workdir(cwd: str | None, plan: ContainerPlan, home: str) -> str:
+    """The notebook's folder, where a mount brings it in."""
+    if plan.workdir:
+        return plan.workdir
+    for mount in sorted(plan.mounts, key=lambda mount: len(mount.source), reverse=True):
+        if cwd is not None and (cwd == mount.source or cwd.startswith(mount.source.rstrip("/") + "/")):
+            return posixpath.normpath(posixpath.join(mount.target, os.path.relpath(cwd, mount.source)))
+    return home
+
+
+def _mounts(launch: ContainerLaunch, plan: ContainerPlan, grant: Grant | None, devices: Devices) -> tuple[Mount, ...]:
+    """Of the agent the kernel sees its own folder alone, at the path that its environment names. Raises LaunchError."""
+    mounts = [*devices.edits.mounts]
+    if launch.folder:
+        mounts.append(Mount(launch.folder, launch.folder, read_only=False))
+    if grant is not None:
+        # A socket can be connected to through a read-only mount.
+        mounts.append(Mount(grant.kernel_dir, grant.kernel_dir))
+    for mount in plan.mounts:
+        _check_covers_nothing(mount, mounts)
+    mounts += plan.mounts
+    # One that lies in another comes after it.
+    return tuple(sorted(dict.fromkeys(mounts), key=lambda mount: (mount.target.count("/"), mount.target)))
+
+
+def _check_covers_nothing(mount: Mount, own: Iterable[Mount]) -> None:
+    """A folder of users' over the hook would take its place, and one around it would get folders of the engine's in it.
+    One that lies where it lies on the host has them already."""
+    for other in own:
+        lies_within = f"{mount.target}/".startswith(f"{other.target}/") or f"{other.target}/".startswith(
+            f"{mount.target}/"
+        )
+        if lies_within and mount.source != mount.target:
+            raise LaunchError(
+                f"asked to mount {mount.source!r} at {mount.target!r}; found that the container needs "
+                f"{other.target!r} there for itself; choose another target"
+            )
+
+
+def _bind(mount: Mount) -> dict[str, Any]:
+    # As "Mounts" and not as "Binds": those make a folder of root's where the source is missing.
+    options: dict[str, Any] = {"Propagation": "rprivate"}
+    if mount.identity is not None:
+        # What else is mounted below a shared folder was not checked, and not every engine makes it read-only.
+        options["NonRecursive"] = True
+    return {
+        "Type": "bind",
+        "Source": mount.source,
+        "Target": mount.target,
+        "ReadOnly": mount.read_only,
+        "BindOptions": options,
+    }
+
+
+def _tmpfs(plan: ContainerPlan, mounts: Iterable[Mount], home: str) -> tuple[str, ...]:
+    """What a program expects to be able to write to when the root is read-only."""
+    has_home = any(home == mount.target or home.startswith(f"{mount.target}/") for mount in mounts)
+    return ("/run", "/tmp") if has_home else ("/run", "/tmp", home)
+
+
+def _hardening(plan: ContainerPlan) -> dict[str, Any]:
+    """The default seccomp profile is the engine's: no option turns it off here."""
+    return {
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges"],
+        "ReadonlyRootfs": plan.read_only_root,
+        "NetworkMode": plan.network,
+        "UsernsMode": plan.userns,
+        "IpcMode": "private",
+        # Signals reach the kernel through it, and it buries the kernel's grandchildren.
+        "Init": True,
+        "Privileged": False,
+        "RestartPolicy": {"Name": "no"},
+        "LogConfig": {"Type": "json-file", "Config": {"max-size": _LOG_BYTES}},
+    }
+
+
+def _limits(plan: ContainerPlan) -> dict[str, Any]:
+    limits = plan.limits
+    result: dict[str, Any] = {}
+    if limits.memory is not None:
+        # Equal: no swap, so that a kernel over its limit is ended and does not slow the node down.
+        result |= {"Memory": int(limits.memory), "MemorySwap": int(limits.memory)}
+    if limits.cpus is not None:
+        result["NanoCpus"] = round(limits.cpus * 1e9)
+    if limits.pids is not None:
+        result["PidsLimit"] = limits.pids
+    if limits.shm is not None:
+        result["ShmSize"] = int(limits.shm)
+    return result
+
+
+def _device_requests(devices: Devices) -> list[dict[str, Any]]:
+    if not devices.cdi_names:
+        return []
+    return [{"Driver": "cdi", "DeviceIDs": list(devices.cdi_names)}]

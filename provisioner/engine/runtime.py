@@ -1,0 +1,295 @@
+"""Kernels in containers, through an engine's Docker API. The engine is the record: kernels are found by their labels.
+
+Owns what it learned of their ends. What a container may do is container_spec's decision, the door container_engine's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.containers.cdi import device_names, edits_for, load_specs
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan
+from jupyter_aliquot.provisioner.containers.spec import (GATEWAY_LABEL, KERNEL_LABEL, KERNELSPEC_LABEL, OWNER_LABEL, RUNTIME_DIR_LABEL, ContainerLaunch, ContainerSpec, Devices, container_spec, container_user,)
+from jupyter_aliquot.provisioner.terminations import ProcessEnd, container_end
+from jupyter_aliquot.provisioner.errors import AliquotError, EngineError, LaunchError
+from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
+from jupyter_aliquot.provisioner.resources import Grant
+
+from jupyter_aliquot.provisioner.runtime.base import KernelProcess, Launch, exit_status
+from .client import ContainerEngine, EngineFacts, has_ended, remove_container
+from .oom_watch import MemoryWatch, judge_memory
+from .relay_host import ensure_relay_container
+from .update import resize_container
+from .settings import ContainerSettings
+from .start import check_sources, create_and_start, is_in, last_words
+from jupyter_aliquot.provisioner.runtime.process import is_running, wait_for_exit
+from jupyter_aliquot.provisioner.runtime.stdio import PipeEnds
+
+_LISTING_SECONDS = 1.0
+_SETTLE_SECONDS = 0.02
+_REMEMBERED_ENDS = 1000
+
+
+@dataclass(frozen=True)
+class FoundContainer:
+    """A kernel's container that the engine has, running or ended."""
+
+    process: KernelProcess
+    labels: Mapping[str, str]
+    is_running: bool
+
+
+class ContainerRuntime:
+    """One engine's kernels. Made once for a gateway: all kernels share its listing and its watch of memory."""
+
+    def __init__(
+        self,
+        settings: ContainerSettings | None = None,
+        log: logging.Logger | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings or ContainerSettings()
+        self._log = log or logging.getLogger(__name__)
+        self._monotonic = monotonic
+        self._engine = ContainerEngine(self._settings.engine)
+        self._memory = MemoryWatch()
+        self._ended: dict[str, ProcessEnd] = {}
+        self._waiting: dict[str, str] = {}  # by kernel: what its start waits for
+        self._is_silent = False
+        self._states: dict[str, str] = {}
+        self._states_at = -_LISTING_SECONDS
+
+    # ---- the start
+
+    async def create(self, launch: Launch) -> KernelProcess:
+        plan = launch.container
+        if plan is None:
+            raise LaunchError(f"asked to start the kernel {launch.spec.kernel_id} in a container; found no plan for it")
+        try:
+            spec = await self._spec(launch, plan)
+            return await self._start(spec, plan)
+        except EngineError as error:
+            raise LaunchError(str(error)) from error
+        finally:
+            self._waiting.pop(launch.spec.kernel_id, None)
+
+    def waiting_reason(self, kernel_id: str) -> str | None:
+        """What a start waits for, such as its image; None where nothing keeps it."""
+        return self._waiting.get(kernel_id)
+
+    async def _spec(self, launch: Launch, plan: ContainerPlan) -> ContainerSpec:
+        kernel_id = launch.spec.kernel_id
+        is_rootless = os.geteuid() != 0 and (await self._engine.facts()).is_rootless
+        user = container_user(plan.user, (os.geteuid(), os.getegid()), is_rootless)
+        check_sources(plan)
+        image = await self._engine.image(
+            plan.image, plan.pull, lambda text: self._progress(kernel_id, plan.image, text)
+        )
+        devices = Devices() if launch.grant is None else self._devices(launch.grant, await self._engine.facts())
+        return container_spec(_container_launch(launch, user), plan, image, launch.grant, devices)
+
+    def _devices(self, grant: Grant, engine: EngineFacts) -> Devices:
+        settings = self._settings
+        names = device_names(grant, settings.hook)
+        if settings.devices == "cdi" or (settings.devices == "auto" and engine.has_cdi):
+            # Docker puts a device's mounts before ours: read-only with the root (the software GPU's state, too), and
+            # hidden below a tmpfs. The same mounts of our own are neither.
+            specs = load_specs(settings.cdi_dirs)
+            ours = [name for name in names if any(spec.kind == name.partition("=")[0] for spec in specs)]
+            return Devices(cdi_names=names, edits=edits_for(ours, specs, settings.cdi_dirs))
+        return Devices(edits=edits_for(names, load_specs(settings.cdi_dirs), settings.cdi_dirs))
+
+    async def _start(self, spec: ContainerSpec, plan: ContainerPlan) -> KernelProcess:
+        """A caller who gives up meanwhile leaves no container behind."""
+        starting = asyncio.ensure_future(self._engine.call(lambda client: create_and_start(client, spec, plan.mounts)))
+        try:
+            found = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await self._undo(starting)
+            raise
+        process = _process(spec.kernel_id, found)
+        self._memory.start(process.container, process.pid)
+        self._log.info("kernel=%s container=%s pid=%d start=done", spec.kernel_id, process.container[:12], process.pid)
+        return process
+
+    async def _undo(self, starting: asyncio.Future[dict[str, Any]]) -> None:
+        try:
+            container = (await starting)["Id"]
+        except AliquotError:
+            return  # it removed what it had made
+        await self._engine.call(lambda client: remove_container(client, container))
+
+    def _progress(self, kernel_id: str, image: str, text: str) -> None:
+        if kernel_id not in self._waiting:
+            self._log.info("kernel=%s image=%s pull=begun", kernel_id, image)
+        self._waiting[kernel_id] = f"fetching the image {image}: {text}"
+
+    async def ensure_relay_host(self, runtime: RuntimeDir) -> None:
+        """Have it in a container of its own, where the configuration says so. Raises LaunchError, EngineError."""
+        if self._settings.relay_image:
+            await ensure_relay_container(self._engine, self._settings.relay_image, runtime)
+
+    # ---- the kernel
+
+    async def signal(self, process: KernelProcess, signal_number: int) -> None:
+        """To the engine's init process, which hands it to the kernel."""
+        if await self.poll(process) is not None:
+            return
+        try:
+            await self._engine.call(lambda client: client.kill(process.container, signal=signal_number))
+        except EngineError as error:
+            # It may have ended in this very moment.
+            state = await self._engine.inspect(process.container)
+            if state is not None and state["State"]["Running"]:
+                raise EngineError(
+                    f"asked to send signal {signal_number} to the container {process.container[:12]}: {error}"
+                ) from error
+
+    async def poll(self, process: KernelProcess) -> int | None:
+        """By the process table where it shows the container's, else by a listing that all kernels share."""
+        end = self._ended.get(process.container)
+        if end is None and process.start_time_ticks and is_running(process):
+            self._memory.start(process.container, process.pid)  # one that another gateway started, too
+            return None
+        if end is None and not process.start_time_ticks and await self._is_listed_running(process.container):
+            return None
+        end = end or await self._look_for_end(process)
+        return None if end is None else exit_status(end)
+
+    async def wait(self, process: KernelProcess) -> int:
+        pause = _SETTLE_SECONDS if process.start_time_ticks else _LISTING_SECONDS
+        while (status := await self.poll(process)) is None:
+            if process.start_time_ticks and is_running(process):
+                await wait_for_exit(process.pid)
+            else:
+                # The process is gone, and the engine has not written so yet; or this machine does not show it.
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LISTING_SECONDS)
+        return status
+
+    async def ending(self, process: KernelProcess) -> ProcessEnd | None:
+        if process.container not in self._ended and await self.poll(process) is None:
+            return None
+        return self._ended.get(process.container) or ProcessEnd()
+
+    async def resize(self, process: KernelProcess, limits: ContainerLimits) -> str:
+        """Memory is never put below what the kernel uses. Raises EngineError."""
+        left = await self._engine.call(lambda client: resize_container(client, process.container, limits))
+        self._log.info("kernel=%s container=%s resize=done left=%r", process.kernel_id, process.container[:12], left)
+        return left
+
+    async def remove(self, process: KernelProcess) -> None:
+        if await self.poll(process) is None:
+            await self.signal(process, signal.SIGKILL)
+            await self.wait(process)
+        await self._engine.call(lambda client: remove_container(client, process.container))
+        self._memory.stop(process.container)
+
+    def pipes(self, process: KernelProcess) -> PipeEnds:
+        """What a container writes, its engine keeps."""
+        return PipeEnds(process.pid)
+
+    # ---- the record
+
+    async def list(self) -> tuple[KernelProcess, ...]:
+        return tuple(found.process for found in await self.find() if found.is_running)
+
+    async def find(self, labels: Mapping[str, str] | None = None) -> tuple[FoundContainer, ...]:
+        """All kernels' containers that carry these labels, ended ones too: whoever started them. Raises EngineError."""
+        wanted = [KERNEL_LABEL, *(f"{name}={value}" for name, value in (labels or {}).items())]
+        listed = await self._engine.call(lambda client: client.containers(all=True, filters={"label": wanted}))
+        states = await asyncio.gather(*(self._engine.inspect(each["Id"]) for each in listed))
+        return tuple(_found(state) for state in states if state is not None)
+
+    def close(self) -> None:
+        """End threads and connections; containers run on."""
+        self._memory.close()
+        self._engine.close()
+
+    # ---- its end
+
+    async def _is_listed_running(self, container: str) -> bool:
+        if self._monotonic() - self._states_at >= _LISTING_SECONDS:
+            self._states_at = self._monotonic()  # before the answer: others asking meanwhile take the old listing
+            try:
+                listed = await self._engine.call(
+                    lambda client: client.containers(all=True, filters={"label": [KERNEL_LABEL]})
+                )
+            except EngineError as error:
+                self._note_silence(error)
+                return True  # an engine that does not answer says nothing about its containers
+            self._states = {each["Id"]: each["State"] for each in listed}
+        # One that is not listed is looked at by itself.
+        return not has_ended(self._states.get(container, "gone"))
+
+    def _note_silence(self, reason: EngineError) -> None:
+        """Once, however many ask."""
+        if not self._is_silent:
+            self._log.warning("engine=silent its kernels count as running reason=%s", reason)
+        self._is_silent = True
+
+    async def _look_for_end(self, process: KernelProcess) -> ProcessEnd | None:
+        """What the engine says of a process that is not there any more; None while it says that it is."""
+        container = process.container
+        try:
+            found = await self._engine.inspect(container)
+            if found is not None and not has_ended(found["State"]["Status"]):
+                return None
+            words = "" if found is None else await self._engine.call(lambda client: last_words(client, found))
+        except EngineError as error:
+            self._note_silence(error)
+            return None
+        self._is_silent = False
+        limit = None if found is None else found["HostConfig"].get("Memory") or None
+        end = ProcessEnd() if found is None else container_end(found["State"], limit=limit, last_words=words)
+        end = judge_memory(end, self._memory.facts(container))
+        self._memory.stop(container)
+        while len(self._ended) >= _REMEMBERED_ENDS:
+            del self._ended[next(iter(self._ended))]
+        self._ended[container] = end
+        self._log.info("kernel=%s container=%s end=%s", process.kernel_id, container[:12], exit_status(end))
+        return end
+
+
+def _container_launch(launch: Launch, user: str) -> ContainerLaunch:
+    spec, grant, relay = launch.spec, launch.grant, launch.relay
+    facts: Mapping[str, Any] = {} if relay is None else relay.facts
+    labels = {
+        GATEWAY_LABEL: str((relay and relay.gateway) or ""),
+        OWNER_LABEL: str(facts.get("owner") or ("" if grant is None else grant.owner)),
+        KERNELSPEC_LABEL: str(facts.get("kernelspec") or ""),
+        RUNTIME_DIR_LABEL: "" if relay is None else str(relay.folder.parent.parent),
+    }
+    return ContainerLaunch(
+        kernel_id=spec.kernel_id,
+        argv=spec.argv,
+        env=spec.env,
+        program=spec.program,
+        cwd=spec.cwd,
+        inherited=dict(os.environ),
+        folder="" if relay is None else str(relay.kernel_folder),
+        labels={name: value for name, value in labels.items() if value},
+        user=user,
+    )
+
+
+def _process(kernel_id: str, found: Mapping[str, Any]) -> KernelProcess:
+    """``start_time_ticks`` 0: this machine's process table does not show the container's."""
+    pid, container = int(found["State"]["Pid"]), str(found["Id"])
+    ticks = (start_time_ticks(pid) or 0) if pid and is_in(pid, container) else 0
+    return KernelProcess(kernel_id, pid, ticks, pid, container)
+
+
+def _found(state: Mapping[str, Any]) -> FoundContainer:
+    labels = dict(state["Config"].get("Labels") or {})
+    return FoundContainer(
+        _process(labels.get(KERNEL_LABEL, ""), state), labels, not has_ended(state["State"]["Status"])
+    )

@@ -1,0 +1,230 @@
+"""The start of a container, step by step, in a worker thread: what was made is removed when a step fails.
+
+Knows what each engine does with a wrong request; decides nothing about what a container is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import requests
+from jupyter_aliquot.provisioner.containers.plan import ContainerPlan, Mount
+from jupyter_aliquot.provisioner.containers.spec import KERNEL_LABEL, ContainerSpec
+from jupyter_aliquot.provisioner.errors import EngineError, InterceptionError, LaunchError
+from jupyter_aliquot.provisioner.containers.mount_check import ContainerNotVisible, check_mounts
+from docker import APIClient
+from docker.errors import APIError, DockerException
+
+from .client import has_ended, inspect_container, refusal, remove_container
+
+_LOG = logging.getLogger(__name__)
+_LAST_LINES = 20
+_SETTLE_SECONDS = 0.1
+_WRITTEN_SECONDS = 2.0  # within which an engine writes that a process has ended
+_ALL_USERS = ["0", "0", str((1 << 32) - 1)]  # of a uid_map: each user is itself
+_INIT_FAILURE = "failed to exec pid1:"  # catatonit's
+
+
+def check_sources(plan: ContainerPlan) -> None:
+    """One engine's API makes a folder where a source is missing. Raises LaunchError."""
+    for mount in plan.mounts:
+        try:
+            os.lstat(mount.source)
+        except (FileNotFoundError, NotADirectoryError):
+            raise LaunchError(
+                f"asked to mount {mount.source} at {mount.target} in a kernel's container; found no such folder "
+                "or file here; make it, or take it out of the configuration"
+            ) from None
+        except OSError:
+            continue  # not ours to look at: the engine will say
+
+
+def create_and_start(client: APIClient, spec: ContainerSpec, mounts: tuple[Mount, ...] = ()) -> dict[str, Any]:
+    """In a worker thread. What was made is removed when it cannot be started. Raises AliquotError.
+
+    ``mounts`` with an identity have to be what was checked: the engine followed their paths only now.
+    """
+    try:
+        return _create_and_start(client, spec, mounts)
+    except APIError as error:
+        words = refusal(error)
+        if spec.hook_program and spec.hook_program in words:
+            raise _no_hook(spec) from error
+        raise LaunchError(f"asked for a container of {spec.image}; the engine refused: {words}") from error
+
+
+def _create_and_start(client: APIClient, spec: ContainerSpec, mounts: tuple[Mount, ...]) -> dict[str, Any]:
+    try:
+        container = _create(client, spec)
+    except requests.RequestException:
+        _remove_made(client, spec)
+        raise
+    try:
+        client.start(container)
+        return _checked(client, container, spec, mounts)
+    except BaseException:
+        with _best_effort(spec):
+            remove_container(client, container)
+        raise
+
+
+def _checked(client: APIClient, container: str, spec: ContainerSpec, mounts: tuple[Mount, ...]) -> dict[str, Any]:
+    """The started container, as the engine describes it, once it is what was asked for."""
+    deadline = time.monotonic() + _WRITTEN_SECONDS
+    while True:
+        found = _look(client, container)
+        if found is None:
+            raise EngineError(f"asked for the container {spec.name}; it was removed while it started")
+        if has_ended(found["State"]["Status"]):
+            if found["State"]["ExitCode"] != 0:
+                raise _ended_at_once(client, found, spec)
+            return found  # what it was to do, it did: its ending says so
+        try:
+            _check_what_engines_drop(found, spec)
+        except ProcessLookupError:
+            if time.monotonic() < deadline:
+                continue
+        _compare(found, mounts)
+        return found
+
+
+def _look(client: APIClient, container: str) -> dict[str, Any] | None:
+    """After the start. A process that is not to be seen has ended, which the engine writes a moment later, or is in
+    another pid namespace than we."""
+    found = inspect_container(client, container)
+    if found is not None and found["State"]["Pid"] and not is_in(found["State"]["Pid"], container):
+        time.sleep(_SETTLE_SECONDS)
+        found = inspect_container(client, container)
+    return found
+
+
+def _remove_made(client: APIClient, spec: ContainerSpec) -> None:
+    """The engine did not answer, and may have made it all the same. What this does not find, the next start of the
+    kernel removes by its name, and the next gateway by its labels."""
+    with _best_effort(spec):
+        found = inspect_container(client, spec.name)
+        if found is not None and _is_of(found, spec) and found["State"]["Status"] == "created":
+            remove_container(client, found["Id"])
+
+
+@contextmanager
+def _best_effort(spec: ContainerSpec) -> Iterator[None]:
+    """Why the start failed is what its asker has to hear."""
+    try:
+        yield
+    except (DockerException, requests.RequestException) as error:
+        _LOG.warning("container=%s removed=no reason=%s", spec.name, error)
+
+
+def _ended_at_once(client: APIClient, found: Mapping[str, Any], spec: ContainerSpec) -> LaunchError:
+    words = last_words(client, found).strip()
+    if spec.hook_program and spec.hook_program in words and "No such file" in words:
+        return _no_hook(spec)
+    return LaunchError(
+        f"asked to run {' '.join(spec.body['Cmd'])!r} in {spec.image}; it ended at once with exit code "
+        f"{found['State']['ExitCode']}: {words or 'it said nothing'}"
+    )
+
+
+def _create(client: APIClient, spec: ContainerSpec) -> str:
+    """A container that an earlier start of this very kernel left has its name. Raises APIError, LaunchError."""
+    try:
+        return ask_to_create(client, dict(spec.body), spec.name)
+    except APIError as error:
+        left = inspect_container(client, spec.name)
+        if left is None:
+            raise
+        # Its maker may have been killed before it could start it.
+        is_idle = left["State"]["Status"] == "created" or has_ended(left["State"]["Status"])
+        if not _is_of(left, spec) or not is_idle:
+            raise LaunchError(
+                f"asked for a container named {spec.name}; found one that is not ours or still runs "
+                f"({left['Id'][:12]}, {left['State']['Status']}); remove it, or start another kernel"
+            ) from error
+    remove_container(client, left["Id"])
+    return ask_to_create(client, dict(spec.body), spec.name)
+
+
+def ask_to_create(client: APIClient, body: dict[str, Any], name: str) -> str:
+    """The new container's id. Raises APIError."""
+    created = client.create_container_from_config(body, name)  # type: ignore[no-untyped-call]  # of types-docker
+    return str(created["Id"])
+
+
+def _is_of(found: Mapping[str, Any], spec: ContainerSpec) -> bool:
+    labels: Mapping[str, str] = found["Config"].get("Labels") or {}
+    return labels.get(KERNEL_LABEL) == spec.kernel_id
+
+
+def _check_what_engines_drop(found: Mapping[str, Any], spec: ContainerSpec) -> None:
+    """One engine drops requests for devices without a word, another modes of user namespaces. What cannot be seen from
+    here is left to the self-check. Raises LaunchError."""
+    process = Path("/proc", str(found["State"]["Pid"]))
+    if not found["State"]["Pid"] or not is_in(found["State"]["Pid"], str(found["Id"])):
+        return
+    if spec.hook_program and _lacks(process, spec.hook_program):
+        raise _no_hook(spec)
+    with suppress(OSError):
+        if spec.maps_users and (process / "uid_map").read_text().split() == _ALL_USERS:
+            raise LaunchError(
+                f"asked the engine to map the users of a container of {spec.image} (user namespace "
+                f"{spec.body['HostConfig']['UsernsMode']!r}); it did not, and said nothing; choose a mode that it "
+                "knows, or have the engine map all users (Docker: userns-remap)"
+            )
+
+
+def _lacks(process: Path, path: str) -> bool:
+    """Not where we may not look: the self-check will say. Raises ProcessLookupError when it has ended meanwhile."""
+    root = os.path.join(process, "root")
+    try:
+        os.lstat(f"{root}{path}")
+    except FileNotFoundError:
+        if not os.path.exists(root):
+            raise ProcessLookupError(process) from None
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _no_hook(spec: ContainerSpec) -> InterceptionError:
+    return InterceptionError(
+        f"asked the engine for a container with the hook; found no {spec.hook_program} in it: the engine did not make "
+        "the edits of the CDI device aliquot.dev/hook, and said nothing; set c.KernelContainers.devices to 'mounts'"
+    )
+
+
+def _compare(found: Mapping[str, Any], mounts: tuple[Mount, ...]) -> None:
+    """Raises FolderError. Where the container is not to be seen from here, nobody can compare, and the log says so."""
+    pid = int(found["State"]["Pid"])
+    if not pid or not any(mount.identity for mount in mounts):
+        return
+    try:
+        if not is_in(pid, str(found["Id"])):
+            raise ContainerNotVisible("its process is in another pid namespace")
+        check_mounts(pid, mounts)
+    except ContainerNotVisible as reason:
+        _LOG.warning("container=%s folders=not-compared reason=%s", found["Id"][:12], reason)
+
+
+def is_in(pid: int, container: str) -> bool:
+    """In a pid namespace that is not the engine's, its pids are somebody else's here."""
+    try:
+        return container in Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return False
+
+
+def last_words(client: APIClient, found: Mapping[str, Any]) -> str:
+    """What it wrote last. One engine's init process does not name the program that it did not find."""
+    try:
+        words = bytes(client.logs(found["Id"], tail=_LAST_LINES)).decode(errors="replace")
+    except APIError:
+        return ""
+    return words.replace(_INIT_FAILURE, f"{_INIT_FAILURE} {found['Path']} {' '.join(found['Args'])}")

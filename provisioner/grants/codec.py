@@ -1,0 +1,153 @@
+"""A Grant and a Request as JSON, and back: the form that the agent answers and that a provisioner's record keeps.
+
+Refuses what it cannot read with AgentProtocolError; decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.client.client import KernelGrant
+
+from jupyter_aliquot.provisioner.errors import AgentProtocolError, RequestError
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
+
+PROVISIONER_NAME = "aliquot"
+RESIDENCY_MODES = ("vmm", "managed", "off")
+
+
+def request_record(request: Request) -> dict[str, Any]:
+    """The request's part of ``reserve`` and of a grant."""
+    return {
+        "hundredths": request.gpus.hundredths,
+        "memory_limit": None if request.memory_limit is None else int(request.memory_limit),
+        "workload_class": request.workload_class.value,
+        "residency": request.residency,
+    }
+
+
+def read_request(record: Mapping[str, Any]) -> Request:
+    """The inverse of request_record. Raises RequestError."""
+    try:
+        limit = record.get("memory_limit")
+        return Request(
+            gpus=GpuShare(int(record["hundredths"])),
+            memory_limit=None if limit is None else Bytes(limit),
+            workload_class=WorkloadClass(record.get("workload_class", WorkloadClass.PRODUCTION.value)),
+            residency=_residency(str(record.get("residency") or "")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RequestError(f"the request cannot be read: {error!r} in {dict(record)!r}") from error
+
+
+def parse_request(gpus: str, memory_limit: str = "", workload_class: str = "", residency: str = "") -> Request:
+    """The request that a kernelspec's provisioner stanza writes as text. Raises RequestError."""
+    try:
+        share = GpuShare.parse(gpus)
+        if share.hundredths == 0:
+            raise ValueError("asked 0 GPUs; a share is 0.01 or more, and a kernel without a GPU has no size")
+        limit = Bytes.parse(memory_limit) if memory_limit else None
+        if limit is not None and limit <= 0:
+            raise ValueError(f"asked {memory_limit!r} as memory limit; leave it out for the share's part")
+        return Request(
+            share, limit, WorkloadClass(workload_class or WorkloadClass.PRODUCTION.value), _residency(residency)
+        )
+    except ValueError as error:
+        raise RequestError(str(error)) from error
+
+
+def _residency(mode: str) -> str:
+    if mode and mode not in RESIDENCY_MODES:
+        raise ValueError(f"asked residency {mode!r}; there are {', '.join(RESIDENCY_MODES)}")
+    return mode
+
+
+def stanza_request(metadata: Mapping[str, Any]) -> Request | None:
+    """The request in a kernelspec's metadata; None for a kernelspec without a size. Raises RequestError."""
+    stanza = metadata.get("kernel_provisioner")
+    if not isinstance(stanza, Mapping) or stanza.get("provisioner_name") != PROVISIONER_NAME:
+        return None
+    config = stanza.get("config", {})
+    if not isinstance(config, Mapping):
+        raise RequestError(f"asked kernel_provisioner with config = {config!r} in kernel.json; it has to be an object")
+    given = (config.get(name) for name in ("gpus", "memory_limit", "workload_class", "residency"))
+    gpus, *rest = ("" if value is None else str(value) for value in given)
+    return parse_request(gpus, *rest) if gpus else None
+
+
+def agent_grant(answer: KernelGrant, residency: str = "") -> Grant:
+    """The agent's answer as the noun that goes down. ``residency``: as it was asked; the agent does not repeat it."""
+    return Grant(
+        kernel_id=answer.kernel_id,
+        owner=answer.owner,
+        request=Request(
+            gpus=GpuShare(answer.hundredths),
+            memory_limit=None if answer.memory_limit is None else Bytes(answer.memory_limit),
+            workload_class=WorkloadClass(answer.workload_class),
+            residency=residency,
+        ),
+        node=answer.node,
+        quotas=tuple(
+            Quota(
+                device.uuid,
+                device.index,
+                GpuShare(device.hundredths),
+                Bytes(device.quota_bytes),
+                None if device.guarantee_bytes is None else Bytes(device.guarantee_bytes),
+            )
+            for device in answer.devices
+        ),
+        kernel_dir=answer.kernel_dir,
+        env=tuple(sorted(answer.env)),
+        generation=answer.generation,
+    )
+
+
+def grant_record(grant: Grant) -> dict[str, Any]:
+    """A JSON-safe record of the grant, in the agent's own form."""
+    return {
+        "kernel_id": grant.kernel_id,
+        "owner": grant.owner,
+        "generation": grant.generation,
+        "node": grant.node,
+        **request_record(grant.request),
+        "devices": [
+            {
+                "uuid": quota.uuid,
+                "index": quota.index,
+                "hundredths": quota.share.hundredths,
+                "quota_bytes": int(quota.memory),
+                "guarantee_bytes": None if quota.guarantee is None else int(quota.guarantee),
+            }
+            for quota in grant.quotas
+        ],
+        "kernel_dir": grant.kernel_dir,
+        "env": dict(grant.env),
+    }
+
+
+def read_grant(record: Mapping[str, Any]) -> Grant:
+    """The inverse of grant_record. Raises AgentProtocolError."""
+    try:
+        return Grant(
+            kernel_id=str(record["kernel_id"]),
+            owner=str(record["owner"]),
+            request=read_request(record),
+            node=str(record["node"]),
+            quotas=tuple(
+                Quota(
+                    uuid=str(device["uuid"]),
+                    index=int(device["index"]),
+                    share=GpuShare(int(device["hundredths"])),
+                    memory=Bytes(device["quota_bytes"]),
+                    guarantee=None if device.get("guarantee_bytes") is None else Bytes(device["guarantee_bytes"]),
+                )
+                for device in record["devices"]
+            ),
+            kernel_dir=str(record["kernel_dir"]),
+            env=tuple(sorted((str(name), str(value)) for name, value in record["env"].items())),
+            generation=int(record["generation"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RequestError) as error:
+        raise AgentProtocolError(f"a grant cannot be read: {error!r}; agent and gateway of one version?") from error

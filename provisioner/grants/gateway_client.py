@@ -1,0 +1,140 @@
+"""The gateway's local socket, as its askers see it: one request a connection, JSON lines both ways.
+
+    asker    {"op": "ask", "version": 1, "kernel_id", "label", "kernelspec", "wait_seconds", request fields}
+    gateway  {"event": "waiting", "reason"} …, then {"ok": true, "grant"} or {"ok": false, "code", "message"}
+    asker    {"op": "bound", "pid", "start_time_ticks"}, {"op": "release"}; each answered {"ok": true}
+
+The open connection holds the grant. The owner is the peer's user, by its socket: nobody can name another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.waiting import within
+
+from jupyter_aliquot.provisioner import errors
+from .codec import read_grant, request_record
+from jupyter_aliquot.provisioner.resources import Grant, Request
+
+VERSION = 1
+LONGEST_LINE = 1 << 20
+# Beyond the time that the asker allows, for the gateway to say why.
+_ANSWER_SECONDS = 5.0
+
+_CODES: dict[str, type[errors.AliquotError]] = {
+    "bad_request": errors.RequestError,
+    "never_fits": errors.NeverFitsError,
+    "conflict": errors.GrantError,
+    "queue_timeout": errors.QueueTimeoutError,
+    "withdrawn": errors.WithdrawnError,
+    "limit": errors.LimitError,
+    "agent_unavailable": errors.AgentUnavailableError,
+    "device_lost": errors.DeviceLostError,
+    "internal": errors.AgentError,
+}
+
+
+def error_record(error: errors.AliquotError) -> dict[str, Any]:
+    """The refusal as it goes over the socket."""
+    names = {kind: code for code, kind in _CODES.items()}
+    code = next((names[kind] for kind in type(error).__mro__ if kind in names), "internal")
+    return {"ok": False, "code": code, "message": str(error)}
+
+
+def read_error(record: Mapping[str, Any]) -> errors.AliquotError:
+    """The inverse of error_record."""
+    kind = _CODES.get(str(record.get("code")), errors.AgentProtocolError)
+    return kind(str(record.get("message", "the gateway gave no reason")))
+
+
+class NoGatewayError(Exception):
+    """No gateway listens there, or it ended before it answered: ask elsewhere."""
+
+
+class GatewayConnection:
+    """One connection to the gateway's local socket, and the grant that it holds. Bound to the running loop."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def connect(cls, path: Path) -> GatewayConnection:
+        """Raises NoGatewayError."""
+        try:
+            return cls(*await asyncio.open_unix_connection(path, limit=LONGEST_LINE))
+        except OSError as error:
+            raise NoGatewayError(f"no gateway answers at {path}: {error}") from error
+
+    async def ask(self, kernel_id: str, request: Request, label: str, kernelspec: str, wait_seconds: float) -> Grant:
+        """Queue there and wait. Raises GrantError, RequestError, NoGatewayError."""
+        question = {
+            "op": "ask",
+            "version": VERSION,
+            "kernel_id": kernel_id,
+            "label": label,
+            "kernelspec": kernelspec,
+            "wait_seconds": wait_seconds,
+            **request_record(request),
+        }
+        try:
+            return await within(self._ask(question), wait_seconds + _ANSWER_SECONDS)
+        except asyncio.TimeoutError:
+            raise errors.QueueTimeoutError(
+                f"asked {request.gpus} GPU; the gateway did not answer within {wait_seconds:g} s. "
+                "See its log, or 'aliquot doctor'"
+            ) from None
+
+    async def bound(self, pid: int, start_time_ticks: int) -> None:
+        """Tell whose end ends the grant, should this connection close before."""
+        await self._send({"op": "bound", "pid": pid, "start_time_ticks": start_time_ticks})
+
+    async def release(self) -> None:
+        """End the grant, and wait until the gateway has done so."""
+        await self._send({"op": "release"})
+        while (answer := await self._receive()).get("released") is None:
+            if answer.get("ok") is False:
+                raise read_error(answer)
+
+    async def lost(self) -> None:
+        """Return when the gateway has closed the connection. Nobody else may read meanwhile."""
+        with contextlib.suppress(NoGatewayError):
+            while True:
+                await self._receive()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def _ask(self, question: Mapping[str, Any]) -> Grant:
+        await self._send(question)
+        while True:
+            answer = await self._receive()
+            if answer.get("ok") is True and "grant" in answer:
+                return read_grant(answer["grant"])
+            if answer.get("ok") is False:
+                raise read_error(answer)
+
+    async def _send(self, message: Mapping[str, Any]) -> None:
+        try:
+            self._writer.write(json.dumps(message).encode() + b"\n")
+            await self._writer.drain()
+        except OSError as error:
+            raise NoGatewayError(f"the gateway closed the connection: {error}") from error
+
+    async def _receive(self) -> dict[str, Any]:
+        try:
+            line = await self._reader.readline()
+            message = json.loads(line) if line else None
+        except (OSError, ValueError) as error:
+            raise NoGatewayError(f"the gateway's answer cannot be read: {error}") from error
+        if not isinstance(message, dict):
+            raise NoGatewayError("the gateway closed the connection")
+        return message

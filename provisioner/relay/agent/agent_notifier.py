@@ -1,0 +1,162 @@
+"""Tells the node agent when work begins and ends, and hears its events. Never waits for it: what cannot be written now
+is told later. What an event means is its hearer's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.provisioner.relay.server.poll_loop import READ, WRITE, Loop
+from jupyter_aliquot.provisioner.relay.wire.messages import read_object
+
+Hearer = Callable[[Mapping[str, Any] | None], object]
+
+_VERSION = 1
+_RETRY_SECONDS = 1.0
+_ANSWERS_BYTES = 1 << 16
+_LONGEST_EVENT = 1 << 20
+
+
+class AgentTeller:
+    """``state`` gives the fields to tell; the last state counts, those between may be left out."""
+
+    def __init__(self, loop: Loop, path: Path, kernel_id: str, state: Callable[[], dict[str, Any]]) -> None:
+        self._loop = loop
+        self._path = os.fspath(path)
+        self._kernel_id = kernel_id
+        self._state = state
+        self._connection: socket.socket | None = None
+        self._unsent = b""
+        self._unread = b""
+        self._hearers: dict[str, Hearer] = {}
+        self._greetings: list[str] = []
+        self._introduction: Callable[[], Iterable[Mapping[str, Any]]] = tuple
+        self._number = 0
+        self._is_due = False
+        self._retry_at = 0.0
+
+    def listen(self, event: str, hearer: Hearer, asking: str) -> None:
+        """Each connection begins with the op ``asking``, and its events of this name come to ``hearer``.
+
+        None comes to it when a connection was lost. An agent that does not know the op refuses it, and sends none.
+        """
+        self._hearers[event] = hearer
+        self._greetings.append(asking)
+
+    def introduce(self, requests: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+        """Begin each connection with these requests about the kernel, as they are then."""
+        self._introduction = requests
+
+    def introduce_now(self, now: float) -> None:
+        """Send the introduction over the connection that is open, or over the next one, which is due now."""
+        for fields in self._introduction() if self._connection is not None else ():
+            self.say({**fields, "kernel_id": self._kernel_id})
+        self.tell(now)
+
+    def say(self, fields: Mapping[str, Any]) -> None:
+        """One line more for an agent that is there; nothing for one that is not."""
+        if self._connection is not None:
+            self._unsent += self._line(fields)
+            self._flush()
+
+    def tell(self, now: float) -> None:
+        """Write the present state before this returns, if the agent takes it."""
+        self._is_due = True
+        if self._connection is None and now >= self._retry_at:
+            self._connect(now)
+        self._flush()
+
+    def tick(self, now: float) -> None:
+        """Come back to an agent that came back."""
+        if self._is_due:
+            self.tell(now)
+
+    def rest(self) -> None:
+        """The kernel is gone: an agent that waits for its last connection may end."""
+        self._flush()
+        self._close()
+        self._is_due = False
+
+    def _connect(self, now: float) -> None:
+        self._retry_at = now + _RETRY_SECONDS
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            connection.connect(self._path)
+        except OSError:
+            connection.close()
+            return
+        self._connection = connection
+        self._unsent = self._line({"op": "hello", "version": _VERSION, "name": f"relay {self._kernel_id}"})
+        for fields in self._introduction():
+            self._unsent += self._line({**fields, "kernel_id": self._kernel_id})
+        for asking in self._greetings:
+            self._unsent += self._line({"op": asking, "kernel_id": self._kernel_id})
+        self._is_due = True
+        self._loop.watch(connection.fileno(), self._ready)
+
+    def _ready(self, events: int) -> None:
+        if self._connection is None:
+            return
+        if events & ~WRITE:
+            try:
+                found = self._connection.recv(_ANSWERS_BYTES)
+                if not found or not self._read(found):
+                    self._lose()
+                    return
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._lose()
+                return
+        self._flush()
+
+    def _read(self, found: bytes) -> bool:
+        """Answers say nothing that we need to know. False for what is no line."""
+        *lines, self._unread = (self._unread + found).split(b"\n")
+        for line in lines:
+            if b'"event"' in line:
+                event = read_object(line)
+                hearer = self._hearers.get(str(event.get("event")))
+                if hearer is not None and event.get("kernel_id") == self._kernel_id:
+                    hearer(event)
+        return len(self._unread) < _LONGEST_EVENT
+
+    def _lose(self) -> None:
+        self._close()
+        self._is_due = True  # who comes after it knows nothing
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._loop.forget(self._connection.fileno())
+            self._connection.close()
+            self._connection = None
+            for hearer in self._hearers.values():
+                hearer(None)
+        self._unsent = self._unread = b""
+
+    def _flush(self) -> None:
+        while self._connection is not None:
+            if not self._unsent and self._is_due:
+                self._unsent = self._line({"op": "activity", "kernel_id": self._kernel_id, **self._state()})
+                self._is_due = False
+            if not self._unsent:
+                self._loop.watch(self._connection.fileno(), self._ready, READ)
+                return
+            try:
+                self._unsent = self._unsent[self._connection.send(self._unsent) :]
+            except BlockingIOError:
+                with contextlib.suppress(OSError):
+                    self._loop.watch(self._connection.fileno(), self._ready, READ | WRITE)
+                return
+            except OSError:
+                self._lose()
+
+    def _line(self, fields: Mapping[str, Any]) -> bytes:
+        self._number += 1
+        return json.dumps({"id": self._number, **fields}, separators=(",", ":")).encode() + b"\n"

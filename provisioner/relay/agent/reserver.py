@@ -1,0 +1,60 @@
+"""Keeps a kernel's reservation with the node agent for as long as its relay runs it: an agent that lost its record of
+the kernel, or that was away when it started, is asked for the same again."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .agent_notifier import AgentTeller
+from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord
+from jupyter_aliquot.provisioner.relay.server.forwarder import Traffic
+
+_SIZE = ("owner", "hundredths", "memory_limit", "workload_class")
+
+
+class Reserver:
+    """A chore of the relay: speaks when a kernel began, and, through the teller, on each connection while it runs."""
+
+    def __init__(self, traffic: Traffic, own: OwnRecord, teller: AgentTeller) -> None:
+        self._traffic = traffic
+        self._own = own
+        self._teller = teller
+        self._began = 0.0
+        teller.introduce(self._requests)
+
+    def turn(self) -> None:
+        """Called once per turn of the loop."""
+        began, self._began = self._began, self._traffic.started_at
+        if self._began not in (0.0, began) and any(self._requests()):
+            self._teller.introduce_now(time.monotonic())
+
+    def due_in(self) -> float | None:
+        """Seconds to the next turn that it needs: none."""
+        return None
+
+    def _requests(self) -> Iterator[Mapping[str, Any]]:
+        """``reserve`` makes the connection a holder; ``bind`` the process, which outlives the connection.
+
+        The agent refuses the first for a kernel that was resized without our knowledge; it has it then, and the second
+        counts. A kernel in a container was started by its engine, and its process is not known here.
+        """
+        if self._traffic.started_at:
+            with contextlib.suppress(KeyError, TypeError):  # facts of a starter of another version
+                yield self._reserve()
+                if (kernel := self._own.kernel) is not None:
+                    yield {"op": "bind", **vars(kernel)}
+
+    def _reserve(self) -> Mapping[str, Any]:
+        """Raises KeyError and TypeError where no grant is among the facts, or one that cannot be read."""
+        facts, grant = self._own.facts, self._own.facts["grant"]
+        return {
+            "op": "reserve",
+            **{name: grant[name] for name in _SIZE},
+            **({"residency": grant["residency"]} if grant["residency"] else {}),
+            "placement": [{"uuid": one["uuid"], "hundredths": one["hundredths"]} for one in grant["devices"]],
+            "label": str(facts.get("label", "")),
+            "attributes": {"kernelspec": str(facts.get("kernelspec", ""))},
+        }

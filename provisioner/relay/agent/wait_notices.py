@@ -1,0 +1,141 @@
+"""Decide what a cell is told while its kernel waits for GPU memory, and when. Pure: time is an argument.
+
+A cell that has shown nothing gets one line after a second, and a newer one in its place each ten seconds. The line is
+taken back when the wait is over, before the cell's first output, and before its end: no notebook keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_aliquot.provisioner.relay.server.activity_tracker import RunningCell
+
+_FIRST_SECONDS = 1.0
+_NEXT_SECONDS = 10.0
+_LONGEST_WORD = 200
+_WORDS = {
+    "coming": "it is being copied back",
+    "link": "another kernel's memory is being copied",
+    "moving": "other kernels' memory is being moved out",
+    "hold": "it was given to others a moment ago",
+    "turn": "others have their turn",
+    "queue": "others came before",
+    "busy": "those that hold it are busy",
+    "host": "host memory for what would have to leave is full",
+    "stuck": "what holds it cannot be moved out",
+}
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What the agent told last. ``waits_since`` None: the kernel has what it asked for."""
+
+    waits_since: float | None
+    before: int = 0
+    reason: str = ""
+    expected_seconds: float | None = None
+
+
+def read_lease(event: Mapping[str, Any], now: float) -> Lease:
+    """From the agent's event. What cannot be read is left out: a notice is no reason to fail."""
+    waited, calls = _number(event.get("waits_seconds")), event.get("waiting_calls")
+    if waited is None or calls == 0:  # a wake that no call waits for yet keeps nobody waiting
+        return Lease(None)
+    before = _number(event.get("before"))
+    reason = str(event.get("reason") or "")[:_LONGEST_WORD]
+    return Lease(now - waited, int(before or 0), _WORDS.get(reason, reason), _number(event.get("expected_seconds")))
+
+
+@dataclass
+class _Told:
+    """The line that a cell shows, told at ``last``."""
+
+    cell: RunningCell
+    last: float
+
+
+class WaitingNotices:
+    """Gives each line once, and each told cell once to be taken back. Times are seconds since the epoch."""
+
+    def __init__(self) -> None:
+        self._lease: Lease | None = None
+        self._told: dict[str, _Told] = {}
+        self._quiet: dict[str, float] = {}  # of cells whose line was taken back: not before this is there another
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything may be due: in nearly every turn of a relay, nothing is."""
+        return bool(self._told or self._quiet) or self._waits_since is not None
+
+    @property
+    def has_told(self) -> bool:
+        """True while a cell shows a line."""
+        return bool(self._told)
+
+    def heard(self, event: Mapping[str, Any] | None, now: float) -> None:
+        """None: the agent went away. Until it is back, it is not known what the kernel waits for."""
+        self._lease = None if event is None else read_lease(event, now)
+
+    def due(self, cells: Iterable[RunningCell], now: float) -> list[tuple[RunningCell, str]]:
+        """Return the lines to write now, in the place of those before. ``cells``: running, and with no output yet."""
+        lines = []
+        for cell in cells:
+            if self._waits_since is not None and now >= self._next(cell, self._waits_since):
+                lines.append((cell, self._text(cell, self._waits_since, now)))
+                self._told[cell.msg_id] = _Told(cell, now)
+        return lines
+
+    def over(self, cells: Iterable[RunningCell], now: float) -> list[RunningCell]:
+        """Return the cells whose line is to be taken back: their wait or they themselves are over. Forget others."""
+        here = {cell.msg_id for cell in cells}
+        self._quiet = {msg_id: until for msg_id, until in self._quiet.items() if msg_id in here}
+        ended = [name for name in self._told if self._waits_since is None or name not in here]
+        return [cell for name in ended if (cell := self.take_back(name, now)) is not None]
+
+    def take_back(self, msg_id: str, now: float) -> RunningCell | None:
+        """Forget the line that this cell shows; None: it shows none."""
+        told = self._told.pop(msg_id, None)
+        if told is None:
+            return None
+        self._quiet[msg_id] = told.last + _NEXT_SECONDS
+        return told.cell
+
+    def due_in(self, cells: Iterable[RunningCell], now: float) -> float | None:
+        """Seconds until a line may be due; None: not before something happens."""
+        since = self._waits_since
+        if since is None:
+            return None
+        return min((max(0.0, self._next(cell, since) - now) for cell in cells), default=None)
+
+    @property
+    def _waits_since(self) -> float | None:
+        return None if self._lease is None else self._lease.waits_since
+
+    def _next(self, cell: RunningCell, waits_since: float) -> float:
+        told = self._told.get(cell.msg_id)
+        first = max(cell.began, waits_since) + _FIRST_SECONDS
+        return max(first, self._quiet.get(cell.msg_id, first) if told is None else told.last + _NEXT_SECONDS)
+
+    def _text(self, cell: RunningCell, waits_since: float, now: float) -> str:
+        is_first = cell.msg_id not in self._told
+        since = now - max(cell.began, waits_since)
+        begin = "waiting for GPU memory" if is_first else f"still waiting for GPU memory after {since:.0f} s"
+        return f"[Aliquot: {begin}{_facts(self._lease)}]\n" if self._lease is not None else ""
+
+
+def _facts(lease: Lease) -> str:
+    parts = [lease.reason] if lease.reason else []
+    if lease.before > 0:
+        parts.append(f"{lease.before} kernel{'s' if lease.before > 1 else ''} before it")
+    if lease.expected_seconds is not None:
+        parts.append(f"about {max(1.0, lease.expected_seconds):.0f} s")
+    return f": {'; '.join(parts)}" if parts else ""
+
+
+def _number(value: object) -> float | None:
+    """Nothing below 0, and nothing that is no number."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
+        return None
+    return float(value)

@@ -1,0 +1,193 @@
+"""The relay before one kernel: starts it, leads clients to it, and ends it. What runs behind it is a runtime's matter.
+
+Bound to no event loop: each question to a relay has a connection of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.paths import KERNEL_ID, PathError, RuntimeDir, prepare_runtime_dir
+
+from jupyter_aliquot.provisioner.errors import LaunchError, RelayError, RelayUnavailableError
+from .connection_info import curve_keys, lead_clients, reason_against
+from jupyter_aliquot.provisioner.grants.codec import grant_record
+from .control import RelaySettings, ensure_relay_host, set_facts, start_relay, stop_relay
+from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
+from jupyter_aliquot.provisioner.relay.wire.files import (UNREAD_BYTES, UNSENT, RelayRecord, RelayRequest, UnreadableRecordError, UnsentBytes, keep_links, read_relay_record,)
+from jupyter_aliquot.provisioner.resources import Grant
+
+WITHOUT_RELAY = "set c.AliquotProvisioner.relay = False to start kernels without relays, which end with their client"
+
+
+@dataclass(frozen=True)
+class RelayWish:
+    """What a kernel's relay is to be. ``gateway`` empty: it ends with this process, unless it ``is_independent``."""
+
+    gateway: str = ""
+    orphan_seconds: float | None = None
+    unread_bytes: int = UNREAD_BYTES
+    unsent_bytes: UnsentBytes = UNSENT
+    user: str = ""
+    is_independent: bool = False
+    tells_agent: bool = False
+    waiting_notice: bool = True
+    trim: bool = True
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def relay_wish(
+    given: Mapping[str, Any] | None, grant: Grant | None, in_container: bool, arguments: Mapping[str, Any]
+) -> RelayWish:
+    """From Popen's words and from what the gateway gave: ``gateway`` is its name; what else is there is kept."""
+    given = dict(given or {})
+    facts = {
+        "runtime": "container" if in_container else "process",
+        "grant": None if grant is None else grant_record(grant),
+        "cwd": os.fspath(arguments.get("cwd") or ""),
+        **given,
+    }
+    return RelayWish(
+        gateway=given.get("gateway", ""),
+        orphan_seconds=given.get("orphan_seconds"),
+        unread_bytes=int(given.get("unread_bytes", UNREAD_BYTES)),
+        unsent_bytes=UnsentBytes(**given.get("unsent_bytes", {})),
+        user=str(given.get("owner", "")),
+        is_independent=bool(arguments.get("independent")),
+        tells_agent=grant is not None,
+        facts=facts,
+    )
+
+
+class NoRelayError(Exception):
+    """Nothing can stand before this kernel; it can still be started without. The message says why."""
+
+
+def check_place(manager: Any, runtime: RuntimeDir, kernel_id: str) -> None:
+    """Raises NoRelayError."""
+    if not KERNEL_ID.fullmatch(kernel_id):
+        raise NoRelayError(f"its id {kernel_id!r} is not 1 to 36 letters, digits, '_', '.', '-'")
+    reason = reason_against(manager, runtime.relay(kernel_id))
+    if reason:
+        raise NoRelayError(reason)
+    try:
+        prepare_runtime_dir(runtime)
+    except PathError as error:
+        raise NoRelayError(str(error)) from error
+
+
+class KernelRelay:
+    """One kernel's relay, from before its first process until after its last."""
+
+    def __init__(self, record: RelayRecord, log: logging.Logger) -> None:
+        self.record = record
+        self._log = log
+
+    @classmethod
+    async def start(
+        cls, manager: Any, runtime: RuntimeDir, kernel_id: str, wish: RelayWish, log: logging.Logger
+    ) -> KernelRelay:
+        """Start one, and the relay host where none runs. Raises LaunchError."""
+        try:
+            record = await _start(runtime, _request(manager, kernel_id, wish))
+        except RelayError as error:
+            raise LaunchError(f"asked a relay for kernel {kernel_id}: {error}. Or {WITHOUT_RELAY}") from error
+        relay = cls(record, log)
+        try:
+            relay.lead(manager)
+        except BaseException:
+            await relay.stop()
+            raise
+        return relay
+
+    @classmethod
+    def find(cls, folder: Path, log: logging.Logger) -> KernelRelay | None:
+        """The relay that left its record there, dead or alive; None where there is none to be read."""
+        with contextlib.suppress(FileNotFoundError, UnreadableRecordError):
+            return cls(read_relay_record(folder), log)
+        return None
+
+    def is_alive(self) -> bool:
+        """Whether it runs now. One that was killed comes back under another pid, by its host."""
+        with contextlib.suppress(FileNotFoundError, UnreadableRecordError):
+            self.record = read_relay_record(self.record.folder)
+            return self.record.is_alive
+        return False
+
+    def lead(self, manager: Any) -> None:
+        """Let the manager's clients connect here. Raises LaunchError."""
+        try:
+            lead_clients(manager, self.record)
+        except OSError as error:
+            raise LaunchError(
+                f"cannot write into {self.record.folder}: {error.strerror}. Or {WITHOUT_RELAY}"
+            ) from error
+
+    def keep_links(self) -> None:
+        """After the manager's removal of its ipc files, which happens before each restart."""
+        try:
+            keep_links(self.record.folder)
+        except OSError as error:
+            self._log.warning("kernel=%s relay=hidden reason=%s", self.record.kernel_id, error.strerror)
+
+    def with_private_file(self, cmd: list[str], manager: Any) -> list[str]:
+        """The kernel's command line: it binds sockets of its own, which clients never see."""
+        public, private = os.path.realpath(manager.connection_file), os.fspath(self.record.kernel_connection_file)
+        return [word.replace(public, private) for word in cmd]
+
+    async def note_grant(self, grant: Grant) -> None:
+        """Keep it with the relay, where whoever adopts the kernel looks. One that cannot be told now is left."""
+        try:
+            self.record = await set_facts(self.record, {**self.record.facts, "grant": grant_record(grant)})
+        except RelayError as error:
+            self._log.warning("kernel=%s relay=not_told reason=%s", self.record.kernel_id, error)
+
+    async def stop(self) -> None:
+        """End it and what runs below it; removes its folder."""
+        try:
+            await stop_relay(self.record)
+        except RelayError as error:
+            self._log.error("kernel=%s relay=stuck reason=%s", self.record.kernel_id, error)
+
+
+async def _start(runtime: RuntimeDir, request: RelayRequest) -> RelayRecord:
+    """Raises RelayError."""
+    await ensure_relay_host(runtime, RelaySettings())
+    try:
+        return await start_relay(runtime, request)
+    except RelayUnavailableError:
+        # It had just found itself idle for long enough, and ended.
+        await ensure_relay_host(runtime, RelaySettings())
+        return await start_relay(runtime, request)
+
+
+def _request(manager: Any, kernel_id: str, wish: RelayWish) -> RelayRequest:
+    public, secret = curve_keys(manager)
+    owner = None if wish.gateway or wish.is_independent else os.getpid()
+    request = RelayRequest(
+        kernel_id=kernel_id,
+        key=manager.session.key.decode(),
+        signature_scheme=manager.session.signature_scheme,
+        kernel_name=manager.kernel_name,
+        gateway=wish.gateway or None,
+        owner_pid=owner,
+        owner_start_time_ticks=None if owner is None else start_time_ticks(owner),
+        tells_agent=wish.tells_agent,
+        waiting_notice=wish.waiting_notice,
+        trim=wish.trim,
+        unread_bytes=wish.unread_bytes,
+        store_bytes=wish.unsent_bytes.kernel,
+        user=wish.user,
+        user_store_bytes=wish.unsent_bytes.user,
+        all_store_bytes=wish.unsent_bytes.all,
+        facts={"kernelspec": manager.kernel_name, "connection_file": manager.connection_file, **wish.facts},
+        curve_publickey=public,
+        curve_secretkey=secret,
+    )
+    return request if wish.orphan_seconds is None else replace(request, orphan_seconds=wish.orphan_seconds)

@@ -1,0 +1,366 @@
+"""A gateway's end of a relay's link. One connection, no reconnecting: that is the caller's matter.
+
+link = await RelayLink.connect(record, listener)
+link.attach(session)            # from now on iopub, and the replies of this session, come to the listener
+link.send("shell", session, frames)
+link.ack(message.seq)           # once the browser's socket has it
+link.close()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from jupyter_aliquot.gpu_hook.waiting import forget_reading, within
+from jupyter_aliquot.provisioner.errors import RelayProtocolError, RelayUnavailableError
+
+from jupyter_aliquot.provisioner.relay.wire.resend import CAPABILITY
+from jupyter_aliquot.provisioner.relay.wire.protocol import (LONGEST_RECORD, VERSIONS, Frame, ProtocolError, Record, RecordReader, charge, encode, encode_whole,)
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
+
+_HELLO_SECONDS = 10.0
+_RETRY_SECONDS = 0.01
+
+
+@dataclass(frozen=True)
+class LinkMessage:
+    """A message of the kernel: ``frames`` from the delimiter on. ``session`` None: for everybody (iopub).
+
+    ``seq`` stays the same when it is sent again, within one ``RelayLink.epoch``.
+    """
+
+    seq: int
+    channel: str
+    session: str | None
+    frames: list[Frame] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Activity:
+    """``open``: requests that the kernel has not finished; ``work``: those of them that are cells and comm messages.
+
+    ``since``: when the present work began, None without work; ``last``: when work last began or ended, or the kernel
+    last sent an output; ``input``: since when all that runs waits for input(). Seconds since the epoch.
+    """
+
+    open: int
+    work: int
+    since: float | None
+    last: float
+    input: float | None = None
+
+
+@dataclass(frozen=True)
+class KernelState:
+    """``state``: ``starting`` (not connected yet), ``started`` (takes requests) or ``ended``.
+
+    ``ended``: the fields of Ended, as far as the relay knows them; empty otherwise.
+    """
+
+    state: str
+    incarnation: int
+    ended: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What the relay had to drop since its start because too much waited for a gateway."""
+
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Attached:
+    """``attach`` has taken effect: what comes from here on was sent in its knowledge, what came before was not."""
+
+    session: str
+
+
+@dataclass(frozen=True)
+class KnownCell:
+    """A cell that shows its output. ``cell_id``: as its client named it; ``began``: seconds since the epoch.
+
+    ``input``: the prompt and password of the question that waits for its user, None where none does.
+    """
+
+    msg_id: str
+    cell_id: str | None
+    began: float
+    is_open: bool
+    input: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class KnownCells:
+    """Told when the link begins, and when a cell asks: the cells that ended last, then those that are open."""
+
+    cells: tuple[KnownCell, ...]
+
+
+@dataclass(frozen=True)
+class Unread:
+    """What the kernel has not read, and how many messages were refused since the relay's start for want of room."""
+
+    messages: int
+    bytes: int
+    refused: int
+
+
+LinkEvent = LinkMessage | Activity | KernelState | Dropped | Attached | KnownCells | Unread
+
+
+class LinkListener(Protocol):
+    """Called on the event loop, in the order in which the relay spoke. Must not block; an exception ends the link."""
+
+    def take(self, event: LinkEvent) -> None:
+        """Something came."""
+
+    def lost(self, reason: str) -> None:
+        """The connection ended, and not by ``close``. Nothing comes after this."""
+
+
+@dataclass(frozen=True)
+class SentRequest:
+    """A request that the relay has not taken yet. Sent again on another link, it is taken once all the same.
+
+    ``size``: what it counts for in ``RelayLink.untaken_bytes``.
+    """
+
+    number: int
+    channel: str
+    session: str
+    frames: tuple[Any, ...] = field(repr=False)
+    size: int = 0
+
+
+class RelayLink:
+    """Made by ``connect``."""
+
+    def __init__(self, listener: LinkListener) -> None:
+        self._listener = listener
+        self._stream = _Stream(self._take, self._end)
+        self._greeted: asyncio.Future[Record] = asyncio.get_running_loop().create_future()
+        self._sent: deque[SentRequest] = deque()
+        self._number = 0
+        self._is_closed = False
+        self.epoch = ""
+        self.takes_again = False  # whether it knows what comes again from what is new
+        self.untaken_bytes = 0
+        self.taken: Callable[[], object] = lambda: None  # called when the relay took some
+
+    @classmethod
+    async def connect(cls, record: RelayRecord, listener: LinkListener) -> RelayLink:
+        """Greet the relay. The kernel's state and activity come to the listener at once. Raises RelayError."""
+        link = cls(listener)
+        path = record.link_socket
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            await within(connect(connection, path), _HELLO_SECONDS)
+            await asyncio.get_running_loop().create_unix_connection(lambda: link._stream, sock=connection)
+            hello = {"op": "hello", "versions": list(VERSIONS), "role": "link", "pid": os.getpid()}
+            link._stream.write([encode_whole(hello)])
+            greeting = await within(link._greeted, _HELLO_SECONDS)
+        except asyncio.TimeoutError:
+            link._abandon(connection)
+            raise RelayUnavailableError(f"the relay at {path} did not answer within {_HELLO_SECONDS:g} s") from None
+        except OSError as error:
+            link._abandon(connection)
+            raise RelayUnavailableError(f"the relay at {path} does not answer: {error.strerror or error}") from error
+        except BaseException:
+            link._abandon(connection)
+            raise
+        link.epoch = str(greeting.header.get("epoch"))
+        link.takes_again = greeting.header.get(CAPABILITY) is True
+        return link
+
+    @property
+    def is_open(self) -> bool:
+        """False once it was lost or closed."""
+        return self._stream.is_open
+
+    @property
+    def untaken(self) -> tuple[SentRequest, ...]:
+        """Requests of which the relay has not said that it took them: after a loss, send them on the next link."""
+        return tuple(self._sent)
+
+    def attach(self, session: str, *, is_guest: bool = False) -> None:
+        """Ask for what waits, and comes, for this session; the last link to attach a session has it.
+
+        With a guest's session the link takes no iopub message from those for whom it is kept.
+        """
+        self._write({"op": "attach", "session": session, **({"guest": True} if is_guest else {})})
+
+    def detach(self, session: str) -> None:
+        """From now on it is kept for who attaches next; without any session iopub is, too."""
+        self._write({"op": "detach", "session": session})
+
+    def send(self, channel: str, session: str, frames: Sequence[Any]) -> None:
+        """Forward a request (shell, control) or an input_reply (stdin); ``frames`` from the delimiter on, signed."""
+        self._number += 1
+        sent = SentRequest(self._number, channel, session, tuple(frames), charge(frames))
+        self._sent.append(sent)
+        self.untaken_bytes += sent.size
+        self._write({"op": "send", "channel": channel, "session": session, "n": self._number}, frames)
+
+    def ack(self, seq: int) -> None:
+        """This message, and all that came before it on this link, need not be kept any more."""
+        self._write({"op": "ack", "seq": seq})
+
+    async def drain(self) -> None:
+        """Wait until what was sent is on its way, as StreamWriter.drain does."""
+        await self._stream.drain()
+
+    def close(self) -> None:
+        """Idempotent. The listener hears nothing more."""
+        self._is_closed = True
+        self._stream.close()
+
+    def _abandon(self, connection: socket.socket) -> None:
+        self.close()
+        if self._stream.is_new:
+            connection.close()
+
+    def _write(self, header: Mapping[str, Any], frames: Sequence[Any] = ()) -> None:
+        self._stream.write(encode(dict(header), frames))
+
+    def _take(self, record: Record) -> None:
+        if self._is_closed:
+            return
+        if not self._greeted.done():
+            self._take_greeting(record)
+        elif record.op == "got":
+            while self._sent and self._sent[0].number <= int(record.header["n"]):
+                self.untaken_bytes -= self._sent.popleft().size
+            self.taken()
+        elif record.op == "refused":
+            raise ProtocolError(f"it refused: {record.header.get('message')}")
+        elif (event := read_event(record)) is not None:
+            self._listener.take(event)
+
+    def _take_greeting(self, record: Record) -> None:
+        if record.op == "hello":
+            self._greeted.set_result(record)
+        else:
+            self._greeted.set_exception(RelayProtocolError(f"the relay refused: {record.header.get('message')}"))
+
+    def _end(self, reason: str) -> None:
+        if not self._greeted.done():
+            self._greeted.set_exception(RelayUnavailableError(f"lost the relay: {reason}"))
+        elif not self._is_closed:
+            self._is_closed = True
+            self._listener.lost(reason)
+
+
+def read_event(record: Record) -> LinkEvent | None:
+    """What a record of the relay says; None for one that this version does not know. Raises ProtocolError."""
+    header = record.header
+    try:
+        if record.op == "message":
+            session = header["session"]
+            return LinkMessage(int(header["seq"]), str(header["channel"]), session, record.frames)
+        if record.op == "activity":
+            since, last = header["since"], float(header["last"])
+            return Activity(int(header["open"]), int(header["work"]), since, last, header.get("input"))
+        if record.op == "kernel":
+            return KernelState(str(header["state"]), int(header["incarnation"]), header.get("ended") or {})
+        if record.op == "attached":
+            return Attached(str(header["session"]))
+        if record.op == "cells":
+            return KnownCells(tuple(_read_cell(told) for told in header["cells"]))
+        if record.op == "unread":
+            return Unread(int(header["messages"]), int(header["bytes"]), int(header["refused"]))
+        if record.op == "dropped":
+            return Dropped(int(header["messages"]), int(header["bytes"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProtocolError(f"its {record.op} record lacks a field: {error!r}") from error
+    return None
+
+
+def _read_cell(told: Mapping[str, Any]) -> KnownCell:
+    cell_id = told["cell_id"]
+    name = None if cell_id is None else str(cell_id)
+    return KnownCell(str(told["msg_id"]), name, float(told["began"]), bool(told["is_open"]), told.get("input"))
+
+
+async def connect(connection: socket.socket, path: Path) -> None:
+    """asyncio's own takes a queue of connections that is full for a connection that is under way."""
+    while True:
+        try:
+            connection.connect(os.fspath(path))
+            return
+        except BlockingIOError:
+            await asyncio.sleep(_RETRY_SECONDS)
+
+
+def _nothing(_: Any) -> None:
+    """What a stream calls that is over."""
+
+
+class _Stream(asyncio.BufferedProtocol):
+    """Bytes to records and back. ``take`` is called for each record, ``end`` once."""
+
+    def __init__(self, take: Any, end: Any) -> None:
+        self._take = take
+        self._end = end
+        self._reader = RecordReader(LONGEST_RECORD)
+        self._transport: asyncio.Transport | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._reason = "it closed the connection"
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has no connection yet."""
+        return self._transport is None
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def write(self, buffers: Sequence[Any]) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(buffers)
+
+    async def drain(self) -> None:
+        await self._writable.wait()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.buffer()
+
+    def buffer_updated(self, count: int) -> None:
+        """Called by the transport. What is wrong ends the connection, with the reason."""
+        try:
+            for record in self._reader.filled(count):
+                self._take(record)
+        except ProtocolError as error:
+            self._reason = f"it cannot be understood: {error}"
+            with contextlib.suppress(Exception):
+                self._transport.abort()  # type: ignore[union-attr]  # set before the first byte
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._writable.set()
+        end, self._take, self._end = self._end, _nothing, _nothing  # its link holds it, and need not be held by it
+        forget_reading(self._transport)
+        end(self._reason if error is None else str(error) or type(error).__name__)

@@ -1,0 +1,165 @@
+"""What runs in a forked relay: its objects made and joined, its beginning and its end. The host waits for ``ready``."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import zmq
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+
+from jupyter_aliquot.provisioner.relay.server.activity_tracker import ActivityTracker
+from jupyter_aliquot.provisioner.relay.agent.agent_notifier import AgentTeller
+from jupyter_aliquot.provisioner.relay.server.kernel_sockets import Back
+from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
+from jupyter_aliquot.provisioner.relay.server.client_sockets import Front
+from jupyter_aliquot.provisioner.relay.server.link_server import Links
+from jupyter_aliquot.provisioner.relay.server.poll_loop import Chore, Loop
+from jupyter_aliquot.provisioner.relay.wire.messages import Signer, new_id
+from jupyter_aliquot.provisioner.relay.agent.notices import Notices
+from jupyter_aliquot.provisioner.relay.server.internal_requests import OwnRequests
+from jupyter_aliquot.provisioner.relay.wire.peer import listen
+from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, RelayRequest
+from jupyter_aliquot.provisioner.relay.server.relay import Relay
+from jupyter_aliquot.provisioner.relay.server.relay_folder import RelayFolder
+from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord
+from jupyter_aliquot.provisioner.relay.agent.reserver import Reserver
+from jupyter_aliquot.provisioner.relay.wire.spare_names import SpareNames
+from jupyter_aliquot.provisioner.relay.store.segments import Spill
+from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom
+from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Store
+from jupyter_aliquot.provisioner.relay.server.forwarder import Traffic
+from jupyter_aliquot.provisioner.relay.agent.cache_trimmer import Trimmer
+from jupyter_aliquot.provisioner.relay.server.backlog import Unread
+
+_NAME = b"aliquot-relay"
+_PR_SET_NAME = 15
+# glibc: one arena for ZMQ's threads and ours; messages up to this size come from it without a page fault each.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_THRESHOLD_BYTES = 4 << 20
+_NO_BOUND = 1 << 62
+
+
+def prepare_folder(folder: Path) -> None:
+    """Made by the host before the fork. Raises OSError."""
+    folder.mkdir(mode=0o700)
+    kernel_folder = folder / "k"
+    kernel_folder.mkdir()
+    kernel_folder.chmod(0o777)
+
+
+def run(runtime: RuntimeDir, spill_dir: Path, own: OwnRecord, ready: int) -> None:
+    """Until the relay is to end. Tells ``ready`` (a pipe) its record's line, or what went wrong."""
+    _become_relay()
+    spill = Spill(_room(spill_dir, own.request))
+    relay = _made(runtime, own, spill)
+    own.write()
+    os.write(ready, b"ready")
+    os.close(ready)
+    signal.signal(signal.SIGTERM, lambda *_: setattr(relay, "is_terminated", True))
+    try:
+        relay.run()
+    finally:
+        relay.close()
+        spill.close()
+
+
+def _room(spill_dir: Path, request: RelayRequest) -> SpillRoom:
+    bounds = RoomBounds(request.store_bytes, request.user_store_bytes, request.all_store_bytes)
+    return SpillRoom(spill_dir, request.user, request.kernel_id, bounds)
+
+
+def _become_relay() -> None:
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_NAME, _NAME, 0, 0, 0)
+    for option, value in (
+        (_M_ARENA_MAX, 1),
+        (_M_MMAP_THRESHOLD, _THRESHOLD_BYTES),
+        (_M_TRIM_THRESHOLD, _THRESHOLD_BYTES),
+    ):
+        libc.mallopt(option, value)
+    gc.enable()
+
+
+def _give_memory_back() -> None:
+    """Called when work ended: what large messages took of the arena."""
+    ctypes.CDLL(None).malloc_trim(0)
+
+
+def _made(runtime: RuntimeDir, own: OwnRecord, spill: Spill) -> Relay:
+    request, folder = own.request, own.folder
+    context: zmq.Context[Any] = zmq.Context()
+    loop = Loop()
+    front = Front(context, folder / "f", (request.curve_publickey, request.curve_secretkey))
+    spares = SpareNames(folder / "b", tuple(FRONT_PORTS.values()))
+    back = Back(context, folder / "k" / "s", own.identity.encode(), spares)
+    signer = Signer(request.key, request.signature_scheme, new_id())
+    store = Store(Bounds(request.memory_bytes, request.store_bytes or _NO_BOUND), spill, _notice_maker(signer))
+    delivery = Delivery(store)
+    tracker = ActivityTracker(time.time())
+    traffic = Traffic(loop, front, back, store, delivery, signer, tracker, own.prefix.encode(), request.unread_bytes)
+    traffic.is_kept = request.gateway is not None
+    if request.tells_agent:
+        traffic.teller = AgentTeller(loop, runtime.agent_socket, request.kernel_id, _told(tracker))
+    place = RelayFolder(own, front, back)
+    relay = Relay(loop, own, place, back, traffic, lambda: _describe(store, spill, traffic.unread), _give_memory_back)
+    relay.chores = _chores(traffic, signer, own)
+    relay.links = traffic.links = Links(loop, listen(folder / "link.sock"), store, delivery, relay)
+    relay.prepare()
+    return relay
+
+
+def _chores(traffic: Traffic, signer: Signer, own: OwnRecord) -> Sequence[Chore]:
+    """What a relay does for a kernel with a grant, beside forwarding."""
+    teller, request = traffic.teller, own.request
+    if teller is None:
+        return ()
+    chores: list[Chore] = [Reserver(traffic, own, teller)]
+    if request.waiting_notice:
+        notices = Notices(traffic, signer, teller)
+        traffic.before_iopub = notices.passes
+        chores.append(notices)
+    if request.trim:
+        traffic.own = OwnRequests(signer)
+        chores.append(Trimmer(traffic, traffic.own, teller, request.kernel_id, own.folder / "k"))
+    return chores
+
+
+def _told(tracker: ActivityTracker) -> Any:
+    def state() -> dict[str, Any]:
+        found = tracker.snapshot()
+        since = found["last"] if found["since"] is None else found["since"]  # work, or the quiet after it
+        return {"open": found["open"], "work": found["work"], "since": since, "input": found["input"]}
+
+    return state
+
+
+def _notice_maker(signer: Signer) -> Any:
+    def make(parent: bytes, msg_id: str, messages: int, lost_bytes: int, why: str) -> list[bytes]:
+        text = (
+            f"\n[Aliquot: {messages} messages ({lost_bytes / 1e6:.1f} MB) of this cell's output are missing here. "
+            f"{why}.]\n"
+        )
+        return signer.message("stream", {"name": "stderr", "text": text}, parent, msg_id)
+
+    return make
+
+
+def _describe(store: Store, spill: Spill, unread: Unread) -> dict[str, dict[str, int]]:
+    kept = {
+        "messages": len(store),
+        "bytes": store.total_bytes,
+        "memory_bytes": store.memory_bytes,
+        "segments": spill.segments,
+        "dropped_messages": store.dropped_messages,
+        "dropped_bytes": store.dropped_bytes,
+    }
+    return {"store": kept, "unread": unread.snapshot()}

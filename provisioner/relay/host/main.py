@@ -1,0 +1,98 @@
+"""The relay host, put together: its folder, its lock, its socket."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import gc
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from jupyter_aliquot.gpu_hook.client.agent_process import answers
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, prepare_runtime_dir
+
+from .host import Host
+from jupyter_aliquot.provisioner.relay.wire.log import log
+from .settings import HostSettings, read_arguments
+from jupyter_aliquot.provisioner.relay.wire.peer import listen
+
+_PR_SET_CHILD_SUBREAPER = 36
+_LOCK_SECONDS = 3.0  # a host that is ending holds its lock a little longer than its socket
+_RETRY_SECONDS = 0.05
+
+
+class StartError(Exception):
+    """The relay host cannot start; the message is for the user."""
+
+
+def run_host(settings: HostSettings) -> int:
+    """Run a relay host in the foreground until it ends; the exit code. A failure to start is one line on stderr."""
+    runtime = settings.runtime
+    try:
+        prepare_runtime_dir(runtime)
+        lock = _lock(runtime)
+        try:
+            listening = _listen(runtime.relay_socket)
+            host = Host(runtime, settings.spill_dir, listening, settings.exit_when_idle_seconds)
+        except StartError:
+            os.close(lock)
+            raise
+    except (PathError, StartError) as error:
+        print(f"aliquot relay: {error}", file=sys.stderr)
+        return 1
+    # Children of a relay that is killed become ours.
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    os.chdir("/")
+    gc.collect()
+    gc.freeze()  # a collection in a relay would copy what it shares with us
+    log("started", pid=os.getpid(), folder=runtime.path)
+    try:
+        host.serve()
+    finally:
+        if not host.is_cut_off():
+            runtime.relay_socket.unlink(missing_ok=True)
+        host.close()
+        os.close(lock)
+        log("stopped", pid=os.getpid())
+    return 0
+
+
+def _listen(path: Path) -> socket.socket:
+    try:
+        return listen(path)
+    except OSError as error:
+        raise StartError(f"cannot listen at {path}: {error.strerror or error}") from error
+
+
+def _lock(runtime: RuntimeDir) -> int:
+    """relay.lock: who holds it is the relay host of the folder. The kernel lets it go with the process."""
+    try:
+        descriptor = os.open(runtime.relay_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StartError(f"cannot open {runtime.relay_lock}: {error.strerror}") from error
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if answers(runtime.relay_socket) or time.monotonic() > deadline:
+                pid = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                os.close(descriptor)
+                raise StartError(
+                    f"a relay host runs on {runtime.path} already (pid {pid}); use it, end it, or set "
+                    "ALIQUOT_RUNTIME_DIR"
+                ) from None
+            time.sleep(_RETRY_SECONDS)
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Called by ``python -m jupyter_aliquot.provisioner.relay`` and by ``aliquot relay``; the exit code."""
+    return run_host(read_arguments(arguments))

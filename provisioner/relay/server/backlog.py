@@ -1,0 +1,126 @@
+"""What clients asked and the kernel has not read: in order, bounded in bytes, handed on as the kernel reads it.
+
+ZMQ itself holds two messages of a channel at most (`back`); all else is here, where it can be counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .kernel_sockets import Back
+from jupyter_aliquot.provisioner.relay.wire.messages import Request
+from jupyter_aliquot.provisioner.relay.wire.protocol import charge
+from jupyter_aliquot.provisioner.relay.wire.zmq_io import send_now
+
+CHANNELS = ("shell", "control", "stdin")
+# For what ends or interrupts the kernel, beyond the bound.
+URGENT_BYTES, LONGEST_URGENT = 1 << 20, 1 << 16
+
+Held = tuple[str, Sequence[Any], Request | None]
+
+
+class Unread:
+    """``watch`` is told for which channel the kernel's socket is, or is no more, to be watched until it takes more.
+
+    Where nothing waits on a channel, one message is taken whatever its size, so that each goes on without the others.
+    """
+
+    def __init__(self, back: Back, most_bytes: int, watch: Callable[[str, bool], object]) -> None:
+        """``most_bytes`` 0: no bound."""
+        self._back = back
+        self._watch = watch
+        # Each with its size, and what of that is in the room for what is urgent.
+        self._queues: dict[str, deque[tuple[Sequence[Any], int, int]]] = {channel: deque() for channel in CHANNELS}
+        self._held: deque[Held] = deque()  # while there is no kernel
+        self._held_on: Counter[str] = Counter()  # how many of these by channel
+        self.most_bytes = most_bytes
+        self.bytes = 0
+        self._urgent_bytes = 0  # of these; what else waits never takes their room
+        self.refused = 0
+
+    @property
+    def held(self) -> int:
+        """Messages that wait for a kernel to come."""
+        return len(self._held)
+
+    @property
+    def messages(self) -> int:
+        return len(self._held) + sum(map(len, self._queues.values()))
+
+    def has_room(self, channel: str, frames: Sequence[Any], *, is_urgent: bool, is_guest: bool) -> bool:
+        """Whether one more may wait. Guests of a kernel leave half of the room to its owner."""
+        if not self.bytes or not self.most_bytes or not self._waits(channel):
+            return True
+        size = charge(frames)
+        if is_urgent and size <= LONGEST_URGENT and self._urgent_bytes + size <= URGENT_BYTES:
+            return True
+        return self.bytes + size <= self.most(is_guest=is_guest)
+
+    def most(self, *, is_guest: bool) -> int:
+        """Up to how many bytes, all together, somebody's messages may wait."""
+        return self.most_bytes // 2 if is_guest else self.most_bytes
+
+    def _waits(self, channel: str) -> bool:
+        return bool(self._queues[channel] or self._held_on[channel])
+
+    def hold(self, channel: str, frames: Sequence[Any], request: Request | None) -> None:
+        """Until `release`: no kernel is ready."""
+        self._held.append((channel, frames, request))
+        self._held_on[channel] += 1
+        self._count(charge(frames), _urgent(charge(frames), request))
+
+    def release(self) -> Sequence[Held]:
+        """What was held, which is the caller's now."""
+        held, self._held = self._held, deque()
+        self._held_on.clear()
+        for _, frames, request in held:
+            self._count(-charge(frames), -_urgent(charge(frames), request))
+        return held
+
+    def send(self, channel: str, frames: Sequence[Any], request: Request | None = None) -> None:
+        """To the kernel, after what waits on this channel."""
+        queue = self._queues[channel]
+        if not queue and send_now(self._back.sockets[channel], frames):
+            return
+        size = charge(frames)
+        urgent = _urgent(size, request)
+        queue.append((frames, size, urgent))
+        self._count(size, urgent)
+        if len(queue) == 1:
+            self._watch(channel, True)
+
+    def pump(self, channel: str) -> None:
+        """The kernel read something: hand on what it has room for."""
+        queue = self._queues[channel]
+        while queue:
+            frames, size, urgent = queue[0]
+            if not send_now(self._back.sockets[channel], frames):
+                return
+            queue.popleft()
+            self._count(-size, -urgent)
+        self._watch(channel, False)
+
+    def kernel_ended(self) -> None:
+        """What went to it, or was meant for it alone, is over; what waits for the next kernel waits on."""
+        for queue in self._queues.values():
+            queue.clear()
+        self._held = deque(item for item in self._held if item[2] is None or not item[2].is_for_one_kernel)
+        self._held_on = Counter(channel for channel, _, _ in self._held)
+        self.bytes = self._urgent_bytes = 0
+        for _, frames, request in self._held:
+            self._count(charge(frames), _urgent(charge(frames), request))
+
+    def _count(self, size: int, urgent: int) -> None:
+        self.bytes += size
+        self._urgent_bytes += urgent
+
+    def snapshot(self) -> dict[str, int]:
+        """For the wire."""
+        return {"messages": self.messages, "bytes": self.bytes, "refused": self.refused}
+
+
+def _urgent(size: int, request: Request | None) -> int:
+    """What of it is in the room for what ends or interrupts the kernel."""
+    return size if request is not None and request.is_for_one_kernel and size <= LONGEST_URGENT else 0

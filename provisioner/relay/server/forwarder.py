@@ -1,0 +1,389 @@
+"""Frames between the front, the links and the kernel, verbatim, and what they tell of the kernel's work.
+
+The kernel's life is `relay`'s, links are `links`', what waits is `store`'s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from .activity_tracker import ActivityTracker
+from jupyter_aliquot.provisioner.relay.wire.resend import NOT_RUN, Again, Doubts
+from jupyter_aliquot.provisioner.relay.agent.agent_notifier import AgentTeller
+from .kernel_sockets import Back
+from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
+from .client_sockets import Front
+from jupyter_aliquot.provisioner.relay.wire.log import log
+from .link_server import Links
+from .poll_loop import READ, WRITE, Loop
+from jupyter_aliquot.provisioner.relay.wire.messages import (CONTENT, HEADER, PARENT, Request, Signer, find_delimiter, is_silent, named_cell, read_object, read_question,)
+from .internal_requests import OwnRequests
+from jupyter_aliquot.provisioner.relay.wire.protocol import charge
+from jupyter_aliquot.provisioner.relay.wire.error_replies import CommWords, answers, content_of, parent_of, unread_words
+from jupyter_aliquot.provisioner.relay.wire.state_reads import StateReads
+from jupyter_aliquot.provisioner.relay.store.output_store import Entry, Store
+from .backlog import Unread
+from jupyter_aliquot.provisioner.relay.wire.zmq_io import receive, send, send_now
+
+_BATCH = 256  # messages of one socket in one turn
+_BATCH_BYTES = 1 << 20
+_REQUEST_CHANNELS = ("shell", "control", "stdin")
+_YOUNG_SECONDS = 10.0
+_SMALL = 1 << 16  # a message below this is copied: its frames would hold larger buffers of ZMQ's
+_OWN_TOPIC = b"stream"
+_UNREAD = "KernelDoesNotRead"
+# What a notebook can do without, if too much waits; a comm that was not opened would be missed.
+_NO_OUTPUT = (b'"comm_open"', b'"comm_close"')
+
+
+class Traffic:
+    """Forwards. ``is_kept``: whether output is kept for a gateway; ``unread``: what the kernel has yet to read."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        front: Front,
+        back: Back,
+        store: Store,
+        delivery: Delivery,
+        signer: Signer,
+        tracker: ActivityTracker,
+        prefix: bytes,
+        unread_bytes: int,
+    ) -> None:
+        self._loop = loop
+        self._front = front
+        self._back = back
+        self._store = store
+        self._delivery = delivery
+        self._signer = signer
+        self._prefix = prefix
+        self.unread = Unread(back, unread_bytes, self._watch_kernel)
+        self._fresh: list[Entry] = []  # of this turn
+        self._fresh_bytes = 0
+        self._told_refused = 0
+        self._comm_words = CommWords()
+        self._reads = StateReads()
+        self._topics: set[bytes] = set()
+        self.tracker = tracker
+        self.teller: AgentTeller | None = None
+        self.own: OwnRequests | None = None
+        self.before_iopub: Callable[[bytes, Sequence[Any]], None] | None = None  # is given each header and message
+        self.links: Links | None = None
+        self.is_kept = False
+        self.has_news = False  # of activity
+        self._doubts = Doubts(time.time())
+        self.started_at = 0.0  # of this run of the kernel: seconds since the epoch
+        for channel in _REQUEST_CHANNELS:
+            loop.watch(front.sockets[channel], partial(self._from_client, channel))
+        loop.watch(front.sockets["hb"], self._from_heart)
+        loop.watch(front.sockets["iopub"], self._subscribed)
+
+    @property
+    def held(self) -> int:
+        """Requests that wait for a kernel."""
+        return self.unread.held
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether a kernel is there that nobody asked anything which is not answered."""
+        return self._back.is_ready and not self.unread.messages and not self.tracker.open
+
+    def settle(self) -> None:
+        """At the end of a turn: send what came, and bring what could not be sent within its bounds."""
+        fresh, self._fresh, self._fresh_bytes = self._fresh, [], 0
+        if fresh and self.links is not None:
+            self.links.pump()
+        for entry in fresh:
+            self._store.settle(entry)
+        if self.unread.refused != self._told_refused and self.links is not None:
+            self._told_refused = self.unread.refused
+            self.links.tell({"op": "unread", **self.unread.snapshot()})
+
+    # ---- the kernel comes and goes
+
+    def join(self) -> None:
+        """The back was joined: listen to it."""
+        self._loop.watch(self._back.sockets["iopub"], self._from_iopub)
+        self._loop.watch(self._back.sockets["hb"], self._to_heart)
+        for channel in _REQUEST_CHANNELS:
+            self._watch_kernel(channel, False)
+
+    def _watch_kernel(self, channel: str, is_full: bool) -> None:
+        events = READ | WRITE if is_full else READ
+        self._loop.watch(self._back.sockets[channel], partial(self._from_kernel, channel), events)
+
+    def release(self) -> None:
+        """The kernel is ready: what waited for it goes there."""
+        for channel, frames, request in self.unread.release():
+            self._to_kernel(channel, frames, request)
+
+    def drain(self) -> None:
+        """Take all that the kernel had sent."""
+        for channel in _REQUEST_CHANNELS:
+            while self._from_kernel(channel, 0):
+                pass
+        while self._from_iopub(0):
+            self.settle()
+
+    def leave(self) -> None:
+        """The kernel ended: before its sockets are closed."""
+        for socket in self._back.sockets.values():
+            self._loop.forget(socket)
+        self.unread.kernel_ended()
+        if self.own is not None:
+            self.own.kernel_ended()
+        if self.tracker.clear(time.time()):
+            self.has_news = True
+
+    def ask_to_end(self) -> None:
+        """A shutdown_request of the relay's own."""
+        if self._back.is_ready:
+            message = self._signer.message("shutdown_request", {"restart": False})
+            self.send_own("control", message)
+
+    def send_own(self, channel: str, message: Sequence[bytes]) -> None:
+        """A request of the relay's own. Its reply is not forwarded."""
+        self.unread.send(channel, [self._prefix, *message])
+
+    # ---- towards the kernel
+
+    def request(self, channel: str, session: str, message: Sequence[Any], again: Again | None = None) -> None:
+        """From a link. An answer to a question that is no longer asked would be taken for one to the next."""
+        frames = [self._prefix + session.encode(), *message]
+        if again is not None and channel == "stdin":
+            if again.runs and self.tracker.asks(read_object(message[PARENT]).get("msg_id")):
+                self._accept(channel, frames, 1, session)
+        elif again is None or not (words := self._doubts.why_not(again, self.started_at, time.time())):
+            self._accept(channel, frames, 1, session)
+        elif self._signer.is_signed(message):
+            self._answer(channel, frames, 1, session, (NOT_RUN, words))
+
+    def _from_client(self, channel: str, _events: int) -> None:
+        socket = self._front.sockets[channel]
+        for _ in range(_BATCH):
+            if (frames := receive(socket)) is None:
+                return
+            self._accept(channel, frames, find_delimiter(frames))
+
+    def _accept(self, channel: str, frames: Sequence[Any], delimiter: int, session: str = "") -> None:
+        """``session``: of a link, empty for a client of the front."""
+        request = None
+        if delimiter >= 0 and channel != "stdin" and self._signer.is_signed(frames[delimiter:]):
+            request = self._reads.request(frames[delimiter:], channel)
+        elif delimiter >= 0 and self.tracker.is_asking and self._signer.is_signed(frames[delimiter:]):
+            self._answers_input()
+        if request is not None and request.is_for_one_kernel:
+            self._doubts.failed(time.time())
+            if self._is_late(request):
+                return
+        is_urgent, is_guest = request is not None and request.is_for_one_kernel, self._delivery.is_guest(session)
+        if not self.unread.has_room(channel, frames, is_urgent=is_urgent, is_guest=is_guest):
+            self._refuse(channel, frames, delimiter, session, is_answered=request is not None)
+        elif self._back.is_ready:
+            self._to_kernel(channel, frames, request)
+        else:
+            self.unread.hold(channel, frames, request)
+
+    def _answers_input(self) -> None:
+        if self.tracker.answered():
+            self.has_news = True
+            if self.teller is not None:
+                self.teller.tell(time.monotonic())  # as for work that begins
+
+    def _is_late(self, request: Request) -> bool:
+        """Whether the kernel that it was meant for is no more."""
+        is_young = time.time() < self.started_at + _YOUNG_SECONDS  # later on, a client's clock may be wrong
+        return self.started_at == 0.0 or (is_young and request.sent is not None and request.sent < self.started_at)
+
+    def _to_kernel(self, channel: str, frames: Sequence[Any], request: Request | None) -> None:
+        if request is not None and self._is_news(frames, request):
+            self.has_news = True
+            if request.is_work and self.teller is not None:
+                self.teller.tell(time.monotonic())  # before the kernel can know of it
+        if request is not None and self.own is not None:
+            self.own.saw_request(channel, frames[find_delimiter(frames) :])
+        self.unread.send(channel, frames, request)
+
+    def _refuse(self, channel: str, frames: Sequence[Any], delimiter: int, session: str, *, is_answered: bool) -> None:
+        """Too much waits: the kernel is not asked, and who asked hears of it, if it was a request."""
+        unread = self.unread
+        if not unread.refused:
+            log("request_refused", waiting=unread.bytes, most=unread.most_bytes)  # once: the count is in the status
+        unread.refused += 1
+        if is_answered:
+            most = unread.most(is_guest=self._delivery.is_guest(session))
+            kind = read_object(frames[delimiter + HEADER]).get("msg_type")
+            words = unread_words(charge(frames), unread.bytes, most, kind)
+            self._answer(channel, frames, delimiter, session, (_UNREAD, words))
+
+    def _answer(self, channel: str, frames: Sequence[Any], delimiter: int, session: str, why: tuple[str, str]) -> None:
+        """In the kernel's place, which does not see the request. ``why``: the error's name and its words."""
+        header = read_object(frames[delimiter + HEADER])
+        if not (parent := parent_of(header)):
+            return
+        tells_comm = self._comm_words.are_due(header.get("msg_type"), why[0], time.monotonic())
+        for answer in answers(channel, header, content_of(frames[delimiter:]), *why, tells_comm=tells_comm):
+            made = self._signer.message(answer.msg_type, answer.content, parent)
+            if answer.channel == "iopub":
+                self.publish(made)
+            elif not session:
+                send(self._front.sockets[channel], [*frames[:delimiter], *made])
+            elif self.is_kept:
+                self._store_message(channel, session, made, sum(map(len, made)), is_output=False)
+
+    def _is_news(self, frames: Sequence[Any], request: Request) -> bool:
+        header, cell_id = b"", None
+        if request.msg_type == "execute_request" and not is_silent(message := frames[find_delimiter(frames) :]):
+            # Its header is needed where somebody may have to tell it something.
+            header, cell_id = b"" if self.teller is None else bytes(message[HEADER]), named_cell(message)
+        return self.tracker.opened(request, time.time(), header, cell_id)
+
+    # ---- from the kernel
+
+    def _from_kernel(self, channel: str, events: int) -> bool:
+        """Replies and input_requests; tells whether there may be more."""
+        if events & WRITE:
+            self.unread.pump(channel)
+        socket = self._back.sockets[channel]
+        for _ in range(_BATCH):
+            if (frames := receive(socket)) is None:
+                return False
+            if channel == "stdin":
+                self._asks(frames)
+            identity = bytes(frames[0])
+            if identity == self._prefix:
+                if self.own is not None:
+                    self.own.took_reply(frames)
+                continue
+            self._doubts.saw_reply(frames[find_delimiter(frames) :], time.time())
+            if self.own is not None and self.own.is_ipykernel is None:
+                self.own.saw_reply(frames)
+            if identity.startswith(self._prefix):
+                session = identity[len(self._prefix) :].decode(errors="replace")
+                self._keep(channel, session, frames[1:], is_output=False)
+            else:
+                send(self._front.sockets[channel], frames)
+        return True
+
+    def _asks(self, frames: Sequence[Any]) -> None:
+        message = frames[find_delimiter(frames) :]
+        if len(message) <= CONTENT or b'"input_request"' not in bytes(message[HEADER]):
+            return
+        parent = read_object(message[PARENT]).get("msg_id")
+        if isinstance(parent, str) and self.tracker.asked(parent, time.time(), read_question(message)):
+            self.has_news = True
+            if self.links is not None:
+                self.links.tell(cells_record(self.tracker))
+
+    def _from_iopub(self, _events: int) -> bool:
+        socket = self._back.sockets["iopub"]
+        for _ in range(_BATCH):
+            if (frames := receive(socket)) is None:
+                return False
+            self._broadcast(frames)
+            if self._fresh_bytes > _BATCH_BYTES:
+                break
+        return True
+
+    def _broadcast(self, frames: Sequence[Any]) -> None:
+        """To who is there first; what it tells of the kernel is read afterwards, and no more of it than needed."""
+        message = frames[find_delimiter(frames) :]
+        if self.own is not None and self.own.may_be_heard and self.own.took_status(message):
+            return
+        header = message[HEADER].bytes if len(message) > CONTENT else b""
+        if header and self.before_iopub is not None:
+            self.before_iopub(header, message)
+        if self._topics:
+            send(self._front.sockets["iopub"], frames)
+        if not header:
+            return
+        is_output = False
+        if b'"status"' in header:
+            self._status(header, message)
+        elif b'"iopub_welcome"' in header:
+            self._welcomed()
+            return
+        else:
+            is_output = not any(mark in header for mark in _NO_OUTPUT)
+            self.tracker.saw_output(time.time(), message[PARENT])
+        self._keep("iopub", None, message, is_output)
+
+    def _status(self, header: bytes, message: Sequence[Any]) -> None:
+        parent = read_object(message[PARENT]).get("msg_id")
+        if not isinstance(parent, str) or read_object(header).get("msg_type") != "status":
+            return
+        if b'"idle"' not in message[CONTENT].bytes:
+            self.has_news = self.tracker.began(parent, time.time()) or self.has_news
+        elif self.tracker.closed(parent, time.time()):
+            self.has_news = True
+
+    def publish(self, message: Sequence[bytes]) -> None:
+        """A message of the relay's own on iopub, for all who would get the kernel's: kept and numbered like those."""
+        if self._topics:
+            send(self._front.sockets["iopub"], [_OWN_TOPIC, *message])
+        if self.is_kept:
+            self._store_message("iopub", None, message, sum(map(len, message)), is_output=True)
+
+    def _keep(self, channel: str, session: str | None, message: Sequence[Any], is_output: bool) -> None:
+        if not self.is_kept:
+            return
+        size = sum(len(frame) for frame in message)
+        kept = [frame.bytes for frame in message] if size <= _SMALL else [frame.buffer for frame in message]
+        self._store_message(channel, session, kept, size, is_output)
+
+    def _store_message(
+        self, channel: str, session: str | None, kept: Sequence[Any], size: int, is_output: bool
+    ) -> None:
+        entry = self._store.add(channel, session, kept, size, is_output)
+        self._delivery.added(entry)
+        self._fresh.append(entry)
+        self._fresh_bytes += size
+
+    # ---- subscriptions and heartbeat
+
+    def _subscribed(self, _events: int) -> None:
+        socket = self._front.sockets["iopub"]
+        for _ in range(_BATCH):
+            if (frames := receive(socket)) is None:
+                return
+            topic = frames[0].bytes
+            if topic[:1] == b"\x01":
+                self._topics.add(topic[1:])
+                if self._back.has_welcomed:
+                    self._welcome(topic[1:])
+            else:
+                self._topics.discard(topic[1:])
+
+    def _welcomed(self) -> None:
+        """The kernel has our subscription. Its own welcome goes to who subscribed to all, as it would without us."""
+        if not self._back.has_welcomed:
+            self._back.welcomed()
+            for topic in self._topics - {b""}:
+                self._welcome(topic)
+
+    def _welcome(self, topic: bytes) -> None:
+        message = self._signer.message("iopub_welcome", {"subscription": topic.decode(errors="replace")})
+        send(self._front.sockets["iopub"], [topic, *message] if topic else message)
+
+    def _from_heart(self, _events: int) -> None:
+        while (frames := receive(self._front.sockets["hb"])) is not None:
+            if not self._back.is_away:  # a kernel that is not there answers nothing
+                send_now(self._back.sockets["hb"], frames)  # nor does one that does not read
+
+    def _to_heart(self, _events: int) -> None:
+        while (frames := receive(self._back.sockets["hb"])) is not None:
+            send(self._front.sockets["hb"], frames)
+
+
+def activity_record(tracker: ActivityTracker) -> Mapping[str, Any]:
+    """For links."""
+    return {"op": "activity", **tracker.snapshot()}
+
+
+def cells_record(tracker: ActivityTracker) -> Mapping[str, Any]:
+    """For a link that has just come, for others see the requests themselves; and for all, when a cell asks."""
+    return {"op": "cells", "cells": tracker.known_cells}

@@ -1,0 +1,205 @@
+"""The kernel's process as the relay's child: started, watched, ended, its last words. Owns the child and its log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.provisioner.relay.wire.peer import Refusal
+from jupyter_aliquot.provisioner.relay.wire.proc import is_process, start_time_ticks
+from jupyter_aliquot.provisioner.relay.wire.files import Ended, ProcessId, read_ended_in
+
+_WORDS_BYTES = 4096
+_WORDS_LINES = 20
+_HOST_WRITES_SECONDS = 1.0
+HOST_LOOK_SECONDS = 0.01
+# No parent: 1 tells ipykernel that there is none to watch, and that nobody reads its terminal.
+_PARENT = {"JPY_PARENT_PID": "1"}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A checked request to start a process."""
+
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str | None
+    rlimits: list[tuple[int, int, int]]
+    umask: int
+
+
+def read_launch(fields: Any) -> Launch:
+    """From the wire. Raises Refusal."""
+    try:
+        argv, env, cwd = fields["argv"], fields["env"], fields["cwd"]
+        rlimits = [(int(number), int(soft), int(hard)) for number, soft, hard in fields["rlimits"]]
+        umask = int(fields["umask"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise Refusal("bad_request", f"a launch has argv, env, cwd, rlimits and umask: {error!r}") from error
+    texts = [*argv, *env, *env.values()] if isinstance(argv, list) and isinstance(env, dict) else [None]
+    if not argv or not all(isinstance(text, str) and "\0" not in text for text in texts):
+        raise Refusal("bad_request", "argv is a list of texts that is not empty, env an object of texts; none has NUL")
+    if cwd is not None and not isinstance(cwd, str):
+        raise Refusal("bad_request", f"cwd is {type(cwd).__name__}, not a text")
+    return Launch(argv, env, cwd, rlimits, umask)
+
+
+class RunningKernel:
+    """A child of the relay, or of the relay host where the relay is not the one that started it."""
+
+    def __init__(self, process: ProcessId, child: subprocess.Popen[bytes] | None) -> None:
+        self.id = process
+        self._child = child
+        self._status: int | None = None
+        # How it ended, of one that a relay before us had started: the host inherits the children of a killed relay.
+        self.host_saw: Ended | None = None
+        self._host_writes_until: float | None = None
+        try:
+            self.descriptor: int | None = os.pidfd_open(process.pid)
+        except OSError:
+            self.descriptor = None  # gone already, or a system without them: ``poll`` tells
+
+    @property
+    def is_child(self) -> bool:
+        return self._child is not None
+
+    @property
+    def status(self) -> int | None:
+        """As subprocess has it: below 0, the signal. None: it runs, or nobody knows."""
+        return None if self._child is None else self._child.returncode
+
+    def has_ended(self) -> bool:
+        """Ask, and reap it."""
+        if self._child is not None:
+            return self._child.poll() is not None
+        return not is_process(self.id.pid, self.id.start_time_ticks)
+
+    def awaits_host(self, folder: Path, now: float) -> bool:
+        """True while the host may still write down how this one ended. Callers poll it after the end."""
+        if self.is_child:
+            return False
+        if self._host_writes_until is None:
+            self._host_writes_until = now + _HOST_WRITES_SECONDS
+        found = read_ended_in(folder)
+        self.host_saw = found if found is not None and found.pid == self.id.pid else None
+        return self.host_saw is None and now < self._host_writes_until
+
+    def signal(self, number: int) -> None:
+        """To the whole process group; nothing once it ended."""
+        if self.has_ended():
+            return
+        try:
+            os.killpg(self.id.pid, number)
+        except ProcessLookupError:
+            return
+        except PermissionError:
+            with contextlib.suppress(OSError):
+                os.kill(self.id.pid, number)
+
+    def close(self) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
+
+
+def start(launch: Launch, log: Path, given: Mapping[int, int]) -> RunningKernel:
+    """Fork and exec. ``given``: standard descriptors; the others are /dev/null and the log. Raises Refusal."""
+    opened: list[int] = []
+    try:
+        standard = _standard_descriptors(log, given, opened)
+        child = subprocess.Popen(
+            launch.argv,
+            env={**launch.env, **_PARENT},
+            cwd=launch.cwd,
+            stdin=standard[0],
+            stdout=standard[1],
+            stderr=standard[2],
+            start_new_session=True,
+            umask=launch.umask,
+            # ZMQ's threads are C without locks of ours, and this calls nothing that another thread may hold.
+            preexec_fn=lambda: _become_kernel(launch.rlimits),
+        )
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise Refusal("launch", _failure(launch, error)) from error
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return RunningKernel(ProcessId(child.pid, start_time_ticks(child.pid) or 0), child)
+
+
+def _standard_descriptors(log: Path, given: Mapping[int, int], opened: list[int]) -> Sequence[int]:
+    def file(path: str | Path, flags: int) -> int:
+        opened.append(os.open(path, flags | os.O_CLOEXEC, 0o600))
+        return opened[-1]
+
+    output = None
+    found = []
+    for number in (0, 1, 2):
+        if number in given:
+            found.append(given[number])
+        elif number == 0:
+            found.append(file(os.devnull, os.O_RDONLY))
+        else:
+            output = file(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND) if output is None else output
+            found.append(output)
+    return found
+
+
+def _become_kernel(rlimits: Sequence[tuple[int, int, int]]) -> None:
+    """In the child, before exec: what it would have had of its starter."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in range(1, signal.NSIG):
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            with contextlib.suppress(OSError, ValueError):
+                signal.signal(number, signal.SIG_DFL)
+    for kind, soft, hard in rlimits:
+        with contextlib.suppress(OSError, ValueError):  # above our own hard limit: ours stays
+            resource.setrlimit(kind, (soft, hard))
+
+
+def _failure(launch: Launch, error: Exception) -> str:
+    if isinstance(error, FileNotFoundError) and launch.cwd is not None and not os.path.isdir(launch.cwd):
+        return f"asked to start a kernel in {launch.cwd}: there is no such folder"
+    reason = getattr(error, "strerror", None) or error
+    return f"asked to run {launch.argv[0]!r}: {reason}; check argv in the kernelspec's kernel.json"
+
+
+def log_size(log: Path) -> int:
+    """Where what a kernel that starts now writes will begin."""
+    try:
+        return log.stat().st_size
+    except OSError:
+        return 0
+
+
+def bound_log(log: Path, most_bytes: int) -> bool:
+    """Keep the second half of a log that grew too long, and tell so. What is written in between is lost."""
+    with contextlib.suppress(OSError):
+        if log.stat().st_size <= most_bytes:
+            return False
+        with open(log, "r+b") as file:
+            file.seek(-most_bytes // 2, os.SEEK_END)
+            kept = file.read(most_bytes)
+            file.truncate(0)
+        with open(log, "ab") as file:
+            file.write(kept)
+        return True
+    return False
+
+
+def last_words(log: Path, start: int) -> str:
+    """The last lines of the log, from where its last process began: what the one before said is not its reason."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(start, os.fstat(file.fileno()).st_size - _WORDS_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.strip().splitlines()[-_WORDS_LINES:])

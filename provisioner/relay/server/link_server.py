@@ -1,0 +1,269 @@
+"""Connections at link.sock: gateways' links and questions of control. Owns peers; the kernel's side is the relay's."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import socket
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+from jupyter_aliquot.provisioner.relay.wire.resend import Again, read_again
+from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
+from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
+from .poll_loop import READ, WRITE, Loop
+from jupyter_aliquot.provisioner.relay.wire.messages import HEADER, find_delimiter, read_object
+from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal, accept, listen
+from jupyter_aliquot.provisioner.relay.wire.protocol import ProtocolError
+from jupyter_aliquot.provisioner.relay.store.output_store import Store
+
+_SEEN_REQUESTS = 10_000
+_LONGEST_SEEN = 100
+_LONGEST_SESSION = 200
+_REQUEST_CHANNELS = ("shell", "control", "stdin")
+
+
+class Owner(Protocol):
+    """The relay, as links see it."""
+
+    def greeting(self) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
+        """What hello is answered with, and what a new link is told at once."""
+
+    def request(self, channel: str, session: str, message: Sequence[Any], again: Again | None) -> None:
+        """Something for the kernel, from the delimiter on. ``again``: of what may have come before; it was not seen."""
+
+    def attached(self) -> None:
+        """A session came."""
+
+    def ask(self, peer: Peer, record: Record) -> None:
+        """A question of control; raises Refusal."""
+
+
+class Links:
+    """``count`` is the number of links; a peer of control is none."""
+
+    def __init__(self, loop: Loop, listening: socket.socket, store: Store, delivery: Delivery, owner: Owner) -> None:
+        self._loop = loop
+        self._listening = listening
+        self._store = store
+        self._delivery = delivery
+        self._owner = owner
+        self._peers: dict[int, Peer] = {}
+        self._links: set[int] = set()
+        self._blocked: set[int] = set()  # watched until they take more
+        self._late: dict[int, dict[str, Mapping[str, Any]]] = {}
+        self._next = 1
+        self._seen: dict[str, float] = {}  # when
+        self._forgot_at = -math.inf
+        self._told_dropped = 0
+        self._inode = os.lstat(listening.getsockname()).st_ino
+        loop.watch(listening.fileno(), self._accept)
+
+    @property
+    def count(self) -> int:
+        return len(self._links)
+
+    def tell(self, header: Mapping[str, Any]) -> None:
+        """A state, for every link. One that does not read now hears the last of each kind when it does."""
+        for number in tuple(self._links):
+            if number in self._blocked:
+                self._late.setdefault(number, {})[str(header["op"])] = header
+                continue
+            self._peers[number].say(header)
+            self._flush(number)
+
+    def pump(self) -> None:
+        """Send what there is for who listens, as far as the windows allow."""
+        for number in self._delivery.listening:
+            self._push(number)
+        if self._store.dropped_messages != self._told_dropped:
+            self._told_dropped = self._store.dropped_messages
+            self.tell(self._dropped())
+
+    def say(self, peer: Peer, header: Mapping[str, Any]) -> None:
+        """A peer's last answer."""
+        peer.say(header)
+        peer.end_after_sending()
+        for number, known in tuple(self._peers.items()):
+            if known is peer:
+                self._flush(number)
+
+    def close(self) -> None:
+        """No more of any of them."""
+        self._loop.forget(self._listening.fileno())
+        self._listening.close()
+        for number in tuple(self._peers):
+            self._drop(number)
+
+    def listen_where_missing(self, path: Path) -> None:
+        """Listen again where the socket's name was removed or is another's now; connections stay. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            if os.lstat(path).st_ino == self._inode:
+                return
+        remove_folder(path)  # if it is one
+        listening = listen(path)
+        self._loop.forget(self._listening.fileno())
+        self._listening.close()
+        self._listening, self._inode = listening, os.lstat(path).st_ino
+        self._loop.watch(listening.fileno(), self._accept)
+
+    def _accept(self, _events: int) -> None:
+        while (peer := accept(self._listening)) is not None:
+            number, self._next = self._next, self._next + 1
+            self._peers[number] = peer
+            self._loop.watch(peer.descriptor, self._handler(number))
+
+    def _handler(self, number: int) -> Any:
+        return lambda events: self._ready(number, events)
+
+    def _ready(self, number: int, events: int) -> None:
+        peer = self._peers[number]
+        if events & ~WRITE and not peer.is_last_said:
+            self._read(number, peer)
+        elif events & ~(READ | WRITE):
+            peer.is_ended = True
+        if number in self._peers:
+            self._flush(number)
+
+    def _read(self, number: int, peer: Peer) -> None:
+        try:
+            for record in peer.read():
+                self._take(number, peer, record)
+        except ProtocolError as error:
+            peer.refuse("bad_request", str(error))
+        except Refusal as refusal:
+            peer.refuse(refusal.code, str(refusal))
+        except Exception as error:  # nothing that a peer asks may end the relay
+            traceback.print_exc()
+            peer.refuse("internal", f"the relay failed at this: {error!r}")
+
+    def _take(self, number: int, peer: Peer, record: Record) -> None:
+        if not peer.role:
+            self._greet(number, peer, record)
+        elif peer.role == "control":
+            self._owner.ask(peer, record)
+        else:
+            operation = _OPERATIONS.get(record.op)
+            if operation is None:
+                raise Refusal("bad_request", f"asked op {record.op[:40]!r}; a link has {', '.join(_OPERATIONS)}")
+            operation(self, number, peer, record)
+
+    def _greet(self, number: int, peer: Peer, record: Record) -> None:
+        peer.greeted(record)
+        hello, told = self._owner.greeting()
+        peer.say(hello)
+        if peer.role == "link":
+            self._links.add(number)
+            self._delivery.link_came(number)
+            for header in told:
+                peer.say(header)
+
+    def _attach(self, number: int, peer: Peer, record: Record) -> None:
+        if self._store.dropped_messages:
+            peer.say(self._dropped())
+        session = _session(record)
+        self._delivery.attach(number, session, is_guest=record.header.get("guest") is True)
+        peer.say({"op": "attached", "session": session})
+        self._owner.attached()
+        self._push(number)
+
+    def _detach(self, number: int, peer: Peer, record: Record) -> None:
+        self._delivery.detach(number, _session(record))
+
+    def _acknowledge(self, number: int, peer: Peer, record: Record) -> None:
+        if self._delivery.acknowledged(number, _number(record, "seq")):
+            self._push(number)
+
+    def _send(self, number: int, peer: Peer, record: Record) -> None:
+        channel, count = record.header.get("channel"), _number(record, "n")
+        if channel not in _REQUEST_CHANNELS:
+            raise Refusal("bad_request", f"asked channel {channel!r}; there are {', '.join(_REQUEST_CHANNELS)}")
+        if find_delimiter(record.frames) != 0 or len(record.frames) <= HEADER:
+            raise Refusal("bad_request", "a message begins with <IDS|MSG> and has a header")
+        session = _session(record)
+        if not self._was_seen(session, read_object(record.frames[HEADER]).get("msg_id")):
+            again = read_again(record.frames, self._forgot_at)
+            self._owner.request(str(channel), session, record.frames, again)
+        peer.say({"op": "got", "n": count})
+
+    def _was_seen(self, session: str, msg_id: Any) -> bool:
+        """A gateway that lost its link sends again what it does not know to be taken; so do users' servers.
+
+        Another session's request of the same id is another: a guest could guess the ids of the owner's.
+        """
+        if not isinstance(msg_id, str):
+            return False
+        seen = f"{session}\0{msg_id}"
+        if len(seen) > _LONGEST_SEEN:
+            seen = sha256(seen.encode(errors="surrogatepass")).hexdigest()
+        if seen in self._seen:
+            return True
+        self._seen[seen] = time.time()
+        if len(self._seen) > _SEEN_REQUESTS:
+            self._forgot_at = self._seen.pop(next(iter(self._seen)))
+        return False
+
+    def _push(self, number: int) -> None:
+        peer = self._peers[number]
+        for header, frames in self._waiting(number):
+            peer.say(header, frames)
+        self._flush(number)
+
+    def _waiting(self, number: int) -> Iterator[tuple[dict[str, Any], Sequence[Any]]]:
+        while (entry := self._delivery.next_for(number)) is not None:
+            try:
+                frames = self._store.load(entry)
+            except OSError:
+                self._delivery.lost(number, entry)
+                continue
+            yield {"op": "message", "seq": entry.seq, "channel": entry.channel, "session": entry.session}, frames
+
+    def _dropped(self) -> dict[str, Any]:
+        return {"op": "dropped", "messages": self._store.dropped_messages, "bytes": self._store.dropped_bytes}
+
+    def _flush(self, number: int) -> None:
+        peer = self._peers.get(number)
+        if peer is None:
+            return
+        peer.flush()
+        if peer.is_ended:
+            self._drop(number)
+        elif peer.has_unsent != (number in self._blocked):
+            self._blocked ^= {number}
+            self._loop.watch(peer.descriptor, self._handler(number), READ | WRITE if peer.has_unsent else READ)
+            if number not in self._blocked and (late := self._late.pop(number, None)):
+                for header in late.values():
+                    peer.say(header)
+                self._flush(number)
+
+    def _drop(self, number: int) -> None:
+        peer = self._peers.pop(number)
+        self._blocked.discard(number)
+        self._late.pop(number, None)
+        self._loop.forget(peer.descriptor)
+        peer.close()
+        if number in self._links:
+            self._links.discard(number)
+            self._delivery.link_went(number)
+
+
+_OPERATIONS = {"attach": Links._attach, "detach": Links._detach, "send": Links._send, "ack": Links._acknowledge}
+
+
+def _session(record: Record) -> str:
+    session = record.header.get("session")
+    if not isinstance(session, str) or not 0 < len(session) <= _LONGEST_SESSION:
+        raise Refusal("bad_request", f"a session is a text of 1 to {_LONGEST_SESSION} characters, not {session!r:.60}")
+    return session
+
+
+def _number(record: Record, field: str) -> int:
+    value = record.header.get(field)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Refusal("bad_request", f"{record.op} has a whole number as its {field}, not {value!r:.60}")
+    return value

@@ -1,0 +1,307 @@
+"""Messages of the kernel that nobody has acknowledged: numbered, in memory, then on disk, then the oldest outputs go.
+
+Owns the bounds. Who gets what, and when a message is done with, is delivery's decision.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jupyter_aliquot.provisioner.relay.wire.messages import PARENT, new_id, read_object
+from .segments import Place, Spill
+from .spill_room import SpillFullError
+
+# An index entry stays in memory when its message is on disk: their number is bounded, too.
+MOST_MESSAGES = 250_000
+
+# parent header, msg_id of the notice, messages, bytes, why -> the notice's frames
+MakeNotice = Callable[[bytes, str, int, int, str], list[bytes]]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """``memory_bytes`` of ``store_bytes`` in all may be in memory."""
+
+    memory_bytes: int
+    store_bytes: int
+    most_messages: int = MOST_MESSAGES
+
+    @property
+    def why(self) -> str:
+        """Return the notice about a message that passed them."""
+        return (
+            f"More than {self.store_bytes / 1e6:.0f} MB or {self.most_messages} messages waited for a client "
+            "(c.Limits.unsent_output_bytes)"
+        )
+
+
+class Notice:
+    """Stands where the first dropped output of a request was."""
+
+    __slots__ = ("bytes", "messages", "msg_id", "parent", "why")
+
+    def __init__(self, parent: bytes, why: str) -> None:
+        self.parent = parent
+        self.why = why
+        self.msg_id = new_id()
+        self.messages = 0
+        self.bytes = 0
+
+
+class Entry:
+    """One message. ``frames`` None: it is at ``place``, or it is a notice. ``flights``: links it is on its way on."""
+
+    __slots__ = (
+        "acknowledged",
+        "channel",
+        "flights",
+        "frames",
+        "is_output",
+        "notice",
+        "place",
+        "seq",
+        "session",
+        "size",
+    )
+
+    def __init__(self, seq: int, channel: str, session: str | None, size: int, is_output: bool) -> None:
+        self.seq = seq
+        self.channel = channel
+        self.session = session
+        self.size = size
+        self.is_output = is_output
+        self.frames: Sequence[Any] | None = None
+        self.place: Place | None = None
+        self.notice: Notice | None = None
+        self.flights = 0
+        self.acknowledged: set[int] | None = None
+
+
+class Store:
+    """Insertion order is the order of ``seq``; a notice takes the place of what was dropped."""
+
+    def __init__(self, bounds: Bounds, spill: Spill, make_notice: MakeNotice) -> None:
+        self._bounds = bounds
+        self._spill = spill
+        self._make_notice = make_notice
+        self._entries: dict[int, Entry] = {}
+        self._outputs: deque[int] = deque()  # may name entries that are gone
+        self._why = ""  # of what was dropped last
+        self._missing: int | None = None  # bytes on disk, when a file was given back last for a message that waits yet
+        self._sheltered: list[int] = []  # outputs that were in flight when the oldest were to go
+        self._notices: dict[str, int] = {}  # by the parent's msg_id: the seq of a notice that was not sent yet
+        self._next = 1
+        self._memory = 0
+        self._total = 0
+        self.in_flight_bytes = 0  # kept by delivery: it is in memory anyway, bounded by the links' windows
+        self.dropped_messages = 0
+        self.dropped_bytes = 0
+
+    @property
+    def total_bytes(self) -> int:
+        return self._total
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._memory
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def get(self, seq: int) -> Entry | None:
+        return self._entries.get(seq)
+
+    def add(self, channel: str, session: str | None, frames: Sequence[Any], size: int, is_output: bool) -> Entry:
+        """Keep a message in memory; ``settle`` brings the store within its bounds."""
+        entry = Entry(self._next, channel, session, size, is_output)
+        entry.frames = frames
+        self._next += 1
+        self._entries[entry.seq] = entry
+        self._memory += size
+        self._total += size
+        if is_output:
+            self._outputs.append(entry.seq)
+        return entry
+
+    def settle(self, entry: Entry) -> None:
+        """After ``add``, and after it was sent if it could be: what waits goes to disk, what is too much goes."""
+        if self._has_too_much_in_memory() and not entry.flights and entry.frames is not None:
+            self._move_to_disk(entry)
+        while self._entries and self._is_over():
+            self._why = self._bounds.why
+            if not self._drop_one():
+                return
+
+    def settle_all(self) -> None:
+        """When a link went: what was on its way waits again."""
+        if self._sheltered:
+            self._outputs = deque(sorted([*self._sheltered, *self._outputs]))
+            self._sheltered = []
+        for entry in reversed(list(self)):
+            if not self._has_too_much_in_memory():
+                return
+            if entry.frames is not None and not entry.flights:
+                self._move_to_disk(entry)
+
+    def load(self, entry: Entry) -> Sequence[Any]:
+        """The frames of a message. Raises OSError."""
+        if entry.notice is not None:
+            notice = entry.notice
+            self._notices.pop(_parent_id(notice.parent), None)  # what is dropped from now on needs another notice
+            return self._make_notice(notice.parent, notice.msg_id, notice.messages, notice.bytes, notice.why)
+        if entry.frames is not None:
+            return entry.frames
+        assert entry.place is not None
+        return self._spill.read(entry.place)
+
+    def remove(self, seq: int) -> None:
+        """It was acknowledged."""
+        entry = self._entries.pop(seq, None)
+        if entry is not None:
+            self.in_flight_bytes -= entry.size if entry.flights else 0
+            self._release(entry)
+            # One message that is kept for long, such as a reply to a page that is gone, must not keep these numbers.
+            while self._outputs and self._outputs[0] not in self._entries:
+                self._outputs.popleft()
+
+    def lose(self, entry: Entry) -> None:
+        """What lies on disk cannot be read any more: it counts as dropped."""
+        self.dropped_messages += 1
+        self.dropped_bytes += entry.size
+        self.remove(entry.seq)
+
+    def close(self) -> None:
+        """Remove what is on disk."""
+        self._entries.clear()
+        self._spill.close()
+
+    def _has_too_much_in_memory(self) -> bool:
+        return self._memory - self.in_flight_bytes > self._bounds.memory_bytes
+
+    def _is_over(self) -> bool:
+        return self._total > self._bounds.store_bytes or len(self._entries) > self._bounds.most_messages
+
+    def _move_to_disk(self, entry: Entry) -> None:
+        """Write it, or drop something: what lies on disk goes only where its room is all that is missing."""
+        while entry.frames is not None and self._has_too_much_in_memory():
+            error = self._write(entry)
+            if error is None:
+                return
+            now_missing = error.missing_bytes if isinstance(error, SpillFullError) else None
+            if not self._spill.segments:
+                if not self._drop_one():  # all that waits is in memory
+                    self._drop(entry)
+            elif now_missing is None or (self._missing is not None and now_missing >= self._missing):
+                self._do_without_disk(entry)
+            else:
+                self._missing = now_missing if self._free_a_file(entry) else None
+
+    def _free_a_file(self, entry: Entry) -> bool:
+        """A bound was passed: the oldest goes, until a file or some memory is free; tells whether a file is."""
+        segments = self._spill.segments
+        while entry.frames is not None and self._spill.segments == segments and self._has_too_much_in_memory():
+            if not self._drop_one():
+                self._drop(entry)
+        return self._spill.segments != segments
+
+    def _do_without_disk(self, entry: Entry) -> None:
+        """Drop a new output; what is no output stays, as long as outputs in memory can go for it."""
+        if entry.is_output:
+            return self._drop(entry)
+        for other in list(self):
+            if not self._has_too_much_in_memory():
+                return
+            if other.is_output and other.frames is not None and not other.flights:
+                self._drop(other)
+        if self._has_too_much_in_memory():
+            self._drop(entry)
+
+    def _write(self, entry: Entry) -> OSError | None:
+        """Move its frames to disk; what the disk says against it."""
+        assert entry.frames is not None
+        try:
+            entry.place = self._spill.write(entry.frames)
+        except OSError as error:
+            self._why = (
+                error.why if isinstance(error, SpillFullError) else f"The disk did not take it: {error.strerror}"
+            )
+            return error
+        entry.frames = None
+        self._memory -= entry.size
+        self._missing = None
+        return None
+
+    def _drop_one(self) -> bool:
+        while self._outputs:
+            entry = self._entries.get(self._outputs.popleft())
+            if entry is None or entry.notice is not None:
+                continue
+            if not entry.flights:
+                self._drop(entry)
+                return True
+            self._sheltered.append(entry.seq)
+        oldest = next((entry for entry in self if not entry.flights), None)
+        if oldest is None:
+            return False
+        self._drop(oldest)
+        return True
+
+    def _drop(self, entry: Entry) -> None:
+        parent = b"{}"
+        if entry.notice is None:
+            self.dropped_messages += 1
+            self.dropped_bytes += entry.size
+            parent = self._parent(entry)
+        del_seq, size = entry.seq, entry.size
+        is_output = entry.is_output and entry.notice is None
+        self._release(entry)
+        if not is_output:
+            self._forget_notice(entry)
+            del self._entries[del_seq]
+            return
+        self._tell(del_seq, parent, size)
+
+    def _tell(self, seq: int, parent: bytes, size: int) -> None:
+        """Count it in the notice of its request; the first one is replaced by the notice."""
+        parent_id = _parent_id(parent)
+        noticed = self._entries.get(self._notices.get(parent_id, 0))
+        if noticed is None or noticed.notice is None:
+            noticed = Entry(seq, "iopub", None, 0, False)
+            noticed.notice = Notice(parent, self._why)
+            self._entries[seq] = noticed
+            self._notices[parent_id] = seq
+        else:
+            del self._entries[seq]
+        assert noticed.notice is not None
+        noticed.notice.messages += 1
+        noticed.notice.bytes += size
+
+    def _forget_notice(self, entry: Entry) -> None:
+        if entry.notice is not None:
+            self._notices.pop(_parent_id(entry.notice.parent), None)
+
+    def _parent(self, entry: Entry) -> bytes:
+        try:
+            frames = self.load(entry)
+        except OSError:
+            return b"{}"
+        return bytes(frames[PARENT]) if len(frames) > PARENT else b"{}"
+
+    def _release(self, entry: Entry) -> None:
+        self._total -= entry.size
+        if entry.place is not None:
+            self._spill.forget(entry.place)
+            entry.place = None
+        elif entry.frames is not None:
+            self._memory -= entry.size
+            entry.frames = None
+
+
+def _parent_id(parent: bytes) -> str:
+    return str(read_object(parent).get("msg_id", ""))

@@ -1,0 +1,326 @@
+"""What relays are asked and what they leave in their folders, as values and as JSON. Reads folders, writes whole files.
+
+Used by relays and by their clients: it imports little.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+
+from .proc import is_process, read_boot_id
+
+RECORD_VERSION = 1
+RELAY_VERSION = 1
+# Several of the largest messages of pages (c.Limits.message_bytes).
+UNREAD_BYTES = 64 << 20
+# Of output that waits: of a kernel, of a user's kernels, of all kernels.
+UNSENT_BYTES, USER_UNSENT_BYTES, ALL_UNSENT_BYTES = 1 << 30, 4 << 30, 16 << 30
+
+FRONT_PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "hb_port": 4, "control_port": 5}
+# What clients of a kernel manager connect to: links to the front sockets.
+CLIENT_LINKS = "c"
+_RECORD = "relay.json"
+_ENDED = "ended.json"
+_SPARE_BYTES = 8192
+
+
+@dataclass(frozen=True)
+class UnsentBytes:
+    """How much output may wait for clients: of a kernel, of its user's kernels, of all kernels. 0: no bound."""
+
+    kernel: int = UNSENT_BYTES
+    user: int = USER_UNSENT_BYTES
+    all: int = ALL_UNSENT_BYTES
+
+
+UNSENT = UnsentBytes()
+
+
+class UnreadableRecordError(Exception):
+    """A record has other fields than this version knows how to read."""
+
+
+@dataclass(frozen=True)
+class RelayRequest:
+    """What a relay is started with. ``key`` signs messages; the client's, the kernel's and the relay's are the same.
+
+    ``gateway`` names who will come back for the kernel: its output is kept, and it ends ``orphan_seconds`` after the
+    last link to a gateway was lost and the last cell ended. ``owner_pid`` names a process with which the kernel ends.
+    ``tells_agent``: the node agent is told when work begins. ``waiting_notice``: cells are told when they wait for GPU
+    memory; ``trim``: an idle kernel may be asked to return its frameworks' caches. Bytes bound what is kept: in memory,
+    and in all; by the room on disk that all kernels of ``user``, and all kernels, share; and, ``unread_bytes``, what
+    waits for the kernel to read it. 0: no bound.
+    Curve keys (Z85, empty: none) are the front's: clients that have them speak CurveZMQ.
+    """
+
+    kernel_id: str
+    key: str
+    signature_scheme: str = "hmac-sha256"
+    kernel_name: str = ""
+    gateway: str | None = None
+    owner_pid: int | None = None
+    owner_start_time_ticks: int | None = None
+    orphan_seconds: float = 3600.0
+    tells_agent: bool = False
+    waiting_notice: bool = True
+    trim: bool = True
+    memory_bytes: int = 4 << 20
+    store_bytes: int = UNSENT_BYTES
+    user: str = ""
+    user_store_bytes: int = USER_UNSENT_BYTES
+    all_store_bytes: int = ALL_UNSENT_BYTES
+    unread_bytes: int = UNREAD_BYTES
+    log_bytes: int = 1 << 20
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    curve_publickey: str = ""
+    curve_secretkey: str = ""
+
+
+@dataclass(frozen=True)
+class KernelLaunch:
+    """A kernel process to be started by its relay. ``env`` is all of its environment but JPY_PARENT_PID.
+
+    ``rlimits`` (by resource number: soft, hard) and ``umask`` None: those of the process that asks.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str | None = None
+    rlimits: Mapping[int, tuple[int, int]] | None = None
+    umask: int | None = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a kernel's process ended: ``ended.json``. ``reason``: empty, or why the relay ended it: ``orphaned``,
+    ``owner_ended``, ``stopped``, ``unreachable``. Both codes None: unobserved. ``at``: seconds since the epoch."""
+
+    pid: int | None
+    start_time_ticks: int | None
+    exit_code: int | None
+    signal: int | None
+    at: float
+    last_words: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """A process of this machine; a pid comes back after its end, so the start time is part of it."""
+
+    pid: int
+    start_time_ticks: int
+
+
+@dataclass(frozen=True)
+class RelayRecord:
+    """One relay: ``relay.json``. ``front`` is what clients connect to, as in a connection file; ``facts`` are its
+    starter's own. ``kernel`` is the process that the relay started last, None for a kernel in a container; ``reason``,
+    why the relay ends it, empty as a rule.
+    ``is_alive`` is what was found when the record was read."""
+
+    kernel_id: str
+    folder: Path
+    front: Mapping[str, Any]
+    pid: int
+    start_time_ticks: int
+    boot_id: str
+    version: int
+    facts: Mapping[str, Any]
+    gateway: str | None = None
+    kernel: ProcessId | None = None
+    reason: str = ""
+    is_alive: bool = True
+
+    @property
+    def link_socket(self) -> Path:
+        return self.folder / "link.sock"
+
+    @property
+    def kernel_folder(self) -> Path:
+        """The only part that a container sees."""
+        return self.folder / "k"
+
+    @property
+    def kernel_connection_file(self) -> Path:
+        """What the kernel is started with; the relay writes it again before each start."""
+        return self.kernel_folder / "connection.json"
+
+    @property
+    def kernel_log(self) -> Path:
+        return self.folder / "kernel.log"
+
+    @property
+    def has_living_kernel(self) -> bool:
+        """Whether the process that the relay started last lives; asks /proc."""
+        return self.kernel is not None and is_process(self.kernel.pid, self.kernel.start_time_ticks)
+
+
+def connection_info(prefix: Path, request: RelayRequest) -> dict[str, Any]:
+    """A connection file's content for the sockets ``<prefix>-1`` to ``-5``."""
+    return {
+        **FRONT_PORTS,
+        "transport": "ipc",
+        "ip": os.fspath(prefix),
+        "key": request.key,
+        "signature_scheme": request.signature_scheme,
+        "kernel_name": request.kernel_name,
+    }
+
+
+def read_relay_records(runtime: RuntimeDir) -> tuple[RelayRecord, ...]:
+    """Every relay that left a record in this runtime folder; ``is_alive`` tells those that run now."""
+    records = []
+    with contextlib.suppress(FileNotFoundError):
+        for folder in sorted(runtime.relays.iterdir()):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, UnreadableRecordError):
+                records.append(read_relay_record(folder))
+    return tuple(records)
+
+
+def read_relay_record(folder: Path) -> RelayRecord:
+    """Raises FileNotFoundError and UnreadableRecordError."""
+    record = parse_relay_record(folder, _read_object(folder / _RECORD))
+    is_alive = record.boot_id == read_boot_id() and is_process(record.pid, record.start_time_ticks)
+    return replace(record, is_alive=is_alive)
+
+
+def parse_relay_record(folder: Path, fields: Mapping[str, Any]) -> RelayRecord:
+    """A record from its JSON. Raises UnreadableRecordError."""
+    try:
+        kernel = fields.get("kernel")
+        return RelayRecord(
+            kernel_id=str(fields["kernel_id"]),
+            folder=folder,
+            front=dict(fields["front"]),
+            pid=int(fields["pid"]),
+            start_time_ticks=int(fields["start_time_ticks"]),
+            boot_id=str(fields["boot_id"]),
+            version=int(fields["version"]),
+            facts=dict(fields["facts"]),
+            gateway=fields.get("gateway"),
+            kernel=None if kernel is None else ProcessId(int(kernel["pid"]), int(kernel["start_time_ticks"])),
+            reason=str(fields.get("reason", "")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreadableRecordError(f"{folder / _RECORD} is no record of a relay: {error!r}") from error
+
+
+def read_ended(record: RelayRecord) -> Ended | None:
+    """How the kernel's last process ended; None while it runs, and where nobody wrote it down."""
+    return read_ended_in(record.folder)
+
+
+def read_ended_in(folder: Path) -> Ended | None:
+    """The same, of a relay's folder."""
+    try:
+        return parse_ended(_read_object(folder / _ENDED))
+    except (FileNotFoundError, UnreadableRecordError):
+        return None
+
+
+def parse_ended(fields: Mapping[str, Any]) -> Ended:
+    """From its JSON. Raises UnreadableRecordError."""
+    try:
+        return Ended(
+            pid=fields["pid"],
+            start_time_ticks=fields["start_time_ticks"],
+            exit_code=fields["exit_code"],
+            signal=fields["signal"],
+            at=float(fields["at"]),
+            last_words=str(fields.get("last_words", "")),
+            reason=str(fields.get("reason", "")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnreadableRecordError(f"what was said of a kernel's end cannot be read: {error!r}") from error
+
+
+def write_ended(folder: Path, ended: Ended) -> None:
+    """Replace ended.json. Raises OSError."""
+    write_whole(folder / _ENDED, vars(ended))
+
+
+def forget_ended(folder: Path) -> None:
+    """Before a start: what the last process left is no longer so."""
+    (folder / _ENDED).unlink(missing_ok=True)
+
+
+def write_relay_fields(folder: Path, fields: Mapping[str, Any]) -> None:
+    """Replace relay.json. Raises OSError."""
+    write_whole(folder / _RECORD, fields)
+
+
+def read_relay_fields(folder: Path) -> dict[str, Any]:
+    """relay.json as it is, with what only relays need of it. Raises FileNotFoundError and UnreadableRecordError."""
+    return _read_object(folder / _RECORD)
+
+
+def write_whole(path: Path, content: Mapping[str, Any], mode: int = 0o600) -> None:
+    """Write, then rename: a reader sees the old or the new. No fsync: none of it is true after the next boot.
+
+    Then it takes as much of the disk in advance: a full disk stops the first write, and no later one.
+    """
+    new = path.with_name(path.name + ".new")
+    data = json.dumps(content).encode() + b"\n"
+    descriptor = _open_new(new)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, mode)
+        file.write(data)
+        file.truncate()
+    os.replace(new, path)
+    take_in_advance(path, 2 * len(data))
+
+
+def take_in_advance(path: Path, size: int = _SPARE_BYTES) -> None:
+    """Have room on the disk for the next `write_whole` to this path, if there is some now."""
+    with contextlib.suppress(OSError):
+        descriptor = _open_new(path.with_name(path.name + ".new"))
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        finally:
+            os.close(descriptor)
+
+
+def keep_links(folder: Path) -> None:
+    """Put links to the front sockets where they are missing: Jupyter's manager removes its ipc files at each restart,
+    and the relay's own must stay. Raises OSError."""
+    for number in FRONT_PORTS.values():
+        with contextlib.suppress(FileExistsError):
+            os.symlink(f"f-{number}", folder / f"{CLIENT_LINKS}-{number}")
+
+
+def has_links(folder: Path) -> bool:
+    """True where `keep_links` was called for this folder, and some of the links are there."""
+    return any(os.path.lexists(folder / f"{CLIENT_LINKS}-{number}") for number in FRONT_PORTS.values())
+
+
+def _open_new(path: Path) -> int:
+    """Return the file that was taken in advance, or a new one; never a file that something else put there."""
+    flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, flags)
+        found = os.fstat(descriptor)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            return descriptor
+        os.close(descriptor)
+    path.unlink(missing_ok=True)
+    return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise UnreadableRecordError(f"{path} is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise UnreadableRecordError(f"{path} holds {type(found).__name__}, not an object")
+    return found

@@ -1,0 +1,136 @@
+"""Kernels as processes of this machine, started by their relays: they outlive whoever asked for them.
+
+Signals and looks at the processes itself; how one ended, its relay writes down, or the relay host after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
+from jupyter_aliquot.provisioner.terminations import UNREACHABLE, ProcessEnd
+from jupyter_aliquot.provisioner.errors import LaunchError, RelayError
+from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
+from jupyter_aliquot.provisioner.relay.client.control import spawn
+from jupyter_aliquot.provisioner.relay.wire.files import (Ended, KernelLaunch, RelayRecord, read_ended, read_relay_records,)
+
+from .base import KernelProcess, Launch, exit_status
+from .process import check_program, is_running, signal_group, wait_for_exit
+from .stdio import PipeEnds, Streams
+
+# How a kernel ended is written down right after that; who has not by then, was killed.
+_ENDED_SECONDS = 2.0
+_LOOK_AGAIN_SECONDS = 0.005
+# Inherited within a kernel: it names that kernel's parent, and would make ours end at once.
+_PARENT_VARIABLE = "JPY_PARENT_PID"
+
+
+class RelayedRuntime:
+    """The processes of one kernel, one after another, below its relay."""
+
+    def __init__(self, relay: RelayRecord) -> None:
+        self._relay = relay
+        self._streams: dict[KernelProcess, Streams] = {}
+        self._ended: dict[KernelProcess, ProcessEnd] = {}
+
+    async def create(self, launch: Launch) -> KernelProcess:
+        spec = launch.spec
+        check_program(spec)
+        # A gateway's kernel outlives the gateway, and so must not write where the gateway does.
+        streams = Streams(launch.streams, inherits=self._relay.gateway is None)
+        try:
+            process = await spawn(self._relay, _kernel_launch(spec, streams.umask), streams.descriptors)
+        except RelayError as error:
+            streams.close()
+            raise LaunchError(f"asked to run {spec.program!r}: {error}") from error
+        except BaseException:
+            streams.close()
+            raise
+        finally:
+            streams.given()
+        self._streams[process] = streams
+        return process
+
+    async def signal(self, process: KernelProcess, signal_number: int) -> None:
+        if is_running(process):
+            signal_group(process, signal_number)
+
+    async def poll(self, process: KernelProcess) -> int | None:
+        end = await self.ending(process)
+        return None if end is None else exit_status(end)
+
+    async def wait(self, process: KernelProcess) -> int:
+        while (end := await self.ending(process)) is None:
+            await wait_for_exit(process.pid)
+        streams = self._streams.pop(process, None)
+        if streams is not None:
+            streams.close()
+        return exit_status(end)
+
+    async def ending(self, process: KernelProcess) -> ProcessEnd | None:
+        if process in self._ended:
+            return self._ended[process]
+        if is_running(process):
+            return None
+        self._ended[process] = await self._read_end(process)
+        return self._ended[process]
+
+    async def resize(self, process: KernelProcess, limits: ContainerLimits) -> str:
+        """A process of this machine has no limits of ours."""
+        return ""
+
+    async def remove(self, process: KernelProcess) -> None:
+        await self.signal(process, signal.SIGKILL)
+        await self.wait(process)
+
+    async def list(self) -> tuple[KernelProcess, ...]:
+        runtime = RuntimeDir(self._relay.folder.parent.parent)
+        return await asyncio.to_thread(_list_kernels, runtime)
+
+    def pipes(self, process: KernelProcess) -> PipeEnds:
+        """What a caller that asked for pipes reads from and writes to."""
+        streams = self._streams.get(process)
+        return PipeEnds(process.pid) if streams is None else PipeEnds(process.pid, **streams.ours)
+
+    async def _read_end(self, process: KernelProcess) -> ProcessEnd:
+        """What was written down. Nothing known where relay and host were killed before they could."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + _ENDED_SECONDS
+        while True:
+            ended = read_ended(self._relay)
+            if ended is not None and (ended.pid, ended.start_time_ticks) == (process.pid, process.start_time_ticks):
+                return process_end(ended)
+            if loop.time() > give_up:
+                return ProcessEnd()
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def process_end(ended: Ended) -> ProcessEnd:
+    """What a relay wrote down, in the words of endings."""
+    return ProcessEnd(
+        ended.exit_code,
+        ended.signal,
+        ended.at,
+        ended.last_words,
+        is_orphaned=ended.reason == "orphaned",
+        is_unreachable=ended.reason == UNREACHABLE,
+    )
+
+
+def _kernel_launch(spec: LaunchSpec, umask: int | None) -> KernelLaunch:
+    env = {name: value for name, value in spec.env if name != _PARENT_VARIABLE}
+    argv = tuple(os.path.expanduser(word) for word in spec.argv)
+    # The relay has a working directory of its own: what is relative for us is not for it.
+    return KernelLaunch(argv, env, os.path.abspath(spec.cwd or Path.cwd()), umask=umask)
+
+
+def _list_kernels(runtime: RuntimeDir) -> tuple[KernelProcess, ...]:
+    return tuple(
+        KernelProcess(record.kernel_id, record.kernel.pid, record.kernel.start_time_ticks, record.kernel.pid)
+        for record in read_relay_records(runtime)
+        if record.kernel is not None and record.has_living_kernel
+    )
